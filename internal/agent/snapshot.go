@@ -13,7 +13,6 @@ import (
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/agent/allocation"
-	"github.com/tachograph/tacho/internal/agent/config"
 	"github.com/tachograph/tacho/internal/agent/feed"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/node"
@@ -197,9 +196,6 @@ func (a *Agent) Commands(allocID, name string) (*record.Commands, error) {
 	}
 	return r.Commands, nil
 }
-
-// Telemetry returns the effective configuration of metrics.
-func (a *Agent) Telemetry() config.Telemetry { return a.current().Telemetry }
 
 // Feed returns the agent's events. It is called after Ready.
 func (a *Agent) Feed() *feed.Feed { return a.feed }

@@ -4,89 +4,69 @@
 package api
 
 import (
+	"cmp"
 	"maps"
-	"net/http"
-	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
+	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/shape"
-	"github.com/tachograph/tacho/internal/agent/snapshot"
 )
 
-// allocations lists some of the allocations.
-func allocations(r *http.Request, now *snapshot.Agent, some func(*allocation.Allocation) bool) []*shape.Allocation {
+// allocations lists the allocations that match.
+func (q *request) allocations(match func(*allocation.Allocation) bool) []*shape.Allocation {
 	list := []*shape.Allocation{}
-	for _, a := range now.Allocations {
-		if some(a) {
-			list = append(list, newAllocationJSON(a, Trusted(r.Context())))
+	for _, a := range q.now.Allocations {
+		if match(a) {
+			list = append(list, newAllocationJSON(a, q.trusted))
 		}
 	}
 	return list
 }
 
-// listAllocations is GET /v1/allocations.
-func (s *Server) listAllocations(r *http.Request, now *snapshot.Agent) (any, error) {
-	prefix := strings.ToLower(r.URL.Query().Get("prefix"))
-	return allocations(r, now, func(a *allocation.Allocation) bool {
-		return inNamespace(r, a.Namespace) && strings.HasPrefix(a.ID, prefix)
+func (s *Server) listAllocations(q *request) (any, error) {
+	prefix := strings.ToLower(q.values.Get("prefix"))
+	return q.allocations(func(a *allocation.Allocation) bool {
+		return q.inNamespace(a.Namespace) && strings.HasPrefix(a.ID, prefix)
 	}), nil
 }
 
-// allocationOf returns the allocation of a request's path; prefixes are taken too.
-func allocationOf(r *http.Request, now *snapshot.Agent) (*allocation.Allocation, error) {
-	return now.Allocation(strings.ToLower(r.PathValue("id")))
-}
-
-// readAllocation is GET /v1/allocation/ID.
-func (s *Server) readAllocation(r *http.Request, now *snapshot.Agent, a *allocation.Allocation) (any, error) {
-	shown := newAllocationJSON(a, Trusted(r.Context()))
-	addJob(shown, r, now)
+func (s *Server) readAllocation(q *request, a *allocation.Allocation) (any, error) {
+	shown := newAllocationJSON(a, q.trusted)
+	q.addJob(shown)
 	return shown, nil
 }
 
-// addJob adds an allocation's job, if it was not purged.
-func addJob(a *shape.Allocation, r *http.Request, now *snapshot.Agent) {
-	if j, err := now.Job(a.JobID); err == nil {
-		a.Job = newJobJSON(j, Trusted(r.Context()))
+// addJob adds an allocation's job, unless it was purged.
+func (q *request) addJob(a *shape.Allocation) {
+	if j, err := q.now.Job(a.JobID); err == nil {
+		a.Job = newJobJSON(j, q.trusted)
 	}
 }
 
-// nodeAllocations is GET /v1/node/ID/allocations.
-func (s *Server) nodeAllocations(r *http.Request, now *snapshot.Agent) (any, error) {
-	if err := checkNode(now, r.PathValue("id")); err != nil {
-		return nil, err
-	}
-	list := allocations(r, now, func(a *allocation.Allocation) bool { return inNamespace(r, a.Namespace) })
-	for _, shown := range list {
-		addJob(shown, r, now)
-	}
-	return list, nil
-}
-
-// stopAllocation is PUT /v1/allocation/ID/stop.
-func (s *Server) stopAllocation(_ *http.Request, _ *snapshot.Agent, a *allocation.Allocation) (any, error) {
+func (s *Server) stopAllocation(_ *request, a *allocation.Allocation) (any, error) {
 	if err := s.agent.ReplaceAlloc(a.ID); err != nil {
 		return nil, err
 	}
 	return map[string]any{"EvalID": stopID(a), "Index": s.index()}, nil
 }
 
-// restartAllocation is PUT /v1/client/allocation/ID/restart.
-func (s *Server) restartAllocation(r *http.Request, _ *snapshot.Agent, a *allocation.Allocation) (any, error) {
+func (s *Server) restartAllocation(q *request, a *allocation.Allocation) (any, error) {
 	var body struct {
 		TaskName string
 		AllTasks bool
 	}
-	if r.ContentLength != 0 { // as in Nomad, where no body is all tasks that run
-		if err := readBody(r, &body); err != nil {
+	if q.ContentLength != 0 { // as in Nomad, where no body means all running tasks
+		if err := q.readBody(&body); err != nil {
 			return nil, err
 		}
 	}
 	for name, t := range a.Tasks {
 		if body.AllTasks && t.State.Phase == hook.PhaseDead {
-			return nil, badRequest("restart of ended tasks is not supported, and " + name + " has ended; without AllTasks the running ones are restarted")
+			return nil, badRequest("restart of ended tasks is not supported, and " + name +
+				" has ended; without AllTasks the running ones are restarted")
 		}
 	}
 	if err := checkTask(a, body.TaskName); err != nil {
@@ -95,10 +75,9 @@ func (s *Server) restartAllocation(r *http.Request, _ *snapshot.Agent, a *alloca
 	return map[string]any{"Index": s.index()}, s.agent.RestartAlloc(a.ID, body.TaskName)
 }
 
-// signalAllocation is PUT /v1/client/allocation/ID/signal.
-func (s *Server) signalAllocation(r *http.Request, _ *snapshot.Agent, a *allocation.Allocation) (any, error) {
+func (s *Server) signalAllocation(q *request, a *allocation.Allocation) (any, error) {
 	var body struct{ Signal, Task string }
-	if err := readBody(r, &body); err != nil {
+	if err := q.readBody(&body); err != nil {
 		return nil, err
 	}
 	if body.Signal == "" {
@@ -107,27 +86,98 @@ func (s *Server) signalAllocation(r *http.Request, _ *snapshot.Agent, a *allocat
 	if err := checkTask(a, body.Task); err != nil {
 		return nil, err
 	}
-	return map[string]any{"Index": s.index()}, s.agent.SignalAlloc(r.Context(), a.ID, body.Task, body.Signal)
+	return map[string]any{"Index": s.index()}, s.agent.SignalAlloc(q.Context(), a.ID, body.Task, body.Signal)
 }
 
-// checkTask refuses a name that no task of the allocation has; empty is all tasks.
-func checkTask(a *allocation.Allocation, task string) error {
-	if _, ok := a.Tasks[task]; !ok && task != "" {
-		return allocation.NoTask(a.ID, task, slices.Collect(maps.Keys(a.Tasks)))
+// newAllocationJSON returns an allocation; for untrusted callers its names, numbers and states only.
+func newAllocationJSON(a *allocation.Allocation, trusted bool) *shape.Allocation {
+	shown := &shape.Allocation{
+		ID: a.ID, Name: a.Name, Namespace: a.Namespace, NodeID: a.NodeID, NodeName: a.NodeName,
+		JobID: a.JobID, JobType: a.JobType, JobVersion: a.JobVersion, TaskGroup: a.Group,
+		EvalID:             versionID(registered, a.Namespace, a.JobID, a.JobVersion),
+		TaskResources:      map[string]shape.Resources{},
+		AllocatedResources: shape.Allocated{Tasks: map[string]shape.AllocatedTask{}},
+		DesiredStatus:      a.DesiredStatus, ClientStatus: string(a.ClientStatus),
+		PreviousAllocation: a.Previous, NextAllocation: a.Next,
+		TaskStates: map[string]*shape.TaskState{}, PreemptedAllocations: []string{},
+		Metrics:     shape.AllocationMetrics{NodesEvaluated: 1, NodesInPool: 1, NodesAvailable: map[string]int{}},
+		CreateIndex: a.CreateIndex, ModifyIndex: a.ModifyIndex, AllocModifyIndex: a.ModifyIndex,
+		CreateTime: a.CreateTime.UnixNano(), ModifyTime: a.ModifyTime.UnixNano(),
 	}
-	return nil
+	if trusted {
+		shown.ClientDescription = a.Description
+	}
+	if !a.Rescheduled.IsZero() {
+		shown.FollowupEvalID = rescheduleID(a)
+	}
+	for _, p := range a.Ports {
+		shown.AllocatedResources.Shared.Ports = append(shown.AllocatedResources.Shared.Ports,
+			shape.Port{Label: p.Label, Value: p.Value, To: p.To, HostIP: p.HostIP})
+	}
+	if len(a.Ports) > 0 {
+		shown.AllocatedResources.Shared.Networks = []shape.Network{{
+			Mode: "host", IP: a.Ports[0].HostIP, DynamicPorts: shown.AllocatedResources.Shared.Ports,
+		}}
+	}
+	for name, t := range a.Tasks {
+		shown.TaskStates[name] = newTaskState(t, trusted)
+		addResources(shown, name, t.Resources)
+	}
+	return shown
 }
 
-// onlyTask returns the task that a request names, or the only one there is.
-func onlyTask(r *http.Request, a *allocation.Allocation) (string, error) {
-	task := r.URL.Query().Get("task")
-	if task == "" && len(a.Tasks) == 1 {
-		for task = range a.Tasks {
-			return task, nil
+func newResources(r job.Resources) shape.Resources {
+	return shape.Resources{CPU: r.CPU, Cores: r.Cores, MemoryMB: r.MemoryMB, MemoryMaxMB: r.MemoryMaxMB}
+}
+
+func addResources(a *shape.Allocation, task string, r job.Resources) {
+	a.TaskResources[task] = newResources(r)
+	a.Resources.CPU += r.CPU
+	a.Resources.Cores += r.Cores
+	a.Resources.MemoryMB += r.MemoryMB
+	a.Resources.MemoryMaxMB += r.MemoryMaxMB
+	allocated := shape.AllocatedTask{}
+	allocated.Cpu.CpuShares = r.CPU
+	allocated.Memory.MemoryMB, allocated.Memory.MemoryMaxMB = r.MemoryMB, r.MemoryMaxMB
+	a.AllocatedResources.Tasks[task] = allocated
+}
+
+func newTaskState(t *allocation.Task, trusted bool) *shape.TaskState {
+	shown := &shape.TaskState{
+		State: string(cmp.Or(t.State.Phase, hook.PhasePending)), Failed: t.State.Failed, Restarts: t.State.Restarts,
+		LastRestart: t.State.LastRestart, StartedAt: t.State.StartedAt, FinishedAt: t.State.FinishedAt,
+		Events: make([]shape.TaskEvent, 0, len(t.Events)),
+		Tacho:  shape.TaskDetails{Driver: t.Driver, Cores: t.Cores, Outcome: t.Outcome},
+	}
+	if e := t.State.Exit; e != nil {
+		shown.Tacho.Exit = &shape.Exit{
+			Code: e.Code, Signal: e.Signal, OOMKilled: e.OOMKilled, Lost: e.Lost != "", At: e.At,
 		}
 	}
-	if task == "" {
-		return "", badRequest("the allocation has several tasks; name one with ?task=NAME")
+	if trusted {
+		shown.Tacho.RunID, shown.Tacho.Attributes = t.RunID, t.Attributes
 	}
-	return task, checkTask(a, task)
+	for i := range t.Events {
+		shown.Events = append(shown.Events, newTaskEvent(&t.Events[i], trusted))
+	}
+	return shown
+}
+
+// hidden replaces a message. Clients make one up if it is empty.
+const hidden = "(hidden: sign in with the token, or use the unix socket)"
+
+// newTaskEvent returns an event, redacted for untrusted callers.
+func newTaskEvent(e *allocation.Event, trusted bool) shape.TaskEvent {
+	shown := shape.TaskEvent{Type: string(e.Type), Time: e.Time.UnixNano(), Details: map[string]string{}}
+	shown.ExitCode, _ = strconv.Atoi(e.Details[allocation.DetailExitCode])
+	shown.Signal, _ = strconv.Atoi(e.Details[allocation.DetailSignal])
+	var redacted bool
+	if shown.Message, redacted = e.MessageFor(trusted); redacted {
+		shown.Message = hidden
+	}
+	if trusted || e.Public() {
+		maps.Copy(shown.Details, e.Details)
+	}
+	shown.DisplayMessage = shown.Message
+	return shown
 }

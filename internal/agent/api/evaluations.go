@@ -6,8 +6,6 @@ package api
 import (
 	"crypto/sha256"
 	"fmt"
-	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,20 +13,20 @@ import (
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 )
 
-// trigger is why something was decided, in Nomad's words.
+// trigger is the reason for a decision, in Nomad's words.
 type trigger string
 
 const (
 	registered   trigger = "job-register"
 	deregistered trigger = "job-deregister"
 	allocStopped trigger = "alloc-stop"
-	// queued is a decision that waits for a place on the node, rescheduled one that waits until a failed allocation is replaced.
+	// queued decisions wait until the node can run the rest, rescheduled ones until a failed allocation is replaced.
 	queued      trigger = "queued-allocs"
 	rescheduled trigger = "alloc-failure"
 )
 
-// evaluation is a decision over a job in Nomad's shape. This agent decides at once, so that an evaluation is complete unless
-// allocations wait for something; none is stored: its id follows from what was decided.
+// evaluation is a decision over a job in Nomad's shape. This agent decides at once: an evaluation is complete unless
+// allocations wait. Evaluations are not stored: their ids follow from the decision.
 type evaluation struct {
 	ID                string
 	Priority          int
@@ -52,7 +50,7 @@ type evaluation struct {
 	ModifyTime        int64
 }
 
-// evaluationID is the id of a decision over a job's present version.
+// evaluationID is the id of a decision over the current version of a job.
 func evaluationID(t trigger, j *snapshot.Job) string {
 	return versionID(t, j.Job.Namespace, j.Job.ID, j.Version)
 }
@@ -72,64 +70,81 @@ func stableID(parts ...string) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
 }
 
-// evaluations lists the decisions over the jobs and allocations that are kept.
-func evaluations(r *http.Request, now *snapshot.Agent) []*evaluation {
-	list := []*evaluation{}
-	jobs := map[string]*snapshot.Job{}
-	for _, j := range now.Jobs {
-		jobs[j.Job.ID] = j
-		for _, t := range triggers(j) {
-			list = append(list, newVersionEvaluation(r, now, t, j))
+// decision is a possible evaluation over a job, about an allocation of it unless that is nil.
+type decision struct {
+	trigger trigger
+	alloc   *allocation.Allocation
+	// made is false for decisions that only follow, or that no longer matter.
+	made bool
+}
+
+// decisions are those that can be made over a job.
+func (q *request) decisions(j *snapshot.Job) []decision {
+	all := []decision{{registered, nil, true}, {queued, nil, len(j.Unplaced) > 0}, {deregistered, nil, j.Stopped}}
+	for _, a := range q.now.Allocations {
+		if a.JobID != j.Job.ID {
+			continue
+		}
+		stopping, waiting := a.DesiredStatus == allocation.DesiredStop, !a.Rescheduled.IsZero()
+		all = append(all, decision{allocStopped, a, !j.Stopped && stopping})
+		if waiting {
+			all = append(all, decision{rescheduled, a, !j.Stopped && !stopping})
 		}
 	}
-	for _, a := range now.Allocations {
-		j := jobs[a.JobID]
-		switch {
-		case j == nil || j.Stopped:
-		case a.DesiredStatus == allocation.DesiredStop:
-			list = append(list, newStop(a, j))
-		case !a.Rescheduled.IsZero():
-			list = append(list, newReschedule(a, j))
+	return all
+}
+
+func (d decision) id(j *snapshot.Job) string {
+	switch d.trigger {
+	case allocStopped:
+		return stopID(d.alloc)
+	case rescheduled:
+		return rescheduleID(d.alloc)
+	}
+	return evaluationID(d.trigger, j)
+}
+
+// evaluations lists the decisions over the stored jobs and allocations that match.
+func (q *request) evaluations(match func(*evaluation) bool) []*evaluation {
+	list := []*evaluation{}
+	for _, j := range q.now.Jobs {
+		for _, d := range q.decisions(j) {
+			if !d.made {
+				continue
+			}
+			if e := q.newEvaluation(d, j); match(e) {
+				list = append(list, e)
+			}
 		}
 	}
 	return list
 }
 
-// triggers are what was decided over a job's present version.
-func triggers(j *snapshot.Job) []trigger {
-	all := []trigger{registered}
-	if len(j.Unplaced) > 0 {
-		all = append(all, queued)
-	}
-	if j.Stopped {
-		all = append(all, deregistered)
-	}
-	return all
-}
-
-// newVersionEvaluation is a decision over a job's present version, with what could not be placed.
-func newVersionEvaluation(r *http.Request, now *snapshot.Agent, t trigger, j *snapshot.Job) *evaluation {
-	e := newEvaluation(t, j)
-	if len(j.Unplaced) == 0 || t == deregistered {
+// newEvaluation returns a decision, with the groups that could not be placed.
+func (q *request) newEvaluation(d decision, j *snapshot.Job) *evaluation {
+	e := newEvaluation(d.trigger, j)
+	e.ID = d.id(j)
+	if a := d.alloc; a != nil {
+		e.CreateIndex, e.ModifyIndex = a.ModifyIndex, a.ModifyIndex
+		e.CreateTime, e.ModifyTime = a.ModifyTime.UnixNano(), a.ModifyTime.UnixNano()
+		if d.trigger == rescheduled { // replaced at a later time
+			e.Status, e.WaitUntil, e.StatusDescription = "pending", a.Rescheduled, "created for delayed rescheduling"
+		}
 		return e
 	}
-	e.FailedTGAllocs = newPlacementFailures(now, j.Unplaced, Trusted(r.Context()))
+	if len(j.Unplaced) == 0 || d.trigger == deregistered {
+		return e
+	}
+	e.FailedTGAllocs = newPlacementFailures(q, j.Unplaced)
 	for name, u := range j.Unplaced {
 		e.QueuedAllocations[name] = len(u.Indexes)
 	}
-	if t == queued {
-		e.Status, e.StatusDescription, e.PreviousEval = "blocked", "created to place remaining allocations", evaluationID(registered, j)
+	if d.trigger == queued {
+		e.Status, e.StatusDescription = "blocked", "created to place remaining allocations"
+		e.PreviousEval = evaluationID(registered, j)
 	} else {
 		e.BlockedEval = evaluationID(queued, j)
 	}
-	return e
-}
-
-// newReschedule is the decision that a failed allocation is replaced at a later time.
-func newReschedule(a *allocation.Allocation, j *snapshot.Job) *evaluation {
-	e := newStop(a, j)
-	e.ID, e.TriggeredBy, e.Status, e.WaitUntil = rescheduleID(a), rescheduled, "pending", a.Rescheduled
-	e.StatusDescription = "created for delayed rescheduling"
 	return e
 }
 
@@ -142,52 +157,32 @@ func newEvaluation(t trigger, j *snapshot.Job) *evaluation {
 	}
 }
 
-func newStop(a *allocation.Allocation, j *snapshot.Job) *evaluation {
-	e := newEvaluation(allocStopped, j)
-	e.ID, e.CreateIndex, e.ModifyIndex = stopID(a), a.ModifyIndex, a.ModifyIndex
-	e.CreateTime, e.ModifyTime = a.ModifyTime.UnixNano(), a.ModifyTime.UnixNano()
-	return e
-}
-
-// listEvaluations is GET /v1/evaluations.
-func (s *Server) listEvaluations(r *http.Request, now *snapshot.Agent) (any, error) {
-	query := r.URL.Query()
-	return slices.DeleteFunc(evaluations(r, now), func(e *evaluation) bool {
-		return !inNamespace(r, e.Namespace) || !strings.HasPrefix(e.ID, query.Get("prefix")) ||
-			(query.Get("job") != "" && query.Get("job") != e.JobID) ||
-			(query.Get("status") != "" && query.Get("status") != e.Status)
+func (s *Server) listEvaluations(q *request) (any, error) {
+	prefix, job, status := q.values.Get("prefix"), q.values.Get("job"), q.values.Get("status")
+	return q.evaluations(func(e *evaluation) bool {
+		return q.inNamespace(e.Namespace) && strings.HasPrefix(e.ID, prefix) &&
+			(job == "" || job == e.JobID) && (status == "" || status == e.Status)
 	}), nil
 }
 
-// jobEvaluations is GET /v1/job/ID/evaluations.
-func (s *Server) jobEvaluations(r *http.Request, now *snapshot.Agent, j *snapshot.Job) (any, error) {
-	return slices.DeleteFunc(evaluations(r, now), func(e *evaluation) bool { return e.JobID != j.Job.ID }), nil
+func (s *Server) jobEvaluations(q *request, j *snapshot.Job) (any, error) {
+	return q.evaluations(func(e *evaluation) bool { return e.JobID == j.Job.ID }), nil
 }
 
-// evaluationOf finds a decision by its id. One that was asked for is known at once, also while what it was about has
-// not got there yet.
-func evaluationOf(r *http.Request, now *snapshot.Agent) (*evaluation, error) {
-	id := r.PathValue("id")
-	for _, j := range now.Jobs {
-		for _, t := range []trigger{registered, deregistered, queued} {
-			if evaluationID(t, j) == id {
-				return newVersionEvaluation(r, now, t, j), nil
-			}
-		}
-		for _, a := range now.Allocations {
-			switch {
-			case a.JobID != j.Job.ID:
-			case stopID(a) == id:
-				return newStop(a, j), nil
-			case !a.Rescheduled.IsZero() && rescheduleID(a) == id:
-				return newReschedule(a, j), nil
+// evaluationOf finds a decision by its id. Requested ones are known at once, also before their effect.
+func evaluationOf(q *request) (*evaluation, error) {
+	for _, j := range q.now.Jobs {
+		for _, d := range q.decisions(j) {
+			if d.id(j) == q.PathValue("id") {
+				return q.newEvaluation(d, j), nil
 			}
 		}
 	}
 	return nil, notFound("evaluation not found: it belongs to a job version that was removed, or never existed")
 }
 
-// evaluationAllocations is GET /v1/evaluation/ID/allocations.
-func (s *Server) evaluationAllocations(r *http.Request, now *snapshot.Agent, e *evaluation) (any, error) {
-	return allocations(r, now, func(a *allocation.Allocation) bool { return a.JobID == e.JobID }), nil
+func readEvaluation(_ *request, e *evaluation) (any, error) { return e, nil }
+
+func evaluationAllocations(q *request, e *evaluation) (any, error) {
+	return q.allocations(func(a *allocation.Allocation) bool { return a.JobID == e.JobID }), nil
 }

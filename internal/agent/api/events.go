@@ -19,32 +19,29 @@ import (
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 )
 
-// topics is what a caller wants to hear of: keys by topic, * for all.
+// topics are the keys that a caller subscribes to, by topic; * is all.
 type topics map[string][]string
 
-// allTopics are the topics of this agent and those that only a cluster has something to say of.
+// allTopics are the topics of this agent and those of a cluster.
 func allTopics() []string {
 	return []string{
-		"*", feed.TopicAllocation, feed.TopicJob, feed.TopicNode,
-		"ACLPolicy", "ACLRole", "ACLToken", "Deployment", "Evaluation", "HostVolume", "NodeDrain", "NodePool", "Operator", "Service",
+		"*", feed.TopicAllocation, feed.TopicJob, feed.TopicNode, "ACLPolicy", "ACLRole", "ACLToken", "Deployment",
+		"Evaluation", "HostVolume", "NodeDrain", "NodePool", "Operator", "Service",
 	}
 }
 
-// readTopics reads ?topic=Topic:key, given any number of times; none is everything.
-func readTopics(r *http.Request) (topics, error) {
+// topics reads ?topic=Topic:key, which can be repeated; the default is everything.
+func (q *request) topics() (topics, error) {
 	list := topics{}
-	for _, text := range r.URL.Query()["topic"] {
-		topic, key, ok := strings.Cut(text, ":")
-		if !ok || key == "" {
-			key = "*"
-		}
+	for _, text := range q.values["topic"] {
+		topic, key, _ := strings.Cut(text, ":")
 		if topic == "" {
 			return nil, badRequest("invalid topic: must be TOPIC or TOPIC:KEY, such as Allocation:ID")
 		}
 		if !slices.Contains(allTopics(), topic) {
 			return nil, badRequest("unknown topic " + topic + "; known topics: Allocation, Evaluation, Job, Node")
 		}
-		list[topic] = append(list[topic], key)
+		list[topic] = append(list[topic], cmp.Or(key, "*"))
 	}
 	if len(list) == 0 {
 		list["*"] = []string{"*"}
@@ -53,36 +50,31 @@ func readTopics(r *http.Request) (topics, error) {
 }
 
 func (t topics) want(e *shape.Event) bool {
-	for _, topic := range []string{e.Topic, "*"} {
-		for _, key := range t[topic] {
-			if key == "*" || key == e.Key || slices.Contains(e.FilterKeys, key) {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Concat(t[e.Topic], t["*"]), func(key string) bool {
+		return key == "*" || key == e.Key || slices.Contains(e.FilterKeys, key)
+	})
 }
 
-// events is GET /v1/event/stream: one JSON object a line, {} as a sign of life.
-func (s *Server) events(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
-	p := paramsOf(r)
-	index := p.number("index")
-	wanted, err := readTopics(r)
-	if err = cmp.Or(err, p.err); err != nil {
+// events sends one JSON object a line, {} as a sign of life.
+func (s *Server) events(ctx context.Context, w http.ResponseWriter, q *request) error {
+	index := q.number("index")
+	wanted, err := q.topics()
+	if err = cmp.Or(err, q.err); err != nil {
 		return err
 	}
-	after := s.agent.Feed().Index() // without an index only what happens from now on
-	if p.values.Has("index") {
+	after := s.agent.Feed().Index() // without an index only later events
+	if q.values.Has("index") {
 		after = max(index, 1) - 1 // Nomad's index is that of the first event
 	}
 	subscription := s.agent.Feed().Subscribe(after)
 	w.Header().Set("Content-Type", "application/json")
-	out := s.newStreamWriter(w, r)
+	out := s.newStreamWriter(w, q)
 	if out.Send([]byte("{}\n")) != nil {
 		return nil
 	}
 	for sent := time.Now(); ; {
-		e, err := nextEvent(ctx, subscription, s.heartbeat-time.Since(sent)) // events that are not wanted are no sign of life
+		// Events that are not wanted are no sign of life.
+		e, err := nextEvent(ctx, subscription, s.heartbeat-time.Since(sent))
 		text := []byte("{}")
 		switch {
 		case ctx.Err() != nil:
@@ -91,10 +83,10 @@ func (s *Server) events(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		case err != nil:
 			s.log.Error("event stream ended", "error", err)
 			return nil
-		case !inNamespace(r, e.Namespace) && e.Namespace != "":
+		case !q.inNamespace(e.Namespace) && e.Namespace != "":
 			continue
 		default:
-			shown := slices.DeleteFunc(s.newEvents(r, &e), func(e shape.Event) bool { return !wanted.want(&e) })
+			shown := slices.DeleteFunc(s.newEvents(q, &e), func(e shape.Event) bool { return !wanted.want(&e) })
 			if len(shown) == 0 {
 				continue
 			}
@@ -116,39 +108,44 @@ func nextEvent(ctx context.Context, s *feed.Subscription, wait time.Duration) (f
 	return s.Next(ctx)
 }
 
-// newEvents is what a client of Nomad is told of an event. A decision over a job is an event of its own.
-func (s *Server) newEvents(r *http.Request, e *feed.Event) []shape.Event {
-	trusted := Trusted(r.Context())
-	shown := shape.Event{Topic: e.Topic, Type: e.Type, Key: e.Key, Namespace: e.Namespace, FilterKeys: e.FilterKeys, Index: e.Index}
-	shown.Payload.Tacho.Time, shown.Payload.Tacho.Task = e.Time, e.Task
-	if shown.FilterKeys == nil {
-		shown.FilterKeys = []string{}
+// newEvents returns an event in Nomad's shape. A decision over a job is an event of its own.
+func (s *Server) newEvents(q *request, e *feed.Event) []shape.Event {
+	newEvent := func(topic, kind, key string, filterKeys ...string) shape.Event {
+		shown := shape.Event{
+			Topic: topic, Type: kind, Key: key, Namespace: e.Namespace, FilterKeys: filterKeys, Index: e.Index,
+		}
+		if filterKeys == nil {
+			shown.FilterKeys = []string{}
+		}
+		shown.Payload.Tacho.Time = e.Time
+		return shown
 	}
+	shown := newEvent(e.Topic, e.Type, e.Key, e.FilterKeys...)
+	shown.Payload.Tacho.Task = e.Task
 	if e.Allocation != nil {
-		shown.Payload.Allocation = newAllocationJSON(e.Allocation, trusted)
+		shown.Payload.Allocation = newAllocationJSON(e.Allocation, q.trusted)
 	}
 	if e.TaskEvent != nil {
-		event := newTaskEvent(e.TaskEvent, trusted)
+		event := newTaskEvent(e.TaskEvent, q.trusted)
 		shown.Payload.TaskEvent = &event
 	}
 	switch e.Topic {
 	case feed.TopicNode:
-		shown.Payload.Node = nodeOf(r, s.agent.Snapshot(""))
+		shown.Payload.Node = nodeOf(q, s.agent.Snapshot(noAllocation))
 	case feed.TopicJob:
-		j, err := s.agent.Snapshot().Job(e.Key) // as it is now: the feed does not hold what it was
+		j, err := s.agent.Snapshot().Job(e.Key) // its current state: the feed does not have the earlier one
 		if err != nil {                         // it was purged
-			j = &snapshot.Job{Job: &job.Job{ID: e.Key, Name: e.Key, Namespace: e.Namespace}, Stopped: true, Status: "dead", ModifyIndex: e.Index}
+			purged := &job.Job{ID: e.Key, Name: e.Key, Namespace: e.Namespace}
+			j = &snapshot.Job{Job: purged, Stopped: true, Status: "dead", ModifyIndex: e.Index}
 		}
-		shown.Payload.Job = newJobJSON(j, trusted)
+		shown.Payload.Job = newJobJSON(j, q.trusted)
 		trigger := map[string]trigger{"JobRegistered": registered, "JobDeregistered": deregistered}[e.Type]
 		if trigger == "" {
 			break
 		}
 		evaluation := newEvaluation(trigger, j)
-		decided := shape.Event{
-			Topic: "Evaluation", Type: "EvaluationUpdated", Key: evaluation.ID, Namespace: e.Namespace, FilterKeys: []string{e.Key}, Index: e.Index,
-		}
-		decided.Payload.Tacho.Time, decided.Payload.Evaluation = e.Time, evaluation
+		decided := newEvent("Evaluation", "EvaluationUpdated", evaluation.ID, e.Key)
+		decided.Payload.Evaluation = evaluation
 		return []shape.Event{shown, decided}
 	}
 	return []shape.Event{shown}

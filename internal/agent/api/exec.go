@@ -4,6 +4,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,32 +21,31 @@ import (
 	"github.com/tachograph/tacho/internal/agent/shape"
 )
 
-// execHandshake is the first message of clients that cannot send headers: browsers.
-type execHandshake struct {
-	Version   int    `json:"version"`
-	AuthToken string `json:"auth_token"`
-}
-
-// handshakeWait bounds the time for the first message, and of sending any.
+// handshakeWait bounds the wait for the first message.
 const handshakeWait = 10 * time.Second
 
-// exec is GET /v1/client/allocation/ID/exec?task=&command=&tty=, a WebSocket.
-func (s *Server) exec(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
-	p := paramsOf(r)
-	handshake, err := p.flag("ws_handshake"), p.err
-	if err == nil && !handshake && !Trusted(r.Context()) {
-		err = errUntrusted
+// exec runs a command beside a task, over a WebSocket.
+func (s *Server) exec(ctx context.Context, w http.ResponseWriter, q *request) error {
+	handshake := q.flag("ws_handshake")
+	if q.err == nil && !handshake && !q.trusted {
+		q.err = errUntrusted
 	}
-	if err != nil {
-		return err
+	if q.err != nil {
+		return q.err
 	}
-	// Accept refuses an Origin that is not the Host, which has been checked before.
-	conn, err := websocket.Accept(w, r, nil)
+	// Accept rejects an Origin that is not the Host, which was checked before.
+	conn, err := websocket.Accept(w, q.Request, nil)
 	if err != nil {
-		return nil // it has answered
+		return nil // it has responded
 	}
 	conn.SetReadLimit(1 << 20)
-	input, err := s.runExec(ctx, conn, r, handshake)
+	var input sync.WaitGroup // ends after the connection was closed
+	if handshake {
+		err = s.execHandshake(ctx, conn, q)
+	}
+	if err == nil {
+		err = s.runExec(ctx, conn, q, &input)
+	}
 	status, reason := websocket.StatusNormalClosure, ""
 	if err != nil {
 		status, reason = websocket.StatusCode(4000+statusOf(err)), closeText(err.Error())
@@ -56,40 +56,32 @@ func (s *Server) exec(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	return nil
 }
 
-// closeText cuts a reason to what a close frame takes: few bytes, and of UTF-8, RFC 6455, section 5.5.
+// closeText cuts a reason to the size of a close frame, in UTF-8: RFC 6455, section 5.5.
 func closeText(text string) string { return strings.ToValidUTF8(text[:min(len(text), 120)], "") }
 
-// runExec runs a command until its end, or until the client goes away. input is done when nobody reads from the
-// connection any more, which is after it was closed.
-func (s *Server) runExec(ctx context.Context, conn *websocket.Conn, r *http.Request, handshake bool) (input *sync.WaitGroup, err error) {
-	input = new(sync.WaitGroup)
-	if handshake {
-		if err := s.execHandshake(ctx, conn, r); err != nil {
-			return input, err
-		}
-	}
+// runExec runs a command until its end, or until the client goes away. input reads from the connection.
+func (s *Server) runExec(ctx context.Context, conn *websocket.Conn, q *request, input *sync.WaitGroup) error {
 	var command []string
-	if err := json.Unmarshal([]byte(r.URL.Query().Get("command")), &command); err != nil || len(command) == 0 {
-		return input, badRequest("invalid command: must be a JSON list of words")
+	if err := json.Unmarshal([]byte(q.values.Get("command")), &command); err != nil || len(command) == 0 {
+		return badRequest("invalid command: must be a JSON list of words")
 	}
-	p := paramsOf(r)
-	tty := p.flag("tty")
-	if p.err != nil {
-		return input, p.err
+	tty := q.flag("tty")
+	if q.err != nil {
+		return q.err
 	}
-	a, err := allocationOf(r, s.agent.Snapshot())
+	a, err := s.agent.Snapshot().Allocation(q.id())
 	if err != nil {
-		return input, err
+		return err
 	}
-	task, err := onlyTask(r, a)
+	task, err := q.onlyTask(a)
 	if err != nil {
-		return input, err
+		return err
 	}
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := s.agent.ExecTask(running, a.ID, task, driver.ExecOptions{Command: command, TTY: tty})
 	if err != nil {
-		return input, err
+		return err
 	}
 	input.Go(func() {
 		defer cancel() // a client that goes away ends the command
@@ -102,10 +94,11 @@ func (s *Server) runExec(ctx context.Context, conn *websocket.Conn, r *http.Requ
 		defer cancel()
 		s.keepAlive(running, conn)
 	})
-	return input, s.copyOutput(ctx, conn, stream)
+	return s.copyOutput(ctx, conn, stream)
 }
 
-// keepAlive sends signs of life until the client is gone: while the command reads no input nobody reads from the connection.
+// keepAlive sends signs of life until the client is gone: while the command reads no input, nothing is read from the
+// connection either.
 func (s *Server) keepAlive(ctx context.Context, conn *websocket.Conn) {
 	beat := time.NewTicker(s.heartbeat)
 	defer beat.Stop()
@@ -121,23 +114,25 @@ func (s *Server) keepAlive(ctx context.Context, conn *websocket.Conn) {
 	}
 }
 
-// execHandshake takes the token of a client that could not send it before.
-func (s *Server) execHandshake(ctx context.Context, conn *websocket.Conn, r *http.Request) error {
+// execHandshake reads the first message of clients that cannot send headers, which are browsers.
+func (s *Server) execHandshake(ctx context.Context, conn *websocket.Conn, q *request) error {
 	ctx, cancel := context.WithTimeout(ctx, handshakeWait)
 	defer cancel()
 	_, text, err := conn.Read(ctx)
 	if err != nil {
 		return badRequest("no handshake")
 	}
-	var hello execHandshake
+	var hello struct {
+		Version   int    `json:"version"`
+		AuthToken string `json:"auth_token"`
+	}
 	if err := json.Unmarshal(text, &hello); err != nil || hello.Version != 1 {
 		return badRequest("unsupported handshake version: must be 1")
 	}
-	if Trusted(r.Context()) {
+	if q.trusted {
 		return nil
 	}
-	probe := &http.Request{Header: http.Header{"X-Nomad-Token": {hello.AuthToken}}}
-	trusted, err := s.checkToken(probe)
+	trusted, err := s.checkToken(&http.Request{Header: http.Header{"X-Nomad-Token": {hello.AuthToken}}})
 	if err == nil && !trusted {
 		err = errUntrusted
 	}
@@ -151,13 +146,15 @@ func copyInput(ctx context.Context, conn *websocket.Conn, stream driver.ExecStre
 		if wsjson.Read(ctx, conn, &message) != nil {
 			return
 		}
-		if size := message.TTYSize; size != nil && stream.Resize(driver.TerminalSize{Rows: size.Height, Columns: size.Width}) != nil {
-			return
+		if size := message.TTYSize; size != nil {
+			if stream.Resize(driver.TerminalSize{Rows: size.Height, Columns: size.Width}) != nil {
+				return
+			}
 		}
 		if in := message.Stdin; in != nil {
 			if len(in.Data) > 0 {
 				if _, err := stream.Write(in.Data); err != nil {
-					continue // the command does not read any more; its output may still come
+					continue // the command no longer reads; its output may still come
 				}
 			}
 			if in.Close && stream.CloseWrite() != nil {
@@ -167,56 +164,46 @@ func copyInput(ctx context.Context, conn *websocket.Conn, stream driver.ExecStre
 	}
 }
 
-// copyOutput passes on what the command writes, until its end.
+// copyOutput passes on what the command writes, until its end. Each piece is a message of its own, as in Nomad.
 func (s *Server) copyOutput(ctx context.Context, conn *websocket.Conn, stream driver.ExecStream) error {
 	for {
 		out, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		if code := notStarted(err); code != 0 {
-			// As a shell has it: to the command's own standard error, and with its exit codes.
-			_ = s.sendOutput(ctx, conn, nil, []byte(err.Error()+"\n"), &code) // fails if the client is gone
-			return nil
+		var code *int
+		notStarted := exitCodeOf(err)
+		if notStarted != 0 { // as a shell does
+			out.Stderr, code, err = []byte(err.Error()+"\n"), &notStarted, nil
+		} else if out.Exit != nil {
+			err, code = cmp.Or(err, out.Exit.Err), &out.Exit.Code
 		}
 		if err != nil {
 			return err
 		}
-		var code *int
-		if out.Exit != nil {
-			if out.Exit.Err != nil {
-				return out.Exit.Err
+		var messages []*shape.ExecOutput
+		if len(out.Stdout) > 0 {
+			messages = append(messages, &shape.ExecOutput{Stdout: shape.ExecData{Data: out.Stdout}})
+		}
+		if len(out.Stderr) > 0 {
+			messages = append(messages, &shape.ExecOutput{Stderr: shape.ExecData{Data: out.Stderr}})
+		}
+		if code != nil {
+			messages = append(messages, &shape.ExecOutput{Exited: true, Result: &shape.ExecResult{ExitCode: *code}})
+		}
+		for _, m := range messages {
+			if s.send(ctx, conn, m) != nil {
+				return nil // the client is gone
 			}
-			code = &out.Exit.Code
 		}
-		if err := s.sendOutput(ctx, conn, out.Stdout, out.Stderr, code); err != nil {
-			return nil // the client is gone
+		if notStarted != 0 {
+			return nil
 		}
 	}
 }
 
-// sendOutput sends each in a message of its own: clients of Nomad read one thing of a message.
-func (s *Server) sendOutput(ctx context.Context, conn *websocket.Conn, stdout, stderr []byte, exitCode *int) error {
-	var messages []*shape.ExecOutput
-	if len(stdout) > 0 {
-		messages = append(messages, &shape.ExecOutput{Stdout: shape.ExecData{Data: stdout}})
-	}
-	if len(stderr) > 0 {
-		messages = append(messages, &shape.ExecOutput{Stderr: shape.ExecData{Data: stderr}})
-	}
-	if exitCode != nil {
-		messages = append(messages, &shape.ExecOutput{Exited: true, Result: &shape.ExecResult{ExitCode: *exitCode}})
-	}
-	for _, m := range messages {
-		if err := s.send(ctx, conn, m); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// notStarted is a shell's exit code for a command that could not be started; 0 for other errors and for none.
-func notStarted(err error) int {
+// exitCodeOf returns a shell's exit code for a command that could not be started; 0 for other errors.
+func exitCodeOf(err error) int {
 	switch {
 	case errors.Is(err, driver.ErrCommandNotFound):
 		return 127

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/internal/agent/allocation"
-	"github.com/tachograph/tacho/internal/agent/snapshot"
 )
 
 // fileInfo is Nomad's AllocFileInfo.
@@ -30,16 +29,17 @@ type fileInfo struct {
 }
 
 func newFileInfo(info fs.FileInfo) fileInfo {
-	shown := fileInfo{Name: info.Name(), IsDir: info.IsDir(), Size: info.Size(), FileMode: info.Mode().String(), ModTime: info.ModTime()}
+	shown := fileInfo{
+		Name: info.Name(), IsDir: info.IsDir(), Size: info.Size(), FileMode: info.Mode().String(), ModTime: info.ModTime(),
+	}
 	if !shown.IsDir {
 		shown.ContentType = mime.TypeByExtension(path.Ext(shown.Name))
 	}
 	return shown
 }
 
-// listFiles is GET /v1/client/fs/ls/ID?path=.
-func (s *Server) listFiles(r *http.Request, _ *snapshot.Agent, a *allocation.Allocation) (any, error) {
-	infos, err := a.Dir.List(r.URL.Query().Get("path"))
+func (s *Server) listFiles(q *request, a *allocation.Allocation) (any, error) {
+	infos, err := a.Dir.List(q.values.Get("path"))
 	shown := make([]fileInfo, 0, len(infos))
 	for _, info := range infos {
 		shown = append(shown, newFileInfo(info))
@@ -47,16 +47,15 @@ func (s *Server) listFiles(r *http.Request, _ *snapshot.Agent, a *allocation.All
 	return shown, fileError(err)
 }
 
-// statFile is GET /v1/client/fs/stat/ID?path=.
-func (s *Server) statFile(r *http.Request, _ *snapshot.Agent, a *allocation.Allocation) (any, error) {
-	info, err := a.Dir.Stat(r.URL.Query().Get("path"))
+func (s *Server) statFile(q *request, a *allocation.Allocation) (any, error) {
+	info, err := a.Dir.Stat(q.values.Get("path"))
 	if err != nil {
 		return nil, fileError(err)
 	}
 	return newFileInfo(info), nil
 }
 
-// fileError is an error that is the caller's where it is.
+// fileError makes errors of the caller out of those of its path.
 func fileError(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
@@ -68,32 +67,33 @@ func fileError(err error) error {
 }
 
 // openFile opens the file that a request names.
-func (s *Server) openFile(r *http.Request) (*os.File, error) {
-	a, err := allocationOf(r, s.agent.Snapshot())
+func (s *Server) openFile(q *request) (*os.File, error) {
+	a, err := s.agent.Snapshot().Allocation(q.id())
 	if err != nil {
 		return nil, err
 	}
-	f, err := a.Dir.Open(r.URL.Query().Get("path"))
+	f, err := a.Dir.Open(q.values.Get("path"))
 	return f, fileError(err)
 }
 
-// readFile is GET /v1/client/fs/cat/ID?path= and, with offset and limit, …/readat/ID.
-func (s *Server) readFile(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
-	p := paramsOf(r)
-	offset := int64(p.number("offset"))
-	limit := param(p, "limit", 0, "a number", func(text string) (int64, error) { return strconv.ParseInt(text, 10, 64) }) // below 1 for none
-	if p.err != nil {
-		return p.err
+// readFile sends the content of a file, or a part of it.
+func (s *Server) readFile(ctx context.Context, w http.ResponseWriter, q *request) error {
+	offset := int64(q.number("offset"))
+	limit := param(&q.params, "limit", 0, "a number", func(text string) (int64, error) {
+		return strconv.ParseInt(text, 10, 64) // below 1 means none
+	})
+	if q.err != nil {
+		return q.err
 	}
-	f, err := s.openFile(r)
+	f, err := s.openFile(q)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	if _, err := f.Seek(offset, io.SeekStart); err != nil {
-		return err
-	}
 	info, err := f.Stat()
+	if err == nil {
+		_, err = f.Seek(offset, io.SeekStart)
+	}
 	if err != nil {
 		return err
 	}
@@ -102,96 +102,76 @@ func (s *Server) readFile(ctx context.Context, w http.ResponseWriter, r *http.Re
 		left = min(left, limit)
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
-	out := s.newStreamWriter(w, r)
-	buffer := make([]byte, 32<<10)
-	for left > 0 && ctx.Err() == nil {
-		n, err := f.Read(buffer[:min(int64(len(buffer)), left)])
-		if n > 0 && out.Send(buffer[:n]) != nil || err != nil {
-			return nil // the head of the answer is sent
-		}
-		left -= int64(n)
-	}
+	out := &frames{out: s.newStreamWriter(w, q), plain: true}
+	s.sendFile(ctx, out, &openFile{Reader: io.LimitReader(f, left)}, false)
 	return nil
 }
 
-// streamFile is GET /v1/client/fs/stream/ID?path=&origin=&offset=&follow=: a file in frames, and what is added to it.
-func (s *Server) streamFile(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
-	p := paramsOf(r)
-	offset, origin := int64(p.number("offset")), p.either("origin", "start", "start", "end")
-	follow := p.flag("follow") || p.values.Get("follow") == ""
-	if p.err != nil {
-		return p.err
+// streamFile sends a file in frames, and what is added to it.
+func (s *Server) streamFile(ctx context.Context, w http.ResponseWriter, q *request) error {
+	offset, fromEnd := int64(q.number("offset")), q.either("origin", "start", "start", "end") == "end"
+	follow := q.flag("follow") || q.values.Get("follow") == ""
+	if q.err != nil {
+		return q.err
 	}
-	f, err := s.openFile(r)
+	f, err := s.openFile(q)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	if origin == "end" {
-		end, err := f.Seek(0, io.SeekEnd)
-		if err != nil {
-			return err
-		}
-		offset = max(0, end-offset)
-	}
-	at, err := f.Seek(offset, io.SeekStart)
+	at, err := seekTo(f, offset, fromEnd)
 	if err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	out, path := &logWriter{out: s.newStreamWriter(w, r)}, r.URL.Query().Get("path")
-	buffer := make([]byte, 32<<10)
-	for silent := time.Now(); ; {
-		n, err := f.Read(buffer)
-		at += int64(n)
-		switch {
-		case n > 0:
-			if out.write(buffer[:n], path, at) != nil {
-				return nil
-			}
-			silent = time.Now()
-			continue
-		case err != nil && !errors.Is(err, io.EOF) || !follow:
-			return nil
-		case isCut(f, at):
-			if at, err = f.Seek(0, io.SeekStart); err != nil || out.tell("file truncated", path) != nil {
-				return nil
-			}
-			continue
-		case time.Since(silent) >= s.heartbeat && s.isAnother(r, f):
-			_ = out.tell("file deleted", path) // fails if the client is gone
-			return nil
-		case time.Since(silent) >= s.heartbeat:
-			if out.heartbeat() != nil {
-				return nil
-			}
-			silent = time.Now()
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(s.poll):
-		}
-	}
+	open := &openFile{Reader: f, file: f, at: at, path: q.values.Get("path"), again: func() (*os.File, error) {
+		return s.openFile(q)
+	}}
+	s.sendFile(ctx, &frames{out: s.newStreamWriter(w, q)}, open, follow)
+	return nil
 }
 
-// isAnother reports whether a path does not name the file any more that was opened by it.
-func (s *Server) isAnother(r *http.Request, f *os.File) bool {
-	opened, err := f.Stat()
-	if err != nil {
-		return true
+// openFile is a file of an allocation that is read.
+type openFile struct {
+	io.Reader
+
+	file *os.File
+	at   int64
+	path string
+	// again opens the path again.
+	again func() (*os.File, error)
+}
+
+func (f *openFile) read(p []byte) (int, error) {
+	n, err := f.Read(p)
+	f.at += int64(n)
+	if errors.Is(err, io.EOF) {
+		err = nil
 	}
-	again, err := s.openFile(r)
-	if err != nil {
+	return n, err
+}
+
+func (f *openFile) position() (file string, offset int64) { return f.path, f.at }
+
+func (f *openFile) check(thorough bool) (event string, over bool) {
+	info, err := f.file.Stat()
+	if err == nil && info.Size() < f.at {
+		f.at, err = f.file.Seek(0, io.SeekStart)
+		return "file truncated", err != nil
+	}
+	if thorough && f.replaced(info) {
+		return "file deleted", true
+	}
+	return "", false
+}
+
+// replaced reports whether the path no longer leads to the file.
+func (f *openFile) replaced(opened fs.FileInfo) bool {
+	again, err := f.again()
+	if err != nil || opened == nil {
 		return true
 	}
 	defer func() { _ = again.Close() }() // it is not read
 	now, err := again.Stat()
 	return err != nil || !os.SameFile(opened, now)
-}
-
-// isCut reports whether a file ends before a position.
-func isCut(f *os.File, at int64) bool {
-	info, err := f.Stat()
-	return err == nil && info.Size() < at
 }

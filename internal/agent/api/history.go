@@ -4,105 +4,71 @@
 package api
 
 import (
-	"maps"
 	"math"
-	"net/http"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/shape"
-	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/agent/streams"
 	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 )
 
-// mostPoints is about how many readings of a task an answer has, unless a trusted request names its step.
+// mostPoints is about how many readings of a task a response has, unless a trusted caller gives a step.
 const mostPoints = 2000
 
-// history is GET /v1/client/allocation/ID/stats/history?since=&until=&step=&task=&process=&measurements=, or with ?at=
-// the one reading nearest to a time. Times are RFC 3339, seconds since the epoch, or a duration ago, such as 5m.
-func (s *Server) history(r *http.Request, now *snapshot.Agent, a *allocation.Allocation) (any, error) {
-	task := r.URL.Query().Get("task")
-	if err := checkTask(a, task); err != nil {
-		return nil, err
-	}
-	wanted, err := wantedMeasurements(r)
+// history returns the stored readings of tasks, or with ?at= the one nearest to a time.
+func (s *Server) history(q *request, a *allocation.Allocation) (any, error) {
+	tasks, err := q.tasksOf(a)
 	if err != nil {
 		return nil, err
 	}
-	tasks := slices.Sorted(maps.Keys(a.Tasks))
-	if task != "" {
-		tasks = []string{task}
-	}
-	if r.URL.Query().Has("at") {
-		return s.at(r, a, tasks, wanted)
-	}
-	query, err := historyQuery(r, s.now())
+	wanted, err := q.measurements()
 	if err != nil {
 		return nil, err
 	}
-	if query.Step == 0 || !Trusted(r.Context()) {
-		query.Most = mostPoints
+	query, err := q.historyQuery(s.now())
+	if err != nil {
+		return nil, err
 	}
-	_, end, err := s.begin(r, streams.Trusted)
+	_, end, err := s.begin(q, streams.Trusted)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
 	shown := shape.History{
-		AllocID: a.ID, IntervalSeconds: now.Config.History.Interval.Seconds(), Tasks: map[string][]shape.Point{},
+		AllocID: a.ID, IntervalSeconds: q.now.Config.History.Interval.Seconds(), Tasks: map[string][]shape.Point{},
 		Absent: map[string]map[string]string{},
 	}
-	process := processOf(r)
-	query.Processes = process != ""
+	nearest := shape.Moment{AllocID: a.ID, Asked: query.Nearest, Tasks: map[string]*shape.Point{}}
 	var known processNames
 	for _, name := range tasks {
 		points, err := s.agent.History(a.ID, name, query)
 		if err != nil {
 			return nil, err
 		}
-		shown.Tasks[name] = make([]shape.Point, 0, len(points))
+		list := make([]shape.Point, len(points))
 		for i := range points {
-			known.addPoint(&points[i])
-			shown.Tasks[name] = append(shown.Tasks[name], newPoint(&points[i], process, wanted))
+			if points[i].Gap == series.NoGap {
+				known.add(points[i].Processes)
+			}
+			list[i] = newPoint(&points[i], q.process(), wanted)
 		}
-		shown.Absent[name] = absentOf(now.Usage(a.Tasks[name]).Sample, wanted, r.URL.Query().Get("measurements") != "")
+		nearest.Tasks[name] = nil // a task without history beside one with
+		if len(list) > 0 {
+			nearest.Tasks[name] = &list[0]
+		}
+		shown.Tasks[name] = list
+		shown.Absent[name] = absentOf(q.now.Usage(a.Tasks[name]).Sample, wanted, q.values.Get("measurements") != "")
 	}
-	return shown, known.check(process)
+	if !query.Nearest.IsZero() {
+		return nearest, known.check(q.process())
+	}
+	return shown, known.check(q.process())
 }
 
-// at answers with the reading of each task that is nearest to a time.
-func (s *Server) at(r *http.Request, a *allocation.Allocation, tasks []string, wanted func(procstats.ID) bool) (any, error) {
-	p := paramsOf(r)
-	at := p.time("at", s.now())
-	switch {
-	case p.err != nil:
-		return nil, p.err
-	case at.IsZero():
-		return nil, badRequest(`invalid at "": must be a time: ` + timeForms)
-	}
-	shown := shape.Moment{AllocID: a.ID, Asked: at, Tasks: map[string]*shape.Point{}}
-	process := processOf(r)
-	var known processNames
-	for _, name := range tasks {
-		points, err := s.agent.History(a.ID, name, series.Query{Nearest: at, Processes: true})
-		if err != nil {
-			return nil, err
-		}
-		shown.Tasks[name] = nil // a task without history beside one that has some
-		if len(points) > 0 {
-			known.addPoint(&points[0])
-			p := newPoint(&points[0], process, wanted)
-			shown.Tasks[name] = &p
-		}
-	}
-	return shown, known.check(process)
-}
-
-// newPoint returns a point with its processes, or those with a name.
+// newPoint returns a point with its processes, or those of one name.
 func newPoint(p *series.Point, process string, wanted func(procstats.ID) bool) shape.Point {
 	shown := shape.Point{At: p.Wall, Mono: p.Mono.Seconds(), Run: p.Run}
 	if p.Gap != series.NoGap {
@@ -140,11 +106,11 @@ func newPointProcess(row *procstats.ProcessRow) shape.PointProcess {
 	return shown
 }
 
-// notSelected is why a measurement is not in the readings of a task.
+// notSelected is the reason for measurements that a task does not select.
 const notSelected = "not selected; with the driver tacho, add it to measurements in the config of the task"
 
-// absentOf says why a sample, which may be nil, has no value for what is wanted. If that was named, it says so too of what
-// is not in the sample at all.
+// absentOf returns the reasons why a sample, which may be nil, has no value for wanted measurements; those that it
+// does not mention are among them only if they were named.
 func absentOf(s *procstats.Sample, wanted func(procstats.ID) bool, named bool) map[string]string {
 	absent := map[string]string{}
 	if s == nil {
@@ -163,9 +129,9 @@ func absentOf(s *procstats.Sample, wanted func(procstats.ID) bool, named bool) m
 	return absent
 }
 
-// wantedMeasurements reads ?measurements=, a list of names and groups; none is all.
-func wantedMeasurements(r *http.Request) (func(procstats.ID) bool, error) {
-	text := r.URL.Query().Get("measurements")
+// measurements reads ?measurements=, a list of names and groups, or all.
+func (q *request) measurements() (wanted func(procstats.ID) bool, err error) {
+	text := q.values.Get("measurements")
 	if text == "" {
 		return func(procstats.ID) bool { return true }, nil
 	}
@@ -173,14 +139,13 @@ func wantedMeasurements(r *http.Request) (func(procstats.ID) bool, error) {
 	rest := []string{}
 	for name := range strings.SplitSeq(text, ",") {
 		if m, ok := procstats.LookupName(name); ok && m.Scope == procstats.HeadlineScope {
-			headlines[m.ID] = true // a selection would take it for what it is taken from
+			headlines[m.ID] = true // a selection would take the measurements it is taken from
 		} else {
 			rest = append(rest, name)
 		}
 	}
 	selection := procstats.Selection{}
 	if len(rest) > 0 {
-		var err error
 		if selection, err = procstats.ParseSelection(strings.Join(rest, ",")); err != nil {
 			return nil, badRequest(err.Error())
 		}
@@ -188,18 +153,28 @@ func wantedMeasurements(r *http.Request) (func(procstats.ID) bool, error) {
 	return func(id procstats.ID) bool { return headlines[id] || selection.Has(id) }, nil
 }
 
-func historyQuery(r *http.Request, now time.Time) (series.Query, error) {
-	p := paramsOf(r)
-	q := series.Query{Since: p.time("since", now), Until: p.time("until", now), Step: p.duration("step", 0)}
-	if p.err == nil && !q.Since.IsZero() && !q.Until.IsZero() && q.Until.Before(q.Since) {
-		p.err = badRequest("until is before since")
+func (q *request) historyQuery(now time.Time) (series.Query, error) {
+	if q.values.Has("at") {
+		at := q.time("at", now)
+		if q.err == nil && at.IsZero() {
+			q.err = badRequest(`invalid at "": must be a time: ` + timeForms)
+		}
+		return series.Query{Nearest: at, Processes: true}, q.err
 	}
-	return q, p.err
+	query := series.Query{
+		Since: q.time("since", now), Until: q.time("until", now), Step: q.duration("step", 0), Processes: q.process() != "",
+	}
+	if q.err == nil && !query.Since.IsZero() && !query.Until.IsZero() && query.Until.Before(query.Since) {
+		q.err = badRequest("until is before since")
+	}
+	if query.Step == 0 || !q.trusted {
+		query.Most = mostPoints
+	}
+	return query, q.err
 }
 
-// record is GET /v1/client/allocation/ID/record?task=: the final record of the task's last ended start.
-func (s *Server) record(r *http.Request, _ *snapshot.Agent, a *allocation.Allocation) (any, error) {
-	task, err := onlyTask(r, a)
+func (s *Server) record(q *request, a *allocation.Allocation) (any, error) {
+	task, err := q.onlyTask(a)
 	if err != nil {
 		return nil, err
 	}
@@ -207,15 +182,14 @@ func (s *Server) record(r *http.Request, _ *snapshot.Agent, a *allocation.Alloca
 	if err != nil {
 		return nil, err
 	}
-	if !Trusted(r.Context()) {
+	if !q.trusted {
 		rec = rec.Redacted()
 	}
 	return rec, nil
 }
 
-// commands is GET /v1/client/allocation/ID/commands?task=: what the ended processes of a task used, by command; so far if it runs.
-func (s *Server) commands(r *http.Request, _ *snapshot.Agent, a *allocation.Allocation) (any, error) {
-	task, err := onlyTask(r, a)
+func (s *Server) commands(q *request, a *allocation.Allocation) (any, error) {
+	task, err := q.onlyTask(a)
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/tachograph/tacho/internal/agent/allocation"
@@ -18,36 +17,18 @@ import (
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 )
 
-// listJobs is GET /v1/jobs.
-func (s *Server) listJobs(r *http.Request, now *snapshot.Agent) (any, error) {
+func (s *Server) listJobs(q *request) (any, error) {
 	stubs := []shape.JobStub{}
-	for _, j := range now.Jobs {
-		if !inNamespace(r, j.Job.Namespace) || !strings.HasPrefix(j.Job.ID, r.URL.Query().Get("prefix")) {
-			continue
+	for _, j := range q.now.Jobs {
+		if q.inNamespace(j.Job.Namespace) && strings.HasPrefix(j.Job.ID, q.values.Get("prefix")) {
+			stubs = append(stubs, newJobStub(j, q.now.Allocations))
 		}
-		stubs = append(stubs, newJobStub(j, now.Allocations))
 	}
 	return stubs, nil
 }
 
-// inNamespace reports whether a request is about a namespace: the one it names, default or all if it names none.
-func inNamespace(r *http.Request, namespace string) bool {
-	asked := r.URL.Query().Get("namespace")
-	return asked == "" || asked == "*" || asked == namespace
-}
-
-// jobOf returns the job of a request's path.
-func jobOf(r *http.Request, now *snapshot.Agent) (*snapshot.Job, error) {
-	j, err := now.Job(r.PathValue("id"))
-	if err == nil && !inNamespace(r, j.Job.Namespace) {
-		err = notFound("job not found in this namespace")
-	}
-	return j, err
-}
-
-// readJob is GET /v1/job/ID.
-func (s *Server) readJob(r *http.Request, _ *snapshot.Agent, j *snapshot.Job) (any, error) {
-	return newJobJSON(j, Trusted(r.Context())), nil
+func (s *Server) readJob(q *request, j *snapshot.Job) (any, error) {
+	return newJobJSON(j, q.trusted), nil
 }
 
 // registration is the body of PUT /v1/jobs.
@@ -55,26 +36,26 @@ type registration struct {
 	Source    string
 	Filename  string
 	Variables map[string]string
-	// Job is Nomad's own form. It is what is registered; Submission, the text that it was read from, is for display.
+	// Job is Nomad's own form, which is what is registered; Submission is the text that it was read from, for display.
 	Job        json.RawMessage
 	Submission *job.Submission
-	// EnforceIndex refuses a job that others have changed since JobModifyIndex; 0 is a job that there is none of.
+	// EnforceIndex rejects a job that has changed since JobModifyIndex; 0 means that it is not registered.
 	EnforceIndex   bool
 	JobModifyIndex uint64
-	// PreserveCounts leaves groups that are registered the number of allocations that they have.
+	// PreserveCounts leaves registered groups their counts.
 	PreserveCounts    bool
 	PreserveResources bool
 
 	source      job.Source
 	translation *job.Translation
-	// countsOf is the index of the job whose counts are preserved in job; 0 of none.
+	// countsOf is the index of the job whose counts are preserved; 0 if there is none.
 	countsOf uint64
 	job      *job.Job
 }
 
-func readRegistration(r *http.Request) (*registration, error) {
+func (q *request) registration() (*registration, error) {
 	reg := &registration{}
-	if err := readBody(r, reg); err != nil {
+	if err := q.readBody(reg); err != nil {
 		return nil, err
 	}
 	if reg.PreserveResources {
@@ -92,7 +73,9 @@ func readRegistration(r *http.Request) (*registration, error) {
 		return nil, badRequest(`the body needs a job, as the text of a job file or in the JSON of Nomad's API: ` +
 			`{"Source": TEXT, "Filename": NAME, "Variables": {}} or {"Job": {}}`)
 	default:
-		reg.source = job.Source{Filename: cmp.Or(reg.Filename, "job.nomad.hcl"), Text: reg.Source, Variables: reg.Variables}
+		reg.source = job.Source{
+			Filename: cmp.Or(reg.Filename, "job.nomad.hcl"), Text: reg.Source, Variables: reg.Variables,
+		}
 	}
 	return reg, nil
 }
@@ -116,32 +99,29 @@ func (reg *registration) places(text string) string {
 // warnings are the notes of a job as Nomad's clients show them.
 func (reg *registration) warnings(j *job.Job) string { return reg.places(strings.Join(j.Notes, "\n")) }
 
-// runJob is PUT /v1/jobs and PUT /v1/job/ID.
-func (s *Server) runJob(r *http.Request, now *snapshot.Agent) (any, error) {
-	reg, err := readRegistration(r)
+func (s *Server) runJob(q *request) (any, error) {
+	reg, err := q.registration()
 	if err != nil {
 		return nil, err
 	}
-	if id := r.PathValue("id"); id != "" || reg.EnforceIndex || reg.PreserveCounts || reg.stops() || r.URL.Query().Has("namespace") {
-		j, err := s.agent.Validate(r.Context(), reg.source)
+	id := q.PathValue("id")
+	if id != "" || reg.EnforceIndex || reg.PreserveCounts || reg.stops() || q.values.Has("namespace") {
+		j, err := s.agent.Validate(q.Context(), reg.source)
 		if err != nil {
 			return nil, reg.explain(err)
 		}
-		if id != "" && j.ID != id {
-			return nil, badRequest(fmt.Sprintf("the job file is of job %q and the path of %q", j.ID, id))
-		}
-		if err := checkNamespace(r, j); err != nil {
+		if err := q.checkJob(j); err != nil {
 			return nil, err
 		}
 		if reg.stops() {
-			return s.registerStopped(reg, j.ID, now)
+			return s.registerStopped(reg, j.ID, q.now)
 		}
-		reg.preserveCounts(j, now)
+		reg.preserveCounts(j, q.now)
 	}
-	status, changed, err := s.agent.RunJob(r.Context(), reg.source, reg.check)
+	status, changed, err := s.agent.RunJob(q.Context(), reg.source, reg.check)
 	for errors.Is(err, errCountsChanged) {
 		reg.preserveCounts(reg.job, s.agent.Snapshot())
-		status, changed, err = s.agent.RunJob(r.Context(), reg.source, reg.check)
+		status, changed, err = s.agent.RunJob(q.Context(), reg.source, reg.check)
 	}
 	if err != nil {
 		return nil, reg.explain(err)
@@ -151,19 +131,22 @@ func (s *Server) runJob(r *http.Request, now *snapshot.Agent) (any, error) {
 	return answer, nil
 }
 
-// stops reports whether the job is one that was read when it was stopped, or that shall be.
-func (reg *registration) stops() bool { return reg.translation != nil && reg.translation.Stop }
-
-// checkNamespace rejects a job of another namespace than the request is about.
-func checkNamespace(r *http.Request, j *job.Job) error {
-	if inNamespace(r, j.Namespace) {
-		return nil
+// checkJob rejects a job with another id or namespace than those of the request.
+func (q *request) checkJob(j *job.Job) error {
+	if id := q.PathValue("id"); id != "" && j.ID != id {
+		return badRequest(fmt.Sprintf("the job file is of job %q and the path of %q", j.ID, id))
 	}
-	return badRequest(fmt.Sprintf("the job is of namespace %q and the request of %q; set namespace in the job",
-		j.Namespace, r.URL.Query().Get("namespace")))
+	if !q.inNamespace(j.Namespace) {
+		return badRequest(fmt.Sprintf("the job is of namespace %q and the request of %q; set namespace in the job",
+			j.Namespace, q.values.Get("namespace")))
+	}
+	return nil
 }
 
-// preserveCounts gives the groups of a job the counts of those that are registered.
+// stops reports whether the JSON is that of a job that was, or is to be, stopped.
+func (reg *registration) stops() bool { return reg.translation != nil && reg.translation.Stop }
+
+// preserveCounts gives the groups of a job the counts of the registered ones.
 func (reg *registration) preserveCounts(j *job.Job, now *snapshot.Agent) {
 	if !reg.PreserveCounts {
 		return
@@ -171,7 +154,7 @@ func (reg *registration) preserveCounts(j *job.Job, now *snapshot.Agent) {
 	reg.job, reg.countsOf, reg.source.Counts = j, 0, make(map[string]int)
 	registered, err := now.Job(j.ID)
 	if err != nil {
-		return // there is none
+		return // not registered
 	}
 	reg.countsOf = registered.ModifyIndex
 	for _, g := range registered.Job.Groups {
@@ -181,7 +164,7 @@ func (reg *registration) preserveCounts(j *job.Job, now *snapshot.Agent) {
 	}
 }
 
-// registerStopped stops a job that was put back with Stop, or leaves it stopped.
+// registerStopped stops a job that was sent back with Stop, or leaves it stopped.
 func (s *Server) registerStopped(reg *registration, id string, now *snapshot.Agent) (any, error) {
 	j, err := now.Job(id)
 	if err != nil {
@@ -207,7 +190,7 @@ func (s *Server) registerStopped(reg *registration, id string, now *snapshot.Age
 // errCountsChanged says that a job has changed since its counts were read.
 var errCountsChanged = errors.New("the counts of the job have changed meanwhile")
 
-// check rejects a job that has changed since its client, or the server, has read it.
+// check rejects a job that has changed since its client, or the server, read it.
 func (reg *registration) check(index uint64) error {
 	if reg.PreserveCounts && index != reg.countsOf {
 		return errCountsChanged
@@ -215,8 +198,8 @@ func (reg *registration) check(index uint64) error {
 	return reg.checkIndex(index)
 }
 
-// checkIndex rejects a job that has changed since its client has read it, in the words that clients look for. index is that of its last
-// change, 0 if it is not registered.
+// checkIndex rejects a job that has changed since its client read it, in the words that clients look for. index is
+// that of its last change, 0 if it is not registered.
 func (reg *registration) checkIndex(index uint64) error {
 	if !reg.EnforceIndex {
 		return nil
@@ -230,10 +213,11 @@ func (reg *registration) checkIndex(index uint64) error {
 	case reg.JobModifyIndex == 0:
 		return badRequest(fmt.Sprintf(mismatch+"job already exists", reg.JobModifyIndex))
 	}
-	return badRequest(fmt.Sprintf(mismatch+"job exists with conflicting job modify index: %d", reg.JobModifyIndex, index))
+	return badRequest(fmt.Sprintf(mismatch+"job exists with conflicting job modify index: %d",
+		reg.JobModifyIndex, index))
 }
 
-// newRegistered answers that a job is registered.
+// newRegistered is the response for a registered job.
 func newRegistered(status *snapshot.Job, changed bool) map[string]any {
 	return map[string]any{
 		"EvalID": evaluationID(registered, status), "EvalCreateIndex": status.ModifyIndex,
@@ -242,12 +226,10 @@ func newRegistered(status *snapshot.Job, changed bool) map[string]any {
 	}
 }
 
-// stopJob is DELETE /v1/job/ID.
-func (s *Server) stopJob(r *http.Request, _ *snapshot.Agent, j *snapshot.Job) (any, error) {
-	p := paramsOf(r)
-	purge := p.flag("purge")
-	if p.err != nil {
-		return nil, p.err
+func (s *Server) stopJob(q *request, j *snapshot.Job) (any, error) {
+	purge := q.flag("purge")
+	if q.err != nil {
+		return nil, q.err
 	}
 	if err := s.agent.StopJob(j.Job.ID, purge, nil); err != nil {
 		return nil, err
@@ -259,31 +241,31 @@ func (s *Server) stopJob(r *http.Request, _ *snapshot.Agent, j *snapshot.Job) (a
 	return map[string]any{"EvalID": id, "EvalCreateIndex": j.ModifyIndex, "JobModifyIndex": j.ModifyIndex}, nil
 }
 
-// parseJob is PUT /v1/jobs/parse, with Nomad's body.
-func (s *Server) parseJob(r *http.Request, _ *snapshot.Agent) (any, error) {
+// parseJob takes Nomad's body.
+func (s *Server) parseJob(q *request) (any, error) {
 	var body struct{ JobHCL, Variables string }
-	if err := readBody(r, &body); err != nil {
+	if err := q.readBody(&body); err != nil {
 		return nil, err
 	}
 	if body.Variables != "" {
 		return nil, badRequest("variables in HCL are not supported here; /v1/validate/job takes them as a map")
 	}
-	j, err := s.agent.Validate(r.Context(), job.Source{Filename: "job.nomad.hcl", Text: body.JobHCL})
+	j, err := s.agent.Validate(q.Context(), job.Source{Filename: "job.nomad.hcl", Text: body.JobHCL})
 	if err != nil {
 		return nil, err
 	}
 	return newJobJSON(&snapshot.Job{Job: j, ID: j.ID}, true), nil
 }
 
-// validateJob is PUT /v1/validate/job. A job with errors is an answer, not a failure: Nomad's command line takes an answer of
-// 400 for an older server, and says that the job is valid.
-func (s *Server) validateJob(r *http.Request, _ *snapshot.Agent) (any, error) {
-	answer := map[string]any{"DriverConfigValidated": true, "ValidationErrors": []string{}, "Error": "", "Warnings": ""}
-	reg, err := readRegistration(r)
+// validateJob returns errors with status 200: Nomad's command line takes 400 for an older server, and the job for
+// valid.
+func (s *Server) validateJob(q *request) (any, error) {
+	reg, err := q.registration()
 	if err != nil {
 		return nil, err
 	}
-	j, err := s.agent.Validate(r.Context(), reg.source)
+	answer := map[string]any{"DriverConfigValidated": true, "ValidationErrors": []string{}, "Error": "", "Warnings": ""}
+	j, err := s.agent.Validate(q.Context(), reg.source)
 	if err == nil {
 		answer["Warnings"] = reg.warnings(j)
 		return answer, nil
@@ -296,95 +278,31 @@ func (s *Server) validateJob(r *http.Request, _ *snapshot.Agent) (any, error) {
 	return answer, nil
 }
 
-// jobAllocations is GET /v1/job/ID/allocations; with ?all=true also those of a job of the same name that was purged.
-func (s *Server) jobAllocations(r *http.Request, now *snapshot.Agent, j *snapshot.Job) (any, error) {
-	p := paramsOf(r)
-	all := p.flag("all")
-	if p.err != nil {
-		return nil, p.err
+func (s *Server) jobAllocations(q *request, j *snapshot.Job) (any, error) {
+	all := q.flag("all")
+	if q.err != nil {
+		return nil, q.err
 	}
-	return allocations(r, now, func(a *allocation.Allocation) bool { return a.JobID == j.Job.ID && (all || ofThis(j, a)) }), nil
+	return q.allocations(func(a *allocation.Allocation) bool {
+		return a.JobID == j.Job.ID && (all || ofThis(j, a))
+	}), nil
 }
 
-// ofThis reports whether an allocation is of a job as it is registered now, and not of an earlier one of the same name.
+// ofThis reports whether an allocation is of the registered job, and not of an earlier one of the same name.
 func ofThis(j *snapshot.Job, a *allocation.Allocation) bool { return a.CreateIndex >= j.CreateIndex }
 
-// jobStatus is an element of GET /v1/jobs/statuses, which is what Nomad's page lists.
-type jobStatus struct {
-	ID, Namespace, Name, Type, NodePool, ParentID, Status string
-	Datacenters                                           []string
-	Priority, GroupCountSum                               int
-	Version, CreateIndex, ModifyIndex                     uint64
-	SubmitTime                                            int64
-	Allocs                                                []statusAllocation
-	ChildStatuses                                         []string
-	LatestDeployment                                      *struct{}
-	Stop, IsPack                                          bool
+func (s *Server) jobSummary(q *request, j *snapshot.Job) (any, error) {
+	return newSummary(j, q.now.Allocations), nil
 }
 
-// statusAllocation is an allocation in such an element.
-type statusAllocation struct {
-	ID, Group, ClientStatus, NodeID, FollowupEvalID string
-	JobVersion                                      uint64
-	DeploymentStatus                                struct{ Canary, Healthy *bool }
-	HasPausedTask                                   bool
-}
-
-// jobStatuses is GET and POST /v1/jobs/statuses; the body names the jobs, all without one.
-func (s *Server) jobStatuses(r *http.Request, now *snapshot.Agent) (any, error) {
-	var body struct {
-		Jobs []struct{ ID, Namespace string }
-	}
-	if r.Method == http.MethodPost && r.ContentLength != 0 {
-		if err := readBody(r, &body); err != nil {
-			return nil, err
-		}
-	}
-	list := []jobStatus{}
-	for _, j := range now.Jobs {
-		named := func(n struct{ ID, Namespace string }) bool { return n.ID == j.Job.ID && n.Namespace == j.Job.Namespace }
-		if inNamespace(r, j.Job.Namespace) && (len(body.Jobs) == 0 || slices.ContainsFunc(body.Jobs, named)) {
-			list = append(list, newJobStatus(j, now.Allocations))
-		}
-	}
-	return list, nil
-}
-
-func newJobStatus(j *snapshot.Job, all []*allocation.Allocation) jobStatus {
-	shown := jobStatus{
-		ID: j.Job.ID, Namespace: j.Job.Namespace, Name: j.Job.Name, Type: j.Job.Type, NodePool: "default", Status: j.Status,
-		Datacenters: j.Job.Datacenters, Priority: j.Job.Priority, Version: j.Version, CreateIndex: j.CreateIndex, ModifyIndex: j.ModifyIndex,
-		SubmitTime: j.SubmitTime.UnixNano(), Stop: j.Stopped, Allocs: []statusAllocation{},
-	}
-	for _, g := range j.Job.Groups {
-		shown.GroupCountSum += g.Count
-	}
-	for _, a := range all {
-		if a.JobID != j.Job.ID || !ofThis(j, a) {
-			continue
-		}
-		own := statusAllocation{ID: a.ID, Group: a.Group, ClientStatus: string(a.ClientStatus), NodeID: a.NodeID, JobVersion: a.JobVersion}
-		if !a.Rescheduled.IsZero() {
-			own.FollowupEvalID = rescheduleID(a)
-		}
-		shown.Allocs = append(shown.Allocs, own)
-	}
-	return shown
-}
-
-// jobSummary is GET /v1/job/ID/summary.
-func (s *Server) jobSummary(_ *http.Request, now *snapshot.Agent, j *snapshot.Job) (any, error) {
-	return newSummary(j, now.Allocations), nil
-}
-
-// jobScale is GET /v1/job/ID/scale.
-func (s *Server) jobScale(_ *http.Request, now *snapshot.Agent, j *snapshot.Job) (any, error) {
-	summary := newSummary(j, now.Allocations)
+func (s *Server) jobScale(q *request, j *snapshot.Job) (any, error) {
+	summary := newSummary(j, q.now.Allocations)
 	groups := map[string]any{}
 	for _, g := range j.Job.Groups {
+		count := summary.Summary[g.Name]
 		groups[g.Name] = map[string]any{
-			"Desired": g.Count, "Placed": summary.Summary[g.Name].Running + summary.Summary[g.Name].Starting,
-			"Running": summary.Summary[g.Name].Running, "Healthy": 0, "Unhealthy": 0, "Events": []any{},
+			"Desired": g.Count, "Placed": count.Running + count.Starting, "Running": count.Running,
+			"Healthy": 0, "Unhealthy": 0, "Events": []any{},
 		}
 	}
 	return map[string]any{
@@ -393,13 +311,33 @@ func (s *Server) jobScale(_ *http.Request, now *snapshot.Agent, j *snapshot.Job)
 	}, nil
 }
 
-// jobVersions is GET /v1/job/ID/versions. Only the present version is kept.
-func (s *Server) jobVersions(r *http.Request, _ *snapshot.Agent, j *snapshot.Job) (any, error) {
-	return map[string]any{"Versions": []any{newJobJSON(j, Trusted(r.Context()))}, "Diffs": nil}, nil
+func (s *Server) scaleJob(q *request) (any, error) {
+	var body struct {
+		Count  *int
+		Target map[string]string
+	}
+	if err := q.readBody(&body); err != nil {
+		return nil, err
+	}
+	if body.Count == nil || body.Target["Group"] == "" {
+		return nil, badRequest(`the body needs a group and its count: {"Count": 2, "Target": {"Group": NAME}}`)
+	}
+	if _, err := jobOf(q); err != nil {
+		return nil, err
+	}
+	status, changed, err := s.agent.ScaleJob(q.Context(), q.PathValue("id"), body.Target["Group"], *body.Count)
+	if err != nil {
+		return nil, err
+	}
+	return newRegistered(status, changed), nil
 }
 
-// jobSubmission is GET /v1/job/ID/submission: the text of the job file.
-func (s *Server) jobSubmission(_ *http.Request, _ *snapshot.Agent, j *snapshot.Job) (any, error) {
+// jobVersions returns the current version, the only one that is stored.
+func (s *Server) jobVersions(q *request, j *snapshot.Job) (any, error) {
+	return map[string]any{"Versions": []any{newJobJSON(j, q.trusted)}, "Diffs": nil}, nil
+}
+
+func (s *Server) jobSubmission(_ *request, j *snapshot.Job) (any, error) {
 	if s := j.Job.Source.Submission; s != nil {
 		return s, nil
 	}

@@ -48,8 +48,6 @@ func TestNomadCommandLine(t *testing.T) {
 		{"job inspect -hcl web", testToken, []string{secret}},
 		{"job deployments web", "", nil},
 		{"job scaling-events web", "", nil},
-		{"status web", "", []string{"ID            = web"}},
-		{"status 11111111", "", []string{"Client Status"}},
 		{"alloc status 11111111", "", []string{webID[:8], "web.cache[0]", `Task "web" is "running"`, "1250/500 MHz", "32 MiB/256 MiB"}},
 		{"alloc status -stats 11111111", "", []string{"Memory Stats", "Cache", "Max Usage", "16 MiB", "96 MiB", "CPU Stats", "50.00%", "25.00%"}},
 		{"alloc status -stats 11111111", testToken, []string{"Started /bin/" + secret}},

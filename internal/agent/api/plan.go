@@ -4,11 +4,9 @@
 package api
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,21 +15,21 @@ import (
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 )
 
-// planJob is PUT /v1/job/ID/plan: what a registration would do.
-func (s *Server) planJob(r *http.Request, now *snapshot.Agent) (any, error) {
-	reg, err := readRegistration(r)
+// planJob returns what a registration would do.
+func (s *Server) planJob(q *request) (any, error) {
+	reg, err := q.registration()
 	if err != nil {
 		return nil, err
 	}
 	if reg.stops() {
 		return nil, badRequest("Stop: a plan is of a job that runs")
 	}
-	plan, err := s.agent.PlanJob(r.Context(), reg.source)
+	plan, err := s.agent.PlanJob(q.Context(), reg.source)
 	if err != nil {
 		return nil, reg.explain(err)
 	}
-	if id := r.PathValue("id"); plan.Job.ID != id {
-		return nil, badRequest(fmt.Sprintf("the job file is of job %q and the path of %q", plan.Job.ID, id))
+	if err := q.checkJob(plan.Job); err != nil {
+		return nil, err
 	}
 	diff, err := newJobDiff(plan)
 	if err != nil {
@@ -40,8 +38,8 @@ func (s *Server) planJob(r *http.Request, now *snapshot.Agent) (any, error) {
 	updates, modified := map[string]any{}, uint64(0)
 	for name, c := range plan.Groups {
 		updates[name] = map[string]int{
-			"Ignore": c.Ignore, "Place": c.Place, "Stop": c.Stop, "DestructiveUpdate": c.Replace, "Migrate": 0, "InPlaceUpdate": 0, "Canary": 0,
-			"Preemptions": 0,
+			"Ignore": c.Ignore, "Place": c.Place, "Stop": c.Stop, "DestructiveUpdate": c.Replace,
+			"Migrate": 0, "InPlaceUpdate": 0, "Canary": 0, "Preemptions": 0,
 		}
 	}
 	if plan.Now != nil {
@@ -49,7 +47,8 @@ func (s *Server) planJob(r *http.Request, now *snapshot.Agent) (any, error) {
 	}
 	return map[string]any{
 		"Diff": diff, "Annotations": map[string]any{"DesiredTGUpdates": updates, "PreemptedAllocs": nil},
-		"FailedTGAllocs": newPlacementFailures(now, plan.Unplaced, Trusted(r.Context())), "JobModifyIndex": modified, "CreatedEvals": []any{}, "NextPeriodicLaunch": nil, "Warnings": reg.warnings(plan.Job),
+		"FailedTGAllocs": newPlacementFailures(q, plan.Unplaced), "JobModifyIndex": modified,
+		"CreatedEvals": []any{}, "NextPeriodicLaunch": nil, "Warnings": reg.warnings(plan.Job),
 	}, nil
 }
 
@@ -57,7 +56,7 @@ func (s *Server) planJob(r *http.Request, now *snapshot.Agent) (any, error) {
 type placementFailure struct {
 	NodesEvaluated, NodesFiltered, NodesExhausted, NodesInPool int
 	NodesAvailable                                             map[string]int
-	// ConstraintFiltered and DimensionExhausted count nodes by what is in the way.
+	// ConstraintFiltered and DimensionExhausted count nodes by what prevents the placement.
 	ConstraintFiltered, DimensionExhausted map[string]int
 	ClassFiltered, ClassExhausted          map[string]int
 	QuotaExhausted                         []string
@@ -66,245 +65,167 @@ type placementFailure struct {
 	CoalescedFailures int
 }
 
-// newPlacementFailures accounts for the groups that this node cannot run. Constraints can contain anything: they are for trusted callers.
-func newPlacementFailures(now *snapshot.Agent, unplaced map[string]*snapshot.Unplaced, trusted bool) map[string]*placementFailure {
+// newPlacementFailures accounts for the groups that this node cannot run. Constraints can contain anything: untrusted
+// callers do not see them.
+func newPlacementFailures(q *request, unplaced map[string]*snapshot.Unplaced) map[string]*placementFailure {
 	all := make(map[string]*placementFailure, len(unplaced))
 	for name, u := range unplaced {
 		f := &placementFailure{
-			NodesEvaluated: 1, NodesInPool: 1, NodesAvailable: map[string]int{now.Node.Datacenter: 1}, CoalescedFailures: len(u.Indexes) - 1,
+			NodesEvaluated: 1, NodesInPool: 1, NodesAvailable: map[string]int{q.now.Node.Datacenter: 1},
 			NodesFiltered: min(1, len(u.Filtered)), NodesExhausted: min(1, len(u.Exhausted)),
-			ConstraintFiltered: map[string]int{}, DimensionExhausted: map[string]int{},
+			ConstraintFiltered: map[string]int{}, DimensionExhausted: map[string]int{}, CoalescedFailures: len(u.Indexes) - 1,
 		}
 		for _, c := range u.Filtered {
-			text := c.String()
-			if !trusted {
-				text = "constraint"
-			}
-			f.ConstraintFiltered[text] = 1
+			f.ConstraintFiltered[q.redact(c.String(), "constraint")] = 1
 		}
 		for _, text := range u.Exhausted {
-			if !trusted {
-				text = "resources"
-			}
-			f.DimensionExhausted[text] = 1
+			f.DimensionExhausted[q.redact(text, "resources")] = 1
 		}
 		all[name] = f
 	}
 	return all
 }
 
-// scaleJob is PUT /v1/job/ID/scale.
-func (s *Server) scaleJob(r *http.Request, now *snapshot.Agent) (any, error) {
-	var body struct {
-		Count  *int
-		Target map[string]string
+// redact returns a text for trusted callers, another for untrusted ones.
+func (q *request) redact(text, other string) string {
+	if q.trusted {
+		return text
 	}
-	if err := readBody(r, &body); err != nil {
-		return nil, err
-	}
-	if body.Count == nil || body.Target["Group"] == "" {
-		return nil, badRequest(`the body needs a group and its count: {"Count": 2, "Target": {"Group": NAME}}`)
-	}
-	if _, err := jobOf(r, now); err != nil {
-		return nil, err
-	}
-	status, changed, err := s.agent.ScaleJob(r.Context(), r.PathValue("id"), body.Target["Group"], *body.Count)
-	if err != nil {
-		return nil, err
-	}
-	return newRegistered(status, changed), nil
+	return other
 }
 
-// diffed is what has changed in a job, a group or a task, in Nomad's shape.
-type diffed struct {
+// changes are those of a job, a group or a task, in Nomad's shape.
+type changes struct {
 	Type       string
 	ID         string            `json:",omitempty"`
 	Name       string            `json:",omitempty"`
-	Fields     []fieldDiff       `json:",omitempty"`
-	Objects    []struct{}        // what is in them is in Fields, with the path to it as the name
-	TaskGroups []*diffed         `json:",omitempty"`
-	Tasks      []*diffed         `json:",omitempty"`
+	Fields     []fieldChange     `json:",omitempty"`
+	Objects    []struct{}        // always nil: Fields have what is in them, with its path as the name
+	TaskGroups []*changes        `json:",omitempty"`
+	Tasks      []*changes        `json:",omitempty"`
 	Updates    map[string]uint64 `json:",omitempty"`
-	// Annotations say what follows from it.
+	// Annotations are the consequences, in the words of Nomad's command line.
 	Annotations []string `json:",omitempty"`
 }
 
-type fieldDiff struct {
+type fieldChange struct {
 	Type, Name, Old, New string
 	Annotations          []string `json:",omitempty"`
 }
 
-// The types of differences.
+// The types of changes.
 const (
-	diffNone    = "None"
-	diffAdded   = "Added"
-	diffDeleted = "Deleted"
-	diffEdited  = "Edited"
+	changeNone    = "None"
+	changeAdded   = "Added"
+	changeDeleted = "Deleted"
+	changeEdited  = "Edited"
 )
 
-func newJobDiff(plan *snapshot.Plan) (*diffed, error) {
-	next := newJobJSON(&snapshot.Job{Job: plan.Job, ID: plan.Job.ID}, true)
-	var before *jobJSON
-	diff := &diffed{Type: diffAdded, ID: plan.Job.ID}
-	groups := map[string][2]*groupJSON{}
-	if plan.Now != nil {
-		before = newJobJSON(plan.Now, true)
-		for i := range before.Groups {
-			groups[before.Groups[i].Name] = [2]*groupJSON{&before.Groups[i], nil}
-		}
-	}
-	for i := range next.Groups {
-		groups[next.Groups[i].Name] = [2]*groupJSON{groups[next.Groups[i].Name][0], &next.Groups[i]}
-	}
-	var err error
-	diff.Type, diff.Fields, err = differences(before, next, append(job.ServerKeys(), "TaskGroups", "Constraints")...)
-	for _, name := range slices.Sorted(maps.Keys(groups)) {
-		if err != nil {
-			return nil, err
-		}
-		var group *diffed
-		group, err = newGroupDiff(name, groups[name][0], groups[name][1])
-		group.Updates = updatesOf(plan.Groups[name])
-		group.annotate()
-		diff.TaskGroups = append(diff.TaskGroups, group)
-		if diff.Type == diffNone && group.Type != diffNone {
-			diff.Type = diffEdited
-		}
-	}
-	return diff, err
-}
-
-func newGroupDiff(name string, before, next *groupJSON) (*diffed, error) {
-	diff := &diffed{Name: name}
-	tasks := map[string][2]*taskJSON{}
-	for side, g := range []*groupJSON{before, next} {
-		if g == nil {
-			continue
-		}
-		for i := range g.Tasks {
-			pair := tasks[g.Tasks[i].Name]
-			pair[side] = &g.Tasks[i]
-			tasks[g.Tasks[i].Name] = pair
-		}
-	}
-	var err error
-	diff.Type, diff.Fields, err = differences(before, next, "Tasks", "Name", "Ports", "DiskMB")
-	for _, name := range slices.Sorted(maps.Keys(tasks)) {
-		task := &diffed{Name: name}
-		var failure error
-		task.Type, task.Fields, failure = differences(tasks[name][0], tasks[name][1], "Name")
-		err = cmp.Or(err, failure)
-		diff.Tasks = append(diff.Tasks, task)
-		if diff.Type == diffNone && task.Type != diffNone {
-			diff.Type = diffEdited
-		}
-	}
-	return diff, err
-}
-
-// What follows from a difference, in the words of Nomad's command line.
+// The consequences of changes. replaceWord counts allocations that others replace.
 const (
 	forcesCreate  = "forces create"
 	forcesDestroy = "forces destroy"
-	forcesReplace = "forces create/destroy update"
+	replaceWord   = "create/destroy update"
 )
 
-// annotate says what follows from the differences of a group.
-func (d *diffed) annotate() {
-	for i := range d.Fields {
-		if f := &d.Fields[i]; f.Name == "Count" && d.Type == diffEdited {
-			before, errBefore := strconv.Atoi(f.Old)
-			next, errNext := strconv.Atoi(f.New)
-			if f.Annotations = []string{forcesCreate}; errBefore == nil && errNext == nil && next < before {
-				f.Annotations = []string{forcesDestroy}
-			}
-		}
+func newJobDiff(plan *snapshot.Plan) (*changes, error) {
+	var before map[string]any
+	next, err := jobTree(&snapshot.Job{Job: plan.Job, ID: plan.Job.ID})
+	if err == nil && plan.Now != nil {
+		before, err = jobTree(plan.Now)
 	}
-	for _, t := range d.Tasks {
-		switch {
-		case t.Type == diffNone:
-		case d.Type == diffAdded:
-			t.Annotations = []string{forcesCreate}
-		case d.Type == diffDeleted:
-			t.Annotations = []string{forcesDestroy}
-		case d.Updates[replaceWord] > 0:
-			t.Annotations = []string{forcesReplace}
-		}
+	if err != nil {
+		return nil, fmt.Errorf("compare jobs: %w", err)
 	}
+	diff := newChanges(before, next, append(job.ServerKeys(), "TaskGroups", "Constraints")...)
+	diff.ID = plan.Job.ID
+	diff.TaskGroups = diff.parts(before, next, "TaskGroups", func(name string, before, next map[string]any) *changes {
+		group := newChanges(before, next, "Tasks", "Name", "Ports", "DiskMB")
+		group.Tasks = group.parts(before, next, "Tasks", func(_ string, before, next map[string]any) *changes {
+			return newChanges(before, next, "Name")
+		})
+		group.annotate(plan.Groups[name])
+		return group
+	})
+	return diff, nil
 }
 
-// replaceWord counts allocations that others take the place of.
-const replaceWord = "create/destroy update"
+// jobTree returns the JSON of a job.
+func jobTree(j *snapshot.Job) (tree map[string]any, err error) {
+	text, err := json.Marshal(newJobJSON(j, true))
+	if err == nil {
+		decoder := json.NewDecoder(strings.NewReader(string(text)))
+		decoder.UseNumber()
+		err = decoder.Decode(&tree)
+	}
+	return tree, err
+}
 
-// updatesOf are changes in the words of Nomad's command line.
-func updatesOf(c snapshot.Changes) map[string]uint64 {
-	all := map[string]uint64{}
-	for name, n := range map[string]int{"ignore": c.Ignore, "create": c.Place, "destroy": c.Stop, replaceWord: c.Replace} {
-		if n > 0 {
-			all[name] = uint64(n)
+// parts compares the elements of two lists by their names. Changes of a part are changes of the whole.
+func (c *changes) parts(
+	before, next map[string]any, key string, compare func(name string, before, next map[string]any) *changes,
+) (all []*changes) {
+	pairs := map[string][2]map[string]any{}
+	for side, whole := range []map[string]any{before, next} {
+		list, _ := whole[key].([]any)
+		for _, element := range list {
+			part, _ := element.(map[string]any)
+			name := fmt.Sprint(part["Name"])
+			pair := pairs[name]
+			pair[side] = part
+			pairs[name] = pair
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(pairs)) {
+		part := compare(name, pairs[name][0], pairs[name][1])
+		part.Name = name
+		all = append(all, part)
+		if c.Type == changeNone && part.Type != changeNone {
+			c.Type = changeEdited
 		}
 	}
 	return all
 }
 
-// differences compares two values by their JSON; one that is nil was added or is deleted.
-func differences[T any](before, next *T, except ...string) (kind string, fields []fieldDiff, err error) {
-	old, err := leaves(before, except)
-	if err != nil {
-		return "", nil, err
-	}
-	now, err := leaves(next, except)
-	if err != nil {
-		return "", nil, err
-	}
+// newChanges compares the fields of two values; nil stands for a missing value.
+func newChanges(before, next map[string]any, except ...string) *changes {
+	c := &changes{}
+	old, now := leaves(before, except), leaves(next, except)
 	for _, name := range slices.Sorted(maps.Keys(now)) {
 		switch was, known := old[name]; {
 		case !known:
-			fields = append(fields, fieldDiff{Type: diffAdded, Name: name, New: now[name]})
+			c.Fields = append(c.Fields, fieldChange{Type: changeAdded, Name: name, New: now[name]})
 		case was != now[name]:
-			fields = append(fields, fieldDiff{Type: diffEdited, Name: name, Old: was, New: now[name]})
+			c.Fields = append(c.Fields, fieldChange{Type: changeEdited, Name: name, Old: was, New: now[name]})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(old)) {
 		if _, kept := now[name]; !kept {
-			fields = append(fields, fieldDiff{Type: diffDeleted, Name: name, Old: old[name]})
+			c.Fields = append(c.Fields, fieldChange{Type: changeDeleted, Name: name, Old: old[name]})
 		}
 	}
 	switch {
 	case before == nil:
-		kind = diffAdded
+		c.Type = changeAdded
 	case next == nil:
-		kind = diffDeleted
-	case len(fields) > 0:
-		kind = diffEdited
+		c.Type = changeDeleted
+	case len(c.Fields) > 0:
+		c.Type = changeEdited
 	default:
-		kind = diffNone
+		c.Type = changeNone
 	}
-	return kind, fields, nil
+	return c
 }
 
-// leaves are the values in a value's JSON by their paths; what is empty is left out.
-func leaves[T any](v *T, except []string) (map[string]string, error) {
+// leaves returns the values in an object by their paths, without empty ones.
+func leaves(object map[string]any, except []string) map[string]string {
 	all := map[string]string{}
-	if v == nil {
-		return all, nil
-	}
-	text, err := json.Marshal(v)
-	if err != nil {
-		return nil, fmt.Errorf("compare jobs: %w", err)
-	}
-	decoder := json.NewDecoder(strings.NewReader(string(text)))
-	decoder.UseNumber()
-	var tree map[string]any
-	if err := decoder.Decode(&tree); err != nil {
-		return nil, fmt.Errorf("compare jobs: %w", err)
-	}
-	for key, inner := range tree {
+	for key, inner := range object {
 		if !slices.Contains(except, key) {
 			addLeaves(all, key, inner)
 		}
 	}
-	return all, nil
+	return all
 }
 
 func addLeaves(all map[string]string, path string, v any) {
@@ -321,6 +242,38 @@ func addLeaves(all map[string]string, path string, v any) {
 	default:
 		if text := fmt.Sprint(v); text != "" {
 			all[path] = text
+		}
+	}
+}
+
+// annotate adds the consequences of the changes of a group.
+func (c *changes) annotate(counts snapshot.Changes) {
+	c.Updates = map[string]uint64{}
+	for name, n := range map[string]int{
+		"ignore": counts.Ignore, "create": counts.Place, "destroy": counts.Stop, replaceWord: counts.Replace,
+	} {
+		if n > 0 {
+			c.Updates[name] = uint64(n)
+		}
+	}
+	for i := range c.Fields {
+		if f := &c.Fields[i]; f.Name == "Count" && c.Type == changeEdited {
+			before, errBefore := strconv.Atoi(f.Old)
+			next, errNext := strconv.Atoi(f.New)
+			if f.Annotations = []string{forcesCreate}; errBefore == nil && errNext == nil && next < before {
+				f.Annotations = []string{forcesDestroy}
+			}
+		}
+	}
+	for _, t := range c.Tasks {
+		switch {
+		case t.Type == changeNone:
+		case c.Type == changeAdded:
+			t.Annotations = []string{forcesCreate}
+		case c.Type == changeDeleted:
+			t.Annotations = []string{forcesDestroy}
+		case c.Updates[replaceWord] > 0:
+			t.Annotations = []string{"forces " + replaceWord}
 		}
 	}
 }

@@ -5,6 +5,7 @@ package api
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/tachograph/tacho/internal/agent/allocation"
@@ -12,23 +13,242 @@ import (
 	"github.com/tachograph/tacho/internal/agent/streams"
 )
 
-// routes fills the table of paths. Methods other than those that stand here are answered with 405.
-func (s *Server) routes() {
-	s.jobRoutes()
-	s.allocationRoutes()
-	s.machineRoutes()
-	s.absentRoutes()
-	s.elsewhereRoutes()
+// route is a method and a path with its handler. The table of all routes decides who may call what, which methods a
+// path has, and what docs/http.md lists.
+type route struct {
+	// method PUT includes POST, as in Nomad; empty is any.
+	method, path string
+	callers      callers
+	serve        handler
+	// about is the text in docs/http.md.
+	about string
+}
+
+// callers are those that a route serves.
+type callers string
+
+const (
+	// everyone is served, untrusted callers with redacted values.
+	everyone callers = "everyone"
+	trusted  callers = "trusted"
+)
+
+func (s *Server) routes() []route {
+	all := append(s.jobRoutes(), s.allocationRoutes()...)
+	all = append(all, s.agentRoutes()...)
+	return append(append(all, s.emptyRoutes()...), s.unsupportedRoutes()...)
+}
+
+func (s *Server) jobRoutes() []route {
+	job := func(a func(*request, *snapshot.Job) (any, error)) handler { return s.json(of(jobOf, a)) }
+	empty := job(always[*snapshot.Job]([]any{}))
+	return []route{
+		{"GET", "/v1/jobs", everyone, s.json(s.listJobs), "all jobs"},
+		{"PUT", "/v1/jobs", trusted, s.json(s.runJob), "[run a job](#running-jobs)"},
+		{"PUT", "/v1/jobs/parse", trusted, s.json(s.parseJob), "the JSON of a job file"},
+		{"PUT", "/v1/validate/job", trusted, s.json(s.validateJob), "check a job; errors have their places, and are a " +
+			"response of 200 with `ValidationErrors`"},
+		{"GET", "/v1/job/{id}", everyone, job(s.readJob), "a job"},
+		{"PUT", "/v1/job/{id}", trusted, s.json(s.runJob), "as `/v1/jobs`"},
+		{"DELETE", "/v1/job/{id}", trusted, job(s.stopJob), "stop a job; `purge=true` removes it, too"},
+		{"GET", "/v1/job/{id}/allocations", everyone, job(s.jobAllocations), "with `all=true` also those of a purged job " +
+			"of the same name"},
+		{"GET", "/v1/job/{id}/summary", everyone, job(s.jobSummary), "allocations by group and status"},
+		{"GET", "/v1/job/{id}/evaluations", everyone, job(s.jobEvaluations), "decisions over the job"},
+		{"GET", "/v1/job/{id}/deployment", everyone, job(always[*snapshot.Job](nil)), "always null"},
+		{"GET", "/v1/job/{id}/deployments", everyone, empty, "always empty"},
+		{"GET", "/v1/job/{id}/actions", everyone, empty, "always empty"},
+		{"GET", "/v1/job/{id}/services", everyone, empty, "always empty"},
+		{"GET", "/v1/job/{id}/scale", everyone, job(s.jobScale), "the counts of the groups"},
+		{"PUT", "/v1/job/{id}/scale", trusted, s.json(s.scaleJob), "change the count of a group, " +
+			"`{\"Count\": N, \"Target\": {\"Group\": NAME}}`; registering the job again sets it back to that of its file"},
+		{"GET", "/v1/job/{id}/versions", everyone, job(s.jobVersions), "the current version"},
+		{"GET", "/v1/job/{id}/submission", trusted, job(s.jobSubmission), "the text of the job file, or what the client " +
+			"that registered the job sent as such"},
+		{"PUT", "/v1/job/{id}/plan", trusted, s.json(s.planJob), "what registering the job would change: `Diff`, the " +
+			"allocations of each group in `Annotations`, and in `FailedTGAllocs` the constraints that the node does not meet"},
+		{"GET", "/v1/evaluations", everyone, s.json(s.listEvaluations), "scheduling decisions. The agent decides at once: " +
+			"they are complete, except `blocked` until the node can run the rest of a job, `pending` until a failed " +
+			"allocation is replaced"},
+		{"GET", "/v1/evaluation/{id}", everyone, s.json(of(evaluationOf, readEvaluation)), "a decision"},
+		{"GET", "/v1/evaluation/{id}/allocations", everyone, s.json(of(evaluationOf, evaluationAllocations)), "its job's " +
+			"allocations"},
+	}
+}
+
+func (s *Server) allocationRoutes() []route {
+	const client, files = "/v1/client/allocation/{id}/", "/v1/client/fs/"
+	whole := func(a func(*request, *allocation.Allocation) (any, error)) handler {
+		return s.json(of(allocationOf, a))
+	}
+	alloc, history := s.jsonOfAllocation, s.jsonOfAllocation(s.history)
+	checks := alloc(always[*allocation.Allocation](map[string]any{}))
+	return []route{
+		{"GET", "/v1/allocations", everyone, s.json(s.listAllocations), "all allocations"},
+		{"GET", "/v1/allocation/{id}", everyone, whole(s.readAllocation), "an allocation, with the states of its tasks and " +
+			"their events; a `Terminated` has `ExitCode` and `Signal`, and its `Details` are `exit_code`, `signal`, " +
+			"`oom_killed` and [its counters](diagnosis.md#counters-in-the-event-of-the-end)"},
+		{"PUT", "/v1/allocation/{id}/stop", trusted, alloc(s.stopAllocation), "stop it; another takes its place, unless " +
+			"its job was stopped"},
+		{"GET", "/v1/allocation/{id}/services", everyone, alloc(always[*allocation.Allocation]([]any{})), "always empty"},
+		{"GET", "/v1/allocation/{id}/checks", everyone, checks, "always empty"},
+		{"GET", client + "checks", everyone, checks, "always empty"},
+		{"GET", "/v1/client/allocations/stats", everyone, s.json(s.allStats), "[what the tasks use](#stats), of all " +
+			"allocations that have not ended, by id"},
+		{"GET", client + "stats", everyone, alloc(s.stats), "[what its tasks use](#stats): `task=&process=`; with " +
+			"`at=TIME` the stored reading nearest to a time"},
+		{"GET", client + "stats/history", everyone, history, "the stored readings, with gaps marked as gaps: " +
+			"`since=&until=&step=&task=&process=&measurements=`"},
+		{"GET", client + "history", everyone, history, "the same"},
+		{"GET", client + "stats/stream", everyone, s.stream(streams.Trusted, s.statsStream), "every reading as a " +
+			"server-sent event `stats`, the end as `end`"},
+		{"GET", client + "commands", everyone, alloc(s.commands), "`task=`: what the ended processes of a running task " +
+			"used so far, [by command](commands.md), or those of its last ended start. Without rows `reason` says why they are " +
+			"not counted; 404 if the driver cannot count them"},
+		{"GET", client + "record", everyone, alloc(s.record), "`task=`: the final record of the last start that has ended"},
+		{"PUT", client + "restart", trusted, alloc(s.restartAllocation), "restart its running tasks, or one"},
+		{"PUT", client + "signal", trusted, alloc(s.signalAllocation), "send a signal to its tasks, or one"},
+		// exec accepts untrusted requests: browsers send their token in the first message.
+		{"GET", client + "exec", everyone, s.stream(streams.Exec, s.exec), "run a command beside a task, over a WebSocket, " +
+			"with the token in a header or in the first message"},
+		{"GET", files + "logs/{id}", trusted, s.stream(streams.Trusted, s.logs), "[logs](#logs-and-files): " +
+			"`task=&type=stdout&follow=&origin=&offset=&plain=`"},
+		{"GET", files + "ls/{id}", trusted, alloc(s.listFiles), "`path=`: a directory"},
+		{"GET", files + "stat/{id}", trusted, alloc(s.statFile), "`path=`: a file"},
+		{"GET", files + "cat/{id}", trusted, s.stream(streams.Trusted, s.readFile), "`path=`: the content of a file"},
+		{"GET", files + "readat/{id}", trusted, s.stream(streams.Trusted, s.readFile), "a part of it: " +
+			"`path=&offset=&limit=`"},
+		{"GET", files + "stream/{id}", trusted, s.stream(streams.Trusted, s.streamFile), "`path=&origin=&offset=&follow=`: " +
+			"its content, and what is added"},
+		{"GET", "/v1/event/stream", everyone, s.stream(streams.Trusted, s.events), "[events](#events): `index=&topic=`"},
+	}
+}
+
+func (s *Server) agentRoutes() []route {
+	return []route{
+		{"GET", "/v1/nodes", everyone, s.json(s.listNodes), "the one node"},
+		{"GET", "/v1/node/{id}", everyone, s.json(s.readNode), "the same with its disk"},
+		{"GET", "/v1/node/{id}/allocations", everyone, s.json(s.nodeAllocations), "all allocations, with their jobs"},
+		{"GET", "/v1/client/stats", everyone, s.json(s.nodeStats), "what the node uses"},
+		{"GET", "/v1/client/metadata", everyone, s.json(s.nodeMetadata), "`meta` of the configuration, for trusted callers"},
+		{"PUT", "/v1/client/metadata", trusted, unsupported("dynamic node metadata"), unsupportedAbout},
+		{"GET", "/v1/agent/self", everyone, s.json(s.self), "the agent, its own cost, whether it publishes and if not, why"},
+		{"GET", "/v1/agent/health", everyone, s.json(s.health), "200, or 500 with the reason: the state cannot be " +
+			"persisted (the disk is full, the data directory was deleted)"},
+		{"GET", "/v1/agent/members", everyone, s.json(s.members), "the agent as the only member"},
+		{"GET", "/v1/agent/servers", everyone, s.json(s.servers), "its address"},
+		{"GET", "/v1/status/leader", everyone, s.json(s.leader), "its address"},
+		{"GET", "/v1/status/peers", everyone, s.json(s.servers), "its address"},
+		{"GET", "/v1/regions", everyone, s.json(s.regions), "its region"},
+		{"GET", "/v1/namespaces", everyone, s.json(s.namespaces), "`default`, and those that jobs name"},
+		{"GET", "/v1/namespace/{name}", everyone, s.json(s.namespace), "one of them"},
+		{"GET", "/v1/node/pools", everyone, s.json(constant([]any{defaultPool()})), "`default`"},
+		{"GET", "/v1/node/pool/default", everyone, s.json(constant(defaultPool())), "the only node pool"},
+		{"GET", "/v1/node/pool/default/jobs", everyone, s.json(s.listJobs), "all jobs"},
+		{"GET", "/v1/node/pool/default/nodes", everyone, s.json(s.listNodes), "the one node"},
+		{"GET", "/v1/metrics", everyone, s.readMetrics, "[metrics](metrics.md) in JSON; with `format=prometheus` as text, " +
+			"415 while `prometheus_metrics` is off"},
+		{"GET", "/metrics", everyone, s.prometheus, "the same as text"},
+		{"GET", "/v1/acl/token/self", trusted, s.json(s.ownToken), "the agent's token, without its secret"},
+		{"PUT", "/v1/system/gc", trusted, s.json(s.collectGarbage), "remove ended allocations"},
+		{"GET", "/v1/client/gc", trusted, s.json(s.collectGarbage), "the same"},
+	}
+}
+
+func constant(value any) answer { return func(*request) (any, error) { return value, nil } }
+
+// emptyRoutes list what a single node does not have.
+func (s *Server) emptyRoutes() (all []route) {
+	empty := s.json(constant([]any{}))
+	for path := range strings.FieldsSeq(`deployments volumes volumes/external volumes/snapshots plugins services vars
+		recommendations scaling/policies acl/policies acl/tokens quotas sentinel/policies`) {
+		all = append(all, route{"GET", "/v1/" + path, everyone, empty, "always empty"})
+	}
+	for _, path := range []string{"deployment", "volume/csi", "volume/host", "plugin/csi", "service"} {
+		what, _, _ := strings.Cut(path, "/")
+		all = append(all, route{"GET", "/v1/" + path + "/{id}", everyone, s.json(func(*request) (any, error) {
+			return nil, notFound(what + " not found: the embedded agent has none")
+		}), "404"})
+	}
+	return all
+}
+
+// unsupportedRoutes name what only a cluster can do.
+func (s *Server) unsupportedRoutes() (all []route) {
+	for what, paths := range map[string]string{
+		"job dispatch":            "job/{id}/dispatch",
+		"job revert":              "job/{id}/revert job/{id}/stable",
+		"job eval":                "job/{id}/evaluate",
+		"job tag":                 "job/{id}/versions/{name}/tag",
+		"periodic jobs":           "job/{id}/periodic/force",
+		"job actions":             "job/{id}/action",
+		"node drain":              "node/{id}/drain",
+		"node eligibility":        "node/{id}/eligibility",
+		"node purge":              "node/{id}/purge",
+		"node evaluation":         "node/{id}/evaluate",
+		"schedules of tasks":      "client/allocation/{id}/pause",
+		"search":                  "search search/fuzzy",
+		"agent log streams":       "agent/monitor",
+		"profiles":                "agent/pprof/{name}",
+		"joining servers":         "agent/join agent/force-leave",
+		"scheduler configuration": "operator/scheduler/configuration",
+		"Raft":                    "operator/raft/configuration operator/raft/peer operator/snapshot",
+		"Autopilot":               "operator/autopilot/configuration operator/autopilot/health",
+		"licenses":                "operator/license",
+		"keyrings":                "operator/keyring/keys operator/keyring/rotate",
+		"deployments": "deployment/promote/{id} deployment/fail/{id} deployment/pause/{id} " +
+			"deployment/unblock/{id}",
+		"namespaces":              "namespace",
+		"variables":               "var/{path...}",
+		"ACL policies and tokens": "acl/bootstrap acl/token acl/policy/{name} acl/login acl/roles acl/auth-methods",
+		"summary reconciliation":  "system/reconcile/summaries",
+		"plans of volume claims":  "volumes/claims",
+	} {
+		for path := range strings.FieldsSeq(paths) {
+			all = append(all, route{"", "/v1/" + path, trusted, unsupported(what), unsupportedAbout})
+		}
+	}
+	slices.SortFunc(all, func(a, b route) int { return strings.Compare(a.path, b.path) })
+	return all
+}
+
+const unsupportedAbout = "501 with its name: only a cluster has it"
+
+func unsupported(what string) handler {
+	text := "not supported by the embedded agent: " + what + "; use a Nomad cluster"
+	return func(http.ResponseWriter, *request) error { return &problem{http.StatusNotImplemented, text} }
+}
+
+// register puts the table of routes into the mux.
+func (s *Server) register() {
+	for _, r := range s.routes() {
+		s.mux.HandleFunc(strings.TrimSpace(r.method+" "+r.path), s.handlerOf(r))
+		if r.method == http.MethodPut {
+			s.mux.HandleFunc(http.MethodPost+" "+r.path, s.handlerOf(r))
+		}
+	}
 	s.mux.HandleFunc(everythingElse, s.unknown)
 	if s.options.Page != nil {
 		s.mux.Handle("/", s.options.Page)
 	}
 }
 
-// everythingElse is the pattern of paths below /v1 that stand nowhere.
+func (s *Server) handlerOf(r route) http.HandlerFunc {
+	return func(w http.ResponseWriter, request *http.Request) {
+		q, err := newRequest(request), errUntrusted
+		if q.trusted || r.callers != trusted {
+			err = r.serve(w, q)
+		}
+		if err != nil {
+			s.fail(w, request, err)
+		}
+	}
+}
+
+// everythingElse is the pattern of unknown paths below /v1.
 const everythingElse = "/v1/"
 
-// unknown answers what no other pattern matches: 405 if another method would, 404 else.
+// unknown responds to what no other pattern matches: 405 if another method would, otherwise 404.
 func (s *Server) unknown(w http.ResponseWriter, r *http.Request) {
 	var allowed []string
 	for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodPost, http.MethodDelete} {
@@ -45,156 +265,4 @@ func (s *Server) unknown(w http.ResponseWriter, r *http.Request) {
 	methods := strings.Join(allowed, ", ")
 	w.Header().Set("Allow", methods)
 	s.fail(w, r, &problem{http.StatusMethodNotAllowed, "method not allowed; use " + methods})
-}
-
-func (s *Server) jobRoutes() {
-	s.mux.HandleFunc("GET /v1/jobs", s.json(s.listJobs))
-	s.mux.HandleFunc("GET /v1/jobs/statuses", s.json(s.jobStatuses))
-	s.mux.HandleFunc("POST /v1/jobs/statuses", s.json(s.jobStatuses))
-	s.post("/v1/jobs", s.trustedJSON(s.runJob))
-	s.post("/v1/jobs/parse", s.trustedJSON(s.parseJob))
-	s.post("/v1/validate/job", s.trustedJSON(s.validateJob))
-	s.mux.HandleFunc("GET /v1/job/{id}", s.json(of(jobOf, s.readJob)))
-	s.post("/v1/job/{id}", s.trustedJSON(s.runJob))
-	s.mux.HandleFunc("DELETE /v1/job/{id}", s.trustedJSON(of(jobOf, s.stopJob)))
-	s.mux.HandleFunc("GET /v1/job/{id}/allocations", s.json(of(jobOf, s.jobAllocations)))
-	s.mux.HandleFunc("GET /v1/job/{id}/summary", s.json(of(jobOf, s.jobSummary)))
-	s.mux.HandleFunc("GET /v1/job/{id}/evaluations", s.json(of(jobOf, s.jobEvaluations)))
-	s.mux.HandleFunc("GET /v1/job/{id}/deployment", s.json(of(jobOf, nothing[*snapshot.Job](nil))))
-	s.mux.HandleFunc("GET /v1/job/{id}/deployments", s.json(of(jobOf, nothing[*snapshot.Job]([]any{}))))
-	s.mux.HandleFunc("GET /v1/job/{id}/actions", s.json(of(jobOf, nothing[*snapshot.Job]([]any{}))))
-	s.mux.HandleFunc("GET /v1/job/{id}/services", s.json(of(jobOf, nothing[*snapshot.Job]([]any{}))))
-	s.mux.HandleFunc("GET /v1/job/{id}/scale", s.json(of(jobOf, s.jobScale)))
-	s.mux.HandleFunc("GET /v1/job/{id}/versions", s.json(of(jobOf, s.jobVersions)))
-	s.mux.HandleFunc("GET /v1/job/{id}/submission", s.trustedJSON(of(jobOf, s.jobSubmission)))
-	s.post("/v1/job/{id}/plan", s.trustedJSON(s.planJob))
-	s.post("/v1/job/{id}/scale", s.trustedJSON(s.scaleJob))
-	s.mux.HandleFunc("GET /v1/evaluations", s.json(s.listEvaluations))
-	s.mux.HandleFunc("GET /v1/evaluation/{id}", s.json(func(r *http.Request, now *snapshot.Agent) (any, error) { return evaluationOf(r, now) }))
-	s.mux.HandleFunc("GET /v1/evaluation/{id}/allocations", s.json(of(evaluationOf, s.evaluationAllocations)))
-	s.post("/v1/search", s.json(s.search))
-	s.post("/v1/search/fuzzy", s.json(s.fuzzySearch))
-}
-
-func (s *Server) allocationRoutes() {
-	const client = "/v1/client/allocation/{id}/"
-	s.mux.HandleFunc("GET /v1/allocations", s.json(s.listAllocations))
-	s.mux.HandleFunc("GET /v1/allocation/{id}", s.json(of(allocationOf, s.readAllocation)))
-	s.post("/v1/allocation/{id}/stop", s.trustedJSON(of(allocationOf, s.stopAllocation)))
-	s.mux.HandleFunc("GET /v1/allocation/{id}/services", s.json(of(allocationOf, nothing[*allocation.Allocation]([]any{}))))
-	s.mux.HandleFunc("GET /v1/allocation/{id}/checks", s.json(of(allocationOf, nothing[*allocation.Allocation](map[string]any{}))))
-	s.mux.HandleFunc("GET "+client+"checks", s.json(of(allocationOf, nothing[*allocation.Allocation](map[string]any{}))))
-	s.mux.HandleFunc("GET /v1/client/allocations/stats", s.json(s.allStats))
-	s.mux.HandleFunc("GET "+client+"stats", s.jsonOfAllocation(s.stats))
-	s.mux.HandleFunc("GET "+client+"stats/history", s.jsonOfAllocation(s.history))
-	s.mux.HandleFunc("GET "+client+"history", s.jsonOfAllocation(s.history))
-	s.mux.HandleFunc("GET "+client+"stats/stream", s.stream(streams.Trusted, s.statsStream))
-	s.mux.HandleFunc("GET "+client+"commands", s.json(of(allocationOf, s.commands)))
-	s.mux.HandleFunc("GET "+client+"record", s.json(of(allocationOf, s.record)))
-	s.post(client+"restart", s.trustedJSON(of(allocationOf, s.restartAllocation)))
-	s.post(client+"signal", s.trustedJSON(of(allocationOf, s.signalAllocation)))
-	s.mux.HandleFunc("GET "+client+"exec", s.stream(streams.Exec, s.exec))
-	s.mux.HandleFunc("GET /v1/client/fs/logs/{id}", s.needsTrust(s.stream(streams.Trusted, s.logs)))
-	s.mux.HandleFunc("GET /v1/client/fs/ls/{id}", s.trustedJSON(of(allocationOf, s.listFiles)))
-	s.mux.HandleFunc("GET /v1/client/fs/stat/{id}", s.trustedJSON(of(allocationOf, s.statFile)))
-	s.mux.HandleFunc("GET /v1/client/fs/cat/{id}", s.needsTrust(s.stream(streams.Trusted, s.readFile)))
-	s.mux.HandleFunc("GET /v1/client/fs/readat/{id}", s.needsTrust(s.stream(streams.Trusted, s.readFile)))
-	s.mux.HandleFunc("GET /v1/client/fs/stream/{id}", s.needsTrust(s.stream(streams.Trusted, s.streamFile)))
-	s.mux.HandleFunc("GET /v1/event/stream", s.stream(streams.Trusted, s.events))
-}
-
-func (s *Server) machineRoutes() {
-	s.mux.HandleFunc("GET /v1/agent/health", s.json(s.health))
-	s.mux.HandleFunc("GET /v1/agent/self", s.json(s.self))
-	s.mux.HandleFunc("GET /v1/agent/members", s.json(s.members))
-	s.mux.HandleFunc("GET /v1/agent/servers", s.json(s.servers))
-	s.mux.HandleFunc("GET /v1/nodes", s.json(s.listNodes))
-	s.mux.HandleFunc("GET /v1/node/{id}", s.json(s.readNode))
-	s.mux.HandleFunc("GET /v1/node/{id}/allocations", s.json(s.nodeAllocations))
-	s.mux.HandleFunc("GET /v1/client/stats", s.json(s.nodeStats))
-	s.mux.HandleFunc("GET /v1/client/metadata", s.json(s.nodeMetadata))
-	s.post("/v1/client/metadata", s.needsTrust(s.notHere(elsewhere("dynamic node metadata"))))
-	s.mux.HandleFunc("GET /v1/metrics", s.readMetrics)
-	s.mux.HandleFunc("GET /metrics", s.prometheus)
-	s.mux.HandleFunc("GET /v1/status/leader", s.json(s.leader))
-	s.mux.HandleFunc("GET /v1/status/peers", s.json(s.servers))
-	s.mux.HandleFunc("GET /v1/regions", s.json(s.regions))
-	s.mux.HandleFunc("GET /v1/namespaces", s.json(s.namespaces))
-	s.mux.HandleFunc("GET /v1/namespace/{name}", s.json(s.namespace))
-	s.post("/v1/system/gc", s.trustedJSON(s.collectGarbage))
-	s.mux.HandleFunc("GET /v1/client/gc", s.ownSite(s.trustedJSON(s.collectGarbage)))
-}
-
-// absentRoutes are lists of what the embedded agent has none of: empty, and well formed.
-func (s *Server) absentRoutes() {
-	for _, path := range []string{
-		"deployments", "volumes", "volumes/external", "volumes/snapshots", "plugins", "services", "vars", "recommendations",
-		"scaling/policies", "acl/policies", "acl/tokens", "quotas", "sentinel/policies",
-	} {
-		s.mux.HandleFunc("GET /v1/"+path, s.json(func(*http.Request, *snapshot.Agent) (any, error) { return []any{}, nil }))
-	}
-	s.mux.HandleFunc("GET /v1/node/pools", s.json(s.nodePools))
-	s.mux.HandleFunc("GET /v1/node/pool/default", s.json(func(*http.Request, *snapshot.Agent) (any, error) { return defaultPool(), nil }))
-	s.mux.HandleFunc("GET /v1/node/pool/default/jobs", s.json(s.listJobs))
-	s.mux.HandleFunc("GET /v1/node/pool/default/nodes", s.json(s.listNodes))
-	s.mux.HandleFunc("GET /v1/acl/token/self", s.trustedJSON(s.ownToken))
-	for path, what := range map[string]string{"deployment": "deployment", "volume/csi": "volume", "volume/host": "volume", "plugin/csi": "plugin", "service": "service"} {
-		s.mux.HandleFunc("GET /v1/"+path+"/{id}", s.json(func(*http.Request, *snapshot.Agent) (any, error) {
-			return nil, notFound(what + " not found: the embedded agent has none")
-		}))
-	}
-}
-
-// elsewhereRoutes answer what only a cluster can do, by its name.
-func (s *Server) elsewhereRoutes() {
-	for what, paths := range map[string][]string{
-		"job dispatch":            {"job/{id}/dispatch"},
-		"job revert":              {"job/{id}/revert", "job/{id}/stable"},
-		"job eval":                {"job/{id}/evaluate"},
-		"job tag":                 {"job/{id}/versions/{name}/tag"},
-		"periodic jobs":           {"job/{id}/periodic/force"},
-		"job actions":             {"job/{id}/action"},
-		"node drain":              {"node/{id}/drain"},
-		"node eligibility":        {"node/{id}/eligibility"},
-		"node purge":              {"node/{id}/purge"},
-		"node evaluation":         {"node/{id}/evaluate"},
-		"schedules of tasks":      {"client/allocation/{id}/pause"},
-		"agent log streams":       {"agent/monitor"},
-		"profiles":                {"agent/pprof/{name}"},
-		"joining servers":         {"agent/join", "agent/force-leave"},
-		"scheduler configuration": {"operator/scheduler/configuration"},
-		"Raft":                    {"operator/raft/configuration", "operator/raft/peer", "operator/snapshot"},
-		"Autopilot":               {"operator/autopilot/configuration", "operator/autopilot/health"},
-		"licenses":                {"operator/license"},
-		"keyrings":                {"operator/keyring/keys", "operator/keyring/rotate"},
-		"deployments":             {"deployment/promote/{id}", "deployment/fail/{id}", "deployment/pause/{id}", "deployment/unblock/{id}"},
-		"namespaces":              {"namespace"},
-		"variables":               {"var/{path...}"},
-		"ACL policies and tokens": {"acl/bootstrap", "acl/token", "acl/policy/{name}", "acl/login", "acl/roles", "acl/auth-methods"},
-		"summary reconciliation":  {"system/reconcile/summaries"},
-		"plans of volume claims":  {"volumes/claims"},
-	} {
-		h := s.needsTrust(s.notHere(elsewhere(what)))
-		for _, path := range paths {
-			for _, method := range []string{"GET", "PUT", "POST", "DELETE"} {
-				s.mux.HandleFunc(method+" /v1/"+path, h)
-			}
-		}
-	}
-}
-
-// elsewhere says that only a cluster does something.
-func elsewhere(what string) string {
-	return "not supported by the embedded agent: " + what + "; use a Nomad cluster"
-}
-
-// post serves PUT and POST, which Nomad takes for the same.
-func (s *Server) post(path string, h http.HandlerFunc) {
-	s.mux.HandleFunc("PUT "+path, h)
-	s.mux.HandleFunc("POST "+path, h)
-}
-
-// notHere answers what Nomad does and this agent does not.
-func (s *Server) notHere(text string) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) { s.fail(w, r, &problem{http.StatusNotImplemented, text}) }
 }

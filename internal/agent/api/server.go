@@ -1,6 +1,13 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
+// Package api serves the agent over HTTP: Nomad's paths and JSON keys, so that its command line and other clients can
+// use them, and what Nomad has no place for in an object Tacho or at a path of its own.
+//
+//	request ─► Host header ─► token ─► bounds ─► routes ─► agent ─► JSON, redacted for untrusted callers
+//
+// Without a token, TCP has numbers, names and states: no logs, job files, command lines, environments or messages, and
+// nothing is started or stopped. The unix socket and holders of the token are trusted with everything.
 package api
 
 import (
@@ -21,32 +28,26 @@ import (
 	"github.com/tachograph/tacho/internal/series"
 )
 
-// Knowledge is what is shown: the agent now, and what is too much for a snapshot.
-type Knowledge interface {
+// Agent is what is served; *agent.Agent is one.
+type Agent interface {
+	// Snapshot returns the agent now, with the allocations of some ids only; History, Record and Commands are too
+	// much for it.
 	Snapshot(only ...string) *snapshot.Agent
-	NodeStats(ctx context.Context) (*node.Stats, error)
-	Cost() snapshot.Cost
-	Past
-}
-
-// Past is what tasks used.
-type Past interface {
 	History(allocID, task string, q series.Query) ([]series.Point, error)
 	Record(allocID, task string) (*record.Record, error)
 	Commands(allocID, task string) (*record.Commands, error)
-}
+	NodeStats(ctx context.Context) (*node.Stats, error)
+	Cost() snapshot.Cost
+	// Health returns why the agent is not healthy; nil if it is.
+	Health() error
+	Feed() *feed.Feed
 
-// Jobs runs and stops jobs.
-type Jobs interface {
 	Validate(ctx context.Context, source job.Source) (*job.Job, error)
-	RunJob(ctx context.Context, source job.Source, check func(index uint64) error) (status *snapshot.Job, changed bool, err error)
+	RunJob(ctx context.Context, source job.Source, check func(index uint64) error) (*snapshot.Job, bool, error)
 	ScaleJob(ctx context.Context, id, group string, count int) (status *snapshot.Job, changed bool, err error)
 	PlanJob(ctx context.Context, source job.Source) (*snapshot.Plan, error)
 	StopJob(id string, purge bool, check func(index uint64) error) error
-}
 
-// Allocations acts on allocations.
-type Allocations interface {
 	ReplaceAlloc(id string) error
 	RestartAlloc(id, task string) error
 	SignalAlloc(ctx context.Context, id, task, signal string) error
@@ -54,31 +55,17 @@ type Allocations interface {
 	CollectGarbage() (removed int, err error)
 }
 
-// Agent is all that is served; *agent.Agent is one.
-type Agent interface {
-	Knowledge
-	Jobs
-	Allocations
-	// Feed has what happens.
-	Feed() *feed.Feed
-	// Health returns why the agent is not healthy; nil if it is.
-	Health() error
-}
-
-// Options say who may do what. The zero value trusts nobody on TCP.
+// Options say who may do what. The zero value trusts no caller on TCP.
 type Options struct {
-	// Logger takes what goes wrong in the agent; nil is none.
+	// Logger takes faults of the agent; nil discards them.
 	Logger hclog.Logger
-	// Token returns the secret that is asked for in X-Nomad-Token or Authorization: Bearer, which can change; empty
-	// if there is none, as is nil.
+	// Token returns the secret in X-Nomad-Token or Authorization: Bearer, which can change; nil and empty mean none.
 	Token func() string
 	// Hosts are names by which clients reach the agent over TCP, besides localhost and the bind address.
 	Hosts []string
-	// Page answers everything outside /v1 and /metrics; nil is 404. It may ask Trusted.
+	// Page serves everything outside /v1 and /metrics; nil is 404. It may call Trusted.
 	Page http.Handler
-	// Metrics is what /v1/metrics shows; nil makes one. Whoever sends to statsd too shares it.
-	Metrics *metrics.Collector
-	// Streams is the room for logs, event streams, blocking queries and commands in tasks; nil makes one.
+	// Streams bounds logs, event streams, blocking queries and commands in tasks; nil makes one.
 	Streams *streams.Room
 }
 
@@ -90,9 +77,9 @@ type Server struct {
 	metrics *metrics.Collector
 	hosts   map[string]bool
 	mux     *http.ServeMux
-	// blockFor is how long a blocking query waits unless it says so, heartbeat the time between signs of life of
-	// a stream, poll the time between looks at a growing log, stall how long one write of a stream may take, patience
-	// the same for trusted requests.
+	// blockFor is the default wait of a blocking query, heartbeat the time between signs of life of a stream, poll
+	// the time between reads of a growing log, stall the longest time for one write of a stream, patience that of
+	// trusted callers.
 	blockFor, heartbeat, poll, stall, patience time.Duration
 	now                                        func() time.Time
 }
@@ -105,8 +92,8 @@ const (
 	readTimeout  = 30 * time.Second
 	writeTimeout = 60 * time.Second
 	idleTimeout  = 2 * time.Minute
-	// writeStall is how long one write of a stream may take before the client is dropped, writePatience that of a
-	// trusted one: somebody may read a log page by page.
+	// writeStall is the time for one write of a stream before the client is dropped, writePatience that of a trusted
+	// caller, who may page through a log.
 	writeStall    = 10 * time.Second
 	writePatience = 10 * time.Minute
 )
@@ -114,8 +101,9 @@ const (
 // New returns a server that listens nowhere.
 func New(a Agent, o Options) *Server {
 	s := &Server{
-		agent: a, options: o, log: o.Logger, metrics: o.Metrics, mux: http.NewServeMux(),
-		blockFor: 5 * time.Minute, heartbeat: 10 * time.Second, poll: 250 * time.Millisecond, stall: writeStall, patience: writePatience, now: time.Now,
+		agent: a, options: o, log: o.Logger, mux: http.NewServeMux(), now: time.Now,
+		blockFor: 5 * time.Minute, heartbeat: 10 * time.Second, poll: 250 * time.Millisecond,
+		stall: writeStall, patience: writePatience,
 	}
 	if s.options.Token == nil {
 		s.options.Token = func() string { return "" }
@@ -126,16 +114,14 @@ func New(a Agent, o Options) *Server {
 	if s.options.Streams == nil {
 		s.options.Streams = streams.New(streams.DefaultLimits())
 	}
-	if s.metrics == nil {
-		s.metrics = metrics.New(a, s.options.Streams)
-	}
+	s.metrics = metrics.New(a, s.options.Streams)
 	s.hosts = hostsOf(a.Snapshot().Config.BindAddr, o.Hosts)
-	s.routes()
+	s.register()
 	return s
 }
 
-// Handler serves requests. local says that they come over the unix socket, whose mode has checked who asks: they are
-// trusted, and their Host header means nothing.
+// Handler serves requests. Local ones come over the unix socket, whose mode has checked the caller: they are trusted,
+// and their Host header means nothing.
 func (s *Server) Handler(local bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
@@ -149,7 +135,7 @@ func (s *Server) Handler(local bool) http.Handler {
 		trusted := local
 		if !local {
 			if !s.knownHost(r.Host) {
-				s.fail(w, r, &problem{http.StatusMisdirectedRequest, "unknown Host header: ask for localhost or the address the agent listens on"})
+				s.fail(w, r, errUnknownHost)
 				return
 			}
 			var err error
@@ -182,6 +168,3 @@ func (s *Server) HTTPServer(local bool) *http.Server {
 	server.RegisterOnShutdown(end)
 	return server
 }
-
-// endingKey is under which a request's context has the context that ends when the server shuts down.
-type endingKey struct{}

@@ -58,7 +58,6 @@ func withToken(r *http.Request) { r.Header.Set("X-Nomad-Token", testToken) }
 var reads = map[string]string{
 	"jobs":              "/v1/jobs?pretty",
 	"job":               "/v1/job/web?pretty",
-	"job_statuses":      "/v1/jobs/statuses?pretty",
 	"job_allocations":   "/v1/job/web/allocations?pretty",
 	"job_summary":       "/v1/job/web/summary?pretty",
 	"job_evaluations":   "/v1/job/web/evaluations?pretty",
@@ -262,7 +261,7 @@ func TestStatuses(t *testing.T) {
 		{"PUT", "/v1/job/web/plan", `{"Job": {"ID": "web"}}`, withToken, 200, `"destroy":2`},
 		{"PUT", "/v1/job/web/scale", `{"Count": 3, "Target": {"Group": "cache"}}`, withToken, 200, "EvalID"},
 		{"PUT", "/v1/job/web/scale", `{"Count": 3}`, withToken, 400, "Target"},
-		{"PUT", "/v1/search/fuzzy", `{"Text": "ACH"}`, nil, 200, `{"ID":"cache","Scope":["default","web"]}`},
+		{"PUT", "/v1/search/fuzzy", `{"Text": "ACH"}`, withToken, 501, "not supported by the embedded agent: search"},
 		{"GET", "/v1/jobs?per_page=1", "", nil, 200, `"ID":"`},
 		{"GET", "/v1/jobs?per_page=1&next_token=none", "", nil, 400, `invalid next_token "none": nothing in the list has this id`},
 		{"GET", "/v1/jobs?per_page=-1", "", nil, 400, `invalid per_page "-1": must be a whole number, 0 or more`},

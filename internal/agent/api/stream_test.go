@@ -140,7 +140,7 @@ func TestEventPayloads(t *testing.T) {
 		{feed.Event{Topic: feed.TopicAllocation, Type: "AllocationRemoved", Key: webID, Allocation: f.allocs[0]}, []string{"Allocation " + webID}},
 	} {
 		var got []string
-		for _, e := range s.newEvents(httptest.NewRequest(http.MethodGet, "/", nil), &test.event) {
+		for _, e := range s.newEvents(newRequest(httptest.NewRequest(http.MethodGet, "/", nil)), &test.event) {
 			id := ""
 			switch p := e.Payload; {
 			case p.Job != nil:
@@ -148,7 +148,7 @@ func TestEventPayloads(t *testing.T) {
 			case p.Evaluation != nil:
 				id = p.Evaluation.(*evaluation).JobID
 			case p.Node != nil:
-				id = p.Node.(nodeJSON).ID
+				id = p.Node.(object)["ID"].(string)
 			case p.Allocation != nil:
 				id = p.Allocation.ID
 			}
@@ -378,7 +378,7 @@ func TestPatience(t *testing.T) {
 	s := newTestServer(newFake())
 	for trusted, want := range map[bool]time.Duration{false: 10 * time.Second, true: 10 * time.Minute} {
 		r := httptest.NewRequestWithContext(context.WithValue(t.Context(), trustKey{}, trusted), http.MethodGet, "/", nil)
-		if got := s.newStreamWriter(httptest.NewRecorder(), r).Stall; got != want {
+		if got := s.newStreamWriter(httptest.NewRecorder(), newRequest(r)).Stall; got != want {
 			t.Errorf("trusted: %v: %s, want %s", trusted, got, want)
 		}
 	}

@@ -27,7 +27,8 @@ func (d *rotatingDir) LogFiles(task, stream string) ([]string, error) {
 // TestTailOverRotation follows a log whose files are rotated between two looks at it.
 func TestTailOverRotation(t *testing.T) {
 	for name, tt := range map[string]struct {
-		query   logRequest
+		offset  int64
+		fromEnd bool
 		first   string   // of the file at the beginning
 		want    string   // of it
 		files   []string // that take its place, of which only so many are kept
@@ -35,12 +36,12 @@ func TestTailOverRotation(t *testing.T) {
 		after   string   // what is read then
 		between []string // files that come between the first list and what follows it
 	}{
-		"one file is kept, with an offset": {query: logRequest{offset: 2}, first: "abc", want: "c", files: []string{"def"}, kept: 1, after: "def"},
-		"one file is kept, from the end":   {query: logRequest{fromEnd: true}, first: "abc", files: []string{"def"}, kept: 1, after: "def"},
+		"one file is kept, with an offset": {offset: 2, first: "abc", want: "c", files: []string{"def"}, kept: 1, after: "def"},
+		"one file is kept, from the end":   {fromEnd: true, first: "abc", files: []string{"def"}, kept: 1, after: "def"},
 		"two rotations": {
-			query: logRequest{fromEnd: true, offset: 1}, first: "abc", want: "c", files: []string{"def", "ghi"}, kept: 2, after: "defghi",
+			fromEnd: true, offset: 1, first: "abc", want: "c", files: []string{"def", "ghi"}, kept: 2, after: "defghi",
 		},
-		"all are kept":          {query: logRequest{offset: 1}, first: "abc", want: "bc", files: []string{"def", "ghi"}, kept: 3, after: "defghi"},
+		"all are kept":          {offset: 1, first: "abc", want: "bc", files: []string{"def", "ghi"}, kept: 3, after: "defghi"},
 		"while it is opened":    {first: "abc", want: "abcxyz", between: []string{"xyz"}, files: []string{"def"}, kept: 3, after: "def"},
 		"the oldest leaves too": {first: "abc", want: "abcxyz", between: []string{"xyz"}, files: []string{"def"}, kept: 1, after: "def"},
 	} {
@@ -69,9 +70,9 @@ func TestTailOverRotation(t *testing.T) {
 				tt.between = nil
 				rotate(between, 9)
 			}
-			q := tt.query
-			q.dir, q.alloc, q.task, q.stream, q.follow = dir, webID, "web", "stdout", true
-			tail := &tail{server: New(newFake(), Options{}), query: &q}
+			tail := &tail{
+				dir: dir, task: "web", stream: "stdout", follow: true, offset: tt.offset, fromEnd: tt.fromEnd,
+			}
 			defer tail.close()
 			if got := readAll(t, tail); got != tt.want {
 				t.Errorf("read %q, want %q", got, tt.want)

@@ -157,8 +157,8 @@ func newCPUStats(u *drivers.CPUUsage) *cpuStats {
 	return shown
 }
 
-// addUsage adds a task to a sum, which may be the first one's own. Measured is what all of them have: a sum without one of
-// them is not the sum.
+// addUsage adds a task to a sum, which may be the first one's own. Measured is what all of them have: a sum without
+// one of them is not the sum.
 func addUsage(sum, u *drivers.TaskResourceUsage) {
 	c, m := sum.Cpu, sum.Memory
 	c.Percent += u.Cpu.Percent

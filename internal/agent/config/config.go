@@ -73,9 +73,7 @@ type Telemetry struct {
 	// AllocationDetail is none, job, task or alloc.
 	AllocationDetail string `hcl:"allocation_detail,optional"`
 	// NomadNames adds the metric names that dashboards and autoscalers for Nomad read.
-	NomadNames bool `hcl:"nomad_names,optional"`
-	// StatsdAddress is host:port, empty for none.
-	StatsdAddress                string   `hcl:"statsd_address,optional"`
+	NomadNames                   bool     `hcl:"nomad_names,optional"`
 	IncludeAllocMetadata         bool     `hcl:"include_alloc_metadata_in_metrics,optional"`
 	AllowedMetadataKeysInMetrics []string `hcl:"allowed_metadata_keys_in_metrics,optional"`
 }

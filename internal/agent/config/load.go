@@ -5,13 +5,11 @@ package config
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
@@ -135,7 +133,6 @@ func (c *Config) Check() error {
 		refuse(!strings.HasPrefix(rule, "+") && !strings.HasPrefix(rule, "-"), "telemetry.prefix_filter",
 			"has %q, which begins with neither + (allow) nor - (block)", rule)
 	}
-	refuse(t.StatsdAddress != "" && !isAddress(t.StatsdAddress), "telemetry.statsd_address", "must be host:port, not %q", t.StatsdAddress)
 	// An interval that is not set is that of the collection, and what is wrong with that has been said.
 	_, said := c.places["history.interval"]
 	refuse(h.Interval < shortestInterval && (said || h.Interval != t.CollectionInterval), "history.interval",
@@ -179,15 +176,6 @@ func bindError(host string, tls bool) string {
 func isLoopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.IsLoopback()
-}
-
-func isAddress(text string) bool {
-	_, port, err := net.SplitHostPort(text)
-	if err != nil {
-		return false
-	}
-	_, err = strconv.ParseUint(port, 10, 16)
-	return err == nil
 }
 
 // Token reads the token of the file that the configuration names, or takes it from the environment, where it is

@@ -82,8 +82,6 @@ func TestCheckRefusesTheAbsurd(t *testing.T) {
 		"socket only":        {func(c *Config) { c.BindAddr, c.Ports.HTTP = "", -1 }, ""},
 		"prefix":             {func(c *Config) { c.Telemetry.PrefixFilter = []string{"+a", "b"} }, `"b"`},
 		"ca without use":     {func(c *Config) { c.TLS = TLS{CertFile: "/c", KeyFile: "/k", CAFile: "/a"} }, "verify_https_client, which is off"},
-		"statsd port":        {func(c *Config) { c.Telemetry.StatsdAddress = "localhost:99999" }, "host:port"},
-		"statsd":             {func(c *Config) { c.Telemetry.StatsdAddress = "localhost" }, "host:port"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

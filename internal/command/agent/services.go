@@ -23,7 +23,6 @@ import (
 	"github.com/tachograph/tacho/internal/agent"
 	"github.com/tachograph/tacho/internal/agent/api"
 	"github.com/tachograph/tacho/internal/agent/config"
-	"github.com/tachograph/tacho/internal/agent/metrics"
 	"github.com/tachograph/tacho/internal/agent/page"
 	"github.com/tachograph/tacho/internal/agent/streams"
 )
@@ -31,12 +30,11 @@ import (
 // shutdownTimeout is the time for active requests at the end.
 const shutdownTimeout = 3 * time.Second
 
-// services are the HTTP servers of an agent, and its statsd client.
+// services are the HTTP servers of an agent.
 type services struct {
 	log       hclog.Logger
 	keys      *keyring
 	page      *page.Page
-	statsd    *metrics.Statsd
 	listeners []net.Listener
 	servers   []*http.Server
 }
@@ -95,9 +93,8 @@ func closeListener(l net.Listener) {
 func openServices(a *agent.Agent, c config.Config, e endpoint, log hclog.Logger) (*services, error) {
 	keys := &keyring{secrets: e.secrets}
 	room := streams.New(streams.DefaultLimits())
-	collector := metrics.New(a, room)
 	s := &services{
-		log: log.Named("http"), keys: keys, statsd: metrics.NewStatsd(collector, a.Telemetry),
+		log: log.Named("http"), keys: keys,
 		page: page.New(a, page.Options{
 			Logger: log.Named("page"), Token: keys.token, Streams: room, Interval: c.Telemetry.CollectionInterval,
 			HistorySpan: c.History.Span, HistoryInterval: c.History.Interval,
@@ -106,7 +103,7 @@ func openServices(a *agent.Agent, c config.Config, e endpoint, log hclog.Logger)
 	}
 	trusted, others := s.page.Handler(true), s.page.Handler(false)
 	served := api.New(a, api.Options{
-		Logger: s.log, Token: keys.token, Metrics: collector, Streams: room, Hosts: hostNames(c),
+		Logger: s.log, Token: keys.token, Streams: room, Hosts: hostNames(c),
 		Page: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if api.Trusted(r.Context()) {
 				trusted.ServeHTTP(w, r)
@@ -149,7 +146,6 @@ func (s *services) add(l net.Listener, server *http.Server) {
 func (s *services) run(ctx context.Context) {
 	var work sync.WaitGroup
 	defer work.Wait()
-	work.Go(func() { s.statsd.Run(ctx, func(err error) { s.log.Error("send to statsd", "error", err) }) })
 	for i, server := range s.servers {
 		work.Go(func() {
 			if err := server.Serve(s.listeners[i]); !errors.Is(err, http.ErrServerClosed) {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"strconv"
 
 	"github.com/hashicorp/go-bexpr"
 	"github.com/mitchellh/pointerstructure"
@@ -16,16 +17,16 @@ import (
 	"github.com/tachograph/tacho/internal/agent/shape"
 )
 
-// The bounds of a filter: an expression can nest, and is read by trying.
+// The bounds of a filter: an expression can nest, and is parsed with backtracking.
 const (
 	maxFilter            = 1024
 	maxFilterExpressions = 50_000
 )
 
-// filtered returns the elements of a list that meet the expression of ?filter=, in the language of Nomad's API, over the names of the
-// JSON. It sees what the caller sees.
-func filtered(r *http.Request, value any) (any, error) {
-	text := r.URL.Query().Get("filter")
+// filter returns the elements of a list that match the expression of ?filter=, in the language of Nomad's API, over
+// the names of the JSON. It sees what the caller sees.
+func (q *request) filter(value any) (any, error) {
+	text := q.values.Get("filter")
 	list := reflect.ValueOf(value)
 	if text == "" {
 		return value, nil
@@ -48,12 +49,12 @@ func filtered(r *http.Request, value any) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		switch meets, err := evaluator.Evaluate(element); {
-		case errors.Is(err, pointerstructure.ErrNotFound): // left out of this one, perhaps because it is empty
+		switch matches, err := evaluator.Evaluate(element); {
+		case errors.Is(err, pointerstructure.ErrNotFound): // left out of this element, perhaps because it is empty
 			unknown, last = unknown+1, err
 		case err != nil:
 			return nil, badRequest("failed to evaluate filter expression: " + err.Error())
-		case meets:
+		case matches:
 			kept = reflect.Append(kept, list.Index(i))
 		}
 	}
@@ -63,7 +64,7 @@ func filtered(r *http.Request, value any) (any, error) {
 	return kept.Interface(), nil
 }
 
-// treeOf is a value as its JSON has it.
+// treeOf returns the maps and slices of a value's JSON.
 func treeOf(v any) (tree any, err error) {
 	text, err := json.Marshal(v)
 	if err == nil {
@@ -73,9 +74,37 @@ func treeOf(v any) (tree any, err error) {
 		return nil, fmt.Errorf("filter: %w", err)
 	}
 	if object, ok := tree.(map[string]any); ok {
-		if _, isJob := v.(shape.JobStub); isJob { // a filter of jobs is about jobs, where these are objects
+		if _, isJob := v.(shape.JobStub); isJob { // Nomad filters jobs, in which these are objects
 			object["Periodic"], object["ParameterizedJob"] = (*struct{})(nil), (*struct{})(nil)
 		}
 	}
 	return tree, nil
+}
+
+// page returns the part of a list that ?per_page= and ?next_token= select. A header has the token of the next part.
+func (q *request) page(header http.Header, value any) (any, error) {
+	size, token := q.number("per_page"), q.values.Get("next_token")
+	list := reflect.ValueOf(value)
+	if q.err != nil || size == 0 || list.Kind() != reflect.Slice || list.Len() == 0 {
+		return value, q.err
+	}
+	id := func(i int) string {
+		element := reflect.Indirect(list.Index(i))
+		if element.Kind() == reflect.Struct && element.FieldByName("ID").IsValid() {
+			return element.FieldByName("ID").String()
+		}
+		return strconv.Itoa(i)
+	}
+	first := 0
+	for token != "" && id(first) != token {
+		if first++; first == list.Len() {
+			return nil, badRequest(fmt.Sprintf("invalid next_token %q: nothing in the list has this id", token))
+		}
+	}
+	last := list.Len()
+	if size < uint64(last-first) {
+		last = first + int(size)
+		header.Set("X-Nomad-Nexttoken", id(last))
+	}
+	return list.Slice(first, last).Interface(), nil
 }

@@ -12,35 +12,25 @@ import (
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 )
 
-// jobJSON is a job in Nomad's shape. Clients dereference whatever Nomad fills in, so that all of it is there.
+// jobJSON is a job in Nomad's shape, with all that Nomad fills in: clients dereference it.
 type jobJSON struct {
 	*job.Job
-	Groups       []groupJSON `json:"TaskGroups"`
-	AllAtOnce    bool
-	Dispatched   bool
-	ParentID     string
-	NomadTokenID string
+	Groups []groupJSON `json:"TaskGroups"`
 
-	DispatchIdempotencyToken string
-
-	ConsulNamespace   string
-	VaultNamespace    string
-	Update            updateJSON
-	Status            string
-	StatusDescription string
-	Stop              bool
-	Stable            bool
-	Version           uint64
-	NodePool          string
-	SubmitTime        int64
-	CreateIndex       uint64
-	ModifyIndex       uint64
-	JobModifyIndex    uint64
-	// Unplaced say by group why allocations wait for a place on this node.
+	AllAtOnce, Dispatched, Stop, Stable       bool
+	ParentID, NomadTokenID                    string
+	ConsulNamespace, VaultNamespace, NodePool string
+	DispatchIdempotencyToken                  string
+	Update                                    updateJSON
+	Status, StatusDescription                 string
+	SubmitTime                                int64
+	Version                                   uint64
+	CreateIndex, ModifyIndex, JobModifyIndex  uint64
+	// Unplaced have by group the reasons why allocations wait for a place on this node.
 	Unplaced map[string]shape.Unplaced `json:"TachoUnplaced,omitempty"`
 }
 
-// newJobJSON returns a job; without trust its names, numbers and states only.
+// newJobJSON returns a job; for untrusted callers its names, numbers and states only.
 func newJobJSON(j *snapshot.Job, trusted bool) *jobJSON {
 	shown := j.Job
 	if !trusted {
@@ -59,10 +49,9 @@ func newJobJSON(j *snapshot.Job, trusted bool) *jobJSON {
 		submitted = j.SubmitTime.UnixNano()
 	}
 	return &jobJSON{
-		Unplaced: unplaced,
-		Job:      shown, Groups: newGroupsJSON(shown), Status: j.Status, Stop: j.Stopped, Version: j.Version, NodePool: "default",
-		SubmitTime: submitted, CreateIndex: j.CreateIndex, ModifyIndex: j.ModifyIndex,
-		JobModifyIndex: j.ModifyIndex,
+		Job: shown, Groups: newGroupsJSON(shown), Status: j.Status, Stop: j.Stopped, Version: j.Version,
+		NodePool: "default", SubmitTime: submitted, CreateIndex: j.CreateIndex, ModifyIndex: j.ModifyIndex,
+		JobModifyIndex: j.ModifyIndex, Unplaced: unplaced,
 	}
 }
 
@@ -128,12 +117,12 @@ func newGroupsJSON(j *job.Job) []groupJSON {
 	return groups
 }
 
-// newTaskJSON shows of a task what its job file says of it: a client that puts the job back sets no more than that. Without a logs block
-// the bounds are 0: they are the driver's.
+// newTaskJSON returns what the job file says of a task: a client that sends the job back sets no more than that.
+// Without a logs block the bounds are 0, which means the driver's.
 func newTaskJSON(j *job.Job, g *job.Group, t *job.Task) taskJSON {
 	shown := taskJSON{
-		Task: t, Restart: restartJSON{Restart: t.Restart}, KillSignal: t.KillSignal, Leader: t.Leader, Resources: newResources(t.Resources),
-		Meta: maps.Clone(t.Meta),
+		Task: t, Restart: restartJSON{Restart: t.Restart}, KillSignal: t.KillSignal, Leader: t.Leader,
+		Resources: newResources(t.Resources), Meta: maps.Clone(t.Meta),
 	}
 	maps.DeleteFunc(shown.Meta, func(name, value string) bool {
 		inherited, known := g.Meta[name]
@@ -164,7 +153,8 @@ func networks(g *job.Group) []shape.Network {
 	return []shape.Network{n}
 }
 
-// withoutSecrets returns a copy with the fields that everybody may see. New fields are left out until they stand here.
+// withoutSecrets returns a copy with the fields for untrusted callers. New fields are left out until they are listed
+// here.
 func withoutSecrets(j *job.Job) *job.Job {
 	c := &job.Job{
 		ID: j.ID, Name: j.Name, Namespace: j.Namespace, Region: j.Region, Type: j.Type, Priority: j.Priority,
@@ -218,6 +208,7 @@ func newSummary(j *snapshot.Job, allocations []*allocation.Allocation) shape.Job
 		groups[a.Group] = g
 	}
 	return shape.JobSummary{
-		JobID: j.Job.ID, Namespace: j.Job.Namespace, Summary: groups, CreateIndex: j.CreateIndex, ModifyIndex: j.ModifyIndex,
+		JobID: j.Job.ID, Namespace: j.Job.Namespace, Summary: groups,
+		CreateIndex: j.CreateIndex, ModifyIndex: j.ModifyIndex,
 	}
 }

@@ -1,0 +1,210 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tachograph/tacho/internal/agent/allocation"
+	"github.com/tachograph/tacho/internal/agent/snapshot"
+)
+
+// request is an HTTP request with its query, its caller and the state of the agent.
+type request struct {
+	*http.Request
+	params
+
+	trusted bool
+	// now is nil for streams, which look again and again.
+	now *snapshot.Agent
+}
+
+func newRequest(r *http.Request) *request {
+	return &request{Request: r, params: params{values: r.URL.Query()}, trusted: Trusted(r.Context())}
+}
+
+// id returns the id, or the prefix of one, in the path.
+func (q *request) id() string { return strings.ToLower(q.PathValue("id")) }
+
+// inNamespace reports whether the request covers a namespace: the one it names, or all if it names none.
+func (q *request) inNamespace(namespace string) bool {
+	asked := q.values.Get("namespace")
+	return asked == "" || asked == "*" || asked == namespace
+}
+
+// jobOf returns the job in the path.
+func jobOf(q *request) (*snapshot.Job, error) {
+	j, err := q.now.Job(q.PathValue("id"))
+	if err == nil && !q.inNamespace(j.Job.Namespace) {
+		err = notFound("job not found in this namespace")
+	}
+	return j, err
+}
+
+// allocationOf returns the allocation in the path.
+func allocationOf(q *request) (*allocation.Allocation, error) { return q.now.Allocation(q.id()) }
+
+// checkTask rejects the name of a task that the allocation does not have; empty means all tasks.
+func checkTask(a *allocation.Allocation, task string) error {
+	if _, ok := a.Tasks[task]; !ok && task != "" {
+		return allocation.NoTask(a.ID, task, slices.Collect(maps.Keys(a.Tasks)))
+	}
+	return nil
+}
+
+// tasksOf returns the names of the tasks that ?task= selects, in order.
+func (q *request) tasksOf(a *allocation.Allocation) ([]string, error) {
+	task := q.values.Get("task")
+	if task == "" {
+		return slices.Sorted(maps.Keys(a.Tasks)), nil
+	}
+	return []string{task}, checkTask(a, task)
+}
+
+// onlyTask returns the one task that ?task= selects, which is optional if the allocation has only one.
+func (q *request) onlyTask(a *allocation.Allocation) (string, error) {
+	tasks, err := q.tasksOf(a)
+	switch {
+	case err != nil:
+		return "", err
+	case len(tasks) != 1:
+		return "", badRequest("the allocation has several tasks; name one with ?task=NAME")
+	}
+	return tasks[0], nil
+}
+
+// params reads the parameters of a query. err describes the first invalid one.
+type params struct {
+	values url.Values
+	err    error
+}
+
+// errInvalid makes param say what the value must be.
+var errInvalid = errors.New("invalid")
+
+// param reads one parameter; otherwise is the value of an absent one.
+func param[T any](p *params, name string, otherwise T, must string, parse func(string) (T, error)) T {
+	text := p.values.Get(name)
+	if text == "" || p.err != nil {
+		return otherwise
+	}
+	value, err := parse(text)
+	if err != nil {
+		p.err = badRequest(fmt.Sprintf("invalid %s %q: must be %s", name, text, must))
+		return otherwise
+	}
+	return value
+}
+
+func (p *params) flag(name string) bool {
+	return param(p, name, false, "true or false", strconv.ParseBool)
+}
+
+func (p *params) number(name string) uint64 {
+	return param(p, name, 0, "a whole number, 0 or more", func(text string) (uint64, error) {
+		return strconv.ParseUint(text, 10, 63)
+	})
+}
+
+// duration reads a duration, or seconds.
+func (p *params) duration(name string, otherwise time.Duration) time.Duration {
+	return param(p, name, otherwise, "a duration such as 10s, 0 or more", func(text string) (time.Duration, error) {
+		d, err := time.ParseDuration(text)
+		if seconds, notNumber := strconv.ParseFloat(text, 64); notNumber == nil && seconds < 1e9 {
+			d, err = time.Duration(seconds*float64(time.Second)), nil
+		}
+		if d < 0 {
+			return 0, errInvalid
+		}
+		return d, err
+	})
+}
+
+// timeForms are the ways to write a point in time.
+const timeForms = "RFC 3339, seconds since 1970, or an age such as 5m"
+
+// time reads a point in time; zero if it is absent.
+func (p *params) time(name string, now time.Time) time.Time {
+	return param(p, name, time.Time{}, "a time: "+timeForms, func(text string) (time.Time, error) {
+		if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
+			return at, nil
+		}
+		if d, err := time.ParseDuration(text); err == nil {
+			return now.Add(-d.Abs()), nil
+		}
+		seconds, err := strconv.ParseFloat(text, 64)
+		if !(seconds > 0 && seconds < 1<<33) {
+			err = errInvalid
+		}
+		return time.UnixMicro(int64(seconds * 1e6)), err
+	})
+}
+
+// either reads one of two words.
+func (p *params) either(name, otherwise, a, b string) string {
+	return param(p, name, otherwise, a+" or "+b, func(text string) (string, error) {
+		if text != a && text != b {
+			return "", errInvalid
+		}
+		return text, nil
+	})
+}
+
+// readBody decodes the JSON body.
+func (q *request) readBody(into any) error {
+	decoder := json.NewDecoder(q.Body)
+	err := decoder.Decode(into)
+	if size, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+		return size
+	}
+	if errors.Is(err, io.EOF) {
+		return badRequest("the request has no body")
+	}
+	if err == nil {
+		if _, more := decoder.Token(); !errors.Is(more, io.EOF) {
+			err = errors.New("data after the JSON value")
+		}
+	}
+	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // its message names types of Go
+		err = errors.New("must be " + kindText(mismatch.Type))
+		if mismatch.Field != "" {
+			err = fmt.Errorf("%s: %w", mismatch.Field, err)
+		}
+	}
+	if err != nil {
+		return badRequest("invalid JSON body: " + err.Error())
+	}
+	return nil
+}
+
+// kindText names the JSON form of a type.
+func kindText(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice, reflect.Array:
+		return "an array"
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.Pointer:
+		return kindText(t.Elem())
+	case reflect.Uint64:
+		return "a whole number, 0 or more"
+	default:
+		return "a whole number"
+	}
+}
