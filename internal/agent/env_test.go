@@ -69,51 +69,6 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-func TestTemplates(t *testing.T) {
-	env := map[string]string{"A": "a", "EMPTY": ""}
-	tests := map[string]struct{ data, want, fault string }{
-		"env":        {data: `{{ env "A" }}{{ env "NONE" }}`, want: "a"},
-		"default":    {data: `{{ envOrDefault "EMPTY" "d" }}`, want: "d"},
-		"functions":  {data: `{{ range split "," "x,y" }}<{{ . | toUpper }}>{{ end }}`, want: "<X><Y>"},
-		"unknown":    {data: `{{ secret "x" }}`, fault: `function "secret" is not supported by the agent; run this job on a Nomad cluster`},
-		"misspelled": {data: `{{ evn "x" }}`, fault: `function "evn" not defined`},
-		"endless":    {data: `{{ define "x" }}{{ template "x" }}{{ end }}{{ template "x" }}`, fault: "execute each other recursively"},
-		"huge":       {data: `{{ range 100000 }}` + strings.Repeat("0123456789", 100) + `{{ end }}`, fault: "writes more than 8388608 bytes"},
-		"loop":       {data: `{{ range 1000000000000 }}{{ end }}`, fault: "takes too long"},
-		"loops":      {data: `{{ $l := split "" "0123456789" }}` + strings.Repeat("{{ range $l }}", 20) + strings.Repeat("{{ end }}", 20), fault: "takes too long"},
-		"tree": {
-			data:  `{{ define "x" }}{{ if . }}{{ template "x" (slice . 1) }}{{ template "x" (slice . 1) }}{{ end }}{{ end }}{{ template "x" "` + strings.Repeat("a", 60) + `" }}`,
-			fault: "takes too long",
-		},
-		"doubled":  {data: "{{ $x := `xxxxxxxx` }}{{ range 64 }}{{ $x = print $x $x }}{{ end }}", fault: "larger than 16777216 bytes"},
-		"replaced": {data: "{{ $x := `xxxxxxxx` }}{{ range 64 }}{{ $x = replaceAll `x` $x $x }}{{ end }}", fault: "larger than 16777216 bytes"},
-		"escaped":  {data: "{{ $x := `\\` }}{{ range 64 }}{{ $x = js $x }}{{ end }}", fault: "larger than 16777216 bytes"},
-		"joined":   {data: "{{ $x := `xxxxxxxx` }}{{ range 64 }}{{ $x = join $x (split `` $x) }}{{ end }}", fault: "larger than 16777216 bytes"},
-		"wide":     {data: `{{ printf "` + strings.Repeat("%999999d", 100) + `" 1 }}`, fault: "larger than 16777216 bytes"},
-		"starred":  {data: `{{ printf "` + strings.Repeat("%[1]*[2]d", 100) + `" 999999 1 }}`, fault: "larger than 16777216 bytes"},
-		"repeated": {data: "{{ $x := printf `%100000d` 1 }}{{ printf `" + strings.Repeat("%[1]s", 1000) + "` $x }}", fault: "larger than 16777216 bytes"},
-		"deep":     {data: strings.Repeat("{{ if 1 }}", 1000) + strings.Repeat("{{ end }}", 1000), fault: "nested too deeply"},
-		"counters": {data: `{{ leave }}`, fault: `function "leave" not defined`},
-		"printed":  {data: `{{ printf "%-5s|%03d|%q" "a" 7 "b" }} {{ print 1 2 "x" }} {{ html "<" }} {{ js "'" }} {{ urlquery "a b" }}{{ println "z" }}`, want: "a    |007|\"b\" 1 2x &lt; \\' a+bz\n"},
-		"defined":  {data: `{{ define "x" }}<{{ . }}>{{ end }}{{ range $i := 3 }}{{ if $i }}{{ template "x" $i }}{{ else }}-{{ end }}{{ end }}`, want: "-<1><2>"},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			steps := maxSteps
-			got, err := expand(&job.Template{Data: tt.data, LeftDelim: "{{", RightDelim: "}}", Destination: "d"}, env, &steps)
-			if tt.fault != "" {
-				if err == nil || !strings.Contains(err.Error(), tt.fault) {
-					t.Errorf("error %v, want %q in it", err, tt.fault)
-				}
-				return
-			}
-			if err != nil || string(got) != tt.want {
-				t.Errorf("%q, %v; want %q", got, err, tt.want)
-			}
-		})
-	}
-}
-
 func TestReadEnv(t *testing.T) {
 	env := map[string]string{}
 	if err := readEnv([]byte("# comment\nA=1\n\nexport B = \"two words\"\nC='x=y'\n"), env); err != nil {

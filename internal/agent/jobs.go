@@ -66,6 +66,9 @@ func (a *Agent) Validate(ctx context.Context, source job.Source) (*job.Job, erro
 	if err := a.isReady(); err != nil {
 		return nil, err
 	}
+	if err := job.Check(ctx, source); err != nil {
+		return nil, err
+	}
 	file, err := job.Read(source)
 	if err != nil {
 		return nil, err
@@ -108,10 +111,9 @@ func (a *Agent) check(ctx context.Context, file *job.File) error {
 		err := fmt.Errorf("job %s is for %q, this agent is in %q", j.ID, j.Region, a.node.Region)
 		errs = append(errs, j.Places.Fault("region", err))
 	}
-	steps := maxSteps
 	for _, g := range j.Groups {
 		for _, t := range g.Tasks {
-			err := places.Each(a.checkTask(ctx, a.probe(file, g, t), &steps), func(cause error) error {
+			err := places.Each(a.checkTask(ctx, a.probe(file, g, t)), func(cause error) error {
 				if _, hasPlace := errors.AsType[*hcl.Diagnostic](cause); hasPlace {
 					return cause
 				}
@@ -146,8 +148,8 @@ func probePorts(g *job.Group) map[string]int {
 	return ports
 }
 
-// checkTask does what a start would do. steps are those that the templates of the job have left.
-func (a *Agent) checkTask(ctx context.Context, s *start, steps *int) error {
+// checkTask does what a start would do.
+func (a *Agent) checkTask(ctx context.Context, s *start) error {
 	t := s.task
 	var errs []error
 	other := registry.Check(t.Driver)
@@ -162,7 +164,7 @@ func (a *Agent) checkTask(ctx context.Context, s *start, steps *int) error {
 	if err != nil {
 		return places.Join(append(errs, err)...) // the rest refers to it
 	}
-	errs = append(errs, s.checkTemplates(ctx, env, steps))
+	errs = append(errs, s.checkTemplates(ctx, env))
 	if other == nil {
 		var config driver.TaskConfig
 		err := s.configure(a.driver, &config, env)

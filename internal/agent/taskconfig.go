@@ -87,8 +87,8 @@ func resources(r job.Resources, cores string, totalMHz float64) *driver.Resource
 // coreList writes cores as 0-3,7.
 func coreList(cores []int) string { return cgroup.FormatCPUs(slices.Sorted(slices.Values(cores))) }
 
-// start is what a start of a task is made of. Its expressions are read from the job file once more: no more than a start
-// is held in memory, and what they cost is counted for each start.
+// start is what a start of a task is made of. Its expressions are read from the job file once more, so that
+// only a start holds them in memory.
 func (a *alloc) start(name string) (*start, error) {
 	file, err := job.Read(a.job.Source)
 	if err != nil {

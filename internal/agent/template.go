@@ -21,23 +21,22 @@ const maxEnvFile = 1 << 20
 
 // renderAll writes a task's templates. Those that are environment files add to env.
 func (s *start) renderAll(env map[string]string, owner *allocdir.Owner) error {
-	steps := maxSteps
 	for _, t := range s.task.Templates {
-		if err := s.render(t, env, owner, &steps); err != nil {
+		if err := s.render(t, env, owner); err != nil {
 			return templateFault(t, err)
 		}
 	}
 	return nil
 }
 
-// checkTemplates expands a task's templates and writes nothing. steps are what all templates of the job may do.
-func (s *start) checkTemplates(ctx context.Context, env map[string]string, steps *int) error {
+// checkTemplates expands a task's templates and writes nothing.
+func (s *start) checkTemplates(ctx context.Context, env map[string]string) error {
 	var errs []error
 	for _, t := range s.task.Templates {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		text, err := expand(t, env, steps)
+		text, err := t.Expand(env)
 		if err == nil && t.Env {
 			err = readEnv(text, env)
 		}
@@ -52,8 +51,8 @@ func templateFault(t *job.Template, err error) error {
 	return fmt.Errorf("%s:%d: template %s: %w", t.Range.Filename, t.Range.Start.Line, t.Destination, err)
 }
 
-func (s *start) render(t *job.Template, env map[string]string, owner *allocdir.Owner, steps *int) error {
-	text, err := expand(t, env, steps)
+func (s *start) render(t *job.Template, env map[string]string, owner *allocdir.Owner) error {
+	text, err := t.Expand(env)
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,6 @@ type fields struct {
 type decoder struct {
 	text  string
 	vars  *hcl.EvalContext
-	meter *meter
 	diags hcl.Diagnostics
 	// counts replace those of groups, by name.
 	counts map[string]int
@@ -266,7 +265,7 @@ func (d *decoder) pairs(into *map[string]string) (func(*hclsyntax.Attribute), fu
 
 // eachPair takes an object apart without evaluating what is in it.
 func (d *decoder) eachPair(a *hclsyntax.Attribute, pair func(string, hclsyntax.Expression)) {
-	object, ok := bare(a.Expr).(*hclsyntax.ObjectConsExpr)
+	object, ok := a.Expr.(*hclsyntax.ObjectConsExpr)
 	if !ok {
 		d.errorf(a.Expr.Range(), "Invalid value", "%s must be { NAME = VALUE … }", a.Name)
 		return

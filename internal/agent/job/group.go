@@ -118,7 +118,9 @@ func (d *decoder) task(b *hclsyntax.Block, j *Job, g *Group) *Task {
 	}
 	// Without a config block what is missing in it is missing in the task.
 	none := &hclsyntax.Body{SrcRange: b.TypeRange, EndRange: b.TypeRange}
-	x := &Expressions{config: none, text: d.text, vars: d.vars, meter: d.meter, locals: d.locals, env: make(map[string]hclsyntax.Expression)}
+	x := &Expressions{
+		config: none, text: d.text, vars: d.vars, locals: d.locals, env: make(map[string]hclsyntax.Expression),
+	}
 	d.expressions[t] = x
 	metaAttribute, metaBlock := d.pairs(&t.Meta)
 	d.body("a task", b.Body, fields{
@@ -151,17 +153,14 @@ func (d *decoder) task(b *hclsyntax.Block, j *Job, g *Group) *Task {
 		d.errorf(b.LabelRanges[0], "Invalid name", "invalid task name %q: it is a directory of its group", t.Name)
 	}
 	d.need(t.Driver != "", b.TypeRange, "task \""+t.Name+"\"", "driver")
-	t.Meta = d.mergedMeta(b, j.Meta, g.Meta, t.Meta)
+	t.Meta = mergedMeta(j.Meta, g.Meta, t.Meta)
 	return t
 }
 
-// mergedMeta has a task's meta data with those of its group and its job.
-func (d *decoder) mergedMeta(b *hclsyntax.Block, layers ...map[string]string) map[string]string {
+// mergedMeta returns a task's metadata with that of its group and its job.
+func mergedMeta(layers ...map[string]string) map[string]string {
 	var all map[string]string
 	for _, layer := range layers {
-		if !d.afford(b.TypeRange, 4*elementCost*len(layer)) {
-			return nil
-		}
 		if all == nil && len(layer) > 0 {
 			all = make(map[string]string)
 		}

@@ -14,13 +14,9 @@ import (
 	"github.com/zclconf/go-cty/cty/convert"
 )
 
-// maxLocals bounds their number: each can refer to the one before it.
-const maxLocals = 1000
-
 // inputs evaluates the variable and locals blocks and makes the scope of everything else.
 func (d *decoder) inputs(body *hclsyntax.Body, source Source) {
-	d.meter.body(body)
-	scope := &hcl.EvalContext{Functions: functions(d.meter), Variables: make(map[string]cty.Value)}
+	scope := &hcl.EvalContext{Functions: functions(), Variables: make(map[string]cty.Value)}
 	d.vars = scope
 	variables := make(map[string]cty.Value)
 	for _, b := range body.Blocks {
@@ -30,8 +26,7 @@ func (d *decoder) inputs(body *hclsyntax.Body, source Source) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(source.Variables)) {
 		if _, ok := variables[name]; !ok {
-			at := hcl.Range{Filename: source.Filename, Start: hcl.InitialPos, End: hcl.InitialPos}
-			d.errorf(at, "Unknown variable", "unknown variable %q: the job file does not declare it", name)
+			d.errorf(startOf(source.Filename), "Unknown variable", "unknown variable %q: the job file does not declare it", name)
 		}
 	}
 	scope.Variables["var"] = cty.ObjectVal(variables)
@@ -68,9 +63,6 @@ func (d *decoder) input(b *hclsyntax.Block, source Source) cty.Value {
 		d.errorf(b.TypeRange, "Missing", "variable %q has no default, and no value was given", b.Labels[0])
 		return cty.DynamicVal
 	}
-	if want.HasDynamicTypes() && want != cty.DynamicPseudoType && !d.afford(b.TypeRange, pairs(value)) {
-		return cty.DynamicVal
-	}
 	converted, err := convert.Convert(value, want)
 	if err != nil {
 		d.errorf(b.TypeRange, "Invalid value", "variable %q: %s", b.Labels[0], err)
@@ -95,7 +87,6 @@ func (d *decoder) given(b *hclsyntax.Block, text string, want cty.Type) cty.Valu
 		d.add(diags)
 		return cty.NilVal
 	}
-	d.meter.put(&expr, written)
 	v, diags := expr.Value(nil)
 	d.add(diags)
 	return v
@@ -114,10 +105,6 @@ func (d *decoder) readLocals(body *hclsyntax.Body) {
 			}
 			l.waiting[name] = a
 		}
-	}
-	if len(l.waiting) > maxLocals {
-		d.errorf(body.Range(), "Too large", "%d locals; a job file can have %d", len(l.waiting), maxLocals)
-		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.waiting)) {
 		l.evaluate(name, nil)
@@ -170,12 +157,8 @@ func (l *locals) evaluate(name string, within []string) {
 	}
 	v, diags := a.Expr.Value(lenient)
 	d.add(diags)
-	switch {
-	case diags.HasErrors():
+	if diags.HasErrors() {
 		v = cty.DynamicVal // so that nothing is said of those that refer to it
-	case sizeOf(v, maxValue) > maxValue:
-		d.errorf(a.Expr.Range(), "Too large", "local %q is larger than %d bytes", name, maxValue)
-		v = cty.DynamicVal
 	}
 	l.known[name] = v
 }
@@ -183,15 +166,13 @@ func (l *locals) evaluate(name string, within []string) {
 // referredLocals are the locals that an expression refers to by name.
 func referredLocals(expr hclsyntax.Expression) []string {
 	var names []string
-	_ = hclsyntax.VisitAll(expr, func(n hclsyntax.Node) hcl.Diagnostics {
-		e, ok := bare(n).(*hclsyntax.ScopeTraversalExpr)
-		if !ok || e.Traversal.RootName() != "local" || len(e.Traversal) == 1 {
-			return nil
+	visitNames(expr, func(e *hclsyntax.ScopeTraversalExpr) {
+		if e.Traversal.RootName() != "local" || len(e.Traversal) == 1 {
+			return
 		}
 		if name, ok := nameOf(e.Traversal[1]); ok {
 			names = append(names, name)
 		}
-		return nil
 	})
 	return names
 }

@@ -271,74 +271,11 @@ job "j" {
 	}
 }
 
-// TestValuesAreBounded has files of a few lines that would take all memory.
-func TestValuesAreBounded(t *testing.T) {
-	chain := func(step string) string {
-		var b strings.Builder
-		b.WriteString("locals {\n l0 = \"xxxxxxxx\"\n")
-		for i := range 30 {
-			fmt.Fprintf(&b, " l%d = %s\n", i+1, strings.ReplaceAll(step, "L", fmt.Sprintf("local.l%d", i)))
-		}
-		return b.String() + "}\n" + good[strings.Index(good, "job"):]
-	}
-	for step, want := range map[string]string{
-		`replace(L, "x", L)`:               "the result of replace can be larger",
-		`regex_replace(L, "x", L)`:         "the result of regex_replace can be larger",
-		`join(L, split("", L))`:            "the result of join can be larger",
-		`format("%s%s%s%s", L, L, L, L)`:   "the result of format can be larger",
-		`format("%99999999d", 1)`:          "the result of format can be larger",
-		`format("%*d", 99999999, 1)`:       "the result of format can be larger",
-		`indent(99999999, "a\nb")`:         "the result of indent can be larger",
-		`setproduct(range(99), range(99))`: "the result of setproduct can be larger",
-		`"${L}${L}"`:                       "is larger than 1048576 bytes",
-		`[L, L]`:                           "is larger than 1048576 bytes",
-		`1e99999999`:                       "the values of this file come to more than",
-	} {
-		_, err := Parse(Source{Filename: "f.hcl", Text: chain(step)})
-		if err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 10_000 {
-			t.Errorf("%s: %.300v, want %q in it", step, err, want)
-		}
-	}
-}
-
-// TestExpressionsAreBounded is about what grows within one expression.
-func TestExpressionsAreBounded(t *testing.T) {
-	locals := "locals {\n who = \"w\"\n all = range(1000)\n some = replace(format(\"%9000d\", 1), \" \", \"x\")\n long = format(\"%900000d\", 1)\n}\nvariable \"greeting\" { default = \"g\" }\n"
-	rest := good[strings.Index(good, "job"):]
-	for expr, want := range map[string]string{
-		`"${join(",", [for i in range(100) : format("%d", i)])}"`:                                     "",
-		`"${join(",", [for i in local.all : "x${i}"])}"`:                                              "",
-		`"${length([for a in local.all : [for b in local.all : [for c in local.all : [a, b, c]]]])}"`: "the values of this file come to more than",
-		`"${length([for a in local.all : "${local.long}${a}"])}"`:                                     "the values of this file come to more than",
-		`1e99999999`:        "the values of this file come to more than",
-		`"${-1e-99999999}"`: "the values of this file come to more than",
-		`"` + strings.Repeat("${local.long}", 400) + `"`:                              "the values of this file come to more than",
-		`"${length([for a in range(1000) : [a, replace(local.some, "x", "yyyy")]])}"`: "the values of this file come to more than",
-	} {
-		if strings.Contains(want, "this file") && !strings.Contains(expr, "local.long") && !strings.Contains(expr, "local.some") {
-			_, err := Parse(Source{Filename: "f.hcl", Text: "variable \"greeting\" { default = " +
-				strings.ReplaceAll(expr, "local.all", "range(1000)") + " }\nlocals {\n who = \"w\"\n}\n" + rest})
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("as a default: %.300v", err)
-			}
-		}
-		_, err := Parse(Source{Filename: "f.hcl", Text: locals + strings.Replace(rest, `"x${NOMAD_ALLOC_INDEX}"`, expr, 1)})
-		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%.100s: %.300v, want %q in it", expr, err, want)
-		}
-	}
-}
-
 // FuzzParse holds the limits on a text against the tokens that the parser gets, besides that nothing panics.
 func FuzzParse(f *testing.F) {
 	const longest = 8 << 10 // so that many are tried
 	f.Add(good)
 	f.Add("job \"j\" {")
-	for seed := range uint64(100) {
-		if text := HostileJob(seed); len(text) <= longest {
-			f.Add(text)
-		}
-	}
 	f.Fuzz(func(t *testing.T, text string) {
 		if len(text) > longest {
 			t.Skip()
@@ -359,7 +296,7 @@ func TestTextsAreBounded(t *testing.T) {
 	nest := func(n int, open, end string) string {
 		return arg(strings.Repeat(open, n) + "1" + strings.Repeat(end, n))
 	}
-	const nested, operators, tokens = "brackets nested more than 100 deep", "more than 5000 operators", "more than 40000 names"
+	const nested, operators = "brackets nested more than 100 deep", "more than 5000 operators"
 	for name, tt := range map[string]struct{ text, want string }{
 		"parentheses":       {nest(100_000, "(", ")"), nested},
 		"unclosed":          {arg(strings.Repeat("(", 100_000)), nested},
@@ -373,25 +310,17 @@ func TestTextsAreBounded(t *testing.T) {
 		"directives in turn": {
 			arg("\"" + strings.Repeat("%{ if true }x%{ else }y%{ endif }", 300) + "\""), "",
 		},
-		"in a heredoc":   {arg("<<X\n${" + strings.Repeat("(", 200) + "1" + strings.Repeat(")", 200) + "}\nX\n"), nested},
-		"text":           {arg("<<X\n" + strings.Repeat("((((\n", 1000) + "X\n"), ""},
-		"a comment":      {arg("1 /* " + strings.Repeat("(", 1000) + " */"), ""},
-		"sums":           {arg(strings.Repeat("1+", 400_000) + "1"), operators},
-		"a sum":          {arg(strings.Repeat("1+", 6000) + "1"), operators},
-		"short sums":     {arg(strings.Repeat("1+", 4000)+"1") + "locals {\n a = " + strings.Repeat("1+", 4000) + "1\n}", ""},
-		"not":            {arg(strings.Repeat("!", 6000) + "true"), operators},
-		"conditions":     {arg(strings.Repeat("true?1:", 6000) + "1"), operators},
-		"indices":        {arg("[]" + strings.Repeat("[0]", 6000)), operators},
-		"splats":         {arg("[]" + strings.Repeat("[*]", 6000)), operators},
-		"elements":       {arg(strings.Repeat("1,", 400_000) + "1"), tokens},
-		"lines":          {arg("<<X\n" + strings.Repeat("\n", 100_000) + "X\n"), "a text of 8001 lines"},
-		"a long heredoc": {arg("<<X\n" + strings.Repeat(strings.Repeat("x", 100)+"\n", 7000) + "X\n"), "a text of"},
-		"many lines":     {arg("<<X\n" + strings.Repeat("x\n", 9000) + "X\n"), "a text of 8001 lines"},
-		"long heredoc":   {arg("<<X\n" + strings.Repeat(strings.Repeat("x", 80)+"\n", 4500) + "X\n"), ""},
-		"digits":         {arg(strings.Repeat("9", 500)), "a number of 500 digits"},
-		"small numbers":  {arg("[" + strings.Repeat("1.5e-300,", 2000) + "1]"), "the values of this file come to more than"},
-		"comments":       {strings.Repeat("/* ", 200_000), "close them with */"},
-		"large":          {strings.Repeat("#", MaxSource+1), "bytes; a job file can have 1048576"},
+		"in a heredoc": {arg("<<X\n${" + strings.Repeat("(", 200) + "1" + strings.Repeat(")", 200) + "}\nX\n"), nested},
+		"text":         {arg("<<X\n" + strings.Repeat("((((\n", 1000) + "X\n"), ""},
+		"a comment":    {arg("1 /* " + strings.Repeat("(", 1000) + " */"), ""},
+		"sums":         {arg(strings.Repeat("1+", 400_000) + "1"), operators},
+		"a sum":        {arg(strings.Repeat("1+", 6000) + "1"), operators},
+		"short sums":   {arg(strings.Repeat("1+", 4000)+"1") + "locals {\n a = " + strings.Repeat("1+", 4000) + "1\n}", ""},
+		"not":          {arg(strings.Repeat("!", 6000) + "true"), operators},
+		"conditions":   {arg(strings.Repeat("true?1:", 6000) + "1"), operators},
+		"indices":      {arg("[]" + strings.Repeat("[0]", 6000)), operators},
+		"splats":       {arg("[]" + strings.Repeat("[*]", 6000)), operators},
+		"large":        {strings.Repeat("#", MaxSource+1), "bytes; a job file can have 1048576"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Parse(Source{Filename: "f.hcl", Text: tt.text})
@@ -422,6 +351,12 @@ func TestVariablesAreBounded(t *testing.T) {
 	}
 }
 
+// jobText is a job file with a task, in which some places are filled.
+func jobText(head, group, task string) string {
+	return head + "\njob \"j\" {\n  type = \"batch\"\n  group \"g\" {\n" + group +
+		"\n    task \"t\" {\n      driver = \"tacho\"\n" + task + "\n    }\n  }\n}\n"
+}
+
 // TestLocalsNeedEachOther has locals in an order in which they cannot be evaluated.
 func TestLocalsNeedEachOther(t *testing.T) {
 	locals := func(n int) string {
@@ -441,7 +376,6 @@ func TestLocalsNeedEachOther(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		locals(3) + " l0003 = local.l0000\n}": "refers to itself",
-		locals(1500) + "}":                    "1500 locals",
 		locals(2) + "}":                       `does not have an attribute named "l0002"`,
 	} {
 		_, err := Parse(Source{Filename: "f", Text: jobText(text, "", "user = local.l0000")})

@@ -4,49 +4,65 @@
 package job
 
 import (
+	"maps"
+
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
 )
 
-// withLiterals returns a scope in which every variable that is not known stands for its own text, ${NAME}, as in
-// Nomad: the shell of a task has variables too. The file's own (var, local) have to be known.
-func withLiterals(scope *hcl.EvalContext, text string, nodes ...hclsyntax.Node) *hcl.EvalContext {
-	unknown := make(map[string]*grafted)
-	visit := func(n hclsyntax.Node) hcl.Diagnostics {
-		expr, ok := bare(n).(*hclsyntax.ScopeTraversalExpr)
-		if !ok {
-			return nil
-		}
-		root := expr.Traversal.RootName()
+// lenient evaluates a string in which unknown variables stand for their own text.
+func (d *decoder) lenient(expr hclsyntax.Expression) (string, bool) {
+	v, diags := expr.Value(withLiterals(d.vars, d.text, expr))
+	if d.add(diags); diags.HasErrors() || d.consequence(v) {
+		return "", false
+	}
+	v, err := convert.Convert(v, cty.String)
+	if err != nil || v.IsNull() || !v.IsKnown() {
+		d.errorf(expr.Range(), "Invalid value", "a string is required")
+		return "", false
+	}
+	return v.AsString(), true
+}
+
+// withLiterals returns a scope in which each unknown variable of an expression stands for its own text, ${NAME}, as in
+// Nomad: the shell of a task has variables too. The file's own variables (var, local) have to be known.
+func withLiterals(scope *hcl.EvalContext, text string, expr hclsyntax.Expression) *hcl.EvalContext {
+	added := make(map[string]cty.Value)
+	visitNames(expr, func(e *hclsyntax.ScopeTraversalExpr) {
+		root := e.Traversal.RootName()
 		if ofFile(root) {
-			return nil
+			return
 		}
-		tree := unknown[root]
-		if tree == nil {
-			tree = &grafted{known: lookup(scope, root)}
+		known, found := added[root]
+		if !found {
+			known = lookup(scope, root)
 		}
-		literal := cty.StringVal("${" + text[expr.SrcRange.Start.Byte:expr.SrcRange.End.Byte] + "}")
-		if tree.graft(expr.Traversal[1:], literal) {
-			unknown[root] = tree
+		literal := cty.StringVal("${" + text[e.SrcRange.Start.Byte:e.SrcRange.End.Byte] + "}")
+		if v, ok := graft(known, e.Traversal[1:], literal); ok {
+			added[root] = v
 		}
-		return nil
-	}
-	for _, node := range nodes {
-		_ = hclsyntax.VisitAll(node, visit)
-	}
-	if len(unknown) == 0 {
+	})
+	if len(added) == 0 {
 		return scope
 	}
 	child := scope.NewChild()
-	child.Variables = make(map[string]cty.Value, len(unknown))
-	for name, tree := range unknown {
-		child.Variables[name] = tree.value()
-	}
+	child.Variables = added
 	return child
 }
 
-// lookup returns a variable; the zero Value if there is none.
+// visitNames visits the variables in an expression.
+func visitNames(expr hclsyntax.Expression, visit func(*hclsyntax.ScopeTraversalExpr)) {
+	_ = hclsyntax.VisitAll(expr, func(n hclsyntax.Node) hcl.Diagnostics {
+		if e, ok := n.(*hclsyntax.ScopeTraversalExpr); ok {
+			visit(e)
+		}
+		return nil
+	})
+}
+
+// lookup returns a variable; the zero Value if it does not exist.
 func lookup(scope *hcl.EvalContext, name string) cty.Value {
 	for ; scope != nil; scope = scope.Parent() {
 		if v, ok := scope.Variables[name]; ok {
@@ -56,63 +72,24 @@ func lookup(scope *hcl.EvalContext, name string) cty.Value {
 	return cty.NilVal
 }
 
-// grafted is a value in which literals stand for what it does not have.
-type grafted struct {
-	// known is the zero Value if there is none.
-	known   cty.Value
-	literal *cty.Value
-	names   map[string]*grafted
-}
-
-// graft puts a literal at the end of a path of names; false if something is there or the path leads elsewhere.
-func (g *grafted) graft(path hcl.Traversal, literal cty.Value) bool {
-	if g.literal != nil {
-		return false
-	}
+// graft returns a value with a literal at the end of a path of names. ok is false if the path has a value, or leads
+// through something without names.
+func graft(v cty.Value, path hcl.Traversal, literal cty.Value) (with cty.Value, ok bool) {
 	if len(path) == 0 {
-		if g.known != cty.NilVal || g.names != nil {
-			return false
-		}
-		g.literal = &literal
-		return true
+		return literal, v == cty.NilVal
 	}
 	name, ok := nameOf(path[0])
-	if !ok || g.known != cty.NilVal && !hasNames(g.known) {
-		return false
-	}
-	inner := g.names[name]
-	if inner == nil {
-		inner = &grafted{known: attributeOf(g.known, name)}
-	}
-	if !inner.graft(path[1:], literal) {
-		return false
-	}
-	if g.names == nil {
-		g.names = make(map[string]*grafted)
-	}
-	g.names[name] = inner
-	return true
-}
-
-// value is the whole.
-func (g *grafted) value() cty.Value {
-	switch {
-	case g.literal != nil:
-		return *g.literal
-	case g.names == nil:
-		return g.known
+	if !ok || v != cty.NilVal && !hasNames(v) {
+		return v, false
 	}
 	attributes := make(map[string]cty.Value)
-	if g.known != cty.NilVal {
-		attributes = g.known.AsValueMap()
-		if attributes == nil {
-			attributes = make(map[string]cty.Value)
-		}
+	if v != cty.NilVal {
+		maps.Copy(attributes, v.AsValueMap())
 	}
-	for name, inner := range g.names {
-		attributes[name] = inner.value()
+	if attributes[name], ok = graft(attributes[name], path[1:], literal); !ok {
+		return v, false
 	}
-	return cty.ObjectVal(attributes)
+	return cty.ObjectVal(attributes), true
 }
 
 func nameOf(step hcl.Traverser) (name string, ok bool) {
@@ -129,16 +106,4 @@ func nameOf(step hcl.Traverser) (name string, ok bool) {
 
 func hasNames(v cty.Value) bool {
 	return (v.Type().IsObjectType() || v.Type().IsMapType()) && v.IsKnown() && !v.IsNull()
-}
-
-// attributeOf is a part of a value; the zero Value if it has none of the name.
-func attributeOf(v cty.Value, name string) cty.Value {
-	switch {
-	case v == cty.NilVal:
-	case v.Type().IsObjectType() && v.Type().HasAttribute(name):
-		return v.GetAttr(name)
-	case v.Type().IsMapType() && v.HasIndex(cty.StringVal(name)).True():
-		return v.Index(cty.StringVal(name))
-	}
-	return cty.NilVal
 }

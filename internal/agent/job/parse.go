@@ -27,8 +27,7 @@ const (
 	maxInt = 1 << 30
 )
 
-// File is a job file that was read: its job, and the expressions that are evaluated at a start. It is for one goroutine
-// at a time: what its evaluation may cost is bounded as a whole.
+// File is a job file that was read: its job, and the expressions that are evaluated at a start.
 type File struct {
 	Job         *Job
 	expressions map[*Task]*Expressions
@@ -56,9 +55,6 @@ func Read(source Source) (*File, error) {
 }
 
 func read(source Source) (*File, hcl.Diagnostics) {
-	if len(source.Filename) > maxFilename {
-		return nil, tooLarge(hcl.Range{}, fmt.Sprintf("a file name of %d bytes; it can have %d", len(source.Filename), maxFilename))
-	}
 	if diags := checkText([]byte(source.Text), source.Filename); diags != nil {
 		return nil, diags
 	}
@@ -67,8 +63,9 @@ func read(source Source) (*File, hcl.Diagnostics) {
 		size += len(value)
 	}
 	if size > MaxSource {
-		return nil, tooLarge(hcl.Range{Filename: source.Filename, Start: hcl.InitialPos, End: hcl.InitialPos},
-			fmt.Sprintf("%d bytes with the values of its variables; a job can have %d: let tasks read large data from files", size, MaxSource))
+		return nil, tooLarge(startOf(source.Filename), fmt.Sprintf(
+			"%d bytes with the values of its variables; a job can have %d: let tasks read large data from files",
+			size, MaxSource))
 	}
 	file, diags := hclsyntax.ParseConfig([]byte(source.Text), source.Filename, hcl.InitialPos)
 	if diags.HasErrors() {
@@ -78,11 +75,11 @@ func read(source Source) (*File, hcl.Diagnostics) {
 	if !ok {
 		return nil, hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Not native syntax"}}
 	}
-	d := &decoder{text: source.Text, counts: source.Counts, meter: newMeter(), expressions: make(map[*Task]*Expressions), deferred: make(map[string]hclsyntax.Expression)}
-	j := d.file(body, source)
-	if diags := d.meter.exceeded(); diags != nil {
-		return nil, diags // the other errors follow from it
+	d := &decoder{
+		text: source.Text, counts: source.Counts, expressions: make(map[*Task]*Expressions),
+		deferred: make(map[string]hclsyntax.Expression),
 	}
+	j := d.file(body, source)
 	if d.diags.HasErrors() {
 		return nil, d.diags
 	}
@@ -111,8 +108,7 @@ func (d *decoder) file(body *hclsyntax.Body, source Source) *Job {
 		elsewhere: []string{"variables"},
 	})
 	if j == nil {
-		at := hcl.Range{Filename: source.Filename, Start: hcl.InitialPos, End: hcl.InitialPos}
-		d.need(d.diags.HasErrors(), at, "the file", "job \"NAME\" { … }")
+		d.need(d.diags.HasErrors(), startOf(source.Filename), "the file", "job \"NAME\" { … }")
 		return nil
 	}
 	j.Source = source

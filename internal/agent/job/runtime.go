@@ -18,7 +18,6 @@ import (
 type Expressions struct {
 	text   string
 	vars   *hcl.EvalContext
-	meter  *meter
 	env    map[string]hclsyntax.Expression
 	config hcl.Body
 	// locals are those of the file, each after those that it refers to; nil if all of them have a value without a start.
@@ -88,9 +87,6 @@ func (x *Expressions) Environment(start map[string]cty.Value) (map[string]string
 	for _, name := range slices.Sorted(maps.Keys(x.env)) { // so that mistakes are named in one order
 		e.evaluate(name, nil)
 	}
-	if exceeded := x.meter.exceeded(); exceeded != nil {
-		e.diags = exceeded
-	}
 	return e.values, e.diags
 }
 
@@ -109,11 +105,8 @@ func (e *environment) evaluate(name string, within []string) {
 	if expr == nil || slices.Contains(e.seen, name) || slices.Contains(within, name) {
 		return
 	}
-	_ = hclsyntax.VisitAll(expr, func(n hclsyntax.Node) hcl.Diagnostics {
-		if reference, ok := bare(n).(*hclsyntax.ScopeTraversalExpr); ok {
-			e.evaluate(reference.Traversal.RootName(), append(within, name))
-		}
-		return nil
+	visitNames(expr, func(reference *hclsyntax.ScopeTraversalExpr) {
+		e.evaluate(reference.Traversal.RootName(), append(within, name))
 	})
 	e.seen = append(e.seen, name)
 	v, problems := expr.Value(withLiterals(e.scope, e.x.text, expr))

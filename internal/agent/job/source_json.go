@@ -34,7 +34,7 @@ func (s *showing) starts(expr hclsyntax.Expression) bool {
 	var bound []string // the names of loops
 	var names []hcl.Traversal
 	_ = hclsyntax.VisitAll(expr, func(n hclsyntax.Node) hcl.Diagnostics {
-		switch e := bare(n).(type) {
+		switch e := n.(type) {
 		case *hclsyntax.ForExpr:
 			bound = append(bound, e.KeyVar, e.ValVar)
 		case *hclsyntax.ScopeTraversalExpr:
@@ -62,7 +62,7 @@ func (s *showing) value(expr hclsyntax.Expression) (v cty.Value, ok bool) {
 		v, diags := expr.Value(s.vars)
 		return escaped(v), !diags.HasErrors()
 	}
-	switch e := bare(expr).(type) {
+	switch e := expr.(type) {
 	case *hclsyntax.TemplateWrapExpr:
 		return s.value(e.Wrapped)
 	case *hclsyntax.ParenthesesExpr:
@@ -133,10 +133,9 @@ func (s *showing) source(expr hclsyntax.Expression) string {
 func (s *showing) written(expr hclsyntax.Expression) (text string, ok bool) {
 	var all strings.Builder
 	at, ok := expr.Range().Start.Byte, true
-	_ = hclsyntax.VisitAll(expr, func(n hclsyntax.Node) hcl.Diagnostics {
-		e, isName := bare(n).(*hclsyntax.ScopeTraversalExpr)
-		if !isName || !ofFile(e.Traversal.RootName()) || e.SrcRange.Start.Byte < at {
-			return nil
+	visitNames(expr, func(e *hclsyntax.ScopeTraversalExpr) {
+		if !ofFile(e.Traversal.RootName()) || e.SrcRange.Start.Byte < at {
+			return
 		}
 		all.WriteString(s.text[at:e.SrcRange.Start.Byte])
 		at = e.SrcRange.End.Byte
@@ -144,13 +143,12 @@ func (s *showing) written(expr hclsyntax.Expression) (text string, ok bool) {
 			inner, whole := s.written(local)
 			ok = ok && whole && len(e.Traversal) == 2
 			all.WriteString("(" + inner + ")")
-			return nil
+			return
 		}
 		v, diags := e.Value(s.vars)
 		inner, known := literalText(v)
 		ok = ok && !diags.HasErrors() && known
 		all.WriteString(inner)
-		return nil
 	})
 	all.WriteString(s.text[at:expr.Range().End.Byte])
 	text = all.String()

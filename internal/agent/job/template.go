@@ -4,14 +4,88 @@
 package job
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
+	"strings"
+	texttemplate "text/template"
 
 	"github.com/hashicorp/hcl/v2/hclsyntax"
-	"github.com/zclconf/go-cty/cty"
-	"github.com/zclconf/go-cty/cty/convert"
 )
+
+// maxRendered bounds what one template writes, in bytes.
+const maxRendered = 8 << 20
+
+// Expand executes a template with functions that need nothing but this machine.
+func (t *Template) Expand(env map[string]string) ([]byte, error) {
+	parsed, err := texttemplate.New(t.Destination).Delims(t.LeftDelim, t.RightDelim).Option("missingkey=error").
+		Funcs(templateFunctions(env)).Parse(t.Data)
+	if err != nil {
+		return nil, explainFunction(err)
+	}
+	var w boundedBuffer
+	if err := parsed.Execute(&w, nil); err != nil {
+		return nil, err
+	}
+	return w.Bytes(), nil
+}
+
+// boundedBuffer rejects the output of a template that runs wild.
+type boundedBuffer struct{ bytes.Buffer }
+
+func (b *boundedBuffer) Write(p []byte) (int, error) {
+	if b.Len()+len(p) > maxRendered {
+		return 0, fmt.Errorf("the template writes more than %d bytes", maxRendered)
+	}
+	return b.Buffer.Write(p)
+}
+
+// templateFunctions are those of Nomad's templates that need nothing but the task's environment.
+func templateFunctions(env map[string]string) texttemplate.FuncMap {
+	return texttemplate.FuncMap{
+		"env": func(name string) string { return env[name] },
+		"envOrDefault": func(name, otherwise string) string {
+			if value := env[name]; value != "" {
+				return value
+			}
+			return otherwise
+		},
+		"toLower":    strings.ToLower,
+		"toUpper":    strings.ToUpper,
+		"trimSpace":  strings.TrimSpace,
+		"split":      func(separator, text string) []string { return strings.Split(text, separator) },
+		"join":       func(separator string, parts []string) string { return strings.Join(parts, separator) },
+		"contains":   func(part, text string) bool { return strings.Contains(text, part) },
+		"replaceAll": func(from, to, text string) string { return strings.ReplaceAll(text, from, to) },
+	}
+}
+
+// notDefined matches what text/template says of an unknown function.
+var notDefined = regexp.MustCompile(`function "(\w+)" not defined`)
+
+// clusterFunctions are those of Nomad's templates that ask Consul, Vault or Nomad, or read files of the client.
+//
+//nolint:gochecknoglobals // a constant list
+var clusterFunctions = []string{
+	"caLeaf", "caRoots", "connect", "datacenters", "exportedServices", "file", "key", "keyExists", "keyOrDefault", "ls",
+	"node", "nodes", "nomadService", "nomadServices", "nomadVar", "nomadVarExists", "nomadVarList", "nomadVarListSafe",
+	"peerings", "pkiCert", "plugin", "safeLs", "safeTree", "secret", "secrets", "service", "services", "tree",
+	"writeToFile",
+}
+
+// explainFunction says of a function that only a cluster has that it is not supported here.
+func explainFunction(err error) error {
+	found := notDefined.FindStringSubmatch(err.Error())
+	if found == nil || !slices.Contains(clusterFunctions, found[1]) {
+		return err
+	}
+	explained := fmt.Sprintf("function %q is not supported by the agent; run this job on a Nomad cluster", found[1])
+	return errors.New(strings.Replace(err.Error(), found[0], explained, 1))
+}
 
 func (d *decoder) template(b *hclsyntax.Block, t *Task) {
 	x := &Template{
@@ -52,20 +126,3 @@ func (d *decoder) template(b *hclsyntax.Block, t *Task) {
 
 // fromFolder are destinations that begin with one of the task's own directories by its variable.
 var fromFolder = regexp.MustCompile(`^\$\{NOMAD_(TASK|SECRETS)_DIR\}/`)
-
-// lenient evaluates a text in which variables that only a start knows stand as they are.
-func (d *decoder) lenient(expr hclsyntax.Expression) (string, bool) {
-	v, diags := expr.Value(withLiterals(d.vars, d.text, expr))
-	if d.add(diags); diags.HasErrors() {
-		return "", false
-	}
-	if d.consequence(v) {
-		return "", false
-	}
-	v, err := convert.Convert(v, cty.String)
-	if err != nil || v.IsNull() || !v.IsKnown() {
-		d.errorf(expr.Range(), "Invalid value", "a string is required")
-		return "", false
-	}
-	return v.AsString(), true
-}

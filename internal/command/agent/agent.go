@@ -65,7 +65,24 @@ stopped at the end, and the data directory is a temporary one, which is removed;
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return runAgent(cmd.Context(), o, cmd.OutOrStdout(), cmd.ErrOrStderr())
 	}
+	cmd.AddCommand(newCheckJob())
 	return cmd
+}
+
+// newCheckJob returns the command in which the agent evaluates a job file before it does so itself.
+func newCheckJob() *cobra.Command {
+	return &cobra.Command{
+		Use:    job.CheckCommand,
+		Short:  "Evaluate a job file within limits; started by the agent",
+		Hidden: true,
+		Args:   cli.Arguments(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if code := job.CheckMain(cmd.InOrStdin()); code != 0 {
+				return cli.ExitWith(code, nil)
+			}
+			return nil
+		},
+	}
 }
 
 // LongDashes allows -config and -dev with one dash for tacho agent, as in Nomad.
