@@ -26,9 +26,11 @@ import (
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/internal/agent/config"
 	"github.com/tachograph/tacho/internal/agent/feed"
+	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/node"
 	"github.com/tachograph/tacho/internal/agent/registry"
 	"github.com/tachograph/tacho/internal/agent/state"
+	"github.com/tachograph/tacho/internal/agent/trial"
 	"github.com/tachograph/tacho/internal/failpoint"
 	"github.com/tachograph/tacho/internal/series"
 )
@@ -216,19 +218,19 @@ func (a *Agent) openStore() error {
 	return nil
 }
 
-// logDamage logs what of the state was set aside.
+// Trials are the kinds of work that the agent tries in a process of its own first.
+func Trials() map[string]trial.Work {
+	return map[string]trial.Work{job.Trial: job.Evaluate, state.Trial: state.Verify}
+}
+
+// logDamage names what was wrong with the state.
 func (a *Agent) logDamage(d *state.Damage) {
 	if d == nil {
 		return
 	}
 	a.counts.fail("state")
-	if d.Moved != "" {
-		a.log.Error("state database is damaged: moved it and salvaged what could be read", "moved_to", d.Moved,
-			"damage", errors.Join(d.Faults...))
-	}
-	for _, r := range d.Records {
-		a.log.Error("set aside damaged record", "bucket", r.Bucket, "key", r.Key, "reason", r.Reason, "file", d.File)
-	}
+	a.log.Error("state database is damaged: moved it, and kept the records that are whole", "moved_to", d.Moved,
+		"damage", errors.Join(d.Faults...))
 }
 
 // apply persists what is about to happen. An error means that it must not.

@@ -8,19 +8,19 @@ import (
 	"testing"
 
 	"github.com/tachograph/tacho/executor"
-	"github.com/tachograph/tacho/internal/agent/job"
+	"github.com/tachograph/tacho/internal/agent/trial"
 	"github.com/tachograph/tacho/internal/version"
 )
 
-// TestMain lets the test binary be the executor of the tests' tasks.
+// TestMain lets the test binary be the executor of the tests' tasks, and the process of a trial.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "executor" {
 		os.Exit(executor.Main(version.String()))
 	}
-	if len(os.Args) > 2 && os.Args[2] == job.CheckCommand {
-		os.Exit(job.CheckMain(os.Stdin))
+	if status, ok := trial.MainOf(os.Args, Trials()); ok {
+		os.Exit(status)
 	}
-	// The race detector would keep each of the short processes that check a job for a second.
+	// The race detector would keep each short process for a second.
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
 		panic(err)
 	}

@@ -4,32 +4,20 @@
 package job
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
-	"runtime"
-	"runtime/debug"
-	"runtime/metrics"
-	"time"
+
+	"github.com/tachograph/tacho/internal/agent/trial"
 )
 
-// Limits of the process that evaluates a job file before this one does.
-const (
-	maxEvaluation = 5 * time.Second
-	maxMemory     = 256 << 20
-	maxStack      = 64 << 20
-)
+// Trial is the kind of trial that Check runs, with Evaluate as its work.
+const Trial = "job"
 
-// CheckCommand names the subcommand that calls CheckMain.
-const CheckCommand = "check-job"
-
-// Check evaluates a job file with its templates in a process of its own, because neither an expression nor a template
-// can be stopped from outside. It returns an error only for a file that costs too much: Read reports all other mistakes.
+// Check evaluates a job file with its templates in a trial, because neither an expression nor a template can be stopped
+// from outside. It returns an error only for a file that costs too much: Read reports all other mistakes.
 func Check(ctx context.Context, source Source) error {
 	if len(source.Text) > MaxSource {
 		return nil // Read rejects it
@@ -38,43 +26,26 @@ func Check(ctx context.Context, source Source) error {
 	if err != nil {
 		return fmt.Errorf("check job file: %w", err)
 	}
-	self := "/proc/self/exe" // valid even after an upgrade has replaced the file
-	if runtime.GOOS != "linux" {
-		if self, err = os.Executable(); err != nil {
-			return fmt.Errorf("check job file: %w", err)
-		}
+	err = trial.Run(ctx, Trial, input)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, trial.ErrFailed):
+		return Mistakes(tooLarge(startOf(source.Filename), "its evaluation "+err.Error()+
+			"; let the task compute large values, or write fewer and shorter loops"))
 	}
-	limited, cancel := context.WithTimeout(ctx, maxEvaluation)
-	defer cancel()
-	cmd := exec.CommandContext(limited, self, "agent", CheckCommand)
-	cmd.Args[0] = os.Args[0]
-	cmd.Stdin = bytes.NewReader(input)
-	err = cmd.Run()
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if _, ended := errors.AsType[*exec.ExitError](err); ended {
-		return Mistakes(tooLarge(startOf(source.Filename), fmt.Sprintf("its evaluation takes more than %s or %d MiB; "+
-			"let the task compute large values, or write fewer and shorter loops", maxEvaluation, maxMemory>>20)))
-	}
-	if err != nil {
-		return fmt.Errorf("check job file: %w", err)
-	}
-	return nil
+	return fmt.Errorf("check job file: %w", err)
 }
 
-// CheckMain is the process that Check starts. Its exit status is 0 if the source on its input can be evaluated within
-// the limits, with or without mistakes.
-func CheckMain(stdin io.Reader) int {
-	debug.SetMaxStack(maxStack)
-	go enforceLimits(time.Now())
+// Evaluate evaluates a source and its templates. Mistakes are not an error.
+func Evaluate(stdin io.Reader) error {
 	var source Source
 	if err := json.NewDecoder(stdin).Decode(&source); err != nil {
-		return 1
+		return err
 	}
 	file, err := Read(source)
 	if err != nil {
-		return 0
+		return nil //nolint:nilerr // the agent reports it
 	}
 	for _, g := range file.Job.Groups {
 		for _, t := range g.Tasks {
@@ -83,16 +54,5 @@ func CheckMain(stdin io.Reader) int {
 			}
 		}
 	}
-	return 0
-}
-
-// enforceLimits ends this process once it has taken too much memory, or too long because the agent is gone.
-func enforceLimits(begun time.Time) {
-	const interval = 5 * time.Millisecond
-	heap := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
-	for range time.NewTicker(interval).C {
-		if metrics.Read(heap); heap[0].Value.Uint64() > maxMemory || time.Since(begun) > maxEvaluation {
-			os.Exit(1)
-		}
-	}
+	return nil
 }

@@ -10,12 +10,14 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/tachograph/tacho/internal/agent/trial"
 )
 
 // TestMain lets the test binary be the process that evaluates a job file.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 2 && os.Args[2] == CheckCommand {
-		os.Exit(CheckMain(os.Stdin))
+	if status, ok := trial.MainOf(os.Args, map[string]trial.Work{Trial: Evaluate}); ok {
+		os.Exit(status)
 	}
 	os.Exit(m.Run())
 }

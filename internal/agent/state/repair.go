@@ -5,227 +5,204 @@ package state
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
-	"maps"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/tachograph/tacho/internal/agent/trial"
 )
 
-// Damage is what was wrong with a file when it was opened.
+// Damage is what was wrong with a database when it was opened.
 type Damage struct {
-	// Moved is where the file is now, if it was damaged as a whole: what could be read of it is in a new one. Faults are what
-	// was wrong with it.
-	Moved  string
+	// Moved is where the damaged database is now. Its records that are whole are in a new one, if bbolt could read them.
+	Moved string
+	// Faults name what was wrong.
 	Faults []error
-	// Records were set aside, into File. That is empty if it could not be written: then they are still where they were.
-	Records []Record
-	File    string
 
 	// newestIndex is that of the records, in case the feed's index was lost.
 	newestIndex uint64
 }
 
-// Record is one that cannot be used.
-type Record struct {
-	Bucket string `json:"bucket"`
-	Key    string `json:"key"`
-	Reason string `json:"reason"`
-	Value  []byte `json:"value"`
-}
+// Trial is the kind of trial that Open runs, with Verify as its work.
+const Trial = "state"
 
-// Tasks reports whether the state of a task may have been lost: which, a damaged key does not say.
-func (d *Damage) Tasks() bool { return d.lost(bucketTasks) }
-
-// Jobs reports whether a version of a job may have been lost.
-func (d *Damage) Jobs() bool { return d.lost(bucketJobs) }
-
-func (d *Damage) lost(bucket string) bool {
-	return d != nil && (d.Moved != "" || slices.ContainsFunc(d.Records, func(r Record) bool { return r.Bucket == bucket }))
-}
-
-// set reports whether a record was set aside.
-func (d *Damage) set(bucket, key string) bool {
-	return slices.ContainsFunc(d.Records, func(r Record) bool { return r.Bucket == bucket && r.Key == key })
-}
-
-// repair makes a file that can be opened of one that is damaged, and sets aside what cannot be used.
-func repair(path string) (*Damage, error) {
-	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	// For its lock: nobody changes the file while it is read. That it cannot be opened is no surprise.
-	held, err := openBolt(path, true)
-	if err != nil && !errors.Is(err, errDamaged) {
-		return nil, err
-	}
-	if held != nil {
-		defer func() { _ = held.Close() }() // nothing was written
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }() // nothing was written
-	found := new(survey)
-	faults := checkPages(file, info.Size(), found.visit)
-	found.checkMeta()
-	if found.version > Version {
-		return nil, ErrNewer
-	}
-	if len(faults) == 0 && len(found.bad) == 0 {
-		return nil, nil
-	}
-	d := &Damage{Faults: faults, Records: found.bad, newestIndex: found.newest}
-	stamp := time.Now().UTC().Format("20060102T150405.000")
-	if len(found.bad) > 0 {
-		if d.File, err = writeAside(path+".set-aside-"+stamp, found.bad); err != nil && len(faults) == 0 {
-			return d, nil // they stay where they are, and are not used
-		}
-	}
-	if held != nil {
-		_ = held.Close() // nothing was written
-	}
-	if len(faults) == 0 {
-		return d, remove(path, found.bad)
-	}
-	d.Moved = path + ".damaged-" + stamp
-	return d, rebuild(file, info.Size(), path, d)
-}
-
-// survey reads all records, and keeps those that cannot be used.
-type survey struct {
-	bad     []Record
-	version uint64
-	newest  uint64
-	meta    map[string][]byte
-}
-
-func (s *survey) visit(bucket string, key, value []byte) {
-	if bucket == bucketMeta {
-		if s.meta == nil {
-			s.meta = make(map[string][]byte)
-		}
-		s.meta[string(key)] = bytes.Clone(value)
-		return
-	}
-	if err := checkRecord(bucket, string(key), value); err != nil {
-		s.reject(bucket, string(key), value, err)
-		return
-	}
-	if bucket != bucketJobs && bucket != bucketAllocs {
-		return
-	}
-	var indexed struct{ ModifyIndex uint64 }
-	if json.Unmarshal(value, &indexed) == nil {
-		s.newest = max(s.newest, indexed.ModifyIndex)
-	}
-}
-
-func (s *survey) reject(bucket, key string, value []byte, err error) {
-	s.bad = append(s.bad, Record{Bucket: bucket, Key: key, Reason: err.Error(), Value: bytes.Clone(value)})
-}
-
-// checkMeta compares the values of the meta bucket with their checksums, which files of earlier versions do not have.
-func (s *survey) checkMeta() {
-	known := []string{keyNode, keyIndex, keyVersion}
-	checked := slices.ContainsFunc(known, func(key string) bool { return s.meta[key+suffixChecksum] != nil })
-	for _, key := range slices.Sorted(maps.Keys(s.meta)) {
-		value := s.meta[key]
-		of, isChecksum := strings.CutSuffix(key, suffixChecksum)
-		sum := s.meta[key+suffixChecksum]
-		switch {
-		case isChecksum && s.meta[of] == nil:
-			s.reject(bucketMeta, key, value, errors.New("checksum of nothing"))
-		case isChecksum, sum == nil && !checked && slices.Contains(known, key):
-		case len(sum) != 4 || binary.BigEndian.Uint32(sum) != checksum(bucketMeta, key, value):
-			s.reject(bucketMeta, key, value, errors.New("checksum differs"))
-		}
-	}
-	if version := s.meta[keyVersion]; len(version) == 8 && !slices.ContainsFunc(s.bad, func(r Record) bool { return r.Key == keyVersion }) {
-		s.version = binary.BigEndian.Uint64(version)
-	}
-}
-
-// writeAside writes records into a file, a line of JSON each.
-func writeAside(path string, records []Record) (string, error) {
-	var lines bytes.Buffer
-	encoder := json.NewEncoder(&lines)
-	for _, r := range records {
-		if err := encoder.Encode(r); err != nil {
-			return "", err
-		}
-	}
-	if err := os.WriteFile(path, lines.Bytes(), 0o600); err != nil {
-		return "", errors.Join(err, os.Remove(path))
-	}
-	return path, nil
-}
-
-// remove deletes records from a file that is whole.
-func remove(path string, records []Record) error {
-	db, err := openBolt(path, false)
+// Verify has bbolt read all of the database whose path is its input. bbolt takes what it finds in a damaged one for
+// addresses: the process may end by that, or recurse without end.
+func Verify(stdin io.Reader) error {
+	path, err := io.ReadAll(stdin)
 	if err != nil {
 		return err
 	}
+	db, err := openBolt(string(path), true)
+	if errors.Is(err, errDamaged) {
+		return err
+	}
+	if err != nil {
+		return nil //nolint:nilerr // Open reports it
+	}
+	defer func() { _ = db.Close() }() // nothing was written
+	debug.SetPanicOnFault(true)
+	return db.View(func(tx *bolt.Tx) error {
+		_, err := survey(tx)
+		for fault := range tx.Check() {
+			err = errors.Join(err, fault)
+		}
+		return err
+	})
+}
+
+// openBolt opens a database. errDamaged is wrapped for one that bbolt refuses, some of them with a panic.
+func openBolt(path string, readOnly bool) (db *bolt.DB, err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			db, err = nil, fmt.Errorf("%w: %v", errDamaged, fault)
+		}
+	}()
+	// A page that a cut file does not have is a fault of memory, and no panic unless asked for.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	db, err = bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second, ReadOnly: readOnly})
+	switch {
+	case errors.Is(err, berrors.ErrTimeout):
+		return nil, ErrInUse
+	case err == nil, errors.Is(err, fs.ErrPermission), errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOSPC):
+		return db, err
+	}
+	return nil, fmt.Errorf("%w: %w", errDamaged, err)
+}
+
+// openWhole opens a database, or creates it. A damaged one is moved, and its records that are whole are put into another.
+func openWhole(path string) (*bolt.DB, *Damage, error) {
+	if info, err := os.Stat(path); err == nil && info.Size() > 0 {
+		err := trial.Run(context.Background(), Trial, []byte(path))
+		if errors.Is(err, trial.ErrFailed) {
+			return replace(path, nil, errDamaged)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	db, err := openBolt(path, false)
+	if errors.Is(err, errDamaged) {
+		return replace(path, nil, err)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	var found *records
+	err = db.View(func(tx *bolt.Tx) (err error) {
+		found, err = survey(tx)
+		return err
+	})
+	if err == nil && found.version > Version {
+		err = ErrNewer
+	}
+	if err == nil && len(found.faults) == 0 {
+		return db, nil, nil
+	}
+	if err := errors.Join(err, db.Close()); err != nil {
+		return nil, nil, err
+	}
+	return replace(path, found, found.faults...)
+}
+
+// replace moves a damaged database, and creates one with records of it.
+func replace(path string, found *records, faults ...error) (*bolt.DB, *Damage, error) {
+	d := &Damage{Moved: path + ".damaged-" + time.Now().UTC().Format("20060102T150405.000"), Faults: faults}
+	if err := os.Rename(path, d.Moved); err != nil {
+		return nil, nil, fmt.Errorf("move damaged database: %w", err)
+	}
+	db, err := openBolt(path, false)
+	if err != nil || found == nil {
+		return db, d, err
+	}
+	d.newestIndex = found.newestIndex
 	err = db.Update(func(tx *bolt.Tx) error {
-		for _, r := range records {
-			if err := tx.Bucket([]byte(r.Bucket)).Delete([]byte(r.Key)); err != nil {
+		if err := createBuckets(tx); err != nil {
+			return err
+		}
+		for _, c := range found.whole {
+			if err := c.apply(tx); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	return errors.Join(err, db.Close())
-}
-
-// rebuild makes a new file of what can be used of a damaged one, which is moved.
-func rebuild(file *os.File, size int64, path string, d *Damage) error {
-	made := path + ".new"
-	if err := os.Remove(made); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	db, err := open(made)
 	if err != nil {
-		return err
+		return nil, nil, errors.Join(err, db.Close())
 	}
-	err = db.Update(func(tx *bolt.Tx) error {
-		var failed error
-		checkPages(file, size, func(bucket string, key, value []byte) {
-			if failed == nil && !d.set(bucket, string(key)) {
-				failed = salvage(tx, bucket, key, value)
-			}
-		})
-		return failed
-	})
-	if err = errors.Join(err, db.Close()); err != nil {
-		return errors.Join(err, os.Remove(made))
-	}
-	if err := os.Rename(path, d.Moved); err != nil {
-		return fmt.Errorf("move damaged state: %w", err)
-	}
-	return os.Rename(made, path)
+	return db, d, nil
 }
 
-// salvage puts a record that can be used into a new file.
-func salvage(tx *bolt.Tx, bucket string, key, value []byte) error {
-	into := tx.Bucket([]byte(bucket))
-	if into == nil || len(key) == 0 || len(key) > bolt.MaxKeySize {
-		return nil
+// records are those of a database.
+type records struct {
+	// whole are those that can be used, faults what is wrong with the others.
+	whole                []Change
+	faults               []error
+	version, newestIndex uint64
+}
+
+// survey reads all records. The error is bbolt's.
+func survey(tx *bolt.Tx) (*records, error) {
+	r := new(records)
+	missing := len(bucketNames()) // a later version may have others too
+	err := tx.ForEach(func(name []byte, b *bolt.Bucket) error {
+		if !slices.Contains(bucketNames(), string(name)) {
+			return nil
+		}
+		missing--
+		return b.ForEach(func(key, value []byte) error {
+			r.add(string(name), string(key), value, b)
+			return nil
+		})
+	})
+	if missing > 0 && missing < len(bucketNames()) {
+		r.faults = append(r.faults, fmt.Errorf("%d buckets are missing", missing))
 	}
-	if bucket == bucketMeta && strings.HasPrefix(string(key), keyVersion) {
-		return nil
+	return r, err
+}
+
+func (r *records) add(bucket, key string, value []byte, b *bolt.Bucket) {
+	err := checkRecord(bucket, key, value)
+	if bucket == bucketMeta {
+		err = checkMeta(key, value, b)
 	}
-	return into.Put(bytes.Clone(key), bytes.Clone(value))
+	if err != nil {
+		r.faults = append(r.faults, fmt.Errorf("%s %q: %w", bucket, key, err))
+		return
+	}
+	r.whole = append(r.whole, Change{bucket: bucket, key: key, value: bytes.Clone(value)})
+	switch {
+	case bucket == bucketMeta && key == keyVersion && len(value) == 8:
+		r.version = binary.BigEndian.Uint64(value)
+	case bucket == bucketJobs, bucket == bucketAllocs:
+		var indexed struct{ ModifyIndex uint64 }
+		if json.Unmarshal(value, &indexed) == nil {
+			r.newestIndex = max(r.newestIndex, indexed.ModifyIndex)
+		}
+	}
+}
+
+// checkMeta compares a value of the meta bucket with its checksum. Earlier versions of tacho wrote none.
+func checkMeta(key string, value []byte, b *bolt.Bucket) error {
+	if strings.HasSuffix(key, suffixChecksum) {
+		return nil // checked with its value
+	}
+	sum := b.Get([]byte(key + suffixChecksum))
+	if sum != nil && (len(sum) != 4 || binary.BigEndian.Uint32(sum) != checksum(bucketMeta, key, value)) {
+		return errors.New("checksum differs")
+	}
+	return nil
 }

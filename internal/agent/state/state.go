@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package state persists what an agent has to know after it was killed: jobs, allocations, the states of tasks, their
-// drivers' handles, and final records. Each record has a checksum; what is damaged is set aside, and the rest is used.
+// drivers' handles, and final records. Each record has a checksum; a damaged database is moved, and its whole records are used.
 //
 //	before it happens   Apply    all changes or none are on disk when it returns
 //	after it happened   Persist  what fails is tried again; Health says so meanwhile

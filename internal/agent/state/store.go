@@ -10,13 +10,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"runtime/debug"
 	"strings"
-	"syscall"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
-	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/tachograph/tacho/executor/record"
 )
@@ -65,60 +62,42 @@ type Store struct {
 	retry retry
 }
 
-// Open opens the file, or makes it. What is damaged is set aside, which Damage says, and the rest is used.
+// Open opens the database, or creates it. A damaged database is moved aside, which Damage says, and its records that are
+// whole are used.
 func Open(path string) (*Store, error) {
-	damage, err := repair(path)
-	if err != nil {
+	s := &Store{path: path, index: func() uint64 { return 0 }, retry: newRetry()}
+	if err := s.open(); err != nil {
 		return nil, fmt.Errorf("open state database %s: %w", path, err)
-	}
-	s := &Store{path: path, Damage: damage, index: func() uint64 { return 0 }, retry: newRetry()}
-	if s.db, err = open(path); err != nil {
-		return nil, fmt.Errorf("open state database %s: %w", path, err)
-	}
-	if s.opened, err = os.Stat(path); err != nil {
-		return nil, errors.Join(fmt.Errorf("open state database: %w", err), s.db.Close())
 	}
 	return s, nil
 }
 
-// open opens a file that is whole, or makes it.
-func open(path string) (*bolt.DB, error) {
-	db, err := openBolt(path, false)
-	if err != nil {
-		return nil, err
+func (s *Store) open() (err error) {
+	if s.db, s.Damage, err = openWhole(s.path); err != nil {
+		return err
 	}
-	db.MaxBatchDelay = 2 * time.Millisecond
-	err = db.Update(func(tx *bolt.Tx) error {
-		for _, name := range bucketNames() {
-			if _, err := tx.CreateBucketIfNotExists([]byte(name)); err != nil {
+	s.db.MaxBatchDelay = 2 * time.Millisecond
+	if s.opened, err = os.Stat(s.path); err == nil {
+		err = s.db.Update(func(tx *bolt.Tx) error {
+			if err := createBuckets(tx); err != nil {
 				return err
 			}
-		}
-		return putMeta(tx.Bucket([]byte(bucketMeta)), keyVersion, binary.BigEndian.AppendUint64(nil, Version))
-	})
-	if err != nil {
-		return nil, errors.Join(err, db.Close())
+			return putMeta(tx.Bucket([]byte(bucketMeta)), keyVersion, binary.BigEndian.AppendUint64(nil, Version))
+		})
 	}
-	return db, nil
+	if err != nil {
+		return errors.Join(err, s.db.Close())
+	}
+	return nil
 }
 
-// openBolt opens a file. bbolt answers some damage with a panic.
-func openBolt(path string, readOnly bool) (db *bolt.DB, err error) {
-	defer func() {
-		if fault := recover(); fault != nil {
-			db, err = nil, fmt.Errorf("%w: %v", errDamaged, fault)
+func createBuckets(tx *bolt.Tx) error {
+	for _, name := range bucketNames() {
+		if _, err := tx.CreateBucketIfNotExists([]byte(name)); err != nil {
+			return err
 		}
-	}()
-	// A page that a cut file does not have is a fault of memory, and no panic unless asked for.
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	db, err = bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second, ReadOnly: readOnly})
-	switch {
-	case errors.Is(err, berrors.ErrTimeout):
-		return nil, ErrInUse
-	case err == nil, errors.Is(err, fs.ErrPermission), errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOSPC):
-		return db, err
 	}
-	return nil, fmt.Errorf("%w: %w", errDamaged, err)
+	return nil
 }
 
 // Close closes the file. The error says so if something is not persisted.
@@ -175,7 +154,7 @@ func each[T any](s *Store, bucket string, f func(key string, value *T)) error {
 			if verifyChecksum(bucket, string(key), text) == nil && json.Unmarshal(text, value) == nil {
 				f(string(key), value)
 			}
-			return nil // what cannot be used was set aside, or could not be
+			return nil // Open has reported the others
 		})
 	})
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/job"
+	"github.com/tachograph/tacho/internal/agent/trial"
 )
 
 func mustOpen(t *testing.T, path string) *Store {
@@ -192,4 +193,12 @@ func TestStoreIsOneAgents(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestMain lets the test binary be the process that verifies a database.
+func TestMain(m *testing.M) {
+	if status, ok := trial.MainOf(os.Args, map[string]trial.Work{Trial: Verify}); ok {
+		os.Exit(status)
+	}
+	os.Exit(m.Run())
 }

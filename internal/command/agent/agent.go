@@ -23,6 +23,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/config"
 	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/agent/job"
+	"github.com/tachograph/tacho/internal/agent/trial"
 	"github.com/tachograph/tacho/internal/command/cli"
 )
 
@@ -65,20 +66,21 @@ stopped at the end, and the data directory is a temporary one, which is removed;
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return runAgent(cmd.Context(), o, cmd.OutOrStdout(), cmd.ErrOrStderr())
 	}
-	cmd.AddCommand(newCheckJob())
+	cmd.AddCommand(newTrial())
 	return cmd
 }
 
-// newCheckJob returns the command in which the agent evaluates a job file before it does so itself.
-func newCheckJob() *cobra.Command {
+// newTrial returns the command in which the agent does what may not end before it does so itself.
+func newTrial() *cobra.Command {
 	return &cobra.Command{
-		Use:    job.CheckCommand,
-		Short:  "Evaluate a job file within limits; started by the agent",
+		Use:    trial.Command,
+		Short:  "Do work within limits; started by the agent",
 		Hidden: true,
-		Args:   cli.Arguments(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if code := job.CheckMain(cmd.InOrStdin()); code != 0 {
-				return cli.ExitWith(code, nil)
+		Args:   cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			work := agent.Trials()[args[0]]
+			if work == nil || trial.Main(work, cmd.InOrStdin()) != 0 {
+				return cli.ExitWith(1, nil)
 			}
 			return nil
 		},

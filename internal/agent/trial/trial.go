@@ -1,0 +1,89 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package trial does work in a process of its own before the agent does it, because what the work reads may be so
+// damaged or so costly that it ends the process, or never ends itself.
+package trial
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+)
+
+// Limits of the process.
+const (
+	MaxTime   = 5 * time.Second
+	MaxMemory = 256 << 20
+	maxStack  = 64 << 20
+)
+
+// Command is the subcommand of tacho agent that calls Main, with the kind of work as its argument.
+const Command = "trial"
+
+// ErrFailed is returned for work that did not end within the limits, or failed.
+var ErrFailed = fmt.Errorf("takes more than %s or %d MiB", MaxTime, MaxMemory>>20)
+
+// Work reads its input.
+type Work func(stdin io.Reader) error
+
+// Run does work of a kind in another process of this executable.
+func Run(ctx context.Context, kind string, input []byte) error {
+	self := "/proc/self/exe" // valid even after an upgrade has replaced the file
+	if runtime.GOOS != "linux" {
+		var err error
+		if self, err = os.Executable(); err != nil {
+			return err
+		}
+	}
+	limited, cancel := context.WithTimeout(ctx, MaxTime)
+	defer cancel()
+	cmd := exec.CommandContext(limited, self, "agent", Command, kind)
+	cmd.Args[0] = os.Args[0]
+	cmd.Stdin = bytes.NewReader(input)
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if _, ended := errors.AsType[*exec.ExitError](err); ended {
+		return ErrFailed
+	}
+	return err
+}
+
+// Main is the process that Run starts. It returns the exit status.
+func Main(work Work, stdin io.Reader) int {
+	debug.SetMaxStack(maxStack)
+	go enforceLimits(time.Now())
+	if err := work(stdin); err != nil {
+		return 1
+	}
+	return 0
+}
+
+// enforceLimits ends this process once it has taken too much memory, or too long because the agent is gone.
+func enforceLimits(begun time.Time) {
+	const interval = 5 * time.Millisecond
+	heap := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	for range time.NewTicker(interval).C {
+		if metrics.Read(heap); heap[0].Value.Uint64() > MaxMemory || time.Since(begun) > MaxTime {
+			os.Exit(1)
+		}
+	}
+}
+
+// MainOf is Main for a command line that names one of some kinds of work; ok is false for any other command line.
+func MainOf(args []string, works map[string]Work) (status int, ok bool) {
+	if len(args) != 4 || args[1] != "agent" || args[2] != Command || works[args[3]] == nil {
+		return 0, false
+	}
+	return Main(works[args[3]], os.Stdin), true
+}
