@@ -3,8 +3,9 @@
 
 // Package hook runs one task from its first start to its last end and calls small hooks at every stage.
 //
-// It knows nothing of drivers, agents and wires: a driver implements [Starter] and [Handle], whoever persists the
-// task's state implements [Observer], and each hook implements the stages it needs.
+// It is a public package of the module, for any orchestrator in Go, and imports nothing else of it but procstats. It
+// knows nothing of drivers, agents and wires: a driver implements [Starter] and [Handle], a state store implements
+// [Observer], and each hook implements the stages it needs.
 //
 //	               Config.Recovered ─┐
 //	                                 ▼

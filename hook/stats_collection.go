@@ -66,7 +66,7 @@ func (c *collection) wait(ctx context.Context) error {
 // run opens the stream again and again until the collection is ended or there is no point in it.
 func (c *collection) run() {
 	defer c.cancel()
-	for retry := (backoff{}); c.ctx.Err() == nil; {
+	for retry := (reopening{interval: c.hook.config.Interval}); c.ctx.Err() == nil; {
 		opened := time.Now()
 		established, err := c.stream()
 		if c.ctx.Err() != nil {
@@ -80,13 +80,7 @@ func (c *collection) run() {
 		if established && time.Since(opened) >= errorsForgotten {
 			c.forgetErrors()
 		}
-		wait := max(c.hook.config.Interval, reopenFloor)
-		switch {
-		case established:
-			retry.reset()
-		case !errors.Is(err, io.EOF):
-			wait = retry.next()
-		}
+		wait := retry.next(established, err)
 		c.report(established, err, wait)
 		if !sleep(c.ctx, wait) {
 			return
@@ -258,11 +252,6 @@ func (c *collection) forgetErrors() {
 	c.hook.mu.Lock()
 	defer c.hook.mu.Unlock()
 	clear(c.logged)
-}
-
-// isFinal reports whether opening the stream again is pointless.
-func isFinal(err error) bool {
-	return errors.Is(err, ErrStatsNotImplemented) || !recoverable(err, true)
 }
 
 // causeOr returns why ctx was cancelled, or err if it was not: what a cancelled call returns says less.

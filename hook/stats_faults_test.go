@@ -9,7 +9,7 @@ import (
 	"errors"
 	"runtime"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,16 +25,11 @@ type faulty struct {
 	// openStats, recv and updateStats are called first in the methods of these names; nil behaves well.
 	openStats, recv, updateStats func()
 
-	mu         sync.Mutex // guards following
-	opened     int
-	delivering int
-	delivered  int
+	opened atomic.Int32
 }
 
 func (f *faulty) OpenStats(ctx context.Context, interval time.Duration) (hook.StatsStream, error) {
-	f.mu.Lock()
-	f.opened++
-	f.mu.Unlock()
+	f.opened.Add(1)
 	misbehave(f.openStats)
 	return &faultyStream{f, ctx, interval}, ctx.Err()
 }
@@ -53,27 +48,7 @@ func (s *faultyStream) Recv() (*procstats.Sample, error) {
 	return &procstats.Sample{}, nil
 }
 
-func (f *faulty) UpdateStats(*procstats.Sample) {
-	f.count(1)
-	defer f.count(-1)
-	misbehave(f.updateStats)
-}
-
-func (f *faulty) count(n int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.delivering += n
-	if n > 0 {
-		f.delivered++
-	}
-}
-
-// seen returns how many samples were delivered, and how many are being delivered.
-func (f *faulty) seen() (delivered, delivering int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.delivered, f.delivering
-}
+func (f *faulty) UpdateStats(*procstats.Sample) { misbehave(f.updateStats) }
 
 func misbehave(f func()) {
 	if f != nil {
@@ -90,85 +65,6 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// faults are the ways in which a call misbehaves; release ends those that block for ever.
-func faults(h func() *hook.StatsHook, release <-chan struct{}) map[string]func() {
-	return map[string]func(){
-		"blocks for ever": func() { <-release },
-		"is slow":         func() { <-time.After(700 * time.Millisecond) },
-		"panics":          func() { panic("out of cheese") },
-		"ends itself":     runtime.Goexit,
-		"calls Err":       func() { _ = h().Err() },
-		"calls SetPublish": func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-			defer cancel()
-			_ = h().SetPublish(ctx, false) // it would wait for itself
-		},
-	}
-}
-
-// TestStatsMethodsAreBounded calls each method of the hook while the driver or the updater misbehaves.
-func TestStatsMethodsAreBounded(t *testing.T) {
-	const limit = 300 * time.Millisecond
-	methods := map[string]struct {
-		call func(ctx context.Context, h *hook.StatsHook, f *faulty) error
-		ends bool // a nil error acknowledges that no sample follows
-	}{
-		"Poststart": {func(ctx context.Context, h *hook.StatsHook, f *faulty) error {
-			return h.Poststart(ctx, &hook.PoststartRequest{Stats: f})
-		}, false},
-		"Exited":         {func(ctx context.Context, h *hook.StatsHook, _ *faulty) error { return h.Exited(ctx, nil) }, true},
-		"Shutdown":       {func(ctx context.Context, h *hook.StatsHook, _ *faulty) error { return h.Shutdown(ctx) }, true},
-		"publishing off": {func(ctx context.Context, h *hook.StatsHook, _ *faulty) error { return h.SetPublish(ctx, false) }, true},
-		"publishing on":  {func(ctx context.Context, h *hook.StatsHook, _ *faulty) error { return h.SetPublish(ctx, true) }, false},
-		"Err":            {func(_ context.Context, h *hook.StatsHook, _ *faulty) error { _ = h.Err(); return nil }, false},
-	}
-	places := map[string]func(f *faulty, fault func()){
-		"OpenStats":   func(f *faulty, fault func()) { f.openStats = fault },
-		"Recv":        func(f *faulty, fault func()) { f.recv = fault },
-		"UpdateStats": func(f *faulty, fault func()) { f.updateStats = fault },
-	}
-	for place, put := range places {
-		for fault := range faults(nil, nil) {
-			for name, method := range methods {
-				t.Run(place+" "+fault+"/"+name, func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
-						f, release := &faulty{}, make(chan struct{})
-						var h *hook.StatsHook
-						put(f, faults(func() *hook.StatsHook { return h }, release)[fault])
-						h = hook.NewStatsHook(hook.StatsConfig{Publish: true, Updater: f})
-						_ = h.Poststart(t.Context(), &hook.PoststartRequest{Stats: f})
-						after(1500 * time.Millisecond)
-
-						ctx, cancel := context.WithTimeout(t.Context(), limit)
-						defer cancel()
-						began := time.Now()
-						err := method.call(ctx, h, f)
-						if took := time.Since(began); took > limit {
-							t.Errorf("it took %v, its context %v", took, limit)
-						}
-						if blocked := fault == "blocks for ever"; method.ends && blocked != (err != nil) ||
-							err != nil && !(errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), place+" has not returned for ")) {
-							t.Errorf("error: %v", err)
-						}
-						before, delivering := f.seen()
-						if method.ends && err == nil && delivering != 0 {
-							t.Error("it acknowledged the end while a sample was delivered")
-						}
-						after(10 * time.Second)
-						if n, _ := f.seen(); method.ends && n != before {
-							t.Errorf("%d samples after the end", n-before)
-						}
-						close(release)
-						if err := h.Shutdown(t.Context()); err != nil {
-							t.Errorf("Shutdown: %v", err)
-						}
-					})
-				})
-			}
-		}
-	}
-}
-
 // hookGoroutines counts the goroutines that a stats hook has started.
 func hookGoroutines() int {
 	stacks := make([]byte, 1<<20)
@@ -178,15 +74,14 @@ func hookGoroutines() int {
 
 // TestStatsBlockedCallHoldsOneGoroutine starts and ends a task again and again while a call does not return.
 func TestStatsBlockedCallHoldsOneGoroutine(t *testing.T) {
-	for _, place := range []string{"UpdateStats", "Recv"} {
+	for _, place := range []string{"OpenStats", "UpdateStats", "Recv"} {
 		t.Run(place, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f, release := &faulty{}, make(chan struct{})
-				if block := func() { <-release }; place == "Recv" {
-					f.recv = block
-				} else {
-					f.updateStats = block
-				}
+				release := make(chan struct{})
+				block := func() { <-release }
+				f := map[string]*faulty{
+					"OpenStats": {openStats: block}, "UpdateStats": {updateStats: block}, "Recv": {recv: block},
+				}[place]
 				h := hook.NewStatsHook(hook.StatsConfig{Publish: true, Updater: f})
 				for range 50 {
 					_ = h.Poststart(t.Context(), &hook.PoststartRequest{Stats: f})
@@ -201,8 +96,8 @@ func TestStatsBlockedCallHoldsOneGoroutine(t *testing.T) {
 				if n := hookGoroutines(); n != 1 {
 					t.Errorf("%d goroutines, want 1", n)
 				}
-				if f.opened != 1 {
-					t.Errorf("%d streams were opened beside the one that is held up", f.opened-1)
+				if n := f.opened.Load(); n != 1 {
+					t.Errorf("%d streams were opened beside the one that is held up", n-1)
 				}
 				close(release)
 				synctest.Wait()

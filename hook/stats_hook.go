@@ -19,8 +19,6 @@ const (
 	// A stream is silent after this many intervals, and never before stallFloor: a host under load is late.
 	stallIntervals = 5
 	stallFloor     = 10 * time.Second
-	// A driver that closes every stream at once must not be called in a loop, however short the interval.
-	reopenFloor = 100 * time.Millisecond
 )
 
 // StatsOpener opens the stats stream of one task. A [Handle] that has stats implements it.

@@ -208,16 +208,22 @@ func TestStatsBackoffBeginsAnewAfterASample(t *testing.T) {
 	})
 }
 
-func TestStatsExitedEndsBackoffAtOnce(t *testing.T) {
-	benchTest(t, true, []opening{{err: errBroken}}, func(t *testing.T, b *bench) {
-		b.poststart()
-		after(20 * time.Second)
-		n := len(b.driver.openings())
-		b.exited() // checks that it takes no time, and waits an hour
-		if got := len(b.driver.openings()); got != n {
-			t.Errorf("%d openings after Exited", got-n)
-		}
-	})
+func TestStatsBackoffIsEndedAtOnce(t *testing.T) {
+	for name, end := range map[string]func(b *bench){
+		"Exited":         (*bench).exited, // checks that it takes no time, and waits an hour
+		"publishing off": func(b *bench) { b.setPublish(false); after(time.Hour) },
+	} {
+		benchTest(t, true, []opening{{err: errBroken}}, func(t *testing.T, b *bench) {
+			b.poststart()
+			after(20 * time.Second)
+			n := len(b.driver.openings())
+			end(b)
+			if got := len(b.driver.openings()); got != n {
+				t.Errorf("%d openings after %s", got-n, name)
+			}
+			b.exited()
+		})
+	}
 }
 
 func TestStatsEndsQuietly(t *testing.T) {
@@ -252,6 +258,7 @@ func TestStatsEndsQuietly(t *testing.T) {
 
 func TestStatsDriverWithoutStats(t *testing.T) {
 	benchTest(t, true, nil, func(t *testing.T, b *bench) {
+		b.exited() // without a Poststart
 		if err := b.Poststart(t.Context(), &hook.PoststartRequest{}); err != nil {
 			t.Fatal(err)
 		}

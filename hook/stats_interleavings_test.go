@@ -5,9 +5,11 @@ package hook_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -145,6 +147,9 @@ func (c *chaos) end(call func() error) {
 	defer c.mu.Unlock()
 	if err != nil {
 		c.overdue++
+		if !errors.Is(err, context.DeadlineExceeded) {
+			c.t.Errorf("an end failed with %v", err)
+		}
 		return
 	}
 	c.acknowledged++
@@ -203,7 +208,7 @@ func (c *chaos) misbehave() error {
 	if c.pick(10) >= c.misbehaves {
 		return nil
 	}
-	switch c.pick(12) {
+	switch c.pick(14) {
 	case 0:
 		<-c.release
 	case 1, 2, 3:
@@ -225,6 +230,12 @@ func (c *chaos) misbehave() error {
 		if c.pick(10) == 0 {
 			return hook.ErrStatsNotImplemented
 		}
+	case 10:
+		runtime.Goexit()
+	case 11:
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		defer cancel()
+		c.end(func() error { return c.h.SetPublish(ctx, false) }) // it would wait for itself
 	}
 	return nil
 }

@@ -78,20 +78,6 @@ func TestStatsPublishIsTurnedWhileRunning(t *testing.T) {
 	})
 }
 
-func TestStatsPublishOffEndsBackoff(t *testing.T) {
-	benchTest(t, true, []opening{{err: errBroken}}, func(t *testing.T, b *bench) {
-		b.poststart()
-		after(20 * time.Second)
-		b.setPublish(false)
-		n := len(b.driver.openings())
-		after(time.Hour)
-		if got := len(b.driver.openings()); got != n {
-			t.Errorf("%d openings after publishing was turned off", got-n)
-		}
-		b.exited()
-	})
-}
-
 func TestStatsShutdownIsForGood(t *testing.T) {
 	benchTest(t, true, []opening{{stream: samples(1000)}}, func(t *testing.T, b *bench) {
 		b.poststart()
@@ -107,36 +93,6 @@ func TestStatsShutdownIsForGood(t *testing.T) {
 		after(time.Minute)
 		if n := len(b.driver.openings()); n != 1 {
 			t.Errorf("%d openings, want the one before Shutdown", n)
-		}
-		b.exited()
-	})
-}
-
-func TestStatsExitedWithoutPoststart(t *testing.T) {
-	benchTest(t, true, []opening{{stream: samples(1)}}, func(t *testing.T, b *bench) {
-		b.exited()
-		b.exited()
-	})
-}
-
-// A driver that breaks its contract and does not listen to ctx must not hold up the task's end.
-func TestStatsDeafDriver(t *testing.T) {
-	benchTest(t, true, []opening{{deaf: true}, {stream: samples(1000)}}, func(t *testing.T, b *bench) {
-		b.poststart()
-		after(time.Second)
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		if err := b.Exited(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Exited = %v, want the end of its ctx", err)
-		}
-		b.poststart()
-		after(30 * time.Minute)
-		if n := len(b.driver.openings()); n != 1 {
-			t.Errorf("%d openings beside the one that hangs", n-1)
-		}
-		after(time.Hour)
-		if b.driver.openNow() != 1 {
-			t.Error("the stream is not opened when the driver is back")
 		}
 		b.exited()
 	})
