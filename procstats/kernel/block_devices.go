@@ -5,8 +5,10 @@ package kernel
 
 import (
 	"bytes"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -23,40 +25,30 @@ func NewBlockDevices(root FS) *BlockDevices {
 	return &BlockDevices{root: root, layers: map[string]bool{}}
 }
 
-// ParseIOStat sums "MAJOR:MINOR KEY=VALUE KEY=VALUE" lines over all devices that are no layers. Lines that name a
-// device and have no numbers are real: kernels up to 5.x print them for devices without I/O.
-func (d *BlockDevices) ParseIOStat(data []byte, fields []Field) {
-	for i := range fields {
-		fields[i].Value, fields[i].State = 0, FieldRead
+// ParseBlkio sums "MAJOR:MINOR KEY VALUE" lines over all devices that are no layers, and leaves sums of 0 missing: they
+// say nothing about the task. The last line, "Total VALUE", has no device.
+func (d *BlockDevices) ParseBlkio(data []byte, fields []Field) {
+	whole := d.each(data, func(_, line []byte) {
+		key, value, _ := cutAt(line, ' ')
+		if at := indexKey(fields, 0, key); at >= 0 && string(value) != "0" {
+			fields[at].add(value)
+		}
+	})
+	if !whole {
+		setAll(fields, FieldInvalid)
 	}
-	d.each(data, fields, func(_, line []byte) { addIOStat(line, fields) })
 }
 
-// addIOStat adds the KEY=VALUE words of a line.
-func addIOStat(line []byte, fields []Field) {
+// addKeyValues adds the KEY=VALUE words of a line of io.stat. Other keys, and those of newer kernels, are skipped.
+func addKeyValues(line []byte, fields []Field) {
 	for len(line) > 0 {
 		var word []byte
 		word, line, _ = cutAt(line, ' ')
 		key, value, found := cutAt(word, '=')
-		for i := range fields {
-			if found && string(key) == fields[i].Key {
-				fields[i].add(value)
-			}
+		if at := indexKey(fields, 0, key); found && at >= 0 {
+			fields[at].add(value)
 		}
 	}
-}
-
-// ParseBlkio sums "MAJOR:MINOR KEY VALUE" lines over all devices that are no layers, and leaves sums of 0 missing: they
-// say nothing about the task. The last line, "Total VALUE", has no device.
-func (d *BlockDevices) ParseBlkio(data []byte, fields []Field) {
-	d.each(data, fields, func(_, line []byte) {
-		key, value, found := cutAt(line, ' ')
-		for i := range fields {
-			if found && string(key) == fields[i].Key && string(value) != "0" {
-				fields[i].add(value)
-			}
-		}
-	})
 }
 
 // DeviceIO is what a cgroup has read from and written to one block device.
@@ -78,17 +70,19 @@ func (d *BlockDevices) ListIOStat(data []byte) ([]DeviceIO, error) {
 		}
 		data = rest
 		number, words := cutDevice(line)
-		if number == nil {
+		fields := [...]Field{{Key: "rbytes"}, {Key: "wbytes"}, {Key: "rios"}, {Key: "wios"}}
+		setAll(fields[:], FieldRead)
+		if addKeyValues(words, fields[:]); !allRead(fields[:]) {
+			return nil, ErrFormat
+		}
+		device := DeviceIO{
+			ReadBytes: int64(fields[0].Value), WrittenBytes: int64(fields[1].Value),
+			Reads: int64(fields[2].Value), Writes: int64(fields[3].Value),
+		}
+		if number == nil || device == (DeviceIO{}) {
 			continue
 		}
-		device := DeviceIO{Number: string(number)}
-		if err := device.parse(words); err != nil {
-			return nil, err
-		}
-		if device == (DeviceIO{Number: device.Number}) {
-			continue
-		}
-		device.Layer = d.isLayer(number)
+		device.Number, device.Layer = string(number), d.isLayer(number)
 		if path, err := os.Readlink(filepath.Join(d.root.Sys, "dev", "block", device.Number)); err == nil {
 			device.Name = filepath.Base(path)
 		}
@@ -97,37 +91,10 @@ func (d *BlockDevices) ListIOStat(data []byte) ([]DeviceIO, error) {
 	return list, nil
 }
 
-// parse reads the KEY=VALUE words of a line; other keys, and those of newer kernels, are skipped.
-func (d *DeviceIO) parse(words []byte) error {
-	for len(words) > 0 {
-		var word []byte
-		word, words, _ = bytes.Cut(words, []byte{' '})
-		key, value, _ := bytes.Cut(word, []byte{'='})
-		var to *int64
-		switch string(key) {
-		case "rbytes":
-			to = &d.ReadBytes
-		case "wbytes":
-			to = &d.WrittenBytes
-		case "rios":
-			to = &d.Reads
-		case "wios":
-			to = &d.Writes
-		default:
-			continue
-		}
-		n, ok := parseKernelUint(value)
-		if !ok {
-			return ErrFormat
-		}
-		*to = int64(n) //nolint:gosec // at most math.MaxInt64
-	}
-	return nil
-}
-
-// cutDevice divides a line into its device, MAJOR:MINOR, and the words behind it. The device is nil in lines of none: the Total of blkio
-// files, and the "(unknown)" of a path of NVMe multipath, which its own device counts again. Linux 5.15 to 5.18 print no end of line behind
-// a device without numbers: the last of several is the one that the numbers are of.
+// cutDevice divides a line into its device, MAJOR:MINOR, and the words behind it. The device is nil in other lines:
+// the Total of blkio files, and the "(unknown)" of a path of NVMe multipath, which its own device counts again. Linux
+// 5.15 to 5.18 print no end of line behind a device without numbers: the last of several is the one that the numbers
+// are of.
 func cutDevice(line []byte) (device, words []byte) {
 	words = line
 	for {
@@ -139,24 +106,22 @@ func cutDevice(line []byte) (device, words []byte) {
 	}
 }
 
-// each calls add with what a line says of a device that is no layer. Where a line is cut short all fields are invalid.
-func (d *BlockDevices) each(data []byte, fields []Field, add func(device, words []byte)) {
+// each calls add with what a line says of a device that is no layer. It reports whether the last line is whole.
+func (d *BlockDevices) each(data []byte, add func(device, words []byte)) (whole bool) {
 	if !d.know(data) {
 		clear(d.layers) // what is below a device may have changed with it
 	}
 	for len(data) > 0 {
 		line, rest, ok := cutLine(data)
 		if !ok {
-			for i := range fields {
-				fields[i].State = FieldInvalid
-			}
-			return
+			return false
 		}
 		data = rest
 		if device, words := cutDevice(line); device != nil && !d.isLayer(device) {
 			add(device, words)
 		}
 	}
+	return true
 }
 
 // know reports whether every device of a file has been looked at.
@@ -201,8 +166,8 @@ func (d *BlockDevices) lookUp(device string) bool {
 	return err != nil || !d.inMemory(strings.TrimSuffix(string(backing), "\n"))
 }
 
-// isRequestBased reports whether a device is one of device mapper that passes on requests, and so no bio that would be counted again:
-// multipath, drivers/md/dm-rq.c.
+// isRequestBased reports whether a device of device mapper passes on requests, and so no bio that would be counted
+// again: multipath, drivers/md/dm-rq.c.
 func isRequestBased(dir string) bool {
 	_, isMapped := os.Stat(filepath.Join(dir, "dm"))
 	_, hasQueues := os.Stat(filepath.Join(dir, "mq"))
@@ -232,4 +197,92 @@ func (d *BlockDevices) inMemory(file string) bool {
 		return true
 	}
 	return false
+}
+
+// IOStat reads the io.stat file of one cgroup again and again, Documentation/admin-guide/cgroup-v2.rst. The line of a
+// device disappears with the device: what was counted for it stays in the sums.
+type IOStat struct {
+	devices *BlockDevices
+	known   []deviceCounts
+	gone    []float64 // of devices that are not there any more, by field; nil if none has gone
+}
+
+// deviceCounts are the counters of one device, by field.
+type deviceCounts struct {
+	number string
+	values []float64
+	listed bool // in the file that is being read
+}
+
+// NewIOStat returns a reader of the io.stat file of one cgroup.
+func NewIOStat(devices *BlockDevices) *IOStat { return &IOStat{devices: devices} }
+
+// Parse is a FieldParser that sums "MAJOR:MINOR KEY=VALUE KEY=VALUE" lines over all devices that are no layers; the
+// fields are the same at each call. Lines that name a device and have no numbers are real: kernels up to 5.x print
+// them for devices without I/O. If a line is invalid all fields are.
+func (s *IOStat) Parse(data []byte, fields []Field) {
+	for i := range s.known {
+		s.known[i].listed = false
+	}
+	valid := true
+	whole := s.devices.each(data, func(device, words []byte) {
+		valid = valid && s.count(device, words, fields)
+	})
+	if !valid || !whole {
+		setAll(fields, FieldInvalid)
+		return
+	}
+	s.known = slices.DeleteFunc(s.known, func(d deviceCounts) bool {
+		if !d.listed {
+			s.lose(d.values)
+		}
+		return !d.listed
+	})
+	setAll(fields, FieldRead)
+	for i := range fields {
+		if s.gone != nil {
+			fields[i].Value = s.gone[i]
+		}
+		for _, d := range s.known {
+			fields[i].Value += d.values[i]
+		}
+		if fields[i].Value > math.MaxInt64 {
+			fields[i].State = FieldInvalid
+		}
+	}
+}
+
+// count takes the line of a device. It returns false, and leaves the device as it was, if the line is invalid.
+func (s *IOStat) count(device, words []byte, fields []Field) bool {
+	setAll(fields, FieldRead)
+	if addKeyValues(words, fields); !allRead(fields) {
+		return false
+	}
+	at := slices.IndexFunc(s.known, func(d deviceCounts) bool { return d.number == string(device) })
+	if at < 0 {
+		at = len(s.known)
+		s.known = append(s.known, deviceCounts{number: string(device), values: make([]float64, len(fields))})
+	}
+	d := &s.known[at]
+	d.listed = true
+	for i := range fields {
+		if fields[i].Value < d.values[i] { // another device has the number
+			s.lose(d.values)
+			break
+		}
+	}
+	for i := range fields {
+		d.values[i] = fields[i].Value
+	}
+	return true
+}
+
+// lose keeps the counters of a device that is not there any more.
+func (s *IOStat) lose(values []float64) {
+	if s.gone == nil {
+		s.gone = make([]float64, len(values))
+	}
+	for i, value := range values {
+		s.gone[i] += value
+	}
 }

@@ -12,13 +12,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// stack is a machine's block devices: a disk 254:0 with dm 252:0 and, over that, md 9:0; loop devices over a file on the
-// disk, a file in memory and one whose file was taken away.
+// stack is a machine's block devices: a disk 254:0 with dm 252:0 and, over that, md 9:0; loop devices over a file on
+// the disk, a file in memory and one whose file was taken away.
 func stack(t *testing.T) FS {
 	t.Helper()
-	root := t.TempDir()
-	fs := FS{Proc: filepath.Join(root, "proc"), Sys: filepath.Join(root, "sys")}
-	for name, text := range map[string]string{
+	root := writeTree(t, map[string]string{
 		"sys/dev/block/254:0/slaves/":         "",
 		"sys/dev/block/252:0/slaves/vda":      "",
 		"sys/dev/block/9:0/slaves/dm-0":       "",
@@ -33,23 +31,8 @@ func stack(t *testing.T) FS {
 		"sys/dev/block/7:3/loop/backing_file": "/gone/c.img (deleted)\n",
 		"proc/self/mountinfo": "22 1 254:0 / / rw - ext4 /dev/vda rw\n" +
 			"23 22 0:20 / /var/tmp rw - tmpfs tmpfs rw\n24 22 0:21 / /var/tmp2 rw - tmpfs tmpfs rw\n",
-	} {
-		path := filepath.Join(root, name)
-		folder := filepath.Dir(path)
-		if name[len(name)-1] == '/' {
-			folder = path
-		}
-		if err := os.MkdirAll(folder, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if folder == path {
-			continue
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return fs
+	})
+	return FS{Proc: filepath.Join(root, "proc"), Sys: filepath.Join(root, "sys")}
 }
 
 func TestStackedDevicesCountOnce(t *testing.T) {
@@ -68,7 +51,7 @@ func TestStackedDevicesCountOnce(t *testing.T) {
 		{"devices without an end of line", "7:0 8:16 wbytes=5\n8:0 252:0 wbytes=5\n", parsed{"wbytes": 5.0}},
 		{"a device that sysfs does not know", "8:16 wbytes=5\n254:0 wbytes=6\n", parsed{"wbytes": 11.0}},
 	}
-	runParserTests(t, NewBlockDevices(stack(t)).ParseIOStat, tests)
+	runParserTests(t, ioStat(NewBlockDevices(stack(t))), tests)
 	runParserTests(t, NewBlockDevices(stack(t)).ParseBlkio, []parserTest{
 		{"dm over a disk", "252:0 Write 5\n252:0 Total 5\n254:0 Write 5\n254:0 Total 5\nTotal 10\n", parsed{"Write": 5.0}},
 		{"a path of NVMe multipath", "(unknown) Write 5\n254:0 Write 5\nTotal 10\n", parsed{"Write": 5.0}},
@@ -76,7 +59,8 @@ func TestStackedDevicesCountOnce(t *testing.T) {
 	})
 }
 
-// TestLoopOfOldKernel reads a loop device of a kernel that writes its file as the root cgroup, unless that is done directly.
+// TestLoopOfOldKernel reads a loop device of a kernel that writes its file as the root cgroup, unless that is done
+// directly.
 func TestLoopOfOldKernel(t *testing.T) {
 	for name, test := range map[string]struct {
 		release, dio string
@@ -96,7 +80,7 @@ func TestLoopOfOldKernel(t *testing.T) {
 			}
 		}
 		fields := []Field{{Key: "wbytes"}}
-		NewBlockDevices(fs).ParseIOStat([]byte("7:0 wbytes=5\n254:0 wbytes=6\n"), fields)
+		ioStat(NewBlockDevices(fs))([]byte("7:0 wbytes=5\n254:0 wbytes=6\n"), fields)
 		if got := fields[0].Value; got != test.want {
 			t.Errorf("%s: %v bytes, want %v", name, got, test.want)
 		}
@@ -109,7 +93,7 @@ func TestNewDeviceRefreshesAll(t *testing.T) {
 	devices := NewBlockDevices(fs)
 	written := func(data string) float64 {
 		fields := []Field{{Key: "wbytes"}}
-		devices.ParseIOStat([]byte(data), fields)
+		ioStat(devices)([]byte(data), fields)
 		return fields[0].Value
 	}
 	const before = "7:1 wbytes=5\n254:0 wbytes=6\n"
@@ -148,5 +132,43 @@ func TestListIOStat(t *testing.T) {
 		if list, err := d.ListIOStat([]byte(text)); !errors.Is(err, ErrFormat) {
 			t.Errorf("%q: %+v, %v", text, list, err)
 		}
+	}
+}
+
+// TestIOStatOfDevicesThatGo holds that sums never fall: the line of a device goes with the device.
+func TestIOStatOfDevicesThatGo(t *testing.T) {
+	s := NewIOStat(NewBlockDevices(FS{}))
+	for _, step := range []struct {
+		what, data  string
+		read, wrote float64
+		invalid     bool
+	}{
+		{"nothing", "", 0, 0, false},
+		{"two disks", "8:0 rbytes=10 wbytes=1\n8:16 rbytes=100 wbytes=2\n", 110, 3, false},
+		{"one goes, the other reads on", "8:0 rbytes=15 wbytes=1\n", 115, 3, false},
+		{"a file that is cut short", "8:0 rbytes=20 wby", 0, 0, true},
+		{"a number that is none", "8:0 rbytes=x wbytes=1\n", 0, 0, true},
+		{"as before", "8:0 rbytes=20 wbytes=1\n", 120, 3, false},
+		{"another disk has its number", "8:0 rbytes=20 wbytes=1\n8:16 rbytes=7 wbytes=0\n", 127, 3, false},
+		{"and again", "8:0 rbytes=20 wbytes=1\n8:16 rbytes=3 wbytes=5\n", 130, 8, false},
+		{"all go", "", 130, 8, false},
+	} {
+		fields := []Field{{Key: "rbytes"}, {Key: "wbytes"}}
+		s.Parse([]byte(step.data), fields)
+		invalid := fields[0].State == FieldInvalid && fields[1].State == FieldInvalid
+		if invalid != step.invalid || !invalid && (fields[0].Value != step.read || fields[1].Value != step.wrote) {
+			t.Errorf("%s: %+v, want %v and %v, invalid: %v", step.what, fields, step.read, step.wrote, step.invalid)
+		}
+	}
+}
+
+// BenchmarkIOStat is a reading of a file with two devices, which allocates nothing.
+func BenchmarkIOStat(b *testing.B) {
+	s := NewIOStat(NewBlockDevices(FS{}))
+	data := []byte("8:0 rbytes=15 wbytes=1 rios=1 wios=1 dbytes=0 dios=0\n8:16 rbytes=15 wbytes=1 rios=1 wios=1 dbytes=0 dios=0\n")
+	fields := []Field{{Key: "rbytes"}, {Key: "wbytes"}, {Key: "rios"}, {Key: "wios"}}
+	b.ReportAllocs()
+	for b.Loop() {
+		s.Parse(data, fields)
 	}
 }

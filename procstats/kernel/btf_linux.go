@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BTF is the kernel's description of its own types, /sys/kernel/btf/vmlinux, since Linux 5.4. It is used by one goroutine at a
-// time.
+// BTF is the kernel's description of its own types, /sys/kernel/btf/vmlinux, since Linux 5.4. It is used by one
+// goroutine at a time.
 type BTF struct {
 	file    []byte // mapped memory, which is no part of the heap
 	types   []byte
@@ -83,7 +83,8 @@ func readMapped(path string) ([]byte, error) {
 	if memory, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_POPULATE); err == nil {
 		return memory, nil // since Linux 6.16
 	}
-	memory, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
+	const flags = unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | unix.MAP_POPULATE
+	memory, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, flags)
 	if err != nil {
 		return nil, fmt.Errorf("map memory for %s: %w", path, err)
 	}
@@ -113,8 +114,8 @@ func (b *BTF) findSections() error {
 	return nil
 }
 
-// place returns where the type with a number is. Types have no table of contents; they are counted as far as somebody asks, because
-// those of the scheduler are near the beginning, and to count all 130,000 takes 2 ms.
+// place returns where the type with a number is. Types have no table of contents; they are counted as far as somebody
+// asks, because those of the scheduler are near the beginning, and to count all 130,000 takes 2 ms.
 func (b *BTF) place(id uint32) (at uint32, ok bool) {
 	for int(id) >= len(b.at) {
 		if !b.countOne() {
@@ -262,7 +263,8 @@ func (b *BTF) member(at uint32, field string) (bits uint32, ok bool) {
 	return 0, false
 }
 
-// TracepointArguments returns whether each argument of a tracepoint is an integer, in their order; nil if they are not known.
+// TracepointArguments returns whether each argument of a tracepoint is an integer, in their order; nil if they are not
+// known.
 func (b *BTF) TracepointArguments(tracepoint string) (integers []bool) {
 	at, ok := b.find(btfTypedef, "btf_trace_"+tracepoint)
 	if ok {

@@ -37,7 +37,8 @@ func writeBTF(t *testing.T, strings string, types ...uint32) FS {
 
 const structOf, typedefOf = btfStruct << 24, btfTypedef << 24
 
-// Fields are found in a struct, in what it has without a name, and behind typedefs; types that nobody asks for are not read.
+// Fields are found in a struct, in what it has without a name, and behind typedefs; types that nobody asks for are not
+// read.
 func TestBTF(t *testing.T) {
 	const names = "\x00task\x00state\x00pid\x00other\x00"
 	const task, state, pid, other = 1, 6, 12, 16

@@ -28,19 +28,22 @@ type CgroupProcs struct {
 	path          []byte  // of cgroup.procs, with the NUL that system calls want
 }
 
-// NewCgroupProcs returns the members of a cgroup's own folder; nothing is opened before the first list. Files are read into buf.
+// NewCgroupProcs returns the members of a cgroup's own folder; nothing is opened before the first list. Files are read
+// into buf.
 func NewCgroupProcs(c procstats.Cgroup, buf *[]byte) *CgroupProcs {
 	dir := c.Procs()
-	return &CgroupProcs{dir: dir, v2: dir == c.V2, buf: buf, path: []byte(filepath.Join(dir, "cgroup.procs") + "\x00")}
+	return &CgroupProcs{dir: dir, v2: dir == c.V2, buf: buf, path: procsPath(dir)}
 }
 
-// ListCgroup lists the processes in the cgroup of a folder and in all that are nested in it, once. A cgroup that is gone
-// has none.
+// ListCgroup lists the processes in the cgroup of a folder and in all that are nested in it, once. A cgroup that is
+// gone has none.
 func ListCgroup(dir string) ([]int, error) {
-	c := CgroupProcs{dir: dir, buf: new([]byte), path: []byte(filepath.Join(dir, "cgroup.procs") + "\x00")}
+	c := CgroupProcs{dir: dir, buf: new([]byte), path: procsPath(dir)}
 	pids, _, err := c.List(nil)
 	return pids, errors.Join(err, c.Close())
 }
+
+func procsPath(dir string) []byte { return []byte(filepath.Join(dir, "cgroup.procs") + "\x00") }
 
 // List appends the PIDs of all members; unseen counts those that have no PID in this namespace. A cgroup that is
 // gone has none. PIDs can come twice where processes move while they are listed.
@@ -51,7 +54,7 @@ func (c *CgroupProcs) List(pids []int) (all []int, unseen int, err error) {
 	if c.v2 {
 		*c.buf, err = c.procs.Read(*c.buf)
 	} else {
-		*c.buf, err = readOnce(c.path, *c.buf)
+		*c.buf, err = ReadOnce(unix.AT_FDCWD, c.path, *c.buf)
 	}
 	if err == nil {
 		pids, unseen, err = AppendPIDs(pids, *c.buf)
@@ -102,7 +105,7 @@ func (c *CgroupProcs) walk(dir string, pids []int, unseen int, err error) (all [
 		nested := filepath.Join(dir, entry.Name())
 		var hidden int
 		var listErr error
-		if *c.buf, listErr = readOnce([]byte(filepath.Join(nested, "cgroup.procs")+"\x00"), *c.buf); listErr == nil {
+		if *c.buf, listErr = ReadOnce(unix.AT_FDCWD, procsPath(nested), *c.buf); listErr == nil {
 			pids, hidden, listErr = AppendPIDs(pids, *c.buf)
 			unseen += hidden
 		}

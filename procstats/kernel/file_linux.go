@@ -5,17 +5,41 @@ package kernel
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// OpenAt opens a path that ends in NUL. Open would make a string, a copy and an error of it: too much for the
+// keptFileSize is the smallest buffer that is asked for: a page, which holds nearly every kernel file.
+const keptFileSize = 4096
+
+// File is a kernel file (procfs, cgroupfs) that is opened once and read from its start again and again. It is a
+// bare descriptor and not an os.File: that would put cgroup files, which can be polled, into the runtime's poller
+// and wake this process at each of their events. The zero File is closed.
+type File struct {
+	number int // the descriptor plus one
+}
+
+// Open opens the file at path for reading. The error is an *fs.PathError around the errno.
+func Open(path string) (File, error) {
+	f, err := OpenAt(unix.AT_FDCWD, append([]byte(path), 0), 0)
+	if err != nil {
+		return File{}, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	return f, nil
+}
+
+// OpenAt opens a path that ends in NUL, below a folder. Open makes a copy of the path and an error: too much for the
 // thousands of files that are opened and closed in every sample of a large task.
 func OpenAt(dir int, path []byte, flags int) (File, error) {
 	flags |= unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOCTTY
 	for {
-		fd, _, errno := unix.Syscall6(unix.SYS_OPENAT, uintptr(dir), uintptr(unsafe.Pointer(&path[0])), uintptr(flags), 0, 0, 0)
+		fd, _, errno := unix.Syscall6(
+			unix.SYS_OPENAT, uintptr(dir), uintptr(unsafe.Pointer(&path[0])), uintptr(flags), 0, 0, 0)
 		switch errno {
 		case 0:
 			return File{number: int(fd) + 1}, nil
@@ -24,6 +48,113 @@ func OpenAt(dir int, path []byte, flags int) (File, error) {
 			return File{}, errno
 		}
 	}
+}
+
+// OpenIn opens a file of a folder. The path is made in buf, whose contents are lost: nothing is allocated for it.
+func OpenIn(dir, name string, buf []byte) (File, error) {
+	path := append(append(append(append(buf[:0], dir...), '/'), name...), 0)
+	return OpenAt(unix.AT_FDCWD, path, 0)
+}
+
+// Dup duplicates the descriptor of a file; the file itself stays its owner's.
+func Dup(file *os.File) (File, error) {
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return File{}, err
+	}
+	fd := -1
+	controlErr := raw.Control(func(number uintptr) { fd, err = unix.FcntlInt(number, unix.F_DUPFD_CLOEXEC, 0) })
+	if err := errors.Join(controlErr, err); err != nil {
+		return File{}, fmt.Errorf("duplicate %s: %w", file.Name(), err)
+	}
+	return File{number: fd + 1}, nil
+}
+
+// IsOpen reports whether there is something to read.
+func (f *File) IsOpen() bool { return f.number != 0 }
+
+// FD returns the descriptor, for calls on it; -1 where the file is closed.
+func (f *File) FD() int { return f.number - 1 }
+
+// Close gives the descriptor up; closing twice is allowed.
+func (f *File) Close() error {
+	if !f.IsOpen() {
+		return nil
+	}
+	fd := f.FD()
+	f.number = 0
+	return unix.Close(fd)
+}
+
+// Read returns the whole file as it is now, in buf's memory where it is large enough; hand the result back as the
+// next buf. The error is the bare errno (the caller knows the name): ENODEV for a removed cgroup, ESRCH for a
+// process that is gone, see Gone; EOPNOTSUPP for pressure files that are switched off.
+func (f *File) Read(buf []byte) ([]byte, error) { return f.readFrom(buf, false) }
+
+// ReadRecord is Read for files that the kernel writes in one piece (all of a cgroup's but cgroup.procs and its like;
+// /proc/PID/stat, statm, io): it saves the second system call, which would only find the end.
+func (f *File) ReadRecord(buf []byte) ([]byte, error) { return f.readFrom(buf, true) }
+
+// ReadHead returns the first bytes of a file, at most size, as Read does. They are read by one system call.
+func (f *File) ReadHead(buf []byte, size int) ([]byte, error) {
+	buf = slices.Grow(buf[:0], size)
+	n, err := f.pread(buf[:size], 0)
+	return buf[:n], err
+}
+
+// ReadNow is ReadRecord for a file of less than a page whose reading cannot sleep: the scheduler is not notified of the
+// system call, which costs a tenth of it.
+func (f *File) ReadNow(buf []byte) ([]byte, error) {
+	if cap(buf) < keptFileSize {
+		buf = make([]byte, keptFileSize)
+	}
+	buf = buf[:keptFileSize]
+	n, _, errno := unix.RawSyscall6(
+		unix.SYS_PREAD64, uintptr(f.FD()), uintptr(unsafe.Pointer(&buf[0])), keptFileSize, 0, 0, 0)
+	if errno != 0 {
+		return buf[:0], errno
+	}
+	return buf[:n], nil
+}
+
+func (f *File) readFrom(buf []byte, oneRecord bool) ([]byte, error) {
+	buf = buf[:0]
+	for {
+		if len(buf) == cap(buf) {
+			buf = slices.Grow(buf, max(keptFileSize, cap(buf)))
+		}
+		room := buf[len(buf):cap(buf)]
+		n, err := f.pread(room, len(buf))
+		if err != nil {
+			return buf[:0], err
+		}
+		buf = buf[:len(buf)+n]
+		if n == 0 || oneRecord && n < len(room) {
+			return buf, nil
+		}
+	}
+}
+
+func (f *File) pread(room []byte, at int) (int, error) {
+	if !f.IsOpen() {
+		return 0, fs.ErrClosed
+	}
+	for {
+		n, err := unix.Pread(f.FD(), room, int64(at))
+		if !errors.Is(err, unix.EINTR) {
+			return max(n, 0), err
+		}
+	}
+}
+
+// ReadOnce opens, reads and closes a file below a folder; its path ends in NUL.
+func ReadOnce(dir int, path, buf []byte) ([]byte, error) {
+	f, err := OpenAt(dir, path, 0)
+	if err != nil {
+		return buf[:0], err
+	}
+	data, err := f.Read(buf)
+	return data, errors.Join(err, f.Close())
 }
 
 // Links returns the number of links of the file at a path that ends in NUL.
@@ -36,36 +167,6 @@ func Links(path []byte) (uint32, error) {
 		return 0, errno
 	}
 	return status.Nlink, nil
-}
-
-// OpenIn opens a file of a folder. The path is made in buf, whose contents are lost: nothing is allocated for it.
-func OpenIn(dir, name string, buf []byte) (File, error) {
-	path := append(append(append(append(buf[:0], dir...), '/'), name...), 0)
-	return OpenAt(unix.AT_FDCWD, path, 0)
-}
-
-// ReadNow is ReadRecord for a file of less than a page whose reading cannot sleep: the scheduler is not notified of the
-// system call, which costs a tenth of it.
-func (f *File) ReadNow(buf []byte) ([]byte, error) {
-	if cap(buf) < keptFileSize {
-		buf = make([]byte, keptFileSize)
-	}
-	buf = buf[:keptFileSize]
-	n, _, errno := unix.RawSyscall6(unix.SYS_PREAD64, uintptr(f.FD()), uintptr(unsafe.Pointer(&buf[0])), keptFileSize, 0, 0, 0)
-	if errno != 0 {
-		return buf[:0], errno
-	}
-	return buf[:n], nil
-}
-
-// readOnce opens, reads and closes a file; its path ends in NUL.
-func readOnce(path, buf []byte) ([]byte, error) {
-	f, err := OpenAt(unix.AT_FDCWD, path, 0)
-	if err != nil {
-		return buf[:0], err
-	}
-	data, err := f.Read(buf)
-	return data, errors.Join(err, f.Close())
 }
 
 // AppendNumbers appends the numeric names in an open folder (PIDs in /proc, TIDs in /proc/PID/task), read from its

@@ -1,10 +1,18 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
+// Package kernel reads the files of procfs, sysfs and cgroupfs. Each Go file is named after the kernel's files that it
+// reads, as proc_stat.go is after /proc/PID/stat; parse.go has the formats that several of them share.
+//
+// The package knows formats and no measurements: a parser fills fields, and package source says what they mean. A
+// [File] is kept open and read again and again. [FindCgroup] and [CgroupMounts] say where the cgroups of a process
+// are, [Identify] who a process is. Everything is read below the root that an [FS] gives.
 package kernel
 
 import (
 	"errors"
+	"path/filepath"
+	"strconv"
 	"syscall"
 )
 
@@ -21,6 +29,14 @@ type FS struct {
 
 // HostFS returns the running system's own roots.
 func HostFS() FS { return FS{Proc: "/proc", Sys: "/sys", Live: true} }
+
+// path returns the path of a file below /proc/PID.
+func (root FS) path(pid int, file string) string {
+	return filepath.Join(root.Proc, strconv.Itoa(pid), file)
+}
+
+// ErrFormat is the error of every parser in this package that meets what the kernel does not write.
+var ErrFormat = errors.New("not in the kernel's format")
 
 // Gone reports whether err only says that the process or cgroup behind a kernel file has ended, which is the normal
 // course of things: ENOENT when its file is opened, ESRCH when a kept-open file below /proc/PID is read, ENODEV

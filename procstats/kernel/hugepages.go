@@ -45,18 +45,19 @@ func OpenHugePools(fs FS) (*HugePools, error) {
 	return p, nil
 }
 
-// InUse reports whether any process of the machine holds a huge page of a pool. It costs one system call for each pool that
-// is empty, as all are on most machines.
+// InUse reports whether any process of the machine holds a huge page of a pool. It costs one system call for each pool
+// that is empty, as all are on most machines.
 func (p *HugePools) InUse() (bool, error) {
 	for i := range p.pools {
 		total, err := p.count(&p.pools[i].total)
-		if err != nil || total == 0 {
-			if err != nil {
-				return false, err
-			}
+		if err == nil && total == 0 {
 			continue
 		}
-		if free, err := p.count(&p.pools[i].free); err != nil || free < total {
+		free := total
+		if err == nil {
+			free, err = p.count(&p.pools[i].free)
+		}
+		if err != nil || free < total {
 			return err == nil, err
 		}
 	}
@@ -64,12 +65,14 @@ func (p *HugePools) InUse() (bool, error) {
 }
 
 func (p *HugePools) count(f *File) (pages float64, err error) {
-	if p.buf, err = f.ReadRecord(p.buf); err != nil {
-		return 0, fmt.Errorf("read pool of huge pages: %w", err)
+	field := [...]Field{{}}
+	if p.buf, err = f.ReadRecord(p.buf); err == nil {
+		if ParseSingleValue(p.buf, field[:]); !allRead(field[:]) {
+			err = ErrFormat
+		}
 	}
-	field := []Field{{}}
-	if ParseSingleValue(p.buf, field); field[0].State != FieldRead {
-		return 0, fmt.Errorf("read pool of huge pages: %w", ErrFormat)
+	if err != nil {
+		return 0, fmt.Errorf("read pool of huge pages: %w", err)
 	}
 	return field[0].Value, nil
 }

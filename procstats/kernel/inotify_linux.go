@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Writes tells which folders had a file written, inotify(7): settings of a cgroup that nobody has written are what they were. It
-// sees writes by system calls, whoever makes them, and not what the kernel changes by itself. It is used by one goroutine at a
-// time.
+// Writes tells which folders had a file written, inotify(7): settings of a cgroup that nobody has written are what
+// they were. It sees writes by system calls, whoever makes them, and not what the kernel changes by itself. It is used
+// by one goroutine at a time.
 type Writes struct {
 	fd      int
 	folders map[int32]*WrittenFolder
@@ -56,7 +56,8 @@ func (w *Writes) Leave(f *WrittenFolder) {
 		return // it was removed, and the kernel has ended the watch
 	}
 	delete(w.folders, f.watch)
-	_, _ = unix.InotifyRmWatch(w.fd, uint32(f.watch)) //nolint:gosec // the kernel's number; EINVAL if it has ended the watch
+	// EINVAL says that the kernel has ended the watch.
+	_, _ = unix.InotifyRmWatch(w.fd, uint32(f.watch)) //nolint:gosec // the kernel's number
 }
 
 // Look marks the folders in which a file was written since the last look. If that cannot be known all are marked.

@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package kernel_test
+package kernel
 
 import (
 	"errors"
@@ -11,13 +11,11 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-func openWrites(t *testing.T) *kernel.Writes {
+func openWrites(t *testing.T) *Writes {
 	t.Helper()
-	w, err := kernel.OpenWrites()
+	w, err := OpenWrites()
 	if err != nil {
 		t.Fatal(err)
 	}

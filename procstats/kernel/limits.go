@@ -5,6 +5,7 @@ package kernel
 
 import (
 	"bytes"
+	"cmp"
 	"math"
 	"os"
 	"path/filepath"
@@ -50,8 +51,8 @@ func ParseMemoryLimitV1(data []byte, fields []Field) {
 	}
 }
 
-// ReadNumber reads a cgroup file of one number, such as memory.max or memory.max_usage_in_bytes. ok is false if it cannot
-// be read, and if it says that there is no limit: max on v2, the largest number of whole pages on v1.
+// ReadNumber reads a cgroup file of one number, such as memory.max or memory.max_usage_in_bytes. ok is false if it
+// cannot be read, and if it says that there is no limit: max on v2, the largest number of whole pages on v1.
 func ReadNumber(path string) (n int64, ok bool) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -68,8 +69,7 @@ func ReadNumber(path string) (n int64, ok bool) {
 func EffectiveMemoryMax(c procstats.Cgroup, mounts []CgroupMount) (limit int64, dir string, ok bool) {
 	own := c.V1["memory"]
 	if own == "" {
-		lowest, dir, ok := memoryMax.lowest(cgroupAndAncestors(c.V2, mounts))
-		return int64(lowest), dir, ok
+		return memoryMax.lowestOf(c.V2, mounts)
 	}
 	dirs := cgroupAndAncestors(own, mounts)
 	// Until Linux 5.11 a cgroup of which the parent has use_hierarchy 0 is not charged to the parent.
@@ -92,22 +92,22 @@ func EffectiveMemoryMax(c procstats.Cgroup, mounts []CgroupMount) (limit int64, 
 // the group's own or that of a visible ancestor. ok is false where none is known, and always on v1, which has no such
 // limit.
 func EffectiveMemoryHigh(c procstats.Cgroup, mounts []CgroupMount) (limit int64, dir string, ok bool) {
-	return lowestMemoryV2(c, mounts, memoryHigh)
+	return memoryHigh.lowestOf(memoryV2(c), mounts)
 }
 
 // EffectiveMemorySwapMax returns the lowest limit on swap space that holds for a v2 cgroup, in bytes, and the folder
 // that sets it: the group's own or that of a visible ancestor. ok is false where none is known, and always on v1, which
 // limits swap together with memory.
 func EffectiveMemorySwapMax(c procstats.Cgroup, mounts []CgroupMount) (limit int64, dir string, ok bool) {
-	return lowestMemoryV2(c, mounts, memorySwapMax)
+	return memorySwapMax.lowestOf(memoryV2(c), mounts)
 }
 
-func lowestMemoryV2(c procstats.Cgroup, mounts []CgroupMount, file limitFile) (limit int64, dir string, ok bool) {
+// memoryV2 returns the v2 folder of a cgroup whose memory is accounted there; empty if it is not.
+func memoryV2(c procstats.Cgroup) string {
 	if c.V1["memory"] != "" {
-		return 0, "", false
+		return ""
 	}
-	lowest, dir, ok := file.lowest(cgroupAndAncestors(c.V2, mounts))
-	return int64(lowest), dir, ok
+	return c.V2
 }
 
 // EffectiveCPUQuota returns the lowest CPU quota that holds for a cgroup, in cores, and the folder that sets it: the
@@ -123,12 +123,7 @@ func EffectiveCPUQuota(c procstats.Cgroup, mounts []CgroupMount) (cores float64,
 // it: the group's own or that of a visible ancestor, which shares it among all groups below it. ok is false where no
 // limit is known.
 func EffectivePidsMax(c procstats.Cgroup, mounts []CgroupMount) (limit int64, dir string, ok bool) {
-	own := c.V1["pids"]
-	if own == "" {
-		own = c.V2
-	}
-	lowest, dir, ok := pidsMax.lowest(cgroupAndAncestors(own, mounts))
-	return int64(lowest), dir, ok
+	return pidsMax.lowestOf(cmp.Or(c.V1["pids"], c.V2), mounts)
 }
 
 // cgroupAndAncestors returns the folder and its visible parents; none for no folder.
@@ -137,6 +132,12 @@ func cgroupAndAncestors(dir string, mounts []CgroupMount) []string {
 		return nil
 	}
 	return slices.Insert(CgroupAncestors(dir, mounts), 0, dir)
+}
+
+// lowestOf returns the lowest limit of a folder and its visible parents.
+func (l limitFile) lowestOf(own string, mounts []CgroupMount) (limit int64, dir string, ok bool) {
+	lowest, dir, ok := l.lowest(cgroupAndAncestors(own, mounts))
+	return int64(lowest), dir, ok
 }
 
 // lowest reads the limit in every folder. Of equal ones the first, nearest to the task, counts.
@@ -181,8 +182,8 @@ func ParseCPUMax(data []byte, fields []Field) {
 			continue
 		}
 		field.State = FieldInvalid
-		q, quotaOK := parseKernelUint(quota)
-		p, periodOK := parseKernelUint(period)
+		q, quotaOK := parseUint(quota)
+		p, periodOK := parseUint(period)
 		if quotaOK && periodOK && p > 0 {
 			field.Value, field.State = float64(q)/float64(p), FieldRead
 		}

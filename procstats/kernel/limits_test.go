@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package kernel_test
+package kernel
 
 import (
 	"os"
@@ -11,11 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/procstats"
-	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 func TestCgroupAncestors(t *testing.T) {
-	mounts := []kernel.CgroupMount{{Point: "/cg"}, {Point: "/cg/unified"}, {Point: "/cg/uni"}}
+	mounts := []CgroupMount{{Point: "/cg"}, {Point: "/cg/unified"}, {Point: "/cg/uni"}}
 	tests := []struct {
 		dir  string
 		want []string
@@ -28,29 +27,20 @@ func TestCgroupAncestors(t *testing.T) {
 		{"", nil},
 	}
 	for _, test := range tests {
-		if diff := cmp.Diff(test.want, kernel.CgroupAncestors(test.dir, mounts)); diff != "" {
+		if diff := cmp.Diff(test.want, CgroupAncestors(test.dir, mounts)); diff != "" {
 			t.Errorf("ancestors of %q differ (-want +got):\n%s", test.dir, diff)
 		}
 	}
 }
 
 // limitTree writes files below a folder of its own, which stands for a mount point.
-func limitTree(t *testing.T, files map[string]string) (root string, mounts []kernel.CgroupMount) {
+func limitTree(t *testing.T, files map[string]string) (root string, mounts []CgroupMount) {
 	t.Helper()
-	root = t.TempDir()
-	for name, content := range files {
-		name = filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	root = writeTree(t, files)
 	if err := os.MkdirAll(filepath.Join(root, "pod/task"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return root, []kernel.CgroupMount{{Point: root, Root: "/"}}
+	return root, []CgroupMount{{Point: root, Root: "/"}}
 }
 
 const (
@@ -85,7 +75,7 @@ func TestEffectiveMemoryMax(t *testing.T) {
 			if test.v1 {
 				c = procstats.Cgroup{V2: root + "/elsewhere", V1: map[string]string{"memory": c.V2}}
 			}
-			got, dir, ok := kernel.EffectiveMemoryMax(c, mounts)
+			got, dir, ok := EffectiveMemoryMax(c, mounts)
 			want := filepath.Join(root, test.dir)
 			if test.dir == "" || test.dir == "none" {
 				want = ""
@@ -118,7 +108,7 @@ func TestEffectiveCPUQuota(t *testing.T) {
 			if test.v1 {
 				c = procstats.Cgroup{V1: map[string]string{"cpu": c.V2}}
 			}
-			got, dir, ok := kernel.EffectiveCPUQuota(c, mounts)
+			got, dir, ok := EffectiveCPUQuota(c, mounts)
 			want := ""
 			if test.dir != "" {
 				want = filepath.Join(root, test.dir)
@@ -134,12 +124,12 @@ func TestEffectivePidsMax(t *testing.T) {
 	root, mounts := limitTree(t, map[string]string{"pod/task/pids.max": "100\n", "pod/pids.max": "20\n"})
 	task := filepath.Join(root, "pod/task")
 	for _, c := range []procstats.Cgroup{{V2: task}, {V1: map[string]string{"pids": task}}} {
-		got, dir, ok := kernel.EffectivePidsMax(c, mounts)
+		got, dir, ok := EffectivePidsMax(c, mounts)
 		if got != 20 || dir != filepath.Dir(task) || !ok {
 			t.Errorf("%s: got %d from %q, %v; want 20 from the parent", c.Layout(), got, dir, ok)
 		}
 	}
-	if got, dir, ok := kernel.EffectivePidsMax(procstats.Cgroup{}, mounts); ok {
+	if got, dir, ok := EffectivePidsMax(procstats.Cgroup{}, mounts); ok {
 		t.Errorf("no cgroup: got %d from %q", got, dir)
 	}
 }
@@ -158,14 +148,14 @@ func TestReadNumber(t *testing.T) {
 		{"", 0, false},
 	}
 	path := filepath.Join(t.TempDir(), "memory.max")
-	if _, ok := kernel.ReadNumber(path); ok {
+	if _, ok := ReadNumber(path); ok {
 		t.Error("a file that does not exist has a number")
 	}
 	for _, test := range tests {
 		if err := os.WriteFile(path, []byte(test.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got, ok := kernel.ReadNumber(path); ok != test.ok || ok && got != test.want {
+		if got, ok := ReadNumber(path); ok != test.ok || ok && got != test.want {
 			t.Errorf("%q: %d, %v, want %d, %v", test.text, got, ok, test.want, test.ok)
 		}
 	}

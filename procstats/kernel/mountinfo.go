@@ -4,7 +4,6 @@
 package kernel
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -59,8 +58,16 @@ func Mounts(fs FS) ([]Mount, error) {
 	return mounts, nil
 }
 
-// controllersV1 are all that cgroup v1 ever had; it gets no new ones. The list distinguishes controllers from the other words
-// among the options of a mount (xattr, seclabel, release_agent=...).
+// Has reports whether the mount is that of a controller of version 1, or of version 2 for the empty name.
+func (m CgroupMount) Has(controller string) bool {
+	if controller == "" {
+		return m.Version == 2
+	}
+	return m.Version == 1 && slices.Contains(m.Controllers, controller)
+}
+
+// controllersV1 are all that cgroup v1 ever had; it gets no new ones. The list distinguishes controllers from the
+// other words among the options of a mount (xattr, seclabel, release_agent=...).
 func controllersV1() []string {
 	return []string{
 		"cpu", "cpuacct", "cpuset", "memory", "blkio", "pids", "freezer", "devices",
@@ -70,16 +77,15 @@ func controllersV1() []string {
 
 var errMountinfoLine = errors.New("not a mountinfo line")
 
-// parseMountinfo reads all of a mountinfo file. Lines that are no such lines are an error: guessing which mounts there
-// are would read another task's cgroup.
+// parseMountinfo reads all of a mountinfo file. Other lines are an error: guessing which mounts there are would read
+// another task's cgroup.
 func parseMountinfo(data []byte) ([]Mount, error) {
 	var mounts []Mount
-	for line := range bytes.Lines(data) {
-		line = bytes.TrimRight(line, "\r\n")
-		if len(line) == 0 {
+	for line := range strings.Lines(string(data)) {
+		if line = strings.TrimRight(line, "\r\n"); line == "" {
 			continue
 		}
-		m, err := parseMountinfoLine(string(line))
+		m, err := parseMountinfoLine(line)
 		if err != nil {
 			return nil, err
 		}

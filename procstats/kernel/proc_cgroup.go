@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/tachograph/tacho/procstats"
@@ -42,7 +41,8 @@ func CgroupMounts(fs FS) ([]CgroupMount, error) {
 // ChargesHugetlb reports whether the v2 mount that a cgroup's folder is below counts huge pages among its memory.
 func ChargesHugetlb(fs FS, dir string) bool {
 	mounts, err := CgroupMounts(fs)
-	return err == nil && slices.ContainsFunc(mounts, func(m CgroupMount) bool { return m.ChargesHugetlb && within(m.Point, dir) })
+	charges := func(m CgroupMount) bool { return m.ChargesHugetlb && within(m.Point, dir) }
+	return err == nil && slices.ContainsFunc(mounts, charges)
 }
 
 // FindCgroup returns where the cgroups of a process are, from /proc/PID/cgroup and /proc/self/mountinfo below fs.Proc.
@@ -51,15 +51,15 @@ func ChargesHugetlb(fs FS, dir string) bool {
 // processes live in the same groups it cannot know: Shared is false. The error wraps ENOENT or ESRCH where the
 // process does not exist.
 func FindCgroup(fs FS, pid int) (procstats.Cgroup, error) {
-	data, err := os.ReadFile(filepath.Join(fs.Proc, strconv.Itoa(pid), "cgroup"))
-	if err != nil {
-		return procstats.Cgroup{}, fmt.Errorf("find cgroup of process %d: %w", pid, err)
+	var paths map[string]string
+	data, err := os.ReadFile(fs.path(pid, "cgroup"))
+	if err == nil {
+		paths, err = parseProcCgroup(data)
 	}
-	paths, err := parseProcCgroup(data)
-	if err != nil {
-		return procstats.Cgroup{}, fmt.Errorf("find cgroup of process %d: %w", pid, err)
+	var mounts []CgroupMount
+	if err == nil {
+		mounts, err = CgroupMounts(fs)
 	}
-	mounts, err := CgroupMounts(fs)
 	if err != nil {
 		return procstats.Cgroup{}, fmt.Errorf("find cgroup of process %d: %w", pid, err)
 	}
@@ -85,17 +85,12 @@ func FindCgroup(fs FS, pid int) (procstats.Cgroup, error) {
 func cgroupDir(mounts []CgroupMount, controller, path string) string {
 	found := ""
 	for _, mount := range mounts {
-		if controller == "" && mount.Version != 2 || controller != "" && (mount.Version != 1 || !slices.Contains(mount.Controllers, controller)) {
-			continue
-		}
 		dir, ok := mount.dir(path)
-		if !ok {
-			continue
-		}
-		if !mount.ReadOnly {
+		switch {
+		case !ok || !mount.Has(controller):
+		case !mount.ReadOnly:
 			return dir
-		}
-		if found == "" {
+		case found == "":
 			found = dir
 		}
 	}
@@ -105,27 +100,18 @@ func cgroupDir(mounts []CgroupMount, controller, path string) string {
 // CgroupPaths are the paths of one cgroup as /proc/PID/cgroup has them, by controller, v2 under the empty name.
 type CgroupPaths map[string]string
 
-// PathsOf returns the paths of a cgroup whose directories are below mounts that this process sees; one that is below none
-// is left out.
+// PathsOf returns the paths of a cgroup whose directories are below mounts that this process sees; one that is below
+// none is left out.
 func PathsOf(c procstats.Cgroup, mounts []CgroupMount) CgroupPaths {
 	paths := CgroupPaths{}
 	add := func(controller, dir string) {
-		point := ""
-		for _, mount := range mounts {
-			version := mount.Version == 2
-			if controller != "" {
-				version = mount.Version == 1 && slices.Contains(mount.Controllers, controller)
-			}
-			if version && within(mount.Point, dir) && len(mount.Point) > len(point) {
-				point = mount.Point
-				below := strings.TrimPrefix(filepath.Clean(dir), strings.TrimSuffix(point, "/"))
-				paths[controller] = strings.TrimSuffix(mount.Root, "/") + below
-			}
+		own := slices.DeleteFunc(slices.Clone(mounts), func(m CgroupMount) bool { return !m.Has(controller) })
+		if mount, ok := cgroupMountOf(dir, own); ok {
+			below := strings.TrimPrefix(filepath.Clean(dir), strings.TrimSuffix(mount.Point, "/"))
+			paths[controller] = strings.TrimSuffix(mount.Root, "/") + below
 		}
 	}
-	if c.V2 != "" {
-		add("", c.V2)
-	}
+	add("", c.V2)
 	for controller, dir := range c.V1 {
 		add(controller, dir)
 	}
@@ -151,10 +137,10 @@ func (p CgroupPaths) Outside(data []byte, yield func(controller string)) error {
 	return nil
 }
 
-// EndedOutside reports whether a process that has ended and was not reaped is in another v2 cgroup than this one and those
-// nested in it. The v1 hierarchies say of a process that is ending that it is in their roots.
+// EndedOutside reports whether a process that has ended and was not reaped is in another v2 cgroup than this one and
+// those nested in it. The v1 hierarchies say of a process that is ending that it is in their roots.
 func (p CgroupPaths) EndedOutside(fs FS, pid int) (outside bool) {
-	data, err := os.ReadFile(filepath.Join(fs.Proc, strconv.Itoa(pid), "cgroup"))
+	data, err := os.ReadFile(fs.path(pid, "cgroup"))
 	if err != nil {
 		return false
 	}
@@ -177,8 +163,8 @@ func CgroupAncestors(dir string, mounts []CgroupMount) []string {
 	return parents
 }
 
-// IsCgroupRoot reports whether a folder is the root of its hierarchy, and not only the top of what a namespace or a bind
-// mount shows: release_agent is only in the one, cgroup.type in all but it.
+// IsCgroupRoot reports whether a folder is the root of its hierarchy, and not only the top of what a namespace or a
+// bind mount shows: release_agent is only in the one, cgroup.type in all but it.
 func IsCgroupRoot(version int, dir string) bool {
 	if version == 1 {
 		_, err := os.Lstat(filepath.Join(dir, "release_agent"))

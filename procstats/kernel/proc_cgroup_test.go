@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package kernel_test
+package kernel
 
 import (
 	"errors"
@@ -17,27 +17,15 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/tachograph/tacho/procstats"
-	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // findPID is the process whose cgroups are looked for.
 const findPID = 4242
 
-// procTree writes a proc folder with a mountinfo and the cgroups of findPID.
-func procTree(t *testing.T, mountinfo, cgroup string) kernel.FS {
+// findTree writes a proc folder with a mountinfo and the cgroups of findPID.
+func findTree(t *testing.T, mountinfo, cgroup string) FS {
 	t.Helper()
-	proc := t.TempDir()
-	files := map[string]string{"self/mountinfo": mountinfo, fmt.Sprintf("%d/cgroup", findPID): cgroup}
-	for name, content := range files {
-		name = filepath.Join(proc, name)
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return kernel.FS{Proc: proc}
+	return procTree(t, map[string]string{"self/mountinfo": mountinfo, fmt.Sprintf("%d/cgroup", findPID): cgroup})
 }
 
 func TestFindCgroup(t *testing.T) {
@@ -57,8 +45,8 @@ func TestFindCgroup(t *testing.T) {
 			}
 			mountinfo, cgroup := content["proc/self/mountinfo"], content["proc/4242/cgroup"]
 			for _, newline := range []string{"\n", "\r\n"} {
-				fs := procTree(t, strings.ReplaceAll(mountinfo, "\n", newline), strings.ReplaceAll(cgroup, "\n", newline))
-				c, err := kernel.FindCgroup(fs, findPID)
+				fs := findTree(t, strings.ReplaceAll(mountinfo, "\n", newline), strings.ReplaceAll(cgroup, "\n", newline))
+				c, err := FindCgroup(fs, findPID)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -96,7 +84,7 @@ func TestFindCgroupRefuses(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			c, err := kernel.FindCgroup(procTree(t, test.mountinfo, test.cgroup), findPID)
+			c, err := FindCgroup(findTree(t, test.mountinfo, test.cgroup), findPID)
 			if err == nil || c.Exists() {
 				t.Errorf("got %+v and error %v, want an error", c, err)
 			}
@@ -105,11 +93,11 @@ func TestFindCgroupRefuses(t *testing.T) {
 }
 
 func TestFindCgroupOfNoProcess(t *testing.T) {
-	_, err := kernel.FindCgroup(procTree(t, "", ""), findPID+1)
+	_, err := FindCgroup(findTree(t, "", ""), findPID+1)
 	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "process 4243") {
 		t.Errorf("got %v, want one that wraps ErrNotExist and names the process", err)
 	}
-	if _, err := kernel.FindCgroup(kernel.FS{Proc: t.TempDir()}, findPID); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := FindCgroup(FS{Proc: t.TempDir()}, findPID); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without a procfs: %v, want one that wraps ErrNotExist", err)
 	}
 }
@@ -119,7 +107,7 @@ func TestCgroupMounts(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "cgroup.controllers"), []byte("cpu io memory\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	fs := procTree(t, `34 25 0:28 / /cg ro,nosuid - tmpfs tmpfs ro,seclabel,mode=755
+	fs := findTree(t, `34 25 0:28 / /cg ro,nosuid - tmpfs tmpfs ro,seclabel,mode=755
 35 34 0:29 / `+dir+` rw,nosuid - cgroup2 cgroup2 rw,seclabel,nsdelegate
 36 34 0:30 / /cg/systemd rw,nosuid - cgroup cgroup rw,seclabel,xattr,name=systemd,release_agent=/bin/x
 40 34 0:34 /part /cg/cpu,cpuacct rw,nosuid shared:16 master:3 - cgroup cgroup rw,seclabel,cpuacct,cpu
@@ -128,11 +116,11 @@ func TestCgroupMounts(t *testing.T) {
 43 42 0:36 / /cg/pids rw,nosuid - cgroup  rw,pids
 44 34 0:36 / /nowhere rw,nosuid - cgroup2 cgroup2 rw
 `, "")
-	got, err := kernel.CgroupMounts(fs)
+	got, err := CgroupMounts(fs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []kernel.CgroupMount{
+	want := []CgroupMount{
 		{Point: dir, Root: "/", Version: 2, Controllers: []string{"cpu", "io", "memory"}},
 		{Point: "/cg/cpu,cpuacct", Root: "/part", Version: 1, Controllers: []string{"cpu", "cpuacct"}},
 		{Point: "/cg/memory", Root: "/", Version: 1, Controllers: []string{"memory"}, ReadOnly: true},
@@ -145,8 +133,8 @@ func TestCgroupMounts(t *testing.T) {
 }
 
 func TestEndedOutside(t *testing.T) {
-	mounts := []kernel.CgroupMount{{Point: "/cg/unified", Root: "/", Version: 2}, {Point: "/cg/memory", Root: "/", Version: 1, Controllers: []string{"memory"}}}
-	paths := kernel.PathsOf(procstats.Cgroup{V2: "/cg/unified/task", V1: map[string]string{"memory": "/cg/memory/task"}}, mounts)
+	mounts := []CgroupMount{{Point: "/cg/unified", Root: "/", Version: 2}, {Point: "/cg/memory", Root: "/", Version: 1, Controllers: []string{"memory"}}}
+	paths := PathsOf(procstats.Cgroup{V2: "/cg/unified/task", V1: map[string]string{"memory": "/cg/memory/task"}}, mounts)
 	for content, want := range map[string]bool{
 		"5:memory:/\n0::/task\n":             false, // as version 1 says of all that have ended
 		"5:memory:/\n0::/task/below\n":       false,
@@ -156,7 +144,7 @@ func TestEndedOutside(t *testing.T) {
 		"5:memory:/\n":                       false,
 		"no\n":                               false,
 	} {
-		fs := procTree(t, "", content)
+		fs := findTree(t, "", content)
 		if got := paths.EndedOutside(fs, findPID); got != want {
 			t.Errorf("%q: outside %v, want %v", content, got, want)
 		}

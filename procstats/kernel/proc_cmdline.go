@@ -21,9 +21,9 @@ const (
 )
 
 // ParseProcCmdline returns the arguments in the first CmdlineRead bytes of /proc/PID/cmdline as text on one line, with
-// spaces between them; empty where there are none, as for a kernel thread or a zombie. A process can write anything over
-// its arguments: what is empty, or has in it spaces, quotes, backslashes or bytes that are not printable, is quoted as
-// in Go, and no control character is left. A text longer than CmdlineText bytes is cut and ends in "…".
+// spaces between them; empty where there are none, as for a kernel thread or a zombie. A process can write anything
+// over its arguments: what is empty, or has in it spaces, quotes, backslashes or bytes that are not printable, is
+// quoted as in Go, and no control character is left. A text longer than CmdlineText bytes is cut and ends in "…".
 //
 // NULs at the end are no arguments: a process that shortens its title leaves them.
 func ParseProcCmdline(data []byte) string {

@@ -6,8 +6,6 @@ package kernel
 import (
 	"encoding/binary"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -48,12 +46,10 @@ func TestParseProcIO(t *testing.T) {
 		ioText:                                  {want: want},
 		"new_in_linux_9: many words\n" + ioText: {want: want},
 		"":                                      {err: ErrFormat},
-		"rchar: 2012\nwchar: 7\nsyscr: 7\nsyscw: 1\n":                   {err: ErrFormat},
-		strings.TrimSuffix(ioText, "\n"):                                {err: ErrFormat},
-		strings.Replace(ioText, ": 4096", ": -4096", 1):                 {err: ErrFormat},
-		strings.Replace(ioText, ": 4096", ":4096", 1):                   {err: ErrFormat},
-		strings.Replace(ioText, ": 4096", ": 18446744073709551615", 1):  {err: ErrFormat},
-		strings.Replace(ioText, "wchar: 7", "wchar: 7\nwchar: 7\nx", 1): {err: ErrFormat},
+		"rchar: 2012\nwchar: 7\nsyscr: 7\nsyscw: 1\n":                  {err: ErrFormat},
+		strings.TrimSuffix(ioText, "\n"):                               {err: ErrFormat},
+		strings.Replace(ioText, ": 4096", ": -4096", 1):                {err: ErrFormat},
+		strings.Replace(ioText, ": 4096", ": 18446744073709551615", 1): {err: ErrFormat},
 	}
 	for content, test := range tests {
 		got, err := ParseProcIO([]byte(content))
@@ -64,26 +60,15 @@ func TestParseProcIO(t *testing.T) {
 }
 
 func TestReadProcIO(t *testing.T) {
-	root := FS{Proc: t.TempDir()}
-	write := func(content string) {
-		t.Helper()
-		if err := os.MkdirAll(filepath.Join(root.Proc, "7"), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(root.Proc, "7", "io"), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(ioText)
+	root := procTree(t, map[string]string{"7/io": ioText, "8/io": "rchar: 1\n"})
 	got, err := ReadProcIO(root, 7)
 	if err != nil || got.WriteBytes != 8192 {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	write("rchar: 1\n")
-	if _, err = ReadProcIO(root, 7); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "7") {
-		t.Errorf("got %v, want errFormat with the file", err)
+	if _, err = ReadProcIO(root, 8); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "8") {
+		t.Errorf("got %v, want ErrFormat with the file", err)
 	}
-	if _, err = ReadProcIO(root, 8); !Gone(err) {
+	if _, err = ReadProcIO(root, 9); !Gone(err) {
 		t.Errorf("got %v, want an error that says that the process is gone", err)
 	}
 }

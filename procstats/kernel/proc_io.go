@@ -7,8 +7,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
+	"time"
 )
 
 // ProcIO is /proc/PID/io, proc_pid_io(5), in bytes.
@@ -16,14 +15,11 @@ type ProcIO struct {
 	Rchar, Wchar, ReadBytes, WriteBytes, CancelledWriteBytes int64
 }
 
-// procIOCounters is how many counters a ProcIO has.
-const procIOCounters = 5
-
 // ReadProcIO reads /proc/PID/io below a proc root. The kernel adds what a process did to its parent's values when
 // the parent waits for it, so a reaper that needs its I/O reads it just before. The error wraps ENOENT
 // or ESRCH for a process that is gone and EACCES for one of another user.
 func ReadProcIO(root FS, pid int) (ProcIO, error) {
-	path := filepath.Join(root.Proc, strconv.Itoa(pid), "io")
+	path := root.path(pid, "io")
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return ProcIO{}, err
@@ -35,46 +31,52 @@ func ReadProcIO(root FS, pid int) (ProcIO, error) {
 	return io, nil
 }
 
-// ParseProcIO reads /proc/PID/io, proc_pid_io(5): all five counters or none.
+// ParseProcIO reads /proc/PID/io: all five counters or none.
 func ParseProcIO(data []byte) (ProcIO, error) {
-	var io ProcIO
-	found := 0
-	for {
-		line, rest, ok := cutLine(data)
-		if !ok {
-			break
-		}
-		data = rest
-		key, value, _ := bytes.Cut(line, []byte(": "))
-		counter := io.counter(key)
-		if counter == nil {
-			continue
-		}
-		n, ok := parseKernelUint(value)
-		if !ok {
-			return ProcIO{}, ErrFormat
-		}
-		*counter = int64(n)
-		found++
+	fields := [...]Field{
+		{Key: "rchar"}, {Key: "wchar"}, {Key: "read_bytes"}, {Key: "write_bytes"}, {Key: "cancelled_write_bytes"},
 	}
-	if found != procIOCounters {
+	if parseKeyed(data, ':', paddedValue, fields[:]); !allRead(fields[:]) {
 		return ProcIO{}, ErrFormat
 	}
-	return io, nil
+	return ProcIO{
+		Rchar: int64(fields[0].Value), Wchar: int64(fields[1].Value), ReadBytes: int64(fields[2].Value),
+		WriteBytes: int64(fields[3].Value), CancelledWriteBytes: int64(fields[4].Value),
+	}, nil
 }
 
-func (io *ProcIO) counter(key []byte) *int64 {
-	switch string(key) {
-	case "rchar":
-		return &io.Rchar
-	case "wchar":
-		return &io.Wchar
-	case "read_bytes":
-		return &io.ReadBytes
-	case "write_bytes":
-		return &io.WriteBytes
-	case "cancelled_write_bytes":
-		return &io.CancelledWriteBytes
+// Switches are the context switches of one thread, in /proc/PID/task/TID/status, proc_pid_status(5).
+type Switches struct{ Voluntary, Involuntary uint64 }
+
+// ParseSwitches finds both numbers, or none.
+func ParseSwitches(data []byte) (Switches, error) {
+	fields := [...]Field{{Key: "voluntary_ctxt_switches"}, {Key: "nonvoluntary_ctxt_switches"}}
+	if parseKeyed(data, ':', paddedValue, fields[:]); !allRead(fields[:]) {
+		return Switches{}, ErrFormat
 	}
-	return nil
+	return Switches{Voluntary: uint64(fields[0].Value), Involuntary: uint64(fields[1].Value)}, nil
+}
+
+// ProcSchedstat is /proc/PID/task/TID/schedstat of one thread. Its zero value is what the kernel writes if it does not
+// count.
+type ProcSchedstat struct {
+	CPU      time.Duration
+	RunDelay time.Duration // it could run and waited for a CPU
+	Slices   uint64        // how often it got one
+}
+
+// ParseProcSchedstat reads the three numbers of the file.
+func ParseProcSchedstat(data []byte) (ProcSchedstat, error) {
+	var numbers [3]uint64
+	line, _, whole := cutLine(data)
+	for i := range numbers {
+		var word []byte
+		var ok bool
+		word, line, _ = bytes.Cut(line, []byte{' '})
+		if numbers[i], ok = parseUint(word); !ok || !whole {
+			return ProcSchedstat{}, ErrFormat
+		}
+	}
+	//nolint:gosec // at most math.MaxInt64
+	return ProcSchedstat{CPU: time.Duration(numbers[0]), RunDelay: time.Duration(numbers[1]), Slices: numbers[2]}, nil
 }

@@ -32,43 +32,30 @@ const (
 	KeptProcessFiles = FileSmapsRollup
 )
 
+// processFileNames are the names below /proc/PID.
+//
+//nolint:gochecknoglobals // constant
+var processFileNames = [...]string{
+	FileStat: "stat", FileStatm: "statm", FileIO: "io", FileTask: "task", FileChildren: "children",
+	FileSmapsRollup: "smaps_rollup", FileCmdline: "cmdline", FileCgroup: "cgroup", FileSchedstat: "schedstat",
+	FileStatus: "status",
+}
+
 // String returns the file's name below /proc/PID.
-func (f ProcessFile) String() string {
-	switch f {
-	case FileStat:
-		return "stat"
-	case FileStatm:
-		return "statm"
-	case FileIO:
-		return "io"
-	case FileTask:
-		return "task"
-	case FileChildren:
-		return "children"
-	case FileSmapsRollup:
-		return "smaps_rollup"
-	case FileCmdline:
-		return "cmdline"
-	case FileCgroup:
-		return "cgroup"
-	case FileSchedstat:
-		return "schedstat"
-	case FileStatus:
-		return "status"
-	}
-	return "ProcessFile(" + strconv.Itoa(int(f)) + ")"
+func (f ProcessFile) String() string { return processFileNames[f] }
+
+// AppendThreadPath appends the path of a thread's file below the folder of its process's threads, with the NUL that
+// system calls want.
+func (f ProcessFile) AppendThreadPath(path []byte, tid int) []byte {
+	path = append(strconv.AppendInt(path, int64(tid), 10), '/')
+	return append(append(path, processFileNames[f]...), 0)
 }
 
 // AppendPath appends the path of a process's file, with the NUL that system calls want.
 func (f ProcessFile) AppendPath(path []byte, fs FS, pid int) []byte {
 	path = append(append(path, fs.Proc...), '/')
-	path = strconv.AppendInt(path, int64(pid), 10)
-	path = append(path, '/')
 	if f == FileChildren {
-		path = append(path, "task/"...)
-		path = strconv.AppendInt(path, int64(pid), 10)
-		path = append(path, '/')
+		path = append(strconv.AppendInt(path, int64(pid), 10), "/task/"...)
 	}
-	path = append(path, f.String()...)
-	return append(path, 0)
+	return f.AppendThreadPath(path, pid)
 }

@@ -11,7 +11,7 @@ import (
 // ioStatV2 has one line for each device that the cgroup used, so an empty file is a true 0.
 func ioStatV2(devices *kernel.BlockDevices) []cgroupFileSpec {
 	return []cgroupFileSpec{{
-		controller: "io", name: "io.stat", parse: devices.ParseIOStat,
+		controller: "io", name: "io.stat",
 		own: func() kernel.FieldParser { return kernel.NewIOStat(devices).Parse },
 		fields: []cgroupFieldSpec{
 			{id: procstats.CgroupIORead, key: "rbytes"},

@@ -12,24 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// writeTree writes files below a folder of the test's own.
-func writeTree(t *testing.T, files map[string]string) FS {
-	t.Helper()
-	root := t.TempDir()
-	for name, content := range files {
-		path := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return FS{Proc: root}
-}
-
 func TestChildren(t *testing.T) {
-	fs := writeTree(t, map[string]string{
+	fs := procTree(t, map[string]string{
 		"7/task/7/children": "8 9 ", "7/task/70/children": "71 ", "7/task/72/comm": "gone between two reads\n",
 		"8/task/8/children": "", "9/task/9/children": "12 x ",
 	})
@@ -56,7 +40,7 @@ func TestChildren(t *testing.T) {
 }
 
 func TestReadPIDs(t *testing.T) {
-	fs := writeTree(t, map[string]string{"procs": "1\n0\n22\n", "hostile": "-1\n"})
+	fs := procTree(t, map[string]string{"procs": "1\n0\n22\n", "hostile": "-1\n"})
 	if pids, err := ReadPIDs(filepath.Join(fs.Proc, "procs")); err != nil || !cmp.Equal(pids, []int{1, 22}) {
 		t.Errorf("processes of another namespace: %v, %v; want 1 and 22", pids, err)
 	}
@@ -69,7 +53,7 @@ func TestReadPIDs(t *testing.T) {
 }
 
 func TestControllerDisabled(t *testing.T) {
-	fs := writeTree(t, map[string]string{"cgroups": "#subsys_name\thierarchy\tnum_cgroups\tenabled\nmemory\t0\t1\t0\ncpu\t4\t90\t1\nshort 0\n"})
+	fs := procTree(t, map[string]string{"cgroups": "#subsys_name\thierarchy\tnum_cgroups\tenabled\nmemory\t0\t1\t0\ncpu\t4\t90\t1\nshort 0\n"})
 	for controller, want := range map[string]bool{"memory": true, "cpu": false, "pids": false, "short": false} {
 		if got := ControllerDisabled(fs, controller); got != want {
 			t.Errorf("%s disabled: %v", controller, got)
@@ -81,7 +65,7 @@ func TestControllerDisabled(t *testing.T) {
 }
 
 func TestMounts(t *testing.T) {
-	fs := writeTree(t, map[string]string{"self/mountinfo": "21 1 0:5 / /proc rw,nosuid shared:9 - proc proc rw,hidepid=2\n" +
+	fs := procTree(t, map[string]string{"self/mountinfo": "21 1 0:5 / /proc rw,nosuid shared:9 - proc proc rw,hidepid=2\n" +
 		`22 1 0:6 / /with\040space ro - tmpfs none rw,size=1k` + "\n"})
 	mounts, err := Mounts(fs)
 	if err != nil {

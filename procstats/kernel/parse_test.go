@@ -5,6 +5,7 @@ package kernel
 
 import (
 	"math"
+	"os"
 	"path"
 	"strings"
 	"testing"
@@ -56,6 +57,29 @@ func runParserTests(t *testing.T, parse FieldParser, tests []parserTest) {
 			t.Errorf("%s: %q differs (-want +got):\n%s", test.name, test.data, diff)
 		}
 	}
+}
+
+// writeTree writes files below a folder of the test's own; a name that ends in a slash is a folder.
+func writeTree(t *testing.T, files map[string]string) (root string) {
+	t.Helper()
+	root = t.TempDir()
+	for name, content := range files {
+		path := root + "/" + name
+		err := os.MkdirAll(path[:strings.LastIndex(path, "/")], 0o755)
+		if err == nil && !strings.HasSuffix(name, "/") {
+			err = os.WriteFile(path, []byte(content), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+// procTree writes files below a proc folder.
+func procTree(t *testing.T, files map[string]string) FS {
+	t.Helper()
+	return FS{Proc: writeTree(t, files)}
 }
 
 func TestParseFlatKeyed(t *testing.T) {
@@ -116,8 +140,13 @@ func TestParseCPUMax(t *testing.T) {
 	})
 }
 
+// ioStat reads one io.stat file once.
+func ioStat(devices *BlockDevices) FieldParser {
+	return func(data []byte, fields []Field) { NewIOStat(devices).Parse(data, fields) }
+}
+
 func TestParseIOStat(t *testing.T) {
-	runParserTests(t, NewBlockDevices(FS{}).ParseIOStat, []parserTest{
+	runParserTests(t, ioStat(NewBlockDevices(FS{})), []parserTest{
 		{"no device is zero", "", parsed{"rbytes": 0.0}},
 		{"one device", "254:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=5 dios=6\n", parsed{"rbytes": 1.0, "wbytes": 2.0, "rios": 3.0, "wios": 4.0}},
 		{"summed", "8:0 rbytes=1 wbytes=2\n8:16 rbytes=10 wbytes=20\n", parsed{"rbytes": 11.0, "wbytes": 22.0}},
@@ -125,7 +154,7 @@ func TestParseIOStat(t *testing.T) {
 		{"cost keys", "8:0 rbytes=1 cost.vrate=100.00 cost.usage=7 use_delay=0\n", parsed{"rbytes": 1.0}},
 		{"CRLF", "8:0 rbytes=1 wios=2\r\n", parsed{"rbytes": 1.0, "wios": 2.0}},
 		{"cut short", "8:0 rbytes=1\n8:16 rbyt", parsed{"rbytes": "invalid", "wbytes": "invalid"}},
-		{"negative", "8:0 rbytes=-1 wbytes=2\n", parsed{"rbytes": "invalid", "wbytes": 2.0}},
+		{"negative", "8:0 rbytes=-1 wbytes=2\n", parsed{"rbytes": "invalid", "wbytes": "invalid"}},
 		{"invalid stays invalid", "8:0 rbytes=x\n8:16 rbytes=3\n", parsed{"rbytes": "invalid"}},
 		{"sum over int64", "8:0 rbytes=9223372036854775807\n8:16 rbytes=9223372036854775807\n", parsed{"rbytes": "invalid"}},
 	})
@@ -228,7 +257,7 @@ func FuzzParseCPUMax(f *testing.F) {
 
 func FuzzParseIOStat(f *testing.F) {
 	addCapturedFiles(f, "io.stat")
-	fuzzCounter(f, NewBlockDevices(FS{}).ParseIOStat, "rbytes", "wbytes", "rios", "wios")
+	fuzzCounter(f, ioStat(NewBlockDevices(FS{})), "rbytes", "wbytes", "rios", "wios")
 }
 
 func FuzzParseBlkio(f *testing.F) {

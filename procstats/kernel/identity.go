@@ -27,19 +27,12 @@ type Identity struct {
 // Identify reads the identity of a process from /proc/PID/stat below a proc root. The error wraps ENOENT or ESRCH
 // for a process that is gone.
 func Identify(root FS, pid int) (Identity, error) {
-	path := filepath.Join(root.Proc, strconv.Itoa(pid), "stat")
-	data, err := os.ReadFile(path)
+	stat, _, err := readStat(root, pid)
 	if err != nil {
 		return Identity{}, err
 	}
-	stat, err := ParseProcStat(data)
-	if err != nil {
-		return Identity{}, fmt.Errorf("parse %s: %w", path, err)
-	}
-	return Identity{
-		ProcessID: procstats.ProcessID{PID: pid, Start: stat.Start}, PPID: stat.PPID, Session: stat.Session,
-		Zombie: stat.Ended(),
-	}, nil
+	id := procstats.ProcessID{PID: pid, Start: stat.Start}
+	return Identity{ProcessID: id, PPID: stat.PPID, Session: stat.Session, Zombie: stat.Ended()}, nil
 }
 
 // Alive reports whether a process runs and is still the same one: its number may be another's by now. A zombie does not
@@ -69,4 +62,29 @@ func PIDNamespace(root FS) string {
 		return ""
 	}
 	return name
+}
+
+// InInitialPIDNamespace reports whether the PIDs of this process are those that the kernel logs: the first PID
+// namespace has a fixed number, PROC_PID_INIT_INO in include/linux/proc_ns.h.
+func InInitialPIDNamespace(fs FS) bool { return PIDNamespace(fs) == "pid:[4026531836]" }
+
+// Comm returns the name of a process, /proc/PID/comm. It may have any bytes, newlines too.
+func Comm(fs FS, pid int) (string, error) {
+	text, err := os.ReadFile(fs.path(pid, "comm"))
+	return strings.TrimSuffix(string(text), "\n"), err
+}
+
+// OwnOOMScoreAdj is how much the OOM killer spares or prefers this process, -1000 to 1000: /proc/self/oom_score_adj,
+// proc_pid_oom_score_adj(5), since Linux 2.6.36.
+func OwnOOMScoreAdj(fs FS) (int, error) {
+	path := filepath.Join(fs.Proc, "self", "oom_score_adj")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err //nolint:wrapcheck // it names the operation and the file
+	}
+	adj, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || adj < -1000 || adj > 1000 {
+		return 0, fmt.Errorf("read %s: %q is not in -1000 to 1000", path, text)
+	}
+	return adj, nil
 }

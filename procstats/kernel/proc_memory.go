@@ -1,0 +1,88 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package kernel
+
+import (
+	"math"
+	"strconv"
+	"strings"
+)
+
+// ProcStatm is what is used of /proc/PID/statm, proc_pid_statm(5), in pages. All of it is 0 for a process that has
+// no memory any more (a zombie).
+type ProcStatm struct {
+	Size, Resident, Shared int64
+}
+
+// ParseProcStatm reads /proc/PID/statm.
+func ParseProcStatm(data []byte) (ProcStatm, error) {
+	var pages [3]int64
+	field, digits := 0, 0
+	for _, c := range data {
+		switch {
+		case c >= '0' && c <= '9':
+			// Bytes are counted in int64 too; no page is larger than 64 KiB.
+			pages[field] = pages[field]*10 + int64(c-'0')
+			if digits++; pages[field] > math.MaxInt64>>16 {
+				return ProcStatm{}, ErrFormat
+			}
+		case c != ' ' || digits == 0:
+			return ProcStatm{}, ErrFormat
+		case field == len(pages)-1:
+			return ProcStatm{Size: pages[0], Resident: pages[1], Shared: pages[2]}, nil
+		default:
+			field, digits = field+1, 0
+		}
+	}
+	return ProcStatm{}, ErrFormat
+}
+
+// SmapsRollup is what is used of /proc/PID/smaps_rollup (since Linux 4.14), in bytes.
+type SmapsRollup struct {
+	// First and End are the addresses of the first byte and behind the last: processes that share their memory
+	// (CLONE_VM) have the same, and so have forks of one program.
+	First, End uint64
+	// PSS counts each page by the share of this process in it, SwapPSS the same of what is swapped out.
+	PSS, SwapPSS int64
+	// PSSAnon and PSSShmem are parts of PSS; HaveParts reports that the kernel has them (since Linux 5.4).
+	PSSAnon, PSSShmem int64
+	HaveParts         bool
+	// PrivateHugetlb are huge pages of hugetlbfs that only this process maps, SharedHugetlb those that others map too:
+	// neither is in PSS.
+	PrivateHugetlb, SharedHugetlb int64
+}
+
+// ParseSmapsRollup requires PSS and SwapPSS: a file that lacks one is not what it seems.
+func ParseSmapsRollup(data []byte) (SmapsRollup, error) {
+	fields := [...]Field{
+		{Key: "Pss"}, {Key: "Pss_Anon"}, {Key: "Pss_Shmem"}, {Key: "Shared_Hugetlb"}, {Key: "Private_Hugetlb"},
+		{Key: "SwapPss"},
+	}
+	parseKeyed(data, ':', kibibytes, fields[:])
+	for _, f := range fields {
+		if f.State == FieldInvalid || f.State == FieldMissing && (f.Key == "Pss" || f.Key == "SwapPss") {
+			return SmapsRollup{}, ErrFormat
+		}
+	}
+	s := SmapsRollup{
+		PSS: int64(fields[0].Value), PSSAnon: int64(fields[1].Value), PSSShmem: int64(fields[2].Value),
+		HaveParts: fields[1].State == FieldRead, SharedHugetlb: int64(fields[3].Value),
+		PrivateHugetlb: int64(fields[4].Value), SwapPSS: int64(fields[5].Value),
+	}
+	line, _, _ := cutLine(data)
+	s.First, s.End = parseRange(string(line))
+	return s, nil
+}
+
+// parseRange reads the addresses of "55d0c0a00000-7ffc1b7fe000 ---p ..."; both are 0 in other lines.
+func parseRange(line string) (first, end uint64) {
+	low, rest, _ := strings.Cut(line, "-")
+	high, _, _ := strings.Cut(rest, " ")
+	first, errFirst := strconv.ParseUint(low, 16, 64)
+	end, errEnd := strconv.ParseUint(high, 16, 64)
+	if errFirst != nil || errEnd != nil {
+		return 0, 0
+	}
+	return first, end
+}
