@@ -56,7 +56,11 @@ type SmapsRollup struct {
 // ParseSmapsRollup requires PSS and SwapPSS: a file that lacks one is not what it seems.
 func ParseSmapsRollup(data []byte) (SmapsRollup, error) {
 	fields := [...]Field{
-		{Key: "Pss"}, {Key: "Pss_Anon"}, {Key: "Pss_Shmem"}, {Key: "Shared_Hugetlb"}, {Key: "Private_Hugetlb"},
+		{Key: "Pss"},
+		{Key: "Pss_Anon"},
+		{Key: "Pss_Shmem"},
+		{Key: "Shared_Hugetlb"},
+		{Key: "Private_Hugetlb"},
 		{Key: "SwapPss"},
 	}
 	parseKeyed(data, ':', kibibytes, fields[:])
