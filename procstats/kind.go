@@ -193,6 +193,16 @@ func (s SourceID) String() string {
 // Known reports whether it is one of the above.
 func (s SourceID) Known() bool { return s < sourceCount }
 
+// Set names measurements of one source that are measured, or absent, together.
+type Set uint8
+
+const (
+	// OutsideSet is about processes that run outside the task's cgroup, or have joined it.
+	OutsideSet Set = iota + 1
+	// RunQueueSet is what the scheduler counts of each thread.
+	RunQueueSet
+)
+
 // SourceDescription says what a source is on this machine and for this task.
 type SourceDescription struct {
 	ID SourceID

@@ -44,6 +44,11 @@ func SourceSelection(source SourceID) Selection {
 	return SelectWhere(func(m Measurement) bool { return m.Source == source })
 }
 
+// SetSelection selects the measurements of a set.
+func SetSelection(set Set) Selection {
+	return SelectWhere(func(m Measurement) bool { return m.Set == set })
+}
+
 // AllSelection selects everything this operating system could have: all but the portable source where there
 // are readers of our own, and only that source and the reaped children's usage where there are none.
 func AllSelection() Selection {

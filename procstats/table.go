@@ -20,6 +20,8 @@ type Measurement struct {
 	Scope Scope
 	// Source is who reads it; SourceNone for headlines.
 	Source SourceID
+	// Set is what the measurement is about, if others of its source are measured, or absent, together with it.
+	Set Set
 	// File is the kernel file and key, or the system call, with the kernel version it exists since.
 	File string
 	// Guarantee is how the value relates to the truth; empty for headlines, which take their source's.

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// SmapsLimits bounds what reading smaps_rollup costs: the kernel walks every page table of a process for it. The zero
+// smapsLimits bounds what reading smaps_rollup costs: the kernel walks every page table of a process for it. The zero
 // value stands for the defaults.
-type SmapsLimits struct {
+type smapsLimits struct {
 	// Every is the least time between two readings; 0 means a thousand times as long as the last one took, less for
 	// the first three, at most 10 s. Samples in between repeat the last one, with its stamp.
 	Every time.Duration
@@ -20,8 +20,8 @@ type SmapsLimits struct {
 	MaxRSS int64
 }
 
-func (l SmapsLimits) withDefaults() SmapsLimits {
-	return SmapsLimits{
+func (l smapsLimits) withDefaults() smapsLimits {
+	return smapsLimits{
 		Every:  l.Every,
 		Budget: cmp.Or(l.Budget, 20*time.Millisecond),
 		MaxRSS: cmp.Or(l.MaxRSS, 8<<30),
@@ -30,7 +30,7 @@ func (l SmapsLimits) withDefaults() SmapsLimits {
 
 // pause is the time from the beginning of a reading, which took some time, to the next. The first ones follow sooner: a
 // task that has just started is not what it will be.
-func (l SmapsLimits) pause(took time.Duration, readings int) time.Duration {
+func (l smapsLimits) pause(took time.Duration, readings int) time.Duration {
 	const most = 10 * time.Second
 	if l.Every > 0 {
 		return l.Every

@@ -44,8 +44,8 @@ func NewCache(collect func(*procstats.Sample), now func() procstats.Stamp) *Cach
 	}, now)
 }
 
-// NewCacheOf is NewCache for a function that may share readings with the latest sample, nil for none: what it returns is
-// published.
+// NewCacheOf is NewCache for a function that may share readings with the latest sample, nil for none: what it returns
+// is published.
 func NewCacheOf(produce func(latest *procstats.Sample) *procstats.Sample, now func() procstats.Stamp) *Cache {
 	if now == nil {
 		now = kernel.Now
@@ -86,7 +86,8 @@ func (c *Cache) GetNew() *procstats.Sample {
 	return sample
 }
 
-// join returns a collection to wait for until it is done, or, with no channel, one that has its sample or that the caller is to make.
+// join returns a collection to wait for until it is done, or, with no channel, one that has its sample or that the
+// caller is to make.
 func (c *Cache) join(maxAge time.Duration) (run *collection, done <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,9 +167,9 @@ func Sibling(s *procstats.Sample) *procstats.Sample {
 	return next
 }
 
-// UntilTick is the time to the next multiple of interval on CLOCK_MONOTONIC, or rather to phase after it; a tick that is
-// less than a tenth of an interval away is left to the one before it, so that a timer which fired early does not fire
-// twice.
+// UntilTick is the time to the next multiple of interval on CLOCK_MONOTONIC, or rather to phase after it; a tick that
+// is less than a tenth of an interval away is left to the one before it, so that a timer which fired early does not
+// fire twice.
 func UntilTick(now, interval, phase time.Duration) time.Duration {
 	left := interval - (now+interval-phase)%interval
 	if left < interval/10 {

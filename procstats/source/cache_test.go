@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package source_test
+package source
 
 import (
 	"sync"
@@ -12,7 +12,6 @@ import (
 
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
-	"github.com/tachograph/tacho/procstats/source"
 )
 
 // bubbleClock is a clock for synctest bubbles, whose time stands still unless every goroutine waits.
@@ -31,7 +30,7 @@ func TestCacheSharesCollectionsOfAThousandReaders(t *testing.T) {
 		t.Run(collecting.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var read atomic.Int64
-				c := source.NewCache(func(s *procstats.Sample) {
+				c := NewCache(func(s *procstats.Sample) {
 					s.SetNumber(procstats.CgroupCPUUsage, float64(read.Add(1)))
 					wait(collecting)
 				}, bubbleClock())
@@ -55,7 +54,7 @@ func TestCacheSharesCollectionsOfAThousandReaders(t *testing.T) {
 
 func TestCacheAges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := source.NewCache(func(*procstats.Sample) { wait(300 * time.Millisecond) }, bubbleClock())
+		c := NewCache(func(*procstats.Sample) { wait(300 * time.Millisecond) }, bubbleClock())
 		if s := c.Latest(); s != nil {
 			t.Fatalf("Latest of an empty cache is %v", s)
 		}
@@ -80,7 +79,7 @@ func TestCacheAges(t *testing.T) {
 
 func TestCacheSharesACollectionUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := source.NewCache(func(*procstats.Sample) { wait(time.Second) }, bubbleClock())
+		c := NewCache(func(*procstats.Sample) { wait(time.Second) }, bubbleClock())
 		var got [8]*procstats.Sample
 		var readers sync.WaitGroup
 		for i := range got {
@@ -103,7 +102,7 @@ func TestCacheCollectsForReadersOfFreshSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := bubbleClock()
 		var over atomic.Bool
-		c := source.NewCache(func(s *procstats.Sample) {
+		c := NewCache(func(s *procstats.Sample) {
 			s.Stamp = clock()
 			if over.Load() {
 				s.SetNumber(procstats.CgroupCPUUsage, 1)
@@ -129,7 +128,7 @@ func TestCacheCollectsForReadersOfFreshSamples(t *testing.T) {
 func TestCacheOutlivesACollectionThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
-		c := source.NewCache(func(*procstats.Sample) {
+		c := NewCache(func(*procstats.Sample) {
 			calls++
 			wait(time.Second)
 			if calls == 1 {
@@ -155,7 +154,7 @@ func TestCacheOutlivesACollectionThatPanics(t *testing.T) {
 
 func TestCacheOnAClockThatWentBack(t *testing.T) {
 	now := procstats.Stamp{Mono: time.Hour}
-	c := source.NewCache(func(*procstats.Sample) {}, func() procstats.Stamp { return now })
+	c := NewCache(func(*procstats.Sample) {}, func() procstats.Stamp { return now })
 	c.Get(time.Minute)
 	now.Mono = time.Second // after a reboot
 	c.Get(time.Minute)
@@ -169,7 +168,7 @@ func TestCacheOnAClockThatWentBack(t *testing.T) {
 func TestCacheIsSafeUnderRace(t *testing.T) {
 	var inside atomic.Int32
 	round := 0.0
-	c := source.NewCache(func(s *procstats.Sample) {
+	c := NewCache(func(s *procstats.Sample) {
 		if inside.Add(1) != 1 {
 			t.Error("two collections at the same time")
 		}
@@ -206,10 +205,11 @@ func TestCacheIsSafeUnderRace(t *testing.T) {
 	readers.Wait()
 }
 
-// TestCacheGarbage: a reader that nobody waits for leaves no more behind than what it publishes. There are hundreds at each tick.
+// TestCacheGarbage: a reader that nobody waits for leaves no more behind than what it publishes. There are hundreds at
+// each tick.
 func TestCacheGarbage(t *testing.T) {
 	sample := &procstats.Sample{Stamp: kernel.Now()}
-	c := source.NewCacheOf(func(*procstats.Sample) *procstats.Sample { return sample }, nil)
+	c := NewCacheOf(func(*procstats.Sample) *procstats.Sample { return sample }, nil)
 	if n := testing.AllocsPerRun(100, func() { c.Get(0) }); n > 1 {
 		t.Errorf("%v allocations for a collection, want 1", n)
 	}

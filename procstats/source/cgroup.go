@@ -18,7 +18,7 @@ const (
 	reasonSharedCgroup = "other processes live in the same cgroup: its totals are not the task's"
 )
 
-// cgroupReader is the Source over the kept-open files of a task's cgroup. OpenCgroup and OpenPSI make one each.
+// cgroupReader is the Source over the kept-open files of a task's cgroup. openCgroup and openPSI make one each.
 type cgroupReader struct {
 	description procstats.SourceDescription
 	layout      *cgroupLayout
@@ -38,13 +38,13 @@ type watchedFile struct {
 	before []kernel.FieldValue // what it said at the read before
 }
 
-// OpenCgroup opens the files of the task's cgroup that the selected measurements of SourceCgroup need, on any layout:
+// openCgroup opens the files of the task's cgroup that the selected measurements of SourceCgroup need, on any layout:
 // each controller is read where it is, in its v1 folder or in the v2 folder. What can be read is decided here, once:
 // a file that does not exist now stays absent. It cannot fail; Describe says what there is.
 //
 // CPU time comes from cpuacct.usage where there is one and from cpu.stat else; its split into user and system from
 // cpu.stat wherever there is a v2 folder, because cpuacct.stat counts in steps of 10 ms.
-func OpenCgroup(t Target, sel procstats.Selection) Source {
+func openCgroup(t Target, sel procstats.Selection) *cgroupReader {
 	reason := ""
 	switch {
 	case !t.Cgroup.Exists():
@@ -122,8 +122,8 @@ func (r *cgroupReader) reopenFiles() {
 	}
 }
 
-// ready makes the files count from where the task does, and says what can be read. That takes a read of each file: pressure
-// files, for one, open where they cannot be read.
+// ready makes the files count from where the task does, and says what can be read. That takes a read of each file:
+// pressure files, for one, open where they cannot be read.
 func (r *cgroupReader) ready(t Target) {
 	for i := range r.files {
 		f := &r.files[i]
@@ -144,8 +144,8 @@ func (r *cgroupReader) ready(t Target) {
 	r.description.Reason = cmp.Or(r.description.Reason, "none of its measurements is selected")
 }
 
-// watch remembers the values of the files that move whenever the task uses CPU time or memory, or waits, and returns how many
-// there are.
+// watch remembers the values of the files that move whenever the task uses CPU time or memory, or waits, and returns
+// how many there are.
 func (r *cgroupReader) watch() int {
 	for i := range r.files {
 		if f := &r.files[i]; r.watches(f) && f.absent() == "" {

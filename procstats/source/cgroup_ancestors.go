@@ -15,8 +15,8 @@ import (
 // cpuQuotas reads the CPU quotas that hold for a task, and how much those of the groups above its own throttle.
 type cpuQuotas struct {
 	ids []procstats.ID // the selected measurements
-	// groups are the task's own and those above it, the nearest first. If inherited is set it has none of its own, and they
-	// begin with its executor's.
+	// groups are the task's own and those above it, the nearest first. If inherited is set it has none of its own, and
+	// they begin with its executor's.
 	groups    []quotaGroup
 	inherited bool
 	shared    *Shared
@@ -50,8 +50,8 @@ type quotaGroup struct {
 	limited bool // at the last read
 }
 
-// openCPUQuotas opens the groups of a task, but for the files of its own that are read already. What those above counted
-// before its start is not the task's.
+// openCPUQuotas opens the groups of a task, but for the files of its own that are read already. What those above
+// counted before its start is not the task's.
 func openCPUQuotas(t Target, sel procstats.Selection, read []cgroupFile) *cpuQuotas {
 	q := &cpuQuotas{shared: t.shared()}
 	for _, id := range []procstats.ID{
@@ -88,7 +88,8 @@ func openCPUQuotas(t Target, sel procstats.Selection, read []cgroupFile) *cpuQuo
 	return q
 }
 
-// cpuGroup returns the folder of a cgroup that has its CPU quota, and the version of its hierarchy; empty if there is none.
+// cpuGroup returns the folder of a cgroup that has its CPU quota, and the version of its hierarchy; empty if there is
+// none.
 func cpuGroup(c procstats.Cgroup, mounts []kernel.CgroupMount) (dir string, version int) {
 	if dir = c.V1["cpu"]; dir != "" || slices.ContainsFunc(mounts, hasCPUController) {
 		return dir, 1
@@ -154,8 +155,8 @@ func (q *cpuQuotas) addBefore(before map[procstats.ID]float64) {
 	}
 }
 
-// collect reads the quotas, and the throttling of groups that have one: that of others stands still. The task's own files
-// have been read.
+// collect reads the quotas, and the throttling of groups that have one: that of others stands still. The task's own
+// files have been read.
 func (q *cpuQuotas) collect(s *procstats.Sample) {
 	for i := range q.groups {
 		g := &q.groups[i]

@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package source_test
+package source
 
 import (
 	"fmt"
@@ -13,7 +13,6 @@ import (
 
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
-	"github.com/tachograph/tacho/procstats/source"
 )
 
 // quotaTree is a hierarchy with the groups /, /batch and /batch/task, of version 1 or 2.
@@ -67,20 +66,20 @@ func (tree *quotaTree) set(group string, percent, periods, seconds int) {
 	tree.write(dir+"/cpu.stat", fmt.Sprintf("usage_usec 1\nnr_periods 9\nnr_throttled %d\nthrottled_usec %d\n", periods, seconds*1_000_000))
 }
 
-func (tree *quotaTree) target() source.Target {
+func (tree *quotaTree) target() Target {
 	dir := filepath.Join(tree.root, "cgroup/batch/task")
 	c := procstats.Cgroup{V2: dir}
 	if tree.version == 1 {
 		c = procstats.Cgroup{V1: map[string]string{"cpu": dir}}
 	}
-	return source.Target{FS: kernel.FS{Proc: filepath.Join(tree.root, "proc")}, Cgroup: c}
+	return Target{FS: kernel.FS{Proc: filepath.Join(tree.root, "proc")}, Cgroup: c}
 }
 
 // checkLater opens the groups again while the task runs, as a reader beside the first one does: it reads the same.
-func checkLater(t *testing.T, target source.Target, first *source.Collector, read *procstats.Sample) {
+func checkLater(t *testing.T, target Target, first *Collector, read *procstats.Sample) {
 	t.Helper()
 	target.Before = first.Before()
-	later := source.Open(target, first.Selection())
+	later := Open(target, first.Selection())
 	defer func() {
 		if err := later.Close(); err != nil {
 			t.Error(err)
@@ -135,7 +134,7 @@ func TestCPUQuotasAbove(t *testing.T) {
 				for _, g := range test.before {
 					tree.set(g.path, g.percent, g.periods, g.seconds)
 				}
-				c := source.Open(tree.target(), procstats.Select(procstats.CgroupCPUQuotaEffective,
+				c := Open(tree.target(), procstats.Select(procstats.CgroupCPUQuotaEffective,
 					procstats.CgroupCPUAncestorThrottledPeriods, procstats.CgroupCPUAncestorThrottled))
 				defer func() {
 					if err := c.Close(); err != nil {
@@ -178,7 +177,7 @@ func TestCPUQuotasBesideVersion1(t *testing.T) {
 	tree := newQuotaTree(t, 2)
 	tree.write("proc/self/mountinfo", fmt.Sprintf("30 20 0:1 / %s rw - cgroup2 cgroup2 rw\n31 20 0:2 / /cpu rw - cgroup cgroup rw,cpu,cpuacct\n",
 		filepath.Join(tree.root, "cgroup")))
-	c := source.Open(tree.target(), procstats.Select(procstats.CgroupCPUQuotaEffective, procstats.CgroupCPUAncestorThrottled))
+	c := Open(tree.target(), procstats.Select(procstats.CgroupCPUQuotaEffective, procstats.CgroupCPUAncestorThrottled))
 	defer func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -203,7 +202,7 @@ func TestCPUQuotasInherited(t *testing.T) {
 				tree.set(throttler, 20, 50, 30)
 				target := tree.target()
 				target.Cgroup, target.Parent = procstats.Cgroup{}, 77
-				c := source.Open(target, procstats.Select(procstats.CgroupCPUQuotaEffective,
+				c := Open(target, procstats.Select(procstats.CgroupCPUQuotaEffective,
 					procstats.CgroupCPUInheritedQuota, procstats.CgroupCPUInheritedThrottled))
 				defer func() {
 					if err := c.Close(); err != nil {

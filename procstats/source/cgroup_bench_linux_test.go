@@ -1,14 +1,13 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package source_test
+package source
 
 import (
 	"testing"
 
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
-	"github.com/tachograph/tacho/procstats/source"
 )
 
 // headlineIDs need four files on each version: CPU time, memory now, its peak and its parts.
@@ -20,7 +19,7 @@ func headlineIDs() []procstats.ID {
 	}
 }
 
-func benchmarkCollect(b *testing.B, s source.Source) {
+func benchmarkCollect(b *testing.B, s Source) {
 	b.Helper()
 	b.Cleanup(func() { _ = s.Close() })
 	if !s.Describe().Available {
@@ -38,12 +37,12 @@ func benchmarkCollect(b *testing.B, s source.Source) {
 // benchmarkLayout reads the running system's cgroups of one version.
 func benchmarkLayout(b *testing.B, narrow func(procstats.Cgroup) procstats.Cgroup) {
 	b.Helper()
-	target := source.Target{FS: kernel.HostFS(), Cgroup: narrow(hostCgroup(b))}
+	target := Target{FS: kernel.HostFS(), Cgroup: narrow(hostCgroup(b))}
 	b.Run("four files", func(b *testing.B) {
-		benchmarkCollect(b, source.OpenCgroup(target, procstats.Select(headlineIDs()...)))
+		benchmarkCollect(b, openCgroup(target, procstats.Select(headlineIDs()...)))
 	})
 	b.Run("all", func(b *testing.B) {
-		benchmarkCollect(b, source.OpenCgroup(target, procstats.Select(idsOf(procstats.SourceCgroup)...)))
+		benchmarkCollect(b, openCgroup(target, procstats.Select(idsOf(procstats.SourceCgroup)...)))
 	})
 }
 
@@ -62,12 +61,12 @@ func BenchmarkCgroupCollectHybrid(b *testing.B) {
 // BenchmarkCgroupCollectCaptured reads captured files: the cost of everything but the kernel's.
 func BenchmarkCgroupCollectCaptured(b *testing.B) {
 	target := capturedTarget(b, "testdata/cgroup/v2-6.12.txtar")
-	benchmarkCollect(b, source.OpenCgroup(target, procstats.Select(idsOf(procstats.SourceCgroup)...)))
+	benchmarkCollect(b, openCgroup(target, procstats.Select(idsOf(procstats.SourceCgroup)...)))
 }
 
 func BenchmarkPSICollect(b *testing.B) {
-	target := source.Target{FS: kernel.HostFS(), Cgroup: hostCgroup(b)}
-	benchmarkCollect(b, source.OpenPSI(target, procstats.Select(idsOf(procstats.SourcePSI)...)))
+	target := Target{FS: kernel.HostFS(), Cgroup: hostCgroup(b)}
+	benchmarkCollect(b, openPSI(target, procstats.Select(idsOf(procstats.SourcePSI)...)))
 }
 
 // TestCgroupCollectAllocatesNothing covers values, limits that are not set, and files that do not exist.

@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package source_test
+package source
 
 import (
 	"bytes"
@@ -15,7 +15,6 @@ import (
 
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
-	"github.com/tachograph/tacho/procstats/source"
 )
 
 // capturedPID is the process whose /proc/PID/cgroup is in every captured tree.
@@ -45,21 +44,21 @@ func unpackTree(t testing.TB, archive string) (root string) {
 }
 
 // capturedTarget returns the task of a captured tree, found as on a running system.
-func capturedTarget(t testing.TB, archive string) source.Target {
+func capturedTarget(t testing.TB, archive string) Target {
 	t.Helper()
 	fs := kernel.FS{Proc: filepath.Join(unpackTree(t, archive), "proc")}
 	c, err := kernel.FindCgroup(fs, capturedPID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return source.Target{FS: fs, Cgroup: c}
+	return Target{FS: fs, Cgroup: c}
 }
 
 // cgroupSources are the two sources of this file, under their names.
-func cgroupSources() map[procstats.SourceID]func(source.Target, procstats.Selection) source.Source {
-	return map[procstats.SourceID]func(source.Target, procstats.Selection) source.Source{
-		procstats.SourceCgroup: source.OpenCgroup,
-		procstats.SourcePSI:    source.OpenPSI,
+func cgroupSources() map[procstats.SourceID]func(Target, procstats.Selection) *cgroupReader {
+	return map[procstats.SourceID]func(Target, procstats.Selection) *cgroupReader{
+		procstats.SourceCgroup: openCgroup,
+		procstats.SourcePSI:    openPSI,
 	}
 }
 
@@ -74,7 +73,7 @@ func idsOf(source procstats.SourceID) (ids []procstats.ID) {
 }
 
 // collectAll opens a source with everything selected, collects once and closes it.
-func collectAll(t testing.TB, source procstats.SourceID, target source.Target) (procstats.SourceDescription, procstats.Sample) {
+func collectAll(t testing.TB, source procstats.SourceID, target Target) (procstats.SourceDescription, procstats.Sample) {
 	t.Helper()
 	s := cgroupSources()[source](target, procstats.Select(idsOf(source)...))
 	var sample procstats.Sample
@@ -117,7 +116,7 @@ func TestCgroupRowsAreAllAnswered(t *testing.T) {
 	shared := hybrid
 	shared.Cgroup.Shared = true
 	empty := t.TempDir()
-	targets := map[string]source.Target{
+	targets := map[string]Target{
 		"none":         {},
 		"shared":       shared,
 		"hybrid":       hybrid,
@@ -166,7 +165,7 @@ func TestCgroupRowsAreAllAnswered(t *testing.T) {
 
 func TestCgroupReadsOnlyWhatIsSelected(t *testing.T) {
 	target := capturedTarget(t, "testdata/cgroup/hybrid-6.18.txtar")
-	s := source.OpenCgroup(target, procstats.Select(procstats.CgroupPidsPeak, procstats.CgroupCPUUser, procstats.PSICPUSome))
+	s := openCgroup(target, procstats.Select(procstats.CgroupPidsPeak, procstats.CgroupCPUUser, procstats.PSICPUSome))
 	t.Cleanup(func() { _ = s.Close() })
 	var sample procstats.Sample
 	s.Collect(&sample)
@@ -193,7 +192,7 @@ func TestCgroupFilesChange(t *testing.T) {
 	write("memory.current", "1\n")
 	write("memory.stat", "anon 1\n")
 	write("memory.max", "max\n")
-	s := source.OpenCgroup(source.Target{Cgroup: procstats.Cgroup{V2: dir}}, procstats.Select(
+	s := openCgroup(Target{Cgroup: procstats.Cgroup{V2: dir}}, procstats.Select(
 		procstats.CgroupMemoryCurrent, procstats.CgroupMemoryAnon, procstats.CgroupMemoryKernel,
 		procstats.CgroupMemoryMax, procstats.CgroupMemoryPeak, procstats.CgroupIORead))
 	t.Cleanup(func() { _ = s.Close() })

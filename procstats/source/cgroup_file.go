@@ -32,7 +32,8 @@ type cgroupFileSpec struct {
 	name       string
 	// second is read behind the file where one value is spread over two (v1 has quota and period apart).
 	second string
-	// setting is set for a file that says what was last written to it, and nothing else: an operator or a task runner writes limits.
+	// setting is set for a file that says what was last written to it, and nothing else: an operator or a task runner
+	// writes limits.
 	setting bool
 	// since says what else the file needs besides its controller, for people; empty for nothing.
 	since string
@@ -96,8 +97,8 @@ type fileFault struct {
 	cause  error // nil where it does not come from a read
 }
 
-// openCgroupFile opens the file, whose values go where the caller says. It cannot fail: a file that cannot be opened is absent, with
-// the reason.
+// openCgroupFile opens the file, whose values go where the caller says. It cannot fail: a file that cannot be opened
+// is absent, with the reason.
 func openCgroupFile(dir string, spec *cgroupFileSpec, selected fieldSet, values []kernel.FieldValue) cgroupFile {
 	f := cgroupFile{dir: dir, spec: spec, selected: selected, values: values, parse: spec.parse}
 	if spec.own != nil {
@@ -177,8 +178,8 @@ func (f *cgroupFile) ofTask(at int, value float64) float64 {
 	return max(value-o.before, o.least)
 }
 
-// reopen gives the descriptors of an open file up: from now on each read opens the file, and would read another one that has
-// taken its place. It is for files that are read seldom.
+// reopen gives the descriptors of an open file up: from now on each read opens the file, and would read another one
+// that has taken its place. It is for files that are read seldom.
 func (f *cgroupFile) reopen() {
 	if f.isOpen() && !f.given {
 		_ = f.close() // of what was only read
@@ -285,9 +286,9 @@ func (f *cgroupFile) dirExists() bool {
 	return err == nil
 }
 
-// collect reads the file into its values, by way of the shared memory. It reports whether what the file has is not what it had before:
-// its cgroup was removed, or a controller, which may be that of other files too. A setting that cannot be read but may be later does so
-// each time.
+// collect reads the file into its values, by way of the shared memory. It reports whether what the file has is not
+// what it had before: its cgroup was removed, or a controller, which may be that of other files too. A setting that
+// cannot be read but may be later does so each time.
 func (f *cgroupFile) collect(shared *Shared) (changed bool) {
 	if !f.isOpen() {
 		return false
@@ -362,8 +363,8 @@ func (f *cgroupFile) countFromHere() error {
 	return nil
 }
 
-// countFrom makes the counters of the file begin at what they said before the task. A file with one that is not known is
-// closed, as countFromHere does with one that could not be read.
+// countFrom makes the counters of the file begin at what they said before the task. A file with one that is not known
+// is closed, as countFromHere does with one that could not be read.
 func (f *cgroupFile) countFrom(before map[procstats.ID]float64) error {
 	for at, id := range f.counters {
 		value, known := before[id]

@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package source_test
+package source
 
 import (
 	"bufio"
@@ -23,7 +23,6 @@ import (
 
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
-	"github.com/tachograph/tacho/procstats/source"
 )
 
 // workloadVariable makes a copy of the test binary a workload.
@@ -177,8 +176,8 @@ func awaitLine(t *testing.T, lines *bufio.Scanner, prefix string) string {
 // TestHostCgroup compares the kernel's accounting of a cgroup with its accounting of the one process in it.
 func TestHostCgroup(t *testing.T) {
 	c := hostCgroup(t)
-	target := source.Target{FS: kernel.HostFS(), Cgroup: c}
-	s := source.OpenCgroup(target, procstats.Select(idsOf(procstats.SourceCgroup)...))
+	target := Target{FS: kernel.HostFS(), Cgroup: c}
+	s := openCgroup(target, procstats.Select(idsOf(procstats.SourceCgroup)...))
 	t.Cleanup(func() { _ = s.Close() })
 	var before, during, after procstats.Sample
 	s.Collect(&before)
@@ -235,14 +234,14 @@ func checkHostMemory(t *testing.T, during, after procstats.Sample) {
 // TestHostCgroupRemoved removes the cgroup from under kept-open files.
 func TestHostCgroupRemoved(t *testing.T) {
 	t.Run("read each time", func(t *testing.T) { testHostCgroupRemoved(t, nil) })
-	t.Run("settings watched", func(t *testing.T) { testHostCgroupRemoved(t, &source.Shared{Watches: true}) })
+	t.Run("settings watched", func(t *testing.T) { testHostCgroupRemoved(t, &Shared{Watches: true}) })
 }
 
-func testHostCgroupRemoved(t *testing.T, shared *source.Shared) {
+func testHostCgroupRemoved(t *testing.T, shared *Shared) {
 	t.Helper()
 	c := hostCgroup(t)
-	target := source.Target{FS: kernel.HostFS(), Cgroup: c, Shared: shared}
-	sources := map[procstats.SourceID]source.Source{}
+	target := Target{FS: kernel.HostFS(), Cgroup: c, Shared: shared}
+	sources := map[procstats.SourceID]Source{}
 	var before procstats.Sample
 	for id, open := range cgroupSources() {
 		sources[id] = open(target, procstats.Select(idsOf(id)...))
@@ -273,11 +272,11 @@ func testHostCgroupRemoved(t *testing.T, shared *source.Shared) {
 // TestHostPressureSwitchedOff covers cgroup.pressure, which is there since Linux 6.1.
 func TestHostPressureSwitchedOff(t *testing.T) {
 	c := hostCgroup(t)
-	target := source.Target{FS: kernel.HostFS(), Cgroup: c}
+	target := Target{FS: kernel.HostFS(), Cgroup: c}
 	if c.V2 == "" {
 		t.Skip("there is no cgroup v2 here")
 	}
-	s := source.OpenPSI(target, procstats.Select(idsOf(procstats.SourcePSI)...))
+	s := openPSI(target, procstats.Select(idsOf(procstats.SourcePSI)...))
 	t.Cleanup(func() { _ = s.Close() })
 	if !s.Describe().Available {
 		t.Skip("no pressure files here: " + s.Describe().Reason)

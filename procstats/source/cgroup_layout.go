@@ -13,8 +13,8 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// cgroupLayout says which files of a cgroup are read for a selection, and where in them each measurement is. All tasks share it
-// that have folders in the same hierarchies.
+// cgroupLayout says which files of a cgroup are read for a selection, and where in them each measurement is. All tasks
+// share it that have folders in the same hierarchies.
 type cgroupLayout struct {
 	files  []layoutFile  // in the order of reading
 	fields []layoutField // of all files and of none, in the order of the table

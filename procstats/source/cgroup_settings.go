@@ -19,8 +19,9 @@ type cgroupSettings struct {
 	due     time.Duration           // Stamp.Mono from which on they are read whatever was seen
 }
 
-// watchSettings watches the folders of the settings among some files, if the caller wants that; nil if it cannot be done, and they are
-// to be read each time. Either way they are opened for each read from then on, so that a task takes as many descriptors.
+// watchSettings watches the folders of the settings among some files, if the caller wants that; nil if it cannot be
+// done, and they are to be read each time. Either way they are opened for each read from then on, so that a task takes
+// as many descriptors.
 func watchSettings(shared *Shared, files []cgroupFile) *cgroupSettings {
 	if !shared.Watches {
 		return nil

@@ -13,8 +13,8 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// TestSettings holds that settings are read again after a write to one, and else once in a long time; without a watch at
-// every collection.
+// TestSettings holds that settings are read again after a write to one, and else once in a long time; without a watch
+// at every collection.
 func TestSettings(t *testing.T) {
 	for _, watches := range []bool{true, false} {
 		dir := t.TempDir()
@@ -28,7 +28,7 @@ func TestSettings(t *testing.T) {
 		put("memory.max", "100\n")
 		put("pids.max", "max\n")
 		shared := &Shared{Watches: watches}
-		r := OpenCgroup(Target{Cgroup: procstats.Cgroup{V2: dir}, Shared: shared}, procstats.SourceSelection(procstats.SourceCgroup))
+		r := openCgroup(Target{Cgroup: procstats.Cgroup{V2: dir}, Shared: shared}, procstats.SourceSelection(procstats.SourceCgroup))
 		now := time.Hour
 		want := func(what string, id procstats.ID, value float64) {
 			t.Helper()
@@ -67,7 +67,8 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestSettingsThatFail has a setting that cannot be read once, and holds that it is tried again at each collection, whatever is written.
+// TestSettingsThatFail has a setting that cannot be read once, and holds that it is tried again at each collection,
+// whatever is written.
 func TestSettingsThatFail(t *testing.T) {
 	dir := t.TempDir()
 	path, aside := filepath.Join(dir, "memory.max"), filepath.Join(dir, "aside")
@@ -78,7 +79,7 @@ func TestSettingsThatFail(t *testing.T) {
 	}
 	shared := &Shared{Watches: true}
 	defer shared.Close()
-	r := OpenCgroup(Target{Cgroup: procstats.Cgroup{V2: dir}, Shared: shared}, procstats.SourceSelection(procstats.SourceCgroup))
+	r := openCgroup(Target{Cgroup: procstats.Cgroup{V2: dir}, Shared: shared}, procstats.SourceSelection(procstats.SourceCgroup))
 	defer r.Close()
 	now := time.Hour
 	read := func() (float64, bool) {
@@ -107,8 +108,8 @@ func TestSettingsThatFail(t *testing.T) {
 	}
 }
 
-// TestSettingsTakeNoDescriptor holds that settings are opened for each read where they are to be watched, also where that fails:
-// a directory is watched for one task.
+// TestSettingsTakeNoDescriptor holds that settings are opened for each read where they are to be watched, also where
+// that fails: a directory is watched for one task.
 func TestSettingsTakeNoDescriptor(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "memory.max"), []byte("100\n"), 0o600); err != nil {

@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package source_test
+package source
 
 import (
 	"errors"
@@ -13,7 +13,6 @@ import (
 
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
-	"github.com/tachograph/tacho/procstats/source"
 )
 
 // usedGroup are files of a v2 group that had a task before, and the same after some of another.
@@ -52,7 +51,7 @@ func writeGroup(t *testing.T, dir string, files map[string]string) {
 }
 
 // numbersOf collects once and returns what is present, by ID.
-func numbersOf(sources ...source.Source) map[procstats.ID]float64 {
+func numbersOf(sources ...Source) map[procstats.ID]float64 {
 	var s procstats.Sample
 	for _, source := range sources {
 		source.Collect(&s)
@@ -79,14 +78,14 @@ func TestUsedGroup(t *testing.T) {
 	before, after := usedGroup()
 	dir := t.TempDir()
 	writeGroup(t, dir, before)
-	target := source.Target{FS: kernel.FS{Proc: t.TempDir()}, Cgroup: procstats.Cgroup{V2: dir}, Used: true}
+	target := Target{FS: kernel.FS{Proc: t.TempDir()}, Cgroup: procstats.Cgroup{V2: dir}, Used: true}
 	selection := procstats.Select(usage, user, system, throttled, current, anon, limit, faults, high, hit, oom, kills, read, written,
 		stalled, memoryStalled)
 	pressure := filepath.Join(dir, "memory.pressure") // a folder: it opens, and cannot be read
 	if err := errors.Join(os.Remove(pressure), os.Mkdir(pressure, 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	sources := []source.Source{source.OpenCgroup(target, selection), source.OpenPSI(target, selection)}
+	sources := []Source{openCgroup(target, selection), openPSI(target, selection)}
 	if err := os.Remove(pressure); err != nil {
 		t.Fatal(err)
 	}

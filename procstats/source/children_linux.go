@@ -5,7 +5,6 @@ package source
 
 import (
 	"errors"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -34,7 +33,7 @@ func (w *childrenWalk) direntBuffer() []byte {
 //
 // A child can be left out of a children file while its siblings exit, so a process that was found once stays until
 // it is reaped; one that was missed is found the next time.
-func (m *Members) walkTree() {
+func (m *membership) walkTree() {
 	w := &m.tree
 	w.queue = w.queue[:0]
 	for _, p := range m.procs {
@@ -55,7 +54,7 @@ func (m *Members) walkTree() {
 }
 
 // find marks a process and has its children found in turn, once in a round however often it is named.
-func (m *Members) find(pid, parent int) {
+func (m *membership) find(pid, parent int) {
 	if p := m.byPID[pid]; p != nil && !p.dead && p.round == m.round {
 		return
 	}
@@ -64,10 +63,10 @@ func (m *Members) find(pid, parent int) {
 	}
 }
 
-// findChildren finds the children of all threads of a process: the kernel lists a child with the thread that made
-// it. A process that has only its main thread, nearly all have, costs two system calls, and four where its files are not
+// findChildren finds the children of all threads of a process: the kernel lists a child with the thread that made it.
+// A process that has only its main thread, nearly all have, costs two system calls, and four where its files are not
 // kept open.
-func (m *Members) findChildren(p *process) {
+func (m *membership) findChildren(p *process) {
 	m.pids = m.pids[:0]
 	m.keepTask(p)
 	var err error
@@ -86,7 +85,7 @@ func (m *Members) findChildren(p *process) {
 }
 
 // keepTask opens the folder of a process's threads, if it is to be kept open.
-func (m *Members) keepTask(p *process) {
+func (m *membership) keepTask(p *process) {
 	if p.kept[kernel.FileTask].IsOpen() || !m.mayKeep(kernel.FileTask) {
 		return
 	}
@@ -98,20 +97,23 @@ func (m *Members) keepTask(p *process) {
 	_ = m.verify(p) // which marks it dead if the folder is of another process
 }
 
-// hasOneThread reports whether the process has only its main thread. If the folder is not kept open, what is read next has to
-// prove that it was this process's.
-func (m *Members) hasOneThread(p *process) bool {
+// hasOneThread reports whether the process has only its main thread: its folder of threads has three links. If that is
+// not kept open, what is read next has to prove that it was this process's.
+func (m *membership) hasOneThread(p *process) bool {
+	var folder unix.Stat_t
+	var links uint32
+	var err error
 	if task := p.kept[kernel.FileTask]; task.IsOpen() {
-		var folder unix.Stat_t
-		err := unix.Fstat(task.FD(), &folder)
-		return err == nil && folder.Nlink == 3 && m.target.FS.Live
+		err = unix.Fstat(task.FD(), &folder)
+		links = uint32(folder.Nlink)
+	} else {
+		links, err = kernel.Links(m.pathOf(p.PID, kernel.FileTask))
 	}
-	links, err := kernel.Links(m.pathOf(p.PID, kernel.FileTask))
 	return err == nil && links == 3 && m.target.FS.Live
 }
 
 // appendChildren reads the main thread's children into m.pids.
-func (m *Members) appendChildren(p *process) error {
+func (m *membership) appendChildren(p *process) error {
 	data, err := m.read(p, kernel.FileChildren)
 	if err == nil {
 		m.pids, _, err = kernel.AppendPIDs(m.pids, data)
@@ -121,7 +123,7 @@ func (m *Members) appendChildren(p *process) error {
 
 // appendThreadsChildren reads the children of every thread into m.pids. It goes through the process's own folder:
 // that cannot become another's. ENOENT is returned where no thread has a children file.
-func (m *Members) appendThreadsChildren(p *process) error {
+func (m *membership) appendThreadsChildren(p *process) error {
 	task := p.kept[kernel.FileTask]
 	if !task.IsOpen() {
 		var err error
@@ -138,33 +140,19 @@ func (m *Members) appendThreadsChildren(p *process) error {
 	}
 	var found error = unix.ENOENT
 	for _, tid := range m.tree.tids {
-		m.path = append(strconv.AppendInt(m.path[:0], int64(tid), 10), "/children\x00"...)
-		f, err := kernel.OpenAt(task.FD(), m.path, 0)
-		if err != nil {
-			if !kernel.Gone(err) {
-				found = err
-			}
-			continue
-		}
-		found = nil
-		var data []byte
-		if data, err = f.Read(m.shared.Buffer); err == nil {
-			m.shared.Buffer = data
+		data, err := m.readThread(task, tid, kernel.FileChildren, m.shared.Buffer)
+		if m.shared.Buffer = data; err == nil {
 			m.pids, _, err = kernel.AppendPIDs(m.pids, data)
 		}
-		if closed := f.Close(); err == nil {
-			err = closed
-		}
-		if err != nil && !kernel.Gone(err) {
+		switch {
+		case errors.Is(err, unix.ENOENT): // the thread has ended, or the kernel has no such files
+		case err == nil, kernel.Gone(err):
+			found = nil
+		default:
 			return err
 		}
 	}
 	return found
-}
-
-func (m *Members) listThreads(task kernel.File) (err error) {
-	m.tree.tids, err = task.AppendNumbers(m.tree.tids[:0], m.tree.direntBuffer())
-	return err
 }
 
 // kinship is one process of the whole machine and its parent.
@@ -172,7 +160,7 @@ type kinship struct{ pid, parent int }
 
 // scanParents finds descendants by the parent's PID in every stat there is: what is left on kernels without
 // children files, and costs a hundred times as much.
-func (m *Members) scanParents() {
+func (m *membership) scanParents() {
 	w := &m.tree
 	proc, err := kernel.OpenAt(unix.AT_FDCWD, append(append(m.path[:0], m.target.FS.Proc...), 0), unix.O_DIRECTORY)
 	if err == nil {
@@ -188,12 +176,8 @@ func (m *Members) scanParents() {
 		if p := m.byPID[pid]; p != nil && p.round == m.round {
 			continue
 		}
-		var data []byte
-		if f, err := m.open(pid, kernel.FileStat); err == nil {
-			data, _ = f.ReadRecord(m.shared.Buffer)
-			m.shared.Buffer = data
-			_ = f.Close()
-		}
+		data, _ := kernel.ReadOnce(unix.AT_FDCWD, m.pathOf(pid, kernel.FileStat), m.shared.Buffer) // nothing if it is gone
+		m.shared.Buffer = data
 		if stat, err := kernel.ParseProcStat(data); err == nil {
 			w.parents = append(w.parents, kinship{pid: pid, parent: stat.PPID})
 		}

@@ -18,7 +18,7 @@ func collect(s *procstats.Sample, sources ...Source) {
 		source.Collect(s)
 	}
 	for _, source := range sources {
-		if tree, ok := source.(*Tree); ok {
+		if tree, ok := source.(*treeSource); ok {
 			tree.closeSum(s)
 		}
 	}

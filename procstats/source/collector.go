@@ -5,7 +5,6 @@ package source
 
 import (
 	"errors"
-	"sync"
 
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
@@ -15,52 +14,82 @@ import (
 // that they are held against. It is used by one goroutine at a time; a Cache sees to that.
 type Collector struct {
 	sel     procstats.Selection
-	sources []Source
+	sources []Source       // in the order of reading
 	ids     []procstats.ID // the selected measurements of the task as a whole
 	own     *Shared        // nil if the sources share it with those of other tasks
+
+	// These are among the sources, or nil: what only they know is asked of them below.
+	tree    *treeSource
+	io      *ioSource
+	disk    *diskSource
+	cgroups []*cgroupReader // of accounts and of pressure
+	members memberSet
 }
 
-// Open opens the sources that a selection needs for a task, our own readers on Linux and the portable one
-// elsewhere; more are read after them. A source that does not work here is opened all the same: it says why.
+// Open opens the sources that a selection needs for a task, our own readers on Linux and the portable one elsewhere;
+// more are read after them. A source that does not work here is opened all the same: it says why.
+//
+// What is read of every process comes before the cgroup, so that the rows never have more than the total that they are
+// held against; the slower files of the processes after that, because the gap between the two has to stay small; last
+// what has a slow clock of its own.
 func Open(t Target, sel procstats.Selection, more ...Source) *Collector {
-	var own *Shared
+	c := NewCollector(sel)
 	if t.Shared == nil {
-		own = &Shared{}
-		t.Shared = own
+		c.own = &Shared{}
+		t.Shared = c.own
 	}
-	c := NewCollector(sel, append(openSources(t, sel), more...)...)
-	c.own = own
+	c.members.target = &t
+	add(c, procstats.SourceRusage, func() Source { return openRusage(t, sel) })
+	c.tree = add(c, procstats.SourceTree, func() *treeSource { return openTree(t, sel, c.members.open()) })
+	c.addCgroup(procstats.SourceCgroup, func() *cgroupReader { return openCgroup(t, sel) })
+	c.addCgroup(procstats.SourcePSI, func() *cgroupReader { return openPSI(t, sel) })
+	add(c, procstats.SourceHugetlb, func() Source { return openHugetlb(t, sel, &c.members) })
+	c.io = add(c, procstats.SourceIO, func() *ioSource { return openIO(t, sel, c.members.open()) })
+	add(c, procstats.SourceSmaps, func() Source { return openSmaps(t, sel, c.members.open(), smapsLimits{}) })
+	add(c, procstats.SourcePortable, func() Source { return openPortable(t, sel) })
+	c.disk = add(c, procstats.SourceDisk, func() *diskSource { return openDisk(t, sel) })
+	c.sources = append(c.sources, more...)
 	return c
 }
 
-// openSources opens what a selection needs, in the order of reading: what is read of every process before the cgroup, so
-// that the rows never have more than the total that they are held against; the slower files of the processes after that,
-// because the gap between the two has to stay small; last what has a slow clock of its own.
-func openSources(t Target, sel procstats.Selection) []Source {
-	var sources []Source
-	add := func(id procstats.SourceID, open func() Source) {
-		if sel.HasSource(id) {
-			sources = append(sources, open())
+// add opens a source if any of its measurements is selected.
+func add[S Source](c *Collector, id procstats.SourceID, open func() S) (s S) {
+	if c.sel.HasSource(id) {
+		s = open()
+		c.sources = append(c.sources, s)
+	}
+	return s
+}
+
+func (c *Collector) addCgroup(id procstats.SourceID, open func() *cgroupReader) {
+	if r := add(c, id, open); r != nil {
+		c.cgroups = append(c.cgroups, r)
+	}
+}
+
+// memberSet opens the membership of a task when a source needs it: most collectors read no process.
+type memberSet struct {
+	target *Target
+	opened *membership // nil until then
+	reopen bool        // its files are not to be kept open
+}
+
+func (s *memberSet) open() *membership {
+	if s.opened == nil {
+		s.opened = newMembership(*s.target)
+		if s.reopen {
+			s.opened.reopenFiles()
 		}
 	}
-	members := sync.OnceValue(func() *Members { return NewMembers(t) }) // not of a collector that reads no process
-	add(procstats.SourceRusage, func() Source { return OpenRusage(t, sel) })
-	add(procstats.SourceTree, func() Source { return OpenTree(t, sel, members()) })
-	add(procstats.SourceCgroup, func() Source { return OpenCgroup(t, sel) })
-	add(procstats.SourcePSI, func() Source { return OpenPSI(t, sel) })
-	add(procstats.SourceHugetlb, func() Source { return OpenHugetlb(t, sel, members) })
-	add(procstats.SourceIO, func() Source { return OpenIO(t, sel, members()) })
-	add(procstats.SourceSmaps, func() Source { return OpenSmaps(t, sel, members(), SmapsLimits{}) })
-	add(procstats.SourcePortable, func() Source { return OpenPortable(t, sel) })
-	add(procstats.SourceDisk, func() Source { return OpenDisk(t, sel) })
-	return sources
+	return s.opened
 }
 
 // NewCollector returns a collector over the given sources, read in the given order.
 func NewCollector(sel procstats.Selection, sources ...Source) *Collector {
-	c := &Collector{sel: sel, sources: sources}
-	c.ids = procstats.SelectWhere(func(m procstats.Measurement) bool { return m.Scope == procstats.TaskScope && sel.Has(m.ID) }).IDs()
-	return c
+	ids := procstats.SelectWhere(func(m procstats.Measurement) bool {
+		return m.Scope == procstats.TaskScope && sel.Has(m.ID)
+	}).IDs()
+	return &Collector{sel: sel, sources: sources, ids: ids}
 }
 
 // Selection returns what was selected.
@@ -82,36 +111,36 @@ func CollectAll(into *procstats.Sample, collectors ...*Collector) {
 		}
 	}
 	for _, c := range collectors {
-		for _, source := range c.sources {
-			if tree, ok := source.(*Tree); ok {
-				tree.closeSum(into)
-			}
+		if c.tree != nil {
+			c.tree.closeSum(into)
 		}
 		c.putMissing(into)
 	}
 }
 
-// Reopen gives up the descriptors of files that Quiet does not watch: from now on they are opened for each read, and
-// of those of processes no more than one stays open. The caller holds what the sources share.
-func (c *Collector) Reopen() {
-	for _, source := range c.sources {
-		if s, ok := source.(interface{ reopenFiles() }); ok {
-			s.reopenFiles()
-		}
-	}
-}
-
-// CollectBefore reads what the counters of a task start from that has not started yet. Its folder is not walked: the next
-// walk would be an interval later, and until then the size from before the start would be the task's.
+// CollectBefore reads what the counters of a task start from that has not started yet. Its folder is not walked: the
+// next walk would be an interval later, and until then the size from before the start would be the task's.
 func (c *Collector) CollectBefore(into *procstats.Sample) {
 	into.Reset()
 	into.Stamp = kernel.Now()
 	for _, source := range c.sources {
-		if _, walks := source.(*diskSource); !walks {
+		if source != Source(c.disk) {
 			source.Collect(into)
 		}
 	}
 	c.putMissing(into)
+}
+
+// Reopen gives up the descriptors of files that Quiet does not watch: from now on they are opened for each read, and
+// of those of processes no more than one stays open. The caller holds what the sources share.
+func (c *Collector) Reopen() {
+	for _, r := range c.cgroups {
+		r.reopenFiles()
+	}
+	c.members.reopen = true
+	if c.members.opened != nil {
+		c.members.opened.reopenFiles()
+	}
 }
 
 // putMissing gives a reason for what no source has read.
@@ -194,45 +223,35 @@ func (c *Collector) sourceWorks(id procstats.SourceID) (reason string, works boo
 // Before returns what the counters of the task's cgroup began at, for a Target of another reader.
 func (c *Collector) Before() map[procstats.ID]float64 {
 	before := make(map[procstats.ID]float64)
-	for _, source := range c.sources {
-		if r, ok := source.(*cgroupReader); ok {
-			r.addBefore(before)
-		}
+	for _, r := range c.cgroups {
+		r.addBefore(before)
 	}
 	return before
 }
 
-// ContinueFrom makes the counters that are kept here, and not by the kernel, at least what they were in an earlier sample: one
-// of another reader of the task. Of its processes, those count as exited that alive says are gone.
+// ContinueFrom makes the counters that are kept here, and not by the kernel, at least what they were in an earlier
+// sample: one of another reader of the task. Of its processes, those count as exited that alive says are gone.
 func (c *Collector) ContinueFrom(earlier *procstats.Sample, alive func(procstats.ProcessID) bool) {
-	for _, source := range c.sources {
-		if s, ok := source.(continued); ok {
-			s.continueFrom(earlier, alive)
-		}
+	if c.tree != nil {
+		c.tree.continueFrom(earlier, alive)
+	}
+	if c.io != nil {
+		c.io.continueFrom(earlier)
 	}
 }
 
-// continued is a source that keeps counters.
-type continued interface {
-	continueFrom(earlier *procstats.Sample, alive func(procstats.ProcessID) bool)
-}
+// LostChildren reports whether a process was seen, in any sample so far, that ignores SIGCHLD: the CPU time of
+// children that ended between two samples is lost then, and tree_cpu_seconds_total can miss any share of the truth and
+// not only the last sample's. It is looked for where the task's total comes from the tree. The flag SA_NOCLDWAIT has
+// the same effect and is shown nowhere.
+func (c *Collector) LostChildren() bool { return c.tree != nil && c.tree.lostChildren() }
 
-// LostChildren reports whether CPU time of the task was lost where no counter has it: see Tree.LostChildren.
-func (c *Collector) LostChildren() bool {
-	for _, source := range c.sources {
-		if tree, ok := source.(*Tree); ok && tree.LostChildren() {
-			return true
-		}
-	}
-	return false
-}
-
-// CPUThrottler returns the path, within its hierarchy, of the cgroup above the task's whose CPU quota throttled most so far;
-// empty if none did.
+// CPUThrottler returns the path, within its hierarchy, of the cgroup above the task's whose CPU quota throttled most so
+// far; empty if none did.
 func (c *Collector) CPUThrottler() string {
-	for _, source := range c.sources {
-		if reader, ok := source.(*cgroupReader); ok && reader.quotas != nil {
-			return reader.quotas.throttler()
+	for _, r := range c.cgroups {
+		if r.quotas != nil {
+			return r.quotas.throttler()
 		}
 	}
 	return ""
@@ -240,12 +259,10 @@ func (c *Collector) CPUThrottler() string {
 
 // Outside returns the first processes of the task that were seen outside its cgroup.
 func (c *Collector) Outside() []procstats.ProcessID {
-	for _, source := range c.sources {
-		if tree, ok := source.(*Tree); ok {
-			return tree.Outside()
-		}
+	if c.tree == nil {
+		return nil
 	}
-	return nil
+	return c.tree.outside()
 }
 
 // Close closes every source and returns their errors, joined.
@@ -258,9 +275,9 @@ func (c *Collector) Close() error {
 	return errors.Join(errs...)
 }
 
-// Split returns what of a selection the totals of a task need, and what is left for readers who want process rows too. Without
-// a cgroup that accounts memory the totals come from the processes, and one reader must see both: nothing is left then. The same holds if
-// proportional memory is selected, because whoever selects it wants it among the totals.
+// Split returns what of a selection the totals of a task need, and what is left for readers who want process rows too.
+// Without a cgroup that accounts memory the totals come from the processes, and one reader must see both: nothing is
+// left then. The same holds if proportional memory is selected, which is wanted among the totals.
 func Split(t Target, sel procstats.Selection) (totals, rows procstats.Selection) {
 	if !t.Cgroup.Encloses() || !chargesMemory(t.Cgroup) || sel.HasSource(procstats.SourceSmaps) {
 		return sel, procstats.Selection{}
@@ -271,8 +288,8 @@ func Split(t Target, sel procstats.Selection) (totals, rows procstats.Selection)
 	return totals, sel.Minus(totals)
 }
 
-// Only returns of a whole sample what a reader of a selection of totals always gets: a stream that had more in it now and then
-// would have headlines that jump from one source to another.
+// Only returns of a whole sample what a reader of a selection of totals always gets: a stream that had more in it now
+// and then would have headlines that jump from one source to another.
 func Only(whole *procstats.Sample, selection procstats.Selection) *procstats.Sample {
 	totals := *whole
 	totals.Task, totals.Processes, totals.Omitted = nil, nil, 0

@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package source_test
+package source
 
 import (
 	"errors"
@@ -13,7 +13,6 @@ import (
 
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
-	"github.com/tachograph/tacho/procstats/source"
 )
 
 // fakeSource is a Source without a kernel.
@@ -55,7 +54,7 @@ func TestCollectorReadsInOrderAndLeavesNoGap(t *testing.T) {
 			s.SetNumber(reading, 1)
 		})
 	}
-	c := source.NewCollector(
+	c := NewCollector(
 		selection(t, "psi_cpu_some_seconds_total,tree_cpu_seconds_total,executor_collections_total,process_cpu_seconds_total"),
 		reads(procstats.SourcePSI, procstats.PSICPUSome), reads(procstats.SourceTree, procstats.TreeCPU),
 	)
@@ -80,7 +79,7 @@ func TestCollectorReadsInOrderAndLeavesNoGap(t *testing.T) {
 }
 
 func TestCollectorIntoAReusedSampleAllocatesNothing(t *testing.T) {
-	c := source.NewCollector(procstats.DefaultSelection(), works(procstats.SourceTree, func(s *procstats.Sample) {
+	c := NewCollector(procstats.DefaultSelection(), works(procstats.SourceTree, func(s *procstats.Sample) {
 		s.SetNumber(procstats.TreeCPU, 1)
 		for pid := range 100 {
 			row := s.AddProcess(procstats.ProcessID{PID: pid, Start: 1})
@@ -97,7 +96,7 @@ func TestCollectorIntoAReusedSampleAllocatesNothing(t *testing.T) {
 
 func TestUnavailable(t *testing.T) {
 	sel := selection(t, "cgroup,psi,process,smaps_pss_bytes,rusage_maxrss_bytes,disk,executor_collections_total")
-	c := source.NewCollector(sel,
+	c := NewCollector(sel,
 		works(procstats.SourceCgroup, func(s *procstats.Sample) {
 			for _, id := range sel.IDs() {
 				if m, _ := procstats.Lookup(id); m.Source == procstats.SourceCgroup {
@@ -167,7 +166,7 @@ func TestUnavailable(t *testing.T) {
 
 func TestCollectorCloseTellsEveryError(t *testing.T) {
 	first, second := errors.New("close a"), errors.New("close b")
-	c := source.NewCollector(procstats.Selection{}, fakeSource{closed: first}, fakeSource{}, fakeSource{closed: second})
+	c := NewCollector(procstats.Selection{}, fakeSource{closed: first}, fakeSource{}, fakeSource{closed: second})
 	if err := c.Close(); !errors.Is(err, first) || !errors.Is(err, second) {
 		t.Errorf("Close: %v, want both errors", err)
 	}
@@ -175,9 +174,9 @@ func TestCollectorCloseTellsEveryError(t *testing.T) {
 
 // TestOpen reads this very process: every selected measurement of the task has a value or a reason.
 func TestOpen(t *testing.T) {
-	target := source.Target{FS: kernel.HostFS(), Roots: func() []int { return []int{os.Getpid()} }, Dir: t.TempDir()}
+	target := Target{FS: kernel.HostFS(), Roots: func() []int { return []int{os.Getpid()} }, Dir: t.TempDir()}
 	sel := procstats.AllSelection()
-	c := source.Open(target, sel, works(procstats.SourceExecutor, func(s *procstats.Sample) {
+	c := Open(target, sel, works(procstats.SourceExecutor, func(s *procstats.Sample) {
 		s.SetNumber(procstats.ExecutorCollections, 1)
 	}))
 	defer func() {

@@ -34,10 +34,10 @@ type diskSums struct {
 	reason string
 }
 
-// OpenDisk returns the source of the disk_ measurements: the allocated blocks of everything in the target's folder
+// openDisk returns the source of the disk_ measurements: the allocated blocks of everything in the target's folder
 // and of the folder itself, a file with several names once, symbolic links not followed, other file systems not
 // entered. Only complete walks are published, stamped with their end.
-func OpenDisk(t Target, sel procstats.Selection) Source {
+func openDisk(t Target, sel procstats.Selection) *diskSource {
 	return &diskSource{
 		dir: t.Dir, task: selected(sel, procstats.SourceDisk, procstats.TaskScope), limits: t.Disk.withDefaults(), now: kernel.Now,
 	}

@@ -30,7 +30,7 @@ func (c *diskClock) now() procstats.Stamp {
 
 func diskOf(tb testing.TB, dir string, limits DiskLimits, clock *diskClock) *diskSource {
 	tb.Helper()
-	d := OpenDisk(Target{Dir: dir, Disk: limits}, procstats.Select(procstats.DiskUsage, procstats.DiskFiles)).(*diskSource)
+	d := openDisk(Target{Dir: dir, Disk: limits}, procstats.Select(procstats.DiskUsage, procstats.DiskFiles))
 	if clock != nil {
 		d.now = clock.now
 	}

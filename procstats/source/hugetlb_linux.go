@@ -21,14 +21,11 @@ type hugetlbSource struct {
 	cgroup procstats.Cgroup
 	task   []procstats.ID
 	shared *Shared
-	own    bool // the shared files are of this source alone
 	pools  *kernel.HugePools
 	absent string // why nothing can be read
 
-	// openMembers is called, once, when the processes are to be read; members is nil until then.
-	openMembers func() *Members
-	members     *Members
-	reopened    bool // they are to open their files for each read
+	set     *memberSet
+	members *membership // of set; nil until the processes are read
 
 	due   time.Duration // Stamp.Mono from which on the pools are looked at again
 	inUse bool
@@ -43,12 +40,12 @@ type hugetlbSource struct {
 // hugePoolsEvery is the time between two looks at the machine's pools while they are not in use.
 const hugePoolsEvery = time.Second
 
-// OpenHugetlb returns the source of the huge pages that the task holds: from the hugetlb files of its cgroup, and if it has
-// none from its processes, which the other sources that read them share.
-func OpenHugetlb(t Target, sel procstats.Selection, members func() *Members) Source {
+// openHugetlb returns the source of the huge pages that the task holds: from the hugetlb files of its cgroup, and if
+// it has none from its processes, which the other sources that read them share.
+func openHugetlb(t Target, sel procstats.Selection, members *memberSet) *hugetlbSource {
 	h := &hugetlbSource{
 		fs: t.FS, cgroup: t.Cgroup, task: selected(sel, procstats.SourceHugetlb, procstats.TaskScope),
-		shared: t.shared(), own: t.Shared == nil, openMembers: members,
+		shared: t.shared(), set: members,
 	}
 	var err error
 	if h.pools, err = h.shared.hugePools(t.FS); err != nil {
@@ -147,11 +144,8 @@ func (h *hugetlbSource) count() procstats.Reading {
 // mapped is what the processes map at least.
 func (h *hugetlbSource) mapped(s *procstats.Sample) procstats.Reading {
 	if h.members == nil {
-		h.members = h.openMembers()
+		h.members = h.set.open()
 		h.members.use(kernel.FileStatm, kernel.FileTask, kernel.FileChildren)
-		if h.reopened {
-			h.members.reopenFiles()
-		}
 	}
 	m := h.members
 	if m.refresh(s); m.absent != "" {
@@ -182,22 +176,12 @@ func (h *hugetlbSource) uncharged(counted, mapped procstats.Reading) procstats.R
 	return procstats.NumberReading(procstats.HugetlbUncharged, value)
 }
 
-// reopenFiles has the files opened for each read.
-func (h *hugetlbSource) reopenFiles() {
-	if h.reopened = true; h.members != nil {
-		h.members.reopenFiles()
-	}
-}
-
 // Close implements Source.
 func (h *hugetlbSource) Close() error {
 	var errs []error
 	if h.members != nil {
 		errs = append(errs, h.members.leave())
 		h.members = nil
-	}
-	if h.own {
-		errs = append(errs, h.shared.Close())
 	}
 	for _, f := range h.files {
 		errs = append(errs, f.close())

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -24,8 +22,14 @@ const (
 
 //nolint:gochecknoglobals // constant
 var (
-	ioTreeIDs    = [...]procstats.ID{procstats.TreeIORchar, procstats.TreeIOWchar, procstats.TreeIORead, procstats.TreeIOWrite, procstats.TreeIOCancelledWrite}
-	ioProcessIDs = [...]procstats.ID{procstats.ProcessIORchar, procstats.ProcessIOWchar, procstats.ProcessIORead, procstats.ProcessIOWrite, procstats.ProcessIOCancelledWrite}
+	ioTreeIDs = [...]procstats.ID{
+		procstats.TreeIORchar, procstats.TreeIOWchar, procstats.TreeIORead, procstats.TreeIOWrite,
+		procstats.TreeIOCancelledWrite,
+	}
+	ioProcessIDs = [...]procstats.ID{
+		procstats.ProcessIORchar, procstats.ProcessIOWchar, procstats.ProcessIORead, procstats.ProcessIOWrite,
+		procstats.ProcessIOCancelledWrite,
+	}
 )
 
 func countersOf(io kernel.ProcIO) ioCounters {
@@ -47,17 +51,17 @@ type ioSource struct {
 // ioReading is what the source last read of a process; what a parent has reaped is in it.
 type ioReading struct {
 	now, before ioCounters
-	fault       string // why it could not be read; empty where it was
-	errno       unix.Errno
+	fault       fault
 }
 
-// OpenIO returns the source of the tree_io_ and process_io_ measurements. m is shared with the other sources that
+// openIO returns the source of the tree_io_ and process_io_ measurements. m is shared with the other sources that
 // read processes; nil makes one for this source alone. A target's Reaped must count a child's I/O only when the
 // child has been reaped: until then its own /proc/PID/io is read.
-func OpenIO(t Target, sel procstats.Selection, m *Members) Source {
+func openIO(t Target, sel procstats.Selection, m *membership) *ioSource {
 	return &ioSource{
-		processSource: newProcessSource(procstats.SourceIO, t, sel, m, kernel.FileIO, kernel.FileStatm, kernel.FileTask, kernel.FileChildren),
-		unwritten:     kernel.NewUnwritten(t.FS),
+		processSource: newProcessSource(procstats.SourceIO, t, sel, m,
+			kernel.FileIO, kernel.FileStatm, kernel.FileTask, kernel.FileChildren),
+		unwritten: kernel.NewUnwritten(t.FS),
 	}
 }
 
@@ -100,37 +104,29 @@ func (o *ioSource) read(p *process) {
 	if err == nil {
 		now, err = kernel.ParseProcIO(data)
 	}
-	if err == nil {
-		r.before, r.now, r.fault = r.now, countersOf(now), ""
+	if err != nil {
+		r.fault.set(p.PID, kernel.FileIO, err)
 		return
 	}
-	var errno unix.Errno
-	if !errors.As(err, &errno) {
-		errno = 0
-	}
-	if r.fault == "" || errno != r.errno {
-		r.errno, r.fault = errno, faultReason(p.PID, kernel.FileIO, err)
-	}
+	r.before, r.now, r.fault = r.now, countersOf(now), fault{}
 }
 
 func (o *ioSource) putTask(s *procstats.Sample, sum ioCounters) {
-	failed, reason := o.members.faults(func(p *process) string { return p.io.fault })
+	failed, reason := o.members.faults(func(p *process) string { return p.io.fault.reason })
+	if failed > 0 {
+		putAbsent(s, o.task, reason)
+		return
+	}
 	for _, p := range o.members.procs {
 		for i := range sum {
 			sum[i] += p.io.now[i]
 		}
 	}
-	if failed == 0 {
-		for i := range sum {
-			o.most[i] = max(o.most[i], sum[i])
-		}
-		o.advanceStored(sum)
+	for i := range sum {
+		o.most[i] = max(o.most[i], sum[i])
 	}
+	o.advanceStored(sum)
 	for _, id := range o.task {
-		if failed > 0 {
-			s.SetAbsent(id, reason)
-			continue
-		}
 		if id == procstats.TreeIOStored {
 			o.putStored(s)
 			continue
@@ -146,11 +142,12 @@ func (o *ioSource) putTask(s *procstats.Sample, sum ioCounters) {
 }
 
 // advanceStored raises the lower bound of what has reached storage: all that was written and not deleted before, less
-// what the machine has yet to write. Every earlier value holds too. What a process has deleted of which nothing is known
-// was perhaps never written, so that nothing is added once there was one.
+// what the machine has yet to write. Every earlier value holds too. What a process has deleted of which nothing is
+// known was perhaps never written, so that nothing is added once there was one.
 func (o *ioSource) advanceStored(sum ioCounters) {
 	left := sum[ioWritten] - sum[ioCancelled]
-	if left-o.unwritten.Lag() <= o.stored || o.missed > 0 || o.members.lost || !slices.Contains(o.task, procstats.TreeIOStored) {
+	unknown := o.missed > 0 || o.members.lost
+	if unknown || left-o.unwritten.Lag() <= o.stored || !slices.Contains(o.task, procstats.TreeIOStored) {
 		return
 	}
 	if unwritten, err := o.unwritten.Read(); err == nil {
@@ -160,15 +157,13 @@ func (o *ioSource) advanceStored(sum ioCounters) {
 
 func (o *ioSource) putStored(s *procstats.Sample) {
 	switch {
-	case o.stored > 0:
-	case o.missed > 0:
+	case o.stored == 0 && o.missed > 0:
 		s.SetAbsent(procstats.TreeIOStored, reasonMissed(o.missed))
-		return
-	case o.members.lost:
+	case o.stored == 0 && o.members.lost:
 		s.SetAbsent(procstats.TreeIOStored, reasonLost)
-		return
+	default:
+		s.SetNumber(procstats.TreeIOStored, float64(o.stored))
 	}
-	s.SetNumber(procstats.TreeIOStored, float64(o.stored))
 }
 
 // Close implements Source.
@@ -180,7 +175,7 @@ func reasonMissed(processes int64) string {
 	return procstats.Counted(processes, "process", "processes") + " ended before their io could be read"
 }
 
-func (o *ioSource) continueFrom(earlier *procstats.Sample, _ func(procstats.ProcessID) bool) {
+func (o *ioSource) continueFrom(earlier *procstats.Sample) {
 	for i, id := range ioTreeIDs {
 		number, _ := earlier.Task.Number(id)
 		o.most[i] = max(o.most[i], int64(number))
@@ -202,8 +197,8 @@ func rankOfIO(p *process) (rank [2]int64) {
 }
 
 func readingOfIO(id procstats.ID, p *process) procstats.Reading {
-	if p.io.fault != "" {
-		return procstats.AbsentReading(id, p.io.fault)
+	if reason := p.io.fault.reason; reason != "" {
+		return procstats.AbsentReading(id, reason)
 	}
 	return procstats.NumberReading(id, float64(p.io.now[slices.Index(ioProcessIDs[:], id)]))
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-func ioOf(tb testing.TB, t Target, m *Members) *ioSource {
+func ioOf(tb testing.TB, t Target, m *membership) *ioSource {
 	tb.Helper()
-	io := OpenIO(t, procstats.SelectWhere(func(m procstats.Measurement) bool { return m.Source == procstats.SourceIO }), m).(*ioSource)
+	io := openIO(t, procstats.SourceSelection(procstats.SourceIO), m)
 	tb.Cleanup(func() {
 		if err := io.Close(); err != nil {
 			tb.Error(err)
@@ -142,8 +142,8 @@ func TestIOThatCannotBeRead(t *testing.T) {
 	setIO(t, root, 10, 5)
 	writeProc(t, root, "11/io", "rchar: x\n")
 	target := Target{FS: root, Roots: func() []int { return []int{10} }}
-	m := NewMembers(target)
-	tree, io := OpenTree(target, procstats.Select(procstats.ProcessCPU), m), ioOf(t, target, m)
+	m := newMembership(target)
+	tree, io := openTree(target, procstats.Select(procstats.ProcessCPU), m), ioOf(t, target, m)
 	var s procstats.Sample
 	collect(&s, tree, io)
 	for _, id := range ioTreeIDs {
@@ -216,8 +216,8 @@ func TestIOCountsReapedChildrenOnce(t *testing.T) {
 	}
 }
 
-// TestStoredNeverFalls holds the lower bound of what has reached storage to what the machine has yet to write, and to what
-// is not known of.
+// TestStoredNeverFalls holds the lower bound of what has reached storage to what the machine has yet to write, and to
+// what is not known of.
 func TestStoredNeverFalls(t *testing.T) {
 	const mib = 1 << 20
 	root := kernel.FS{Proc: t.TempDir(), Sys: t.TempDir()}
@@ -259,8 +259,8 @@ func TestStoredNeverFalls(t *testing.T) {
 	}
 }
 
-// TestStoredGoesOn holds that a second reader goes on with what the first one has seen reach storage, and with why it does not
-// know: the process that ignored SIGCHLD has ended.
+// TestStoredGoesOn holds that a second reader goes on with what the first one has seen reach storage, and with why it
+// does not know: the process that ignored SIGCHLD has ended.
 func TestStoredGoesOn(t *testing.T) {
 	root := kernel.FS{Proc: t.TempDir(), Sys: t.TempDir()}
 	writeProc(t, root, "meminfo", "Dirty: 999999 kB\nWriteback: 0 kB\n")
@@ -276,7 +276,7 @@ func TestStoredGoesOn(t *testing.T) {
 			var first, s procstats.Sample
 			first.Task.Put(want)
 			io := ioOf(t, target, nil)
-			io.continueFrom(&first, func(procstats.ProcessID) bool { return false })
+			io.continueFrom(&first)
 			collect(&s, io)
 			if got, _ := s.Task.Get(procstats.TreeIOStored); got != want {
 				t.Errorf("%+v, want %+v", got, want)

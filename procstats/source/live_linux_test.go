@@ -73,8 +73,8 @@ func makeCgroup(tb testing.TB, v2 bool) procstats.Cgroup {
 	return procstats.Cgroup{}
 }
 
-// makeCgroups makes a cgroup in every hierarchy that is mounted, but for the cpuset of version 1, which accepts no process
-// before its CPUs are set.
+// makeCgroups makes a cgroup in every hierarchy that is mounted, but for the cpuset of version 1, which accepts no
+// process before its CPUs are set.
 func makeCgroups(tb testing.TB) procstats.Cgroup {
 	tb.Helper()
 	mounts, err := kernel.CgroupMounts(kernel.HostFS())

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -20,14 +19,14 @@ import (
 // defaultMaxKept bounds the descriptors kept open for one task: 5.4 KiB of kernel memory each.
 const defaultMaxKept = 512
 
-// Members knows which processes belong to a task, each by PID and start time, and keeps their files open. The
+// membership knows which processes belong to a task, each by PID and start time, and keeps their files open. The
 // sources that read processes share one, so that membership is read once a sample. Processes come from cgroup.procs
 // of the task's cgroup and of those nested in it; where there is none, or it is shared with others, from the
 // children of the target's roots.
 //
-// A process stays a member until it is reaped: zombies count, and so do daemons that have left the tree. Members
+// A process stays a member until it is reaped: zombies count, and so do daemons that have left the tree. membership
 // is used by one goroutine at a time.
-type Members struct {
+type membership struct {
 	target Target
 	wants  [kernel.KeptProcessFiles]bool
 	// clocks is set while a source accumulates CPU time; verified while one reads every process of every sample.
@@ -37,26 +36,22 @@ type Members struct {
 	cgroup *kernel.CgroupProcs // nil where membership does not come from a cgroup
 	tree   childrenWalk
 
-	procs []*process // by PID
-	byAge []*process // parents before their children
-	byPID map[int]*process
-	spare []*process
-	order []*process
+	procs, byAge []*process // by PID, and parents before their children
+	spare, order []*process // memory
+	byPID        map[int]*process
 
 	collected time.Duration // Stamp.Mono of the sample that was last refreshed for
 	round     uint64
-	found     int  // how many of procs were seen in this round
-	changed   bool // the order of procs and byAge is to be made again
-	fromTree  bool // how the last refresh found them
-	unseen    int  // processes listed in cgroup.procs that have no PID here
-	lost      bool // a process was seen that ignores SIGCHLD: what its children did is in no other process's counters
-	absent    string
+	found     int // how many of procs were seen in this round
+	unseen    int // processes listed in cgroup.procs that have no PID here
+	// changed says that the order of procs and byAge is to be made again, fromTree how the last refresh found them, and
+	// lost that a process was seen that ignores SIGCHLD: what its children did is in no other process's counters.
+	changed, fromTree, lost bool
+	absent                  string
 
-	smaps smapsRounds
-
-	exitedCPU time.Duration
-	exited    int64
-	outside   outsiders
+	smaps   smapsRounds
+	exited  exitedSum
+	outside outsiders
 
 	keptFiles, maxKept int
 	shared             *Shared
@@ -64,10 +59,16 @@ type Members struct {
 	pids               []int
 }
 
-// NewMembers prepares the membership of a task; nothing is opened before the first Collect of a source.
-func NewMembers(t Target) *Members {
-	m := &Members{target: t, shared: t.shared(), byPID: make(map[int]*process)}
-	m.smaps = smapsRounds{limits: SmapsLimits{}.withDefaults(), now: kernel.Now}
+// exitedSum is what the processes had used that have exited.
+type exitedSum struct {
+	cpu       time.Duration
+	processes int64
+}
+
+// newMembership prepares the membership of a task; nothing is opened before the first Collect of a source.
+func newMembership(t Target) *membership {
+	m := &membership{target: t, shared: t.shared(), byPID: make(map[int]*process)}
+	m.smaps = smapsRounds{limits: smapsLimits{}.withDefaults(), now: kernel.Now}
 	if t.Cgroup.Encloses() && t.Cgroup.Procs() != "" {
 		m.cgroup = kernel.NewCgroupProcs(t.Cgroup, &m.shared.Buffer)
 	}
@@ -90,7 +91,7 @@ func maxKeptFiles() int {
 }
 
 // use counts a source in that reads the files.
-func (m *Members) use(files ...kernel.ProcessFile) {
+func (m *membership) use(files ...kernel.ProcessFile) {
 	m.users++
 	for _, file := range files {
 		m.wants[file] = true
@@ -98,7 +99,7 @@ func (m *Members) use(files ...kernel.ProcessFile) {
 }
 
 // leave counts a source out; the last one closes everything.
-func (m *Members) leave() error {
+func (m *membership) leave() error {
 	m.users--
 	if m.users > 0 {
 		return nil
@@ -116,7 +117,7 @@ func (m *Members) leave() error {
 }
 
 // refresh brings the membership up to date, once for each sample.
-func (m *Members) refresh(s *procstats.Sample) {
+func (m *membership) refresh(s *procstats.Sample) {
 	if s.Mono != 0 && s.Mono == m.collected {
 		return
 	}
@@ -139,33 +140,34 @@ func (m *Members) refresh(s *procstats.Sample) {
 }
 
 // listCgroup marks what the cgroup lists and returns how many that are.
-func (m *Members) listCgroup() (listed int, err error) {
+func (m *membership) listCgroup() (listed int, err error) {
 	if m.cgroup == nil {
 		return 0, nil
 	}
 	known := len(m.procs)
 	m.pids, m.unseen, err = m.cgroup.List(m.pids[:0])
-	for _, pid := range m.pids {
-		m.see(pid, 0)
-	}
+	m.seeListed()
 	for _, p := range m.procs[known:] {
 		m.setOrigin(p)
 	}
 	if m.cgroup.Nested && m.missing() {
 		// A process that moves among nested cgroups while they are listed can be in none of the lists.
 		var again int
-		if m.pids, again, err = m.cgroup.List(m.pids[:0]); again > m.unseen {
-			m.unseen = again
-		}
-		for _, pid := range m.pids {
-			m.see(pid, 0)
-		}
+		m.pids, again, err = m.cgroup.List(m.pids[:0])
+		m.unseen = max(m.unseen, again)
+		m.seeListed()
 	}
 	return len(m.pids) + m.unseen, err
 }
 
+func (m *membership) seeListed() {
+	for _, pid := range m.pids {
+		m.see(pid, 0)
+	}
+}
+
 // unknown says why the members are not known, empty where there are none: a cgroup that is empty, or gone.
-func (m *Members) unknown(listing error) string {
+func (m *membership) unknown(listing error) string {
 	switch {
 	case listing != nil:
 		return "read cgroup.procs: " + listing.Error()
@@ -176,18 +178,18 @@ func (m *Members) unknown(listing error) string {
 }
 
 // missing reports whether a known process was not seen in this round.
-func (m *Members) missing() bool { return m.found != len(m.procs) }
+func (m *membership) missing() bool { return m.found != len(m.procs) }
 
 // see marks the process with a PID as found and returns it, nil where there is none. A PID that is not known is
 // looked at first; parent is what its parent has to be, 0 for any.
-func (m *Members) see(pid, parent int) *process {
+func (m *membership) see(pid, parent int) *process {
 	p := m.byPID[pid]
-	if p != nil && p.dead {
+	switch {
+	case p == nil:
+	case p.dead:
 		m.markExited(p)
 		p = nil
-	}
-	if p != nil && !p.identified {
-		// Whether it is the same process as last time, and still hidden, has to be asked again.
+	case !p.identified: // whether it is the same process as last time, and still hidden, has to be asked again
 		m.drop(p)
 		p = nil
 	}
@@ -197,7 +199,7 @@ func (m *Members) see(pid, parent int) *process {
 		}
 		m.byPID[pid] = p
 		m.procs = append(m.procs, p)
-		m.changed, m.outside.youngAt = true, 0
+		m.changed = true
 	}
 	if p.round != m.round {
 		p.round = m.round
@@ -207,29 +209,23 @@ func (m *Members) see(pid, parent int) *process {
 }
 
 // admit identifies the process that has a PID now; nil where it is gone already, or is another parent's child.
-func (m *Members) admit(pid, parent int) *process {
+func (m *membership) admit(pid, parent int) *process {
 	f, err := m.open(pid, kernel.FileStat)
-	var data []byte
 	if err == nil {
-		data, err = f.ReadRecord(m.shared.Buffer)
-		m.shared.Buffer = data
+		m.shared.Buffer, err = f.ReadRecord(m.shared.Buffer)
 	}
 	var stat kernel.ProcStat
 	if err == nil {
-		stat, err = kernel.ParseProcStat(data)
+		stat, err = kernel.ParseProcStat(m.shared.Buffer)
 	}
-	if err != nil {
+	if err != nil || parent != 0 && stat.PPID != parent {
 		_ = f.Close()
-		if kernel.Gone(err) && !m.hidden(pid) {
+		if err == nil || kernel.Gone(err) && !m.hidden(pid) {
 			return nil
 		}
 		p := m.newProcess(procstats.ProcessID{PID: pid})
-		m.setFault(p, err)
+		p.cannotRead(err)
 		return p
-	}
-	if parent != 0 && stat.PPID != parent {
-		_ = f.Close()
-		return nil
 	}
 	p := m.newProcess(procstats.ProcessID{PID: pid, Start: stat.Start})
 	p.identified = true
@@ -241,7 +237,7 @@ func (m *Members) admit(pid, parent int) *process {
 }
 
 // hidden reports whether a process without a visible folder exists all the same (hidepid=invisible).
-func (m *Members) hidden(pid int) bool {
+func (m *membership) hidden(pid int) bool {
 	if !m.target.FS.Live {
 		return false
 	}
@@ -249,7 +245,7 @@ func (m *Members) hidden(pid int) bool {
 	return err == nil
 }
 
-func (m *Members) newProcess(id procstats.ProcessID) *process {
+func (m *membership) newProcess(id procstats.ProcessID) *process {
 	if n := len(m.spare); n > 0 {
 		p := m.spare[n-1]
 		m.spare = m.spare[:n-1]
@@ -259,45 +255,28 @@ func (m *Members) newProcess(id procstats.ProcessID) *process {
 	return &process{ProcessID: id}
 }
 
-// setStat copies what identifies the process from a stat.
-func (p *process) setStat(stat *kernel.ProcStat) {
-	p.ppid = stat.PPID
-	if p.command != string(stat.Comm) {
-		p.command = string(stat.Comm)
-		p.smaps = smapsReading{} // it may be another program, with other memory
-	}
-}
-
 // sweep drops the processes that are gone, and those that are in the task no longer.
-func (m *Members) sweep() {
+func (m *membership) sweep() {
 	for _, p := range m.procs {
-		if p.dead || p.round != m.round && !m.stays(p) {
-			m.markExited(p)
-		}
+		p.dead = p.dead || p.round != m.round && !m.stays(p)
 	}
-	if m.changed {
-		m.rebuild()
-	}
+	m.sweepDead()
 }
 
 // stays reports whether a process that was not found belongs to the task still. In a cgroup zombies do, which newer
 // kernels leave out of cgroup.procs. One that runs has moved to another cgroup: it does if it is known as the task's,
 // otherwise what it has used until now is.
-func (m *Members) stays(p *process) bool {
+func (m *membership) stays(p *process) bool {
 	if m.fromTree || !p.identified {
 		return false
 	}
 	cpu, clockErr := m.clock(p)
-	data, err := m.read(p, kernel.FileStat)
+	stat, err := m.stat(p)
 	if err != nil {
 		return false
 	}
 	if clockErr == nil {
 		p.tree.cpu = max(p.tree.cpu, cpu-p.before)
-	}
-	stat, err := kernel.ParseProcStat(data)
-	if err != nil {
-		return false
 	}
 	if !stat.Ended() {
 		if !m.tracked() || p.foreign {
@@ -309,44 +288,34 @@ func (m *Members) stays(p *process) bool {
 	return !p.dead
 }
 
-// clock reads a process's CPU clock where sources ask for such. It is the process's only if a read succeeds after it.
-func (m *Members) clock(p *process) (time.Duration, error) {
-	if !m.clocks || !m.target.FS.Live {
-		return 0, errors.ErrUnsupported
-	}
-	return kernel.ProcessCPU(p.PID)
-}
-
 // markExited ends a membership: the last readings of the process are added to those of exited ones.
-func (m *Members) markExited(p *process) {
+func (m *membership) markExited(p *process) {
 	if p.dropped {
 		return
 	}
 	if p.sampled {
-		m.exited++
-		m.exitedCPU += p.tree.cpu
+		m.exited.processes++
+		m.exited.cpu += p.tree.cpu
 	}
 	m.drop(p)
 }
 
-// countExited adds up what an earlier sample says of processes that have exited, and the rows of those that are gone now.
-func (m *Members) countExited(earlier *procstats.Sample, alive func(procstats.ProcessID) bool) {
+// countExited adds up what an earlier sample says of processes that have exited, and the rows of those that are gone
+// now.
+func (m *membership) countExited(earlier *procstats.Sample, alive func(procstats.ProcessID) bool) {
 	exited, _ := earlier.Task.Number(procstats.TreeProcessesExited)
-	cpu, _ := earlier.Task.Number(procstats.TreeCPUExited)
+	cpu := duration(earlier.Task, procstats.TreeCPUExited)
 	for i := range earlier.Processes {
-		row := &earlier.Processes[i]
-		if alive(row.ProcessID) {
-			continue
+		if row := &earlier.Processes[i]; !alive(row.ProcessID) {
+			exited++
+			cpu += duration(row.Readings, procstats.ProcessCPU)
 		}
-		used, _ := row.Readings.Number(procstats.ProcessCPU)
-		exited, cpu = exited+1, cpu+used
 	}
-	m.exited = max(m.exited, int64(exited))
-	m.exitedCPU = max(m.exitedCPU, time.Duration(math.Round(cpu*float64(time.Second))))
+	m.exited = exitedSum{max(m.exited.cpu, cpu), max(m.exited.processes, int64(exited))}
 }
 
 // drop closes the kept-open files of a process and removes it from the table; rebuild removes it from the lists.
-func (m *Members) drop(p *process) {
+func (m *membership) drop(p *process) {
 	_ = m.release(p)
 	p.dead, p.dropped = true, true
 	delete(m.byPID, p.PID)
@@ -354,7 +323,7 @@ func (m *Members) drop(p *process) {
 }
 
 // rebuild makes procs and byAge anew from the processes that are left.
-func (m *Members) rebuild() {
+func (m *membership) rebuild() {
 	left, ended := m.procs[:0], len(m.spare)
 	for _, p := range m.procs {
 		if p.dropped {
@@ -370,17 +339,19 @@ func (m *Members) rebuild() {
 	}
 	clear(m.procs[len(left):])
 	m.procs = left
-	slices.SortFunc(m.procs, func(a, b *process) int { return cmp.Compare(a.PID, b.PID) })
+	slices.SortFunc(m.procs, byPID)
 	// No process is older than its parent. Within one tick the PIDs decide, which run up but for their wrap-around.
 	m.byAge = append(m.byAge[:0], m.procs...)
 	slices.SortFunc(m.byAge, func(a, b *process) int {
-		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID))
+		return cmp.Or(cmp.Compare(a.Start, b.Start), byPID(a, b))
 	})
 	m.changed = false
 }
 
+func byPID(a, b *process) int { return cmp.Compare(a.PID, b.PID) }
+
 // sweepDead drops the processes that a source has found gone since the refresh.
-func (m *Members) sweepDead() {
+func (m *membership) sweepDead() {
 	for _, p := range m.procs {
 		if p.dead {
 			m.markExited(p)
@@ -392,7 +363,7 @@ func (m *Members) sweepDead() {
 }
 
 // faults counts the members of which something could not be read, with the reason; sums are absent then.
-func (m *Members) faults(fault func(*process) string) (n int, reason string) {
+func (m *membership) faults(fault func(*process) string) (n int, reason string) {
 	n, reason = m.unseen, reasonUnseen
 	for _, p := range m.procs {
 		why := fault(p)

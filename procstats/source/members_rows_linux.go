@@ -15,17 +15,19 @@ import (
 
 // processSource is what the sources that read every process have in common.
 type processSource struct {
-	members *Members
+	members *membership
 	task    []procstats.ID
 	process []procstats.ID
 	closed  bool
 }
 
-// newProcessSource makes one that reads some files. m is shared with the other sources that read processes; nil makes one for
-// this source alone.
-func newProcessSource(id procstats.SourceID, t Target, sel procstats.Selection, m *Members, files ...kernel.ProcessFile) processSource {
+// newProcessSource makes one that reads some files. m is shared with the other sources that read processes; nil makes
+// one for this source alone.
+func newProcessSource(
+	id procstats.SourceID, t Target, sel procstats.Selection, m *membership, files ...kernel.ProcessFile,
+) processSource {
 	if m == nil {
-		m = NewMembers(t)
+		m = newMembership(t)
 	}
 	m.use(files...)
 	return processSource{
@@ -43,7 +45,9 @@ func (o *processSource) refresh(s *procstats.Sample) bool {
 }
 
 // putRows puts what was read of each process into its row. rank says which have rows if there are more than fit.
-func (o *processSource) putRows(s *procstats.Sample, rank func(*process) [2]int64, reading func(procstats.ID, *process) procstats.Reading) {
+func (o *processSource) putRows(
+	s *procstats.Sample, rank func(*process) [2]int64, reading func(procstats.ID, *process) procstats.Reading,
+) {
 	if len(o.process) == 0 {
 		return
 	}
@@ -57,16 +61,14 @@ func (o *processSource) putRows(s *procstats.Sample, rank func(*process) [2]int6
 		var p *process
 		p, next = o.members.of(row, next)
 		for _, id := range o.process {
-			if p == nil {
-				row.Readings.Put(procstats.AbsentReading(id, reasonEnded))
-				continue
+			r := procstats.AbsentReading(id, reasonEnded)
+			if p != nil {
+				r = reading(id, p)
 			}
-			row.Readings.Put(reading(id, p))
+			row.Readings.Put(r)
 		}
 	}
 }
-
-func (o *processSource) reopenFiles() { o.members.reopenFiles() }
 
 // Close implements Source.
 func (o *processSource) Close() error {
@@ -78,11 +80,11 @@ func (o *processSource) Close() error {
 }
 
 // count returns how many live processes the task has, readable or not.
-func (m *Members) count() int { return len(m.procs) + m.unseen }
+func (m *membership) count() int { return len(m.procs) + m.unseen }
 
 // addRows makes a row for every live process, or for the highest in rank where there are more than the target
 // allows, ordered by PID. Only the first source of a sample that has rows makes them.
-func (m *Members) addRows(s *procstats.Sample) {
+func (m *membership) addRows(s *procstats.Sample) {
 	if len(s.Processes) > 0 {
 		return
 	}
@@ -91,10 +93,10 @@ func (m *Members) addRows(s *procstats.Sample) {
 	if len(shown) > limit {
 		m.order = append(m.order[:0], m.procs...)
 		slices.SortFunc(m.order, func(a, b *process) int {
-			return cmp.Or(cmp.Compare(b.rank[0], a.rank[0]), cmp.Compare(b.rank[1], a.rank[1]), cmp.Compare(a.PID, b.PID))
+			return cmp.Or(slices.Compare(b.rank[:], a.rank[:]), byPID(a, b))
 		})
 		shown = m.order[:limit]
-		slices.SortFunc(shown, func(a, b *process) int { return cmp.Compare(a.PID, b.PID) })
+		slices.SortFunc(shown, byPID)
 		s.Omitted = len(m.procs) - limit
 	}
 	for _, p := range shown {
@@ -103,9 +105,9 @@ func (m *Members) addRows(s *procstats.Sample) {
 	}
 }
 
-// of returns the process of a row, nil where it has ended since the row was made. Rows and processes are both ordered by
-// PID: from is the index of the process to look at first, and next that for the next row.
-func (m *Members) of(row *procstats.ProcessRow, from int) (p *process, next int) {
+// of returns the process of a row, nil where it has ended since the row was made. Rows and processes are both ordered
+// by PID: from is the index of the process to look at first, and next that for the next row.
+func (m *membership) of(row *procstats.ProcessRow, from int) (p *process, next int) {
 	for from < len(m.procs) && m.procs[from].PID < row.PID {
 		from++
 	}
@@ -117,7 +119,7 @@ func (m *Members) of(row *procstats.ProcessRow, from int) (p *process, next int)
 
 // describe says for a source whether processes can be read at all. own is a file that has to be there for it, below
 // /proc/self, with what would enable it; empty for none.
-func (m *Members) describe(id procstats.SourceID, own, enable string) procstats.SourceDescription {
+func (m *membership) describe(id procstats.SourceID, own, enable string) procstats.SourceDescription {
 	d := procstats.SourceDescription{ID: id, Version: "children"}
 	if m.cgroup != nil {
 		d.Version = "cgroup.procs"
@@ -126,17 +128,13 @@ func (m *Members) describe(id procstats.SourceID, own, enable string) procstats.
 	switch {
 	case err != nil:
 		d.Reason = err.Error() + ": needs procfs"
-		return d
 	case m.cgroup == nil && m.target.Roots == nil:
 		d.Reason = m.unknown(nil)
-		return d
-	}
-	if own != "" && m.target.FS.Live {
+	case own != "" && m.target.FS.Live:
 		if _, err := os.Stat(filepath.Join(m.target.FS.Proc, "self", own)); err != nil {
 			d.Reason = err.Error() + ": needs " + enable
-			return d
 		}
 	}
-	d.Available = true
+	d.Available = d.Reason == ""
 	return d
 }

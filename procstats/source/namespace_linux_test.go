@@ -81,7 +81,7 @@ func TestTreeOfReusedPIDs(t *testing.T) {
 		}
 		pid := cmd.Process.Pid
 		target := Target{FS: root, Roots: func() []int { return []int{pid} }}
-		tree, io := treeOf(t, target), OpenIO(target, procstats.Select(procstats.ProcessIORead), nil)
+		tree, io := treeOf(t, target), openIO(target, procstats.Select(procstats.ProcessIORead), nil)
 		tree.members.maxKept = kept
 		var s, ios procstats.Sample
 		collect(&s, tree)
@@ -187,12 +187,12 @@ func TestIOOfOtherUsers(t *testing.T) {
 	}
 	becomeNobody(t)
 	target := Target{FS: root, Roots: func() []int { return roots }}
-	m := NewMembers(target)
+	m := newMembership(target)
 	everything := procstats.SelectWhere(func(m procstats.Measurement) bool {
 		return m.Source == procstats.SourceTree || m.Source == procstats.SourceIO || m.Source == procstats.SourceSmaps
 	})
 	sources := []Source{
-		OpenTree(target, everything, m), OpenIO(target, everything, m), OpenSmaps(target, everything, m, SmapsLimits{}),
+		openTree(target, everything, m), openIO(target, everything, m), openSmaps(target, everything, m, smapsLimits{}),
 	}
 	var s procstats.Sample
 	collect(&s, sources...)

@@ -4,7 +4,6 @@
 package source
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -26,37 +25,30 @@ const (
 // leftIDs count the processes that have left each account, in the order of the bits; leftCounts are those counts.
 //
 //nolint:gochecknoglobals // constant
-var leftIDs = [...]procstats.ID{procstats.TreeLeftCPU, procstats.TreeLeftMemory, procstats.TreeLeftIO, procstats.TreeLeftPressure}
+var leftIDs = [...]procstats.ID{
+	procstats.TreeLeftCPU, procstats.TreeLeftMemory, procstats.TreeLeftIO, procstats.TreeLeftPressure,
+}
 
 type leftCounts [len(leftIDs)]int64
 
-// leftCPU reports whether a process has left the cgroup that counts its CPU time, as this reader or an earlier one has seen.
-func (o *outsiders) leftCPU() bool { return o.left[0] > 0 }
-
-// outsiders finds the processes of a task that have left its cgroup, or were started elsewhere.
+// outsiders finds the processes of a task that have left its cgroup, or were started elsewhere, and counts them.
 //
-// What leaves while it is known is missing in cgroup.procs, which costs nothing to see. For the rest members are
-// looked at: at their cgroups in the other hierarchies of v1, and at their children, which the cgroup may never have had.
-// That is done while they are young, when most that leave do, and then in turn, one or a hundredth of them a sample. One that
-// has not run since is not asked for children again. The direct children of the executor are listed on a slow clock.
+// A member that leaves is missing in cgroup.procs, which costs nothing to see. Three things are looked at for the
+// others:
+//   - the children of the executor, which has adopted the orphans of the task: after twice as long each time, see findRoots
+//   - the children of each member that has run since they were last listed: see checkMembers
+//   - the cgroups of one member after the other in the other hierarchies of v1, from which cgroup.procs says nothing
 type outsiders struct {
-	paths   kernel.CgroupPaths
-	read    bool // paths were
-	turn    int
-	rootsAt time.Duration // when the executor's children were listed
-	// rootsPause is how long they are not listed again.
-	rootsPause time.Duration
-	// rest is what the processes had used when they were listed; false if they are to be listed again whatever they do.
-	rest   restingTask
-	rested bool
-	// youngAt is the refresh in which a young process is next looked at.
-	youngAt uint64
+	paths kernel.CgroupPaths // of the task's cgroup; nil until a process is placed
+	turn  int                // of the members that are placed
+
+	rootsAt, rootsPause time.Duration // when the executor's children were listed, and how long they are not listed again
+	usedAtRoots         time.Duration // see used
 
 	live   int
 	left   leftCounts
 	joined int64
-
-	cpu time.Duration // used by processes between two samples that found them outside
+	cpu    time.Duration // used by processes between two samples that found them outside
 	// earlier is what an earlier reader has counted of processes that may be found again.
 	earlier countedEarlier
 	// first are those that were seen, at most maxOutsiders.
@@ -64,21 +56,54 @@ type outsiders struct {
 }
 
 const (
-	// The executor's children are listed after twice as long each time, from rootsSoon to rootsEvery.
 	rootsSoon    = 250 * time.Millisecond
 	rootsEvery   = 10 * time.Second
 	maxOutsiders = 16
-	// youngLooks is how often a young process is looked at, after twice as many samples each time, and maxYoung at how many a
-	// sample.
-	youngLooks = 4
-	maxYoung   = 8
+	// mostUsed is of how many processes at most it is cheaper to ask for the CPU time than to list the executor's
+	// children.
+	mostUsed = 4
+	// Of many members that have run, mostChecks and a checkedShare of all are checked in a sample, and each again after at
+	// most longestPause samples.
+	mostChecks   = 8
+	checkedShare = 64
+	longestPause = 128
 )
 
+// placement is what is known of a member's cgroups, and when it is checked again.
+type placement struct {
+	// outside says of what the task's cgroup has no account of the process now, left of what it had none at some time.
+	outside, left accounts
+	// outsideCPU is its CPU time when it was last found outside the cgroup that counts that; 0 if it is inside.
+	outsideCPU time.Duration
+	// checks counts how often it was checked, up to where the pause is longest; nextCheck is the refresh of the next time.
+	checks    uint8
+	nextCheck uint64
+	// checkedCPU is the CPU time that it had when its children were last listed.
+	checkedCPU time.Duration
+	// foreign is set for a process that another program has put into the cgroup, and those it makes there. before and
+	// childrenBefore are the CPU time that it had used, and its reaped children, when it was first seen.
+	foreign                bool
+	before, childrenBefore time.Duration
+}
+
+// checkSoon has a process checked at the next refresh.
+func (p *placement) checkSoon() { p.checks, p.nextCheck = 0, 0 }
+
+// leftCPU reports whether a process has left the cgroup that counts its CPU time, as this reader or an earlier one has
+// seen.
+func (o *outsiders) leftCPU() bool { return o.left[0] > 0 }
+
+// found reports whether any process was ever found outside: most tasks have none, and nothing else to look through
+// then.
+func (o *outsiders) found() bool { return len(o.first) > 0 }
+
 // tracked reports whether the task has a cgroup that its processes can leave, and can be known as the task's then.
-func (m *Members) tracked() bool { return m.cgroup != nil && m.target.Parent != 0 && m.target.FS.Live }
+func (m *membership) tracked() bool {
+	return m.cgroup != nil && m.target.Parent != 0 && m.target.FS.Live
+}
 
 // findOutside marks the processes that are not in the cgroup, and everything below them, and notes which those are.
-func (m *Members) findOutside() {
+func (m *membership) findOutside() {
 	o := &m.outside
 	o.live = 0
 	if !m.tracked() {
@@ -86,7 +111,8 @@ func (m *Members) findOutside() {
 	}
 	if m.fromTree {
 		for _, p := range m.procs {
-			if p.identified && (p.outside == 0 || p.leaderless) { // one that came back is listed, unless its main thread has ended
+			// One that came back is listed, unless its main thread has ended.
+			if p.identified && (p.outside == 0 || p.leaderless) {
 				m.place(p)
 			}
 		}
@@ -103,11 +129,9 @@ func (m *Members) findOutside() {
 	}
 }
 
-// found reports whether any process was ever found outside: most tasks have none, and nothing else to look through then.
-func (o *outsiders) found() bool { return len(o.first) > 0 }
-
-func (m *Members) findUnlisted() {
-	o, w := &m.outside, &m.tree
+// findUnlisted finds the processes that cgroup.procs does not list: first those to begin with, then what is below them.
+func (m *membership) findUnlisted() {
+	w := &m.tree
 	w.queue = w.queue[:0]
 	if m.missing() {
 		for _, p := range m.procs {
@@ -116,111 +140,87 @@ func (m *Members) findUnlisted() {
 			}
 		}
 	}
-	if m.target.Roots != nil && (o.rootsAt == 0 || m.collected-o.rootsAt >= o.rootsPause) {
-		o.rootsAt, o.rootsPause = m.collected, min(max(rootsSoon, 2*o.rootsPause), rootsEvery)
-		m.findRoots()
-	}
-	listed := len(m.procs) // what is found from here on is none of them
-	for range min(listed, 1+listed/128) {
-		o.turn++
-		p := m.procs[o.turn/2%listed]
-		switch {
-		case p.dead || !p.identified:
-		case o.turn%2 == 0:
-			m.placeListed(p)
-		case !m.hasRun(p):
-		default:
-			m.findChildrenAt(p)
-		}
-	}
-	m.lookAtYoung(listed)
+	m.findRoots()
+	m.checkMembers()
 	for i := 0; i < len(w.queue); i++ {
 		m.place(w.queue[i])
 		m.findChildren(w.queue[i])
 	}
 }
 
-// restingTask is what a task of few processes, all in its cgroup, and its executor have used of the CPU. As long as that is so, none
-// of them has started a process, and none has ended: the executor has got no other children.
-type restingTask struct {
-	executor time.Duration
-	used     [mostResting]time.Duration
-	ids      [mostResting]procstats.ProcessID
-}
-
-// mostResting is of how many processes at most it is cheaper to ask for the CPU time than to list the executor's children.
-const mostResting = 4
-
-// resting returns it; false if a process may have children that were not looked for.
-func (m *Members) resting() (rest restingTask, ok bool) {
-	if m.outside.found() || len(m.procs) > mostResting || m.missing() || !m.clocks {
-		return rest, false
-	}
-	var err error
-	if rest.executor, err = kernel.ProcessCPU(m.target.Parent); err != nil {
-		return rest, false
-	}
-	for i, p := range m.procs {
-		rest.ids[i] = p.ProcessID
-		if rest.used[i], err = m.clock(p); err != nil || p.dead || !p.identified || p.looks == 0 || rest.used[i] != p.childrenAtCPU {
-			return rest, false
-		}
-	}
-	return rest, true
-}
-
-// findRoots lists the children of the executor, unless they are those of the last time.
-func (m *Members) findRoots() {
+// findRoots lists the children of the executor, after twice as long each time. As long as nothing has run since the
+// last time there are no others.
+func (m *membership) findRoots() {
 	o := &m.outside
-	rest, ok := m.resting()
-	if ok && o.rested && rest == o.rest {
+	if m.target.Roots == nil || o.rootsAt != 0 && m.collected-o.rootsAt < o.rootsPause {
 		return
 	}
-	o.rest, o.rested = rest, ok
+	o.rootsAt, o.rootsPause = m.collected, min(max(rootsSoon, 2*o.rootsPause), rootsEvery)
+	used, ok := m.used()
+	if ok && used == o.usedAtRoots {
+		return
+	}
+	o.usedAtRoots = used
 	for _, pid := range m.target.Roots() {
 		m.find(pid, m.target.Parent)
 	}
 }
 
-// lookAtYoung looks at the cgroups and children of processes that have not been members for long.
-func (m *Members) lookAtYoung(listed int) {
-	o, left := &m.outside, maxYoung
-	if m.round < o.youngAt {
-		return
+// used adds up the CPU time of the executor and of the members, if these are few: the sum is the same as long as none
+// of them has run and none has ended. ok is false if one of them may have children that were not listed.
+func (m *membership) used() (sum time.Duration, ok bool) {
+	if m.outside.found() || len(m.procs) > mostUsed || m.missing() || !m.clocks {
+		return 0, false
 	}
-	o.youngAt = math.MaxUint64
-	for _, p := range m.procs[:listed] {
-		if p.looks >= youngLooks || p.dead || !p.identified {
+	sum, err := kernel.ProcessCPU(m.target.Parent)
+	if err != nil {
+		return 0, false
+	}
+	for _, p := range m.procs {
+		cpu, err := m.clock(p)
+		if err != nil || p.dead || !p.identified || p.checks == 0 || cpu != p.checkedCPU {
+			return 0, false
+		}
+		sum += cpu
+	}
+	return sum, true
+}
+
+// checkMembers places members and lists their children. A member is checked at its first refresh, after twice as many
+// each time, and in the end as often as its turn would come if one were checked in each. One that has not run since
+// has no other children, and is in other cgroups only if somebody has moved it: that is seen in turn.
+func (m *membership) checkMembers() {
+	o, listed := &m.outside, m.procs // what is found from here on is none of them
+	for range min(len(listed), 1+len(listed)/longestPause) {
+		o.turn++
+		if p := listed[o.turn%len(listed)]; !p.dead && p.identified {
+			m.placeListed(p)
+		}
+	}
+	longest := uint64(max(2, min(len(listed), longestPause)))
+	left := mostChecks + len(listed)/checkedShare
+	for _, p := range listed {
+		if p.dead || !p.identified || p.nextCheck > m.round || p.checks > 0 && m.clocks && p.tree.cpu+p.before == p.checkedCPU {
 			continue
 		}
-		if p.lookAt <= m.round && left > 0 {
-			p.lookAt = m.round + 1<<p.looks
-			if p.looks == 0 || !m.clocks || p.tree.cpu+p.before != p.childrenAtCPU { // it has run
-				left--
-				p.looks++
-				m.placeListed(p)
-				m.findChildrenAt(p)
-			}
+		if left--; left < 0 {
+			return
 		}
-		o.youngAt = min(o.youngAt, p.lookAt)
+		p.nextCheck = m.round + min(1<<p.checks, longest)
+		if 1<<p.checks < longestPause {
+			p.checks++
+		}
+		m.placeListed(p)
+		var err error
+		if p.checkedCPU, err = m.clock(p); err != nil {
+			p.checkedCPU = -1 // whether it has run since is not known
+		}
+		m.findChildren(p)
 	}
-}
-
-// hasRun reports whether a process can have run since its children were looked for: otherwise it has made none.
-func (m *Members) hasRun(p *process) bool {
-	cpu, err := m.clock(p)
-	return err != nil || p.looks == 0 || cpu != p.childrenAtCPU
-}
-
-// findChildrenAt finds the children of a process, and remembers how much CPU time it had used before.
-func (m *Members) findChildrenAt(p *process) {
-	p.childrenAtCPU, _ = m.clock(p) // without a clock nothing is remembered
-	m.findChildren(p)
 }
 
 // place notes in which hierarchies a process is outside the task's cgroup.
-func (m *Members) place(p *process) {
-	m.readPaths()
+func (m *membership) place(p *process) {
 	outside, err := m.accountsOutside(m.readUnproved(p, kernel.FileCgroup))
 	if err != nil {
 		return
@@ -243,55 +243,53 @@ func (m *Members) place(p *process) {
 	m.countLeft(p)
 }
 
-// accountsOutside says of what the task's cgroup has no account of a process with this /proc/PID/cgroup.
-func (m *Members) accountsOutside(data []byte, err error) (outside accounts, _ error) {
-	if err != nil {
-		return 0, err
-	}
-	err = m.outside.paths.Outside(data, func(controller string) { outside |= m.accountsOf(controller) })
-	return outside, err
-}
-
-// placeListed does the same for a process that cgroup.procs lists: with one hierarchy there is nothing else to ask, unless it is
-// listed because its main thread ended there.
-func (m *Members) placeListed(p *process) {
-	if m.readPaths(); len(m.outside.paths) > 1 || p.outside != 0 || p.leaderless {
+// placeListed does the same for a process that cgroup.procs lists: with one hierarchy there is nothing else to ask,
+// unless it is listed because its main thread ended there.
+func (m *membership) placeListed(p *process) {
+	if len(m.paths()) > 1 || p.outside != 0 || p.leaderless {
 		m.place(p)
 	}
 }
 
-func (m *Members) readPaths() {
+// paths returns the paths of the task's cgroup as /proc/PID/cgroup has them.
+func (m *membership) paths() kernel.CgroupPaths {
 	o := &m.outside
-	if o.read {
-		return
-	}
-	o.read = true
-	if mounts, err := kernel.CgroupMounts(m.target.FS); err == nil {
+	if o.paths == nil {
+		mounts, _ := kernel.CgroupMounts(m.target.FS) // without them there are no paths
 		o.paths = kernel.PathsOf(m.target.Cgroup, mounts)
 	}
+	return o.paths
+}
+
+// accountsOutside says of what the task's cgroup has no account of a process with this /proc/PID/cgroup.
+func (m *membership) accountsOutside(data []byte, err error) (outside accounts, _ error) {
+	if err != nil {
+		return 0, err
+	}
+	err = m.paths().Outside(data, func(controller string) { outside |= m.accountsOf(controller) })
+	return outside, err
 }
 
 // accountsOf says what of a task is read from its cgroup in the hierarchy of a controller, empty for v2.
-func (m *Members) accountsOf(controller string) (a accounts) {
+func (m *membership) accountsOf(controller string) (a accounts) {
 	v1 := m.target.Cgroup.V1
 	a = accountOther
 	if controller == "" {
 		a |= accountPressure
 	}
-	if controller == "cpuacct" || controller == "" && v1["cpuacct"] == "" {
-		a |= accountCPU
-	}
-	if controller == "memory" || controller == "" && v1["memory"] == "" {
-		a |= accountMemory
-	}
-	if controller == "blkio" || controller == "" && v1["blkio"] == "" {
-		a |= accountIO
+	for _, of := range [...]struct {
+		controller string
+		account    accounts
+	}{{"cpuacct", accountCPU}, {"memory", accountMemory}, {"blkio", accountIO}} {
+		if controller == of.controller || controller == "" && v1[of.controller] == "" {
+			a |= of.account
+		}
 	}
 	return a
 }
 
 // countLeft counts a process once for each account that it has left.
-func (m *Members) countLeft(p *process) {
+func (m *membership) countLeft(p *process) {
 	o := &m.outside
 	left := p.outside &^ p.left
 	if p.left == 0 && left != 0 && len(o.first) < maxOutsiders {
@@ -322,9 +320,9 @@ func (o *outsiders) addCPU(procs []*process) {
 	}
 }
 
-// setOrigin finds out whether a process that the cgroup lists for the first time is a descendant of the executor. One that
-// is not was put there by another program, and brings CPU time with it that is not the task's.
-func (m *Members) setOrigin(p *process) {
+// setOrigin finds out whether a process that the cgroup lists for the first time is a descendant of the executor. One
+// that is not was put there by another program, and brings CPU time with it that is not the task's.
+func (m *membership) setOrigin(p *process) {
 	if !m.tracked() || !p.identified {
 		return
 	}
@@ -361,25 +359,70 @@ func (m *Members) setOrigin(p *process) {
 	p.before = max(0, p.before-used.cpu)
 }
 
-// putOutside puts in what is known of the processes outside; without a reason to look, why not.
-func (m *Members) putOutside(s *procstats.Sample, id procstats.ID) {
-	if !m.tracked() {
-		reason := "the task has no cgroup of its own"
-		if m.cgroup != nil {
-			reason = "this reader does not know the task's executor"
-		}
-		s.SetAbsent(id, reason)
-		return
-	}
+// outsideReading returns what is known of the processes outside; without a reason to look, why not.
+func (m *membership) outsideReading(id procstats.ID) procstats.Reading {
 	o := &m.outside
-	switch id {
-	case procstats.TreeOutside:
-		s.SetNumber(id, float64(o.live))
-	case procstats.TreeJoined:
-		s.SetNumber(id, float64(o.joined))
-	case procstats.TreeOutsideCPU:
-		s.SetNumber(id, o.cpu.Seconds())
-	default:
-		s.SetNumber(id, float64(o.left[slices.Index(leftIDs[:], id)]))
+	switch {
+	case m.cgroup == nil:
+		return procstats.AbsentReading(id, "the task has no cgroup of its own")
+	case !m.tracked():
+		return procstats.AbsentReading(id, "this reader does not know the task's executor")
+	case id == procstats.TreeOutside:
+		return procstats.NumberReading(id, float64(o.live))
+	case id == procstats.TreeJoined:
+		return procstats.NumberReading(id, float64(o.joined))
+	case id == procstats.TreeOutsideCPU:
+		return procstats.NumberReading(id, o.cpu.Seconds())
+	}
+	return procstats.NumberReading(id, float64(o.left[slices.Index(leftIDs[:], id)]))
+}
+
+// countedEarlier is what an earlier reader has counted of the processes that this one may find again: each counts
+// once. A process is known again by its row. If not all had rows, any may be the one, because the counts must not be
+// too high.
+type countedEarlier struct {
+	used    map[procstats.ProcessID]usedEarlier // by the processes that had rows; nil if nothing was counted
+	omitted bool                                // others had none
+	// left and joined are its counts, less those that were found again. Which of them have ended it does not say.
+	left   leftCounts
+	joined int64
+}
+
+// usedEarlier is what a process had used of the CPU, since it joined if it did.
+type usedEarlier struct{ cpu, children time.Duration }
+
+// has reports whether a process is one of the n that were counted, and takes it out of them.
+func (e *countedEarlier) has(id procstats.ProcessID, n *int64) bool {
+	if _, known := e.used[id]; *n == 0 || !known && !e.omitted {
+		return false
+	}
+	*n--
+	return true
+}
+
+// continueFrom makes the counts at least those of an earlier reader.
+func (o *outsiders) continueFrom(earlier *procstats.Sample) {
+	number := func(id procstats.ID) int64 {
+		n, _ := earlier.Task.Number(id)
+		return int64(n)
+	}
+	e := &o.earlier
+	*e = countedEarlier{omitted: earlier.Omitted > 0, joined: number(procstats.TreeJoined)}
+	for i, id := range leftIDs {
+		e.left[i] = number(id)
+		o.left[i] = max(o.left[i], e.left[i])
+	}
+	o.joined = max(o.joined, e.joined)
+	o.cpu = max(o.cpu, duration(earlier.Task, procstats.TreeOutsideCPU))
+	if e.left == (leftCounts{}) && e.joined == 0 {
+		return // as of most tasks
+	}
+	e.used = make(map[procstats.ProcessID]usedEarlier, len(earlier.Processes))
+	for i := range earlier.Processes {
+		row := &earlier.Processes[i]
+		e.used[row.ProcessID] = usedEarlier{
+			cpu:      duration(row.Readings, procstats.ProcessCPU),
+			children: duration(row.Readings, procstats.ProcessChildrenCPU),
+		}
 	}
 }

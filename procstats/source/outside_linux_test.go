@@ -28,8 +28,8 @@ func enclosed(t *testing.T, pids ...int) Target {
 	return Target{FS: kernel.HostFS(), Cgroup: cgroup, Roots: func() []int { return pids }, Parent: os.Getpid()}
 }
 
-// TestProcessesThatLeave moves a process of a task out of its cgroup, in one hierarchy at a time, and holds that it stays
-// one of the task's and that the account is named that the cgroup has none of any more.
+// TestProcessesThatLeave moves a process of a task out of its cgroup, in one hierarchy at a time, and holds that it
+// stays one of the task's and that the account is named that the cgroup has none of any more.
 func TestProcessesThatLeave(t *testing.T) {
 	hierarchies := makeCgroups(t)
 	tests := map[string]procstats.ID{"cpuacct": procstats.TreeLeftCPU, "memory": procstats.TreeLeftMemory, "blkio": procstats.TreeLeftIO}
@@ -63,8 +63,8 @@ func TestProcessesThatLeave(t *testing.T) {
 	}
 }
 
-// TestLeaderlessOutside moves a process out of its cgroup whose main thread ends before or after, one hierarchy at a time: of
-// an ended thread the kernel says that it is where it ended (v2), or in the root (v1).
+// TestLeaderlessOutside moves a process out of its cgroup whose main thread ends before or after, one hierarchy at a
+// time: of an ended thread the kernel says that it is where it ended (v2), or in the root (v1).
 func TestLeaderlessOutside(t *testing.T) {
 	hierarchies := makeCgroups(t)
 	dirOf := func(c procstats.Cgroup, hierarchy string) string {
@@ -123,8 +123,8 @@ func TestChildOutside(t *testing.T) {
 	checkNumber(t, &s, procstats.TreeProcesses, 2)
 }
 
-// TestForeignProcess has processes in the cgroup that are no descendants of the executor: the time that they had used before
-// is not the task's, and when one leaves it is the task's no more.
+// TestForeignProcess has processes in the cgroup that are no descendants of the executor: the time that they had used
+// before is not the task's, and when one leaves it is the task's no more.
 func TestForeignProcess(t *testing.T) {
 	busy := play(t, "busy")
 	target := enclosed(t, sleepers(t, 1)...)
@@ -182,7 +182,7 @@ func TestOutsideGoesOn(t *testing.T) {
 			if test.foreign {
 				target.Parent = 1 << 30 // no PID
 			}
-			look := func(tree *Tree, s *procstats.Sample) {
+			look := func(tree *treeSource, s *procstats.Sample) {
 				for range 2 * len(pids) {
 					collect(s, tree)
 				}
@@ -206,8 +206,8 @@ func TestOutsideGoesOn(t *testing.T) {
 	}
 }
 
-// TestForeignProcessGoesOn has a second reader read a process that another program moved into the cgroup: its time since is the
-// task's still.
+// TestForeignProcessGoesOn has a second reader read a process that another program moved into the cgroup: its time
+// since is the task's still.
 func TestForeignProcessGoesOn(t *testing.T) {
 	busy := play(t, "busy")
 	target := enclosed(t, sleepers(t, 1)...)

@@ -143,8 +143,8 @@ func forkAndWait() error {
 // spawnerMemory is what a process holds that starts others without end.
 const spawnerMemory = 64 << 20
 
-// relay starts three processes. One at a time holds memory: the one that has the token, which this process takes from the last to
-// the first. When this process ends, so does the first, and so do the others.
+// relay starts three processes. One at a time holds memory: the one that has the token, which this process takes from
+// the last to the first. When this process ends, so does the first, and so do the others.
 func relay(t *testing.T) {
 	from, first, err := os.Pipe()
 	for range 3 {

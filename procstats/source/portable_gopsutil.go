@@ -15,9 +15,9 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// OpenPortable returns the source of the portable_ measurements, on systems without a reader of our own: one listing
+// openPortable returns the source of the portable_ measurements, on systems without a reader of our own: one listing
 // of all processes a sample, and of each of the task's its CPU time and resident memory.
-func OpenPortable(t Target, sel procstats.Selection) Source {
+func openPortable(t Target, sel procstats.Selection) Source {
 	return newPortable(t, sel, &gopsutilListing{known: make(map[int32]gopsutilProcess)})
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// OpenPortable returns a source that says that Linux has readers of its own. The build tag portable puts the real
+// openPortable returns a source that says that Linux has readers of its own. The build tag portable puts the real
 // one in its place, for tests that compare the two.
-func OpenPortable(_ Target, sel procstats.Selection) Source {
+func openPortable(_ Target, sel procstats.Selection) Source {
 	return newAbsentSource(procstats.SourcePortable, sel, "Linux has readers of its own: see the tree source")
 }

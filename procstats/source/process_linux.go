@@ -19,60 +19,90 @@ type process struct {
 	procstats.ProcessID
 	ppid    int
 	command string
-
-	kept [kernel.KeptProcessFiles]kernel.File
+	kept    [kernel.KeptProcessFiles]kernel.File
 	// round is the last refresh that found the process in the task.
 	round uint64
-	// dead is set once a read has proved that the process is gone, dropped once Members has removed it.
+	// dead is set once a read has proved that the process is gone, dropped once membership has removed it.
 	dead, dropped bool
 	// orphaned is set when the parent that is known has ended, until stat has been read again.
 	orphaned bool
-	// outside says of what the task's cgroup has no account of the process now, left of what it had none at some time.
-	outside, left accounts
-	// outsideCPU is its CPU time when it was last found outside the cgroup that counts that; 0 if it is inside.
-	outsideCPU time.Duration
-	// looks counts how often it was looked at while it was young, lookAt is the refresh of the next time.
-	looks  uint8
-	lookAt uint64
-	// childrenAtCPU is the CPU time that it had when its children were last looked for.
-	childrenAtCPU time.Duration
-	// foreign is set for a process that another program has put into the cgroup, and those it makes there. before and
-	// childrenBefore are the CPU time that it had used, and its reaped children, when it was first seen.
-	foreign                bool
-	before, childrenBefore time.Duration
 	// leaderless reports that the main thread has ended and others have not, ended that none is left.
 	leaderless, ended bool
 	// sampled is set once a sample has counted the process.
 	sampled bool
 	// identified is whether Start is known; a process that is hidden from us has a PID only.
 	identified bool
-	// unreadable reports that the last read failed though the process is there; fault says why, errno is the cause.
+	// unreadable reports that the last read failed though the process is there, for the reason in fault.
 	unreadable bool
-	fault      string
-	errno      unix.Errno
-
-	tree  treeReading
-	io    ioReading
-	smaps smapsReading
-
+	fault      fault
+	placement
+	tree    treeReading
+	io      ioReading
+	smaps   smapsReading
 	cmdline cmdlineReading
 	queue   queueReading
-
 	// rank orders processes for the rows of a sample, most first, where there are more than fit.
 	rank [2]int64
+}
+
+// fault is why a file of a process could not be read, worded only when the cause changes. Its reason is empty where it
+// could.
+type fault struct {
+	reason string
+	errno  unix.Errno
+}
+
+func (f *fault) set(pid int, file kernel.ProcessFile, err error) {
+	errno, _ := errors.AsType[unix.Errno](err)
+	if f.reason == "" || f.errno != errno {
+		f.errno, f.reason = errno, faultReason(pid, file, err)
+	}
+}
+
+func faultReason(pid int, file kernel.ProcessFile, err error) string {
+	reason := "read /proc/" + strconv.Itoa(pid) + "/" + file.String() + ": " + err.Error()
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		reason = "process " + strconv.Itoa(pid) + " is not shown: /proc is mounted with hidepid"
+	case errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM):
+		reason += " (another user's process: needs CAP_SYS_PTRACE)"
+	case errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE):
+		reason += " (raise the limit on open files)"
+	}
+	return reason
 }
 
 // errEnded is what reading a dead process reports.
 const errEnded = unix.ESRCH
 
+// sinceBoot returns the start of the process on the clock of ProcessID.Start.
+func (p *process) sinceBoot() time.Duration { return kernel.Ticks(p.Start) }
+
+// cannotRead notes why nothing can be read of a process that is still there.
+func (p *process) cannotRead(err error) {
+	if !p.dead {
+		p.unreadable = true
+		p.fault.set(p.PID, kernel.FileStat, err)
+	}
+}
+
+// setStat copies what identifies the process from a stat.
+func (p *process) setStat(stat *kernel.ProcStat) {
+	p.ppid = stat.PPID
+	if p.command != string(stat.Comm) {
+		p.command = string(stat.Comm)
+		p.smaps = smapsReading{} // it may be another program, with other memory
+	}
+}
+
 // pathOf writes the path of a file below /proc/PID, with the NUL that system calls want, into memory used again.
-func (m *Members) pathOf(pid int, file kernel.ProcessFile) []byte {
+func (m *membership) pathOf(pid int, file kernel.ProcessFile) []byte {
 	m.path = file.AppendPath(m.path[:0], m.target.FS, pid)
 	return m.path
 }
 
 // open opens a file of whatever process has the PID now.
-func (m *Members) open(pid int, file kernel.ProcessFile) (kernel.File, error) {
+func (m *membership) open(pid int, file kernel.ProcessFile) (kernel.File, error) {
 	flags := 0
 	if file == kernel.FileTask {
 		flags = unix.O_DIRECTORY
@@ -81,32 +111,23 @@ func (m *Members) open(pid int, file kernel.ProcessFile) (kernel.File, error) {
 }
 
 // read returns the content of a process's file, in memory that is valid until the next read. The error is a bare
-// errno or errFormat; p.dead tells whether it means that the process is gone. A file that could be read was this
+// errno or ErrFormat; p.dead tells whether it means that the process is gone. A file that could be read was this
 // process's, and the process was there after its last byte was read.
-func (m *Members) read(p *process, file kernel.ProcessFile) ([]byte, error) {
+func (m *membership) read(p *process, file kernel.ProcessFile) ([]byte, error) {
 	if p.dead {
 		return nil, errEnded
 	}
 	if file < kernel.KeptProcessFiles && p.kept[file].IsOpen() {
-		if file == kernel.FileStatm {
-			return m.readStatm(p)
-		}
-		data, err := readWhole(&p.kept[file], file, m.shared.Buffer)
-		return m.checked(p, data, err)
+		return m.readFile(p, &p.kept[file], file)
 	}
 	f, err := m.open(p.PID, file)
 	if err != nil {
 		return nil, m.explain(p, err)
 	}
-	var data []byte
-	if file == kernel.FileCmdline {
-		data, err = f.ReadHead(m.shared.Buffer, kernel.CmdlineRead)
-	} else {
-		data, err = readWhole(&f, file, m.shared.Buffer)
-	}
-	if data, err = m.checked(p, data, err); err == nil {
+	data, err := m.readFile(p, &f, file)
+	if err == nil {
 		if file == kernel.FileStat {
-			err = m.identify(p, data)
+			err = p.identify(data)
 		} else {
 			err = m.verify(p)
 		}
@@ -118,33 +139,55 @@ func (m *Members) read(p *process, file kernel.ProcessFile) ([]byte, error) {
 }
 
 // readUnproved returns the content of a file of whatever process has the PID now.
-func (m *Members) readUnproved(p *process, file kernel.ProcessFile) ([]byte, error) {
+func (m *membership) readUnproved(p *process, file kernel.ProcessFile) ([]byte, error) {
 	f, err := m.open(p.PID, file)
 	if err != nil {
 		return nil, m.explain(p, err)
 	}
-	data, err := readWhole(&f, file, m.shared.Buffer)
+	data, err := m.readFile(p, &f, file)
 	_ = f.Close() // of what was only read
-	return m.checked(p, data, err)
+	return data, err
 }
 
-// readWhole reads all of a file. The kernel hands out a list of children a page at a time, and the rest in one piece.
-func readWhole(f *kernel.File, file kernel.ProcessFile, buf []byte) ([]byte, error) {
-	if file == kernel.FileChildren {
-		return f.Read(buf)
+// readFile reads an open file of a process with as few system calls as its kind allows.
+func (m *membership) readFile(p *process, f *kernel.File, file kernel.ProcessFile) (data []byte, err error) {
+	switch buf := m.shared.Buffer; file {
+	case kernel.FileStatm:
+		// The one file that is read of every process in every sample. Reading it cannot sleep, but for the one time in a
+		// process's life that this happens to be the last to hold the memory of a process that is ending.
+		data, err = f.ReadNow(buf)
+	case kernel.FileChildren: // the kernel hands it out a page at a time
+		data, err = f.Read(buf)
+	case kernel.FileCmdline:
+		data, err = f.ReadHead(buf, kernel.CmdlineRead)
+	default:
+		data, err = f.ReadRecord(buf)
 	}
-	return f.ReadRecord(buf)
+	if data != nil {
+		m.shared.Buffer = data
+	}
+	if err != nil {
+		return nil, m.explain(p, err)
+	}
+	return data, nil
 }
 
-// readStatm reads a kept-open statm, the one file that is read of every process in every sample. It cannot sleep, but
-// for the one time in a process's life that this happens to be the last to hold the memory of a process that is ending.
-func (m *Members) readStatm(p *process) ([]byte, error) {
-	data, err := p.kept[kernel.FileStatm].ReadNow(m.shared.Buffer)
-	return m.checked(p, data, err)
+// stat reads and parses a process's stat, and copies what identifies it.
+func (m *membership) stat(p *process) (kernel.ProcStat, error) {
+	data, err := m.read(p, kernel.FileStat)
+	if err != nil {
+		return kernel.ProcStat{}, err
+	}
+	stat, err := kernel.ParseProcStat(data)
+	if err == nil {
+		p.setStat(&stat)
+		p.orphaned = false
+	}
+	return stat, err
 }
 
 // statm reads and parses a process's statm, be it from a thread: see readThreads.
-func (m *Members) statm(p *process) (kernel.ProcStatm, error) {
+func (m *membership) statm(p *process) (kernel.ProcStatm, error) {
 	data, err := m.read(p, kernel.FileStatm)
 	if err != nil {
 		return kernel.ProcStatm{}, err
@@ -164,82 +207,26 @@ func (m *Members) statm(p *process) (kernel.ProcStatm, error) {
 }
 
 // outlivesMain reports whether a process without memory has threads left. One that has none has ended, and stays so.
-func (m *Members) outlivesMain(p *process) bool {
+func (m *membership) outlivesMain(p *process) bool {
 	stat, err := m.stat(p)
-	if err == nil && stat.Threads > 1 && !p.leaderless { // the cgroup of the main thread is not that of the others any more
-		p.looks, p.lookAt, m.outside.youngAt = 0, 0, 0
+	outlives := err == nil && stat.Threads > 1
+	if outlives && !p.leaderless {
+		p.checkSoon() // the cgroup of the main thread is not that of the others any more
 	}
-	p.leaderless = err == nil && stat.Threads > 1
-	p.ended = err == nil && !p.leaderless
-	return p.leaderless
+	p.leaderless, p.ended = outlives, err == nil && !outlives
+	return outlives
 }
 
-// readThreads is read for a process whose main thread may have ended (pthread_exit) while others run: its files say
-// nothing of its memory then, and those of any other thread do.
-func (m *Members) readThreads(p *process, file kernel.ProcessFile) ([]byte, error) {
-	if !p.leaderless {
-		return m.read(p, file)
+// clock reads a process's CPU clock where sources ask for such. It is the process's only if a read succeeds after it.
+func (m *membership) clock(p *process) (time.Duration, error) {
+	if !m.clocks || !m.target.FS.Live {
+		return 0, errors.ErrUnsupported
 	}
-	return m.readRunningThread(p, file)
-}
-
-// readRunningThread reads a file of a thread of a process that is not about to end.
-func (m *Members) readRunningThread(p *process, file kernel.ProcessFile) ([]byte, error) {
-	task, err := m.open(p.PID, kernel.FileTask)
-	if err == nil {
-		defer func() { _ = task.Close() }()
-		err = m.listThreads(task)
-	}
-	if err != nil {
-		return nil, m.explain(p, err)
-	}
-	for _, tid := range m.tree.tids {
-		data, err := m.readThread(task, tid, file, m.shared.Buffer)
-		if m.shared.Buffer = data; err != nil || len(data) == 0 {
-			continue
-		}
-		switch file {
-		case kernel.FileStatm: // that of a thread that is ending is all zeros
-			if data[0] == '0' {
-				continue
-			}
-		case kernel.FileCgroup:
-			proof, err := m.readThread(task, tid, kernel.FileStat, m.shared.proof)
-			m.shared.proof = proof
-			if stat, parsed := kernel.ParseProcStat(proof); err != nil || parsed != nil || stat.Exiting() {
-				continue
-			}
-		}
-		return data, m.verify(p)
-	}
-	return nil, unix.ESRCH
-}
-
-// readThread reads a file of one thread, from the folder of threads, into memory used again.
-func (m *Members) readThread(task kernel.File, tid int, file kernel.ProcessFile, into []byte) ([]byte, error) {
-	m.path = append(append(strconv.AppendInt(m.path[:0], int64(tid), 10), '/'), file.String()...)
-	f, err := kernel.OpenAt(task.FD(), append(m.path, 0), 0)
-	if err != nil {
-		return into, err
-	}
-	data, err := f.Read(into)
-	_ = f.Close() // of what was only read
-	return data, err
-}
-
-// checked takes the read buffer back and explains the error.
-func (m *Members) checked(p *process, data []byte, err error) ([]byte, error) {
-	if data != nil {
-		m.shared.Buffer = data
-	}
-	if err != nil {
-		return nil, m.explain(p, err)
-	}
-	return data, nil
+	return kernel.ProcessCPU(p.PID)
 }
 
 // explain marks a process dead whose file is gone, unless the file alone is: a zombie has no smaps_rollup.
-func (m *Members) explain(p *process, err error) error {
+func (m *membership) explain(p *process, err error) error {
 	if kernel.Gone(err) {
 		_ = m.verify(p)
 	}
@@ -249,32 +236,25 @@ func (m *Members) explain(p *process, err error) error {
 // verify returns nil where the process is still there, be it as a zombie, and marks it dead where it is not. A
 // descriptor of a file below /proc/PID belongs to the process and not to the PID: reading it fails with ESRCH once
 // that process is reaped, whoever has the PID then.
-func (m *Members) verify(p *process) error {
+func (m *membership) verify(p *process) error {
 	if p.dead {
 		return errEnded
 	}
-	for _, file := range [...]kernel.ProcessFile{kernel.FileStatm, kernel.FileStat} {
-		if !p.kept[file].IsOpen() {
-			continue
-		}
-		data, err := p.kept[file].ReadRecord(m.shared.proof)
-		m.shared.proof = data
-		if err != nil && kernel.Gone(err) {
-			p.dead = true
-			return errEnded
-		}
-		return err
+	proof, opened := &p.kept[kernel.FileStatm], kernel.File{}
+	var err error
+	if !proof.IsOpen() {
+		proof = &p.kept[kernel.FileStat]
 	}
-	f, err := m.open(p.PID, kernel.FileStat)
+	if !proof.IsOpen() {
+		opened, err = m.open(p.PID, kernel.FileStat)
+		proof = &opened
+	}
 	if err == nil {
-		var data []byte
-		data, err = f.ReadRecord(m.shared.proof)
-		m.shared.proof = data
-		if closed := f.Close(); err == nil {
-			err = closed
-		}
-		if err == nil {
-			return m.identify(p, data)
+		m.shared.proof, err = proof.ReadRecord(m.shared.proof)
+	}
+	if opened.IsOpen() {
+		if err = errors.Join(err, opened.Close()); err == nil {
+			return p.identify(m.shared.proof)
 		}
 	}
 	if kernel.Gone(err) {
@@ -285,7 +265,7 @@ func (m *Members) verify(p *process) error {
 }
 
 // identify compares a freshly opened stat with the start time that is known.
-func (m *Members) identify(p *process, data []byte) error {
+func (p *process) identify(data []byte) error {
 	stat, err := kernel.ParseProcStat(data)
 	if err != nil {
 		return err
@@ -298,12 +278,12 @@ func (m *Members) identify(p *process, data []byte) error {
 }
 
 // mayKeep reports whether a file is to be kept open, and there is room for it.
-func (m *Members) mayKeep(file kernel.ProcessFile) bool {
+func (m *membership) mayKeep(file kernel.ProcessFile) bool {
 	return file < kernel.KeptProcessFiles && m.wants[file] && m.keptFiles < m.maxKept
 }
 
 // keep keeps a descriptor open with its process where there is room for it.
-func (m *Members) keep(p *process, file kernel.ProcessFile, f kernel.File) bool {
+func (m *membership) keep(p *process, file kernel.ProcessFile, f kernel.File) bool {
 	if !m.mayKeep(file) {
 		return false
 	}
@@ -313,7 +293,7 @@ func (m *Members) keep(p *process, file kernel.ProcessFile, f kernel.File) bool 
 }
 
 // release closes all that is kept of a process.
-func (m *Members) release(p *process) error {
+func (m *membership) release(p *process) error {
 	var errs error
 	for i := range p.kept {
 		if p.kept[i].IsOpen() {
@@ -325,37 +305,57 @@ func (m *Members) release(p *process) error {
 }
 
 // reopenFiles closes what is kept of all processes, and has no more than one file kept from now on.
-func (m *Members) reopenFiles() {
+func (m *membership) reopenFiles() {
 	m.maxKept = min(m.maxKept, 1)
 	for _, p := range m.procs {
 		_ = m.release(p) // of what was only read
 	}
 }
 
-// setFault notes why nothing can be read of a process, worded only when the cause changes.
-func (m *Members) setFault(p *process, err error) {
-	var errno unix.Errno
-	if !errors.As(err, &errno) {
-		errno = 0
-	}
-	p.unreadable = true
-	if p.fault == "" || p.errno != errno {
-		p.errno, p.fault = errno, faultReason(p.PID, kernel.FileStat, err)
-	}
+// cmdlineEvery is the least time between two readings of a command line, but for a new program.
+const cmdlineEvery = 10 * time.Second
+
+// cmdlineReading is what was last read of a process's command line.
+type cmdlineReading struct {
+	text    string
+	fault   string
+	at      time.Duration // Stamp.Mono of the sample; 0 before the first
+	command string        // the name of the process then
+	size    int64         // its address space then, in pages
 }
 
-func faultReason(pid int, file kernel.ProcessFile, err error) string {
-	reason := "read /proc/" + strconv.Itoa(pid) + "/" + file.String() + ": " + err.Error()
+// readCmdline reads a command line that can have changed: that of a new program, and that of a process whose address
+// space is not as it was. Reading it waits for the lock of the process's memory, which a process that hangs in a page
+// fault can hold for as long; such a process changes nothing, so it is left alone.
+func (t *treeSource) readCmdline(p *process, now time.Duration) {
+	c := &p.cmdline
+	renamed, grown := c.command != p.command, c.size != p.tree.memory.Size
+	if c.at != 0 && !renamed && (!grown || now-c.at < cmdlineEvery) {
+		return
+	}
+	c.at, c.command, c.size = now, p.command, p.tree.memory.Size
+	data, err := t.members.read(p, kernel.FileCmdline)
+	if err != nil {
+		c.text, c.fault = "", "read /proc/PID/cmdline: "+err.Error()
+		return
+	}
+	text := kernel.ParseProcCmdline(data)
+	if text == "" {
+		c.at = 0 // read again next time: a program that is being started has no arguments yet
+	}
+	if renamed || text != "" {
+		c.text = text // else it has ended: a zombie has none, and what it had stays
+	}
+	c.fault = ""
+}
+
+// reading returns the command line as a measurement.
+func (c *cmdlineReading) reading() procstats.Reading {
 	switch {
-	case errors.Is(err, unix.ENOENT):
-		reason = "process " + strconv.Itoa(pid) + " is not shown: /proc is mounted with hidepid"
-	case errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM):
-		reason += " (another user's process: needs CAP_SYS_PTRACE)"
-	case errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE):
-		reason += " (raise the limit on open files)"
+	case c.fault != "":
+		return procstats.AbsentReading(procstats.ProcessCmdline, c.fault)
+	case c.text == "":
+		return procstats.AbsentReading(procstats.ProcessCmdline, "it has none: a kernel thread, or a process that has ended")
 	}
-	return reason
+	return procstats.TextReading(procstats.ProcessCmdline, c.text)
 }
-
-// sinceBoot returns the start of the process on the clock of ProcessID.Start.
-func (p *process) sinceBoot() time.Duration { return kernel.Ticks(p.Start) }

@@ -14,10 +14,10 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// OpenPSI opens the pressure files of the task's v2 folder (kernel documentation: accounting/psi.rst) that the
+// openPSI opens the pressure files of the task's v2 folder (kernel documentation: accounting/psi.rst) that the
 // selected measurements need. They exist without any controller, so also in the v2 folder of a hybrid layout; v1 has
 // none. It cannot fail; Describe says what there is.
-func OpenPSI(t Target, sel procstats.Selection) Source {
+func openPSI(t Target, sel procstats.Selection) *cgroupReader {
 	reason := ""
 	switch {
 	case !t.Cgroup.Exists():

@@ -91,8 +91,8 @@ func TestCgroupFileFails(t *testing.T) {
 	}
 }
 
-// TestCgroupReadersShare covers what hundreds of readers in one process have in common, and that a file which is opened for each
-// read leaves no garbage.
+// TestCgroupReadersShare covers what hundreds of readers in one process have in common, and that a file which is
+// opened for each read leaves no garbage.
 func TestCgroupReadersShare(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"cpu.stat": "usage_usec 1\n", "memory.stat": "anon 1\n", "memory.current": "1\n"} {
@@ -102,8 +102,8 @@ func TestCgroupReadersShare(t *testing.T) {
 	}
 	target := Target{Cgroup: procstats.Cgroup{V2: dir}, Shared: &Shared{}}
 	open := func() *cgroupReader {
-		r, ok := OpenCgroup(target, procstats.SourceSelection(procstats.SourceCgroup)).(*cgroupReader)
-		if !ok || !r.description.Available {
+		r := openCgroup(target, procstats.SourceSelection(procstats.SourceCgroup))
+		if !r.description.Available {
 			t.Skip("no kernel files on this system")
 		}
 		t.Cleanup(func() { _ = r.Close() })

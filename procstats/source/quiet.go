@@ -16,14 +16,13 @@ type Quiet struct {
 	readers []*cgroupReader
 }
 
-// Watch prepares a Quiet over the sources of a collector; nil if they do not read what tells it, as in kernels without PSI.
+// Watch prepares a Quiet over the sources of a collector; nil if they do not read what tells it, as in kernels without
+// PSI.
 func (c *Collector) Watch() *Quiet {
 	q, n := &Quiet{}, 0
-	for _, source := range c.sources {
-		if r, ok := source.(*cgroupReader); ok {
-			n += r.watch()
-			q.readers = append(q.readers, r)
-		}
+	for _, r := range c.cgroups {
+		n += r.watch()
+		q.readers = append(q.readers, r)
 	}
 	if n != watched {
 		return nil
@@ -41,8 +40,8 @@ func (q *Quiet) Moved() bool {
 	return false
 }
 
-// Again returns the last sample for now if the task has not moved since, and nil if it has. The sample shares its readings
-// with last.
+// Again returns the last sample for now if the task has not moved since, and nil if it has. The sample shares its
+// readings with last.
 func (q *Quiet) Again(last *procstats.Sample) *procstats.Sample {
 	now := kernel.Now()
 	for _, r := range q.readers {

@@ -95,8 +95,8 @@ func TestRunQueue(t *testing.T) {
 	}
 }
 
-// TestRunDelayOfLiving compares with an account that has nothing to do with it: a process that never sleeps has either used a CPU or
-// waited for one since it was started.
+// TestRunDelayOfLiving compares with an account that has nothing to do with it: a process that never sleeps has either
+// used a CPU or waited for one since it was started.
 func TestRunDelayOfLiving(t *testing.T) {
 	cmd := exec.Command("sh", "-c", "while :; do :; done")
 	if err := cmd.Start(); err != nil {

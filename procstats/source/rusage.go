@@ -14,8 +14,8 @@ type rusage struct {
 	ids    []procstats.ID
 }
 
-// OpenRusage returns the source of the resource usage of reaped children.
-func OpenRusage(t Target, sel procstats.Selection) Source {
+// openRusage returns the source of the resource usage of reaped children.
+func openRusage(t Target, sel procstats.Selection) Source {
 	return &rusage{reaped: t.Reaped, ids: selected(sel, procstats.SourceRusage, procstats.TaskScope)}
 }
 

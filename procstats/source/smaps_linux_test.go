@@ -29,9 +29,9 @@ func (c *smapsClock) now() procstats.Stamp {
 	return procstats.Stamp{Mono: c.mono, Wall: time.Unix(0, int64(c.mono))}
 }
 
-func smapsOf(tb testing.TB, t Target, m *Members, limits SmapsLimits, clock *smapsClock) *smapsSource {
+func smapsOf(tb testing.TB, t Target, m *membership, limits smapsLimits, clock *smapsClock) *smapsSource {
 	tb.Helper()
-	q := OpenSmaps(t, procstats.SelectWhere(func(m procstats.Measurement) bool { return m.Source == procstats.SourceSmaps }), m, limits).(*smapsSource)
+	q := openSmaps(t, procstats.SelectWhere(func(m procstats.Measurement) bool { return m.Source == procstats.SourceSmaps }), m, limits).(*smapsSource)
 	if clock != nil {
 		q.members.smaps.now = clock.now
 	}
@@ -73,7 +73,7 @@ func TestSmapsOnItsOwnClock(t *testing.T) {
 	root := procTree(t, "linux-6.18-threads-and-zombie.txtar", "")
 	target := Target{FS: root, Roots: func() []int { return []int{669} }}
 	clock := &smapsClock{mono: time.Hour}
-	q := smapsOf(t, target, nil, SmapsLimits{Every: 10 * time.Second}, clock)
+	q := smapsOf(t, target, nil, smapsLimits{Every: 10 * time.Second}, clock)
 	if d := q.Describe(); !d.Available || d.ID != procstats.SourceSmaps {
 		t.Errorf("%+v", d)
 	}
@@ -110,7 +110,7 @@ func TestSmapsBeforeTheStart(t *testing.T) {
 	var roots []int
 	target := Target{FS: procTree(t, "linux-6.18-threads-and-zombie.txtar", ""), Roots: func() []int { return roots }}
 	clock := &smapsClock{mono: time.Hour}
-	q := smapsOf(t, target, nil, SmapsLimits{Every: 10 * time.Second}, clock)
+	q := smapsOf(t, target, nil, smapsLimits{Every: 10 * time.Second}, clock)
 	var s procstats.Sample
 	collect(&s, q)
 	roots = []int{669}
@@ -121,7 +121,7 @@ func TestSmapsBeforeTheStart(t *testing.T) {
 
 func TestSmapsSkipsLargeProcesses(t *testing.T) {
 	root := procTree(t, "linux-6.18-threads-and-zombie.txtar", "")
-	limits := SmapsLimits{MaxRSS: int64(1000 * os.Getpagesize())}
+	limits := smapsLimits{MaxRSS: int64(1000 * os.Getpagesize())}
 	q := smapsOf(t, Target{FS: root, Roots: func() []int { return []int{669} }}, nil, limits, &smapsClock{mono: 1})
 	var s procstats.Sample
 	collect(&s, q)
@@ -134,7 +134,7 @@ func TestSmapsKeepsItsBudget(t *testing.T) {
 	root := procTree(t, "linux-6.18-threads-and-zombie.txtar", "")
 	clock := &smapsClock{mono: time.Hour, step: 10 * time.Millisecond}
 	q := smapsOf(t, Target{FS: root, Roots: func() []int { return []int{669} }}, nil,
-		SmapsLimits{Every: time.Millisecond, Budget: 30 * time.Millisecond}, clock)
+		smapsLimits{Every: time.Millisecond, Budget: 30 * time.Millisecond}, clock)
 	const reason = "absent: 2 of 5 processes were skipped: 2 over the time budget of 30ms"
 	var s procstats.Sample
 	collect(&s, q)
@@ -151,7 +151,7 @@ func TestSmapsKeepsItsBudget(t *testing.T) {
 func TestSmapsThatCannotBeRead(t *testing.T) {
 	root := procTree(t, "linux-6.18-threads-and-zombie.txtar", "")
 	writeProc(t, root, "670/smaps_rollup", "Pss: many\n")
-	q := smapsOf(t, Target{FS: root, Roots: func() []int { return []int{669} }}, nil, SmapsLimits{}, &smapsClock{mono: 1})
+	q := smapsOf(t, Target{FS: root, Roots: func() []int { return []int{669} }}, nil, smapsLimits{}, &smapsClock{mono: 1})
 	var s procstats.Sample
 	collect(&s, q)
 	rows := capturedRows()
@@ -162,9 +162,9 @@ func TestSmapsThatCannotBeRead(t *testing.T) {
 func TestSmapsOfLivingProcesses(t *testing.T) {
 	pid := sleepers(t, 1)[0]
 	target := rootsOf(pid)
-	m := NewMembers(target)
-	tree := OpenTree(target, procstats.Select(procstats.ProcessRSS), m)
-	q := smapsOf(t, target, m, SmapsLimits{Every: time.Nanosecond}, nil)
+	m := newMembership(target)
+	tree := openTree(target, procstats.Select(procstats.ProcessRSS), m)
+	q := smapsOf(t, target, m, smapsLimits{Every: time.Nanosecond}, nil)
 	if d := q.Describe(); !d.Available {
 		t.Skip("needs smaps_rollup: ", d.Reason)
 	}
@@ -196,7 +196,7 @@ func TestSmapsOfLivingProcesses(t *testing.T) {
 // TestSmapsWatchesMembersAlone holds that rows are of living processes also where no other source looks at them.
 func TestSmapsWatchesMembersAlone(t *testing.T) {
 	first, second := play(t, "idle"), play(t, "idle")
-	q := smapsOf(t, rootsOf(first.Process.Pid, second.Process.Pid), nil, SmapsLimits{Every: time.Hour}, nil)
+	q := smapsOf(t, rootsOf(first.Process.Pid, second.Process.Pid), nil, smapsLimits{Every: time.Hour}, nil)
 	var s procstats.Sample
 	collect(&s, q)
 	endOf(t, first.Cmd)

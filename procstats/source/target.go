@@ -28,7 +28,8 @@ type Reaped struct {
 	IO kernel.ProcIO
 	// IOMissed counts reaped children whose /proc/PID/io could not be read.
 	IOMissed int64
-	// Outside counts the children that ended outside the task's cgroup of version 2; Watched is false if none is held against one.
+	// Outside counts the children that ended outside the task's cgroup of version 2; Watched is false if none is held
+	// against one.
 	Outside int64
 	Watched bool
 	// Processes counts the children.
@@ -55,7 +56,8 @@ type Target struct {
 	Disk DiskLimits
 	// MaxRows bounds the process rows of a sample; 0 means 1000.
 	MaxRows int
-	// MaxKept bounds the files of processes that are kept open; 0 means 512, or a quarter of what this process may have open.
+	// MaxKept bounds the files of processes that are kept open; 0 means 512, or a quarter of what this process may have
+	// open.
 	MaxKept int
 	// Shared is what the sources share with those of other tasks; nil for nothing.
 	Shared *Shared
@@ -73,8 +75,8 @@ type Target struct {
 	Opened map[string]*os.File
 }
 
-// Shared is what the sources of several tasks have in common: the memory that files are read into, and files of the machine.
-// Whoever opens, collects or closes them holds its lock.
+// Shared is what the sources of several tasks have in common: the memory that files are read into, and files of the
+// machine. Whoever opens, collects or closes them holds its lock.
 type Shared struct {
 	sync.Mutex
 	// Watches has the settings of cgroups, as limits, read again after a write to one, and not at every collection.

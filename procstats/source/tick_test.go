@@ -1,13 +1,11 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package source_test
+package source
 
 import (
 	"testing"
 	"time"
-
-	"github.com/tachograph/tacho/procstats/source"
 )
 
 func TestUntilTick(t *testing.T) {
@@ -26,7 +24,7 @@ func TestUntilTick(t *testing.T) {
 		{"in its phase, early", 10*s + 249*ms, s, 250 * ms, s + 1*ms},
 		{"before the first interval of the clock", 10 * ms, s, 750 * ms, 740 * ms},
 	} {
-		if got := source.UntilTick(c.now, c.interval, c.phase); got != c.want {
+		if got := UntilTick(c.now, c.interval, c.phase); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
 	}

@@ -103,7 +103,7 @@ func readPIDs(b *testing.B, dir string) []int {
 // treeSampler finds the processes itself; the libraries are given their PIDs.
 func treeSampler(b *testing.B, t Target, ids ...procstats.ID) func() {
 	b.Helper()
-	tree := OpenTree(t, procstats.Select(ids...), nil)
+	tree := openTree(t, procstats.Select(ids...), nil)
 	s := new(procstats.Sample)
 	collect(s, tree)
 	b.Cleanup(func() {

@@ -158,8 +158,8 @@ func TestTreeSeesWhatChanges(t *testing.T) {
 	}
 }
 
-// TestTreeReadsAgain has a collection that is interrupted while it reads the clocks: what the processes use meanwhile must not
-// count for the time before.
+// TestTreeReadsAgain has a collection that is interrupted while it reads the clocks: what the processes use meanwhile
+// must not count for the time before.
 func TestTreeReadsAgain(t *testing.T) {
 	pid := sleepers(t, 1)[0]
 	tests := []struct {

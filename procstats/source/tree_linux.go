@@ -15,11 +15,13 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// Tree reads every process of a task: CPU time by the process's own clock, memory from statm, the rest from stat. It
-// is a Source; see OpenTree.
-type Tree struct {
+// treeSource reads every process of a task: CPU time by the process's own clock, memory from statm, the rest from
+// stat. It is a Source; see openTree.
+type treeSource struct {
 	processSource
-
+	// aboutOutside and aboutQueue are the measurements of processes outside the cgroup, and of threads that wait for a
+	// CPU.
+	aboutOutside, aboutQueue procstats.Selection
 	// stat is whether more than the clock and statm is asked for; lineage whether the time of reaped children is.
 	stat, lineage bool
 	// delay and switches are what is read of every thread of a process in a row.
@@ -41,23 +43,24 @@ type Tree struct {
 
 // treeReading is what the tree source last read of a process.
 type treeReading struct {
-	cpu      time.Duration // never falls
-	before   time.Duration // cpu in the sample before
-	children time.Duration
-	state    byte
-	threads  uint64
-	minflt   uint64
-	majflt   uint64
+	cpu            time.Duration // never falls
+	before         time.Duration // cpu in the sample before
+	children       time.Duration
+	state          byte
+	threads        uint64
+	minflt, majflt uint64
 	// memory is what statm said last, and previous in the sample before.
 	memory, previous kernel.ProcStatm
 }
 
-// OpenTree returns the source of the tree_ and process_ measurements that are read of every process. m is shared
+// openTree returns the source of the tree_ and process_ measurements that are read of every process. m is shared
 // with the other sources that read processes; nil makes one for this source alone. tree_cpu_unattributed_seconds is
 // measured against the total of the cgroup if there is one, once that was read too: see CollectAll.
-func OpenTree(t Target, sel procstats.Selection, m *Members) *Tree {
-	tree := &Tree{
+func openTree(t Target, sel procstats.Selection, m *membership) *treeSource {
+	tree := &treeSource{
 		processSource: newProcessSource(procstats.SourceTree, t, sel, m, kernel.FileStatm),
+		aboutOutside:  procstats.SetSelection(procstats.OutsideSet),
+		aboutQueue:    procstats.SetSelection(procstats.RunQueueSet),
 		ticks:         !t.FS.Live,
 		now:           kernel.Now,
 	}
@@ -78,7 +81,8 @@ func OpenTree(t Target, sel procstats.Selection, m *Members) *Tree {
 			}
 		case procstats.TreeMemory, procstats.TreeSwap:
 			tree.smaps = !t.Cgroup.Encloses() || !chargesMemory(t.Cgroup)
-		case procstats.TreeThreads, procstats.ProcessChildrenCPU, procstats.ProcessState, procstats.ProcessThreads, procstats.ProcessMinflt, procstats.ProcessMajflt:
+		case procstats.TreeThreads, procstats.ProcessChildrenCPU, procstats.ProcessState, procstats.ProcessThreads,
+			procstats.ProcessMinflt, procstats.ProcessMajflt:
 			tree.stat = true
 		case procstats.ProcessRunDelay:
 			tree.delay = true
@@ -94,7 +98,7 @@ func OpenTree(t Target, sel procstats.Selection, m *Members) *Tree {
 }
 
 // Describe implements Source. The version says where membership comes from: cgroup.procs or children.
-func (t *Tree) Describe() procstats.SourceDescription {
+func (t *treeSource) Describe() procstats.SourceDescription {
 	return t.members.describe(procstats.SourceTree, "", "")
 }
 
@@ -103,7 +107,7 @@ func (t *Tree) Describe() procstats.SourceDescription {
 // The order of reading is what makes the total a lower bound at every moment: first what was reaped, then all
 // parents' cutime and cstime, then the clocks. A process whose clock counts was alive then, so that none of what
 // was read before has it too; one that ends in between is missing until the next sample.
-func (t *Tree) Collect(s *procstats.Sample) {
+func (t *treeSource) Collect(s *procstats.Sample) {
 	var reaped time.Duration
 	m := t.members
 	if t.lineage && m.target.Reaped != nil {
@@ -138,9 +142,9 @@ func (t *Tree) Collect(s *procstats.Sample) {
 	m.sweepDead() // those that have ended since
 }
 
-// readClocks reads the clocks of all processes and returns when it began. Rates are over the time between two beginnings: one
-// that was interrupted counts what the processes used meanwhile, and is made again.
-func (t *Tree) readClocks() procstats.Stamp {
+// readClocks reads the clocks of all processes and returns when it began. Rates are over the time between two
+// beginnings: one that was interrupted counts what the processes used meanwhile, and is made again.
+func (t *treeSource) readClocks() procstats.Stamp {
 	const tries, perProcess = 3, 20 * time.Microsecond
 	longest := 2*time.Millisecond + time.Duration(len(t.members.procs))*perProcess
 	for try := 1; ; try++ {
@@ -158,15 +162,13 @@ func (t *Tree) readClocks() procstats.Stamp {
 }
 
 // readStat reads what the selection needs from /proc/PID/stat.
-func (t *Tree) readStat(p *process) {
+func (t *treeSource) readStat(p *process) {
 	if p.dead || !p.identified {
 		return
 	}
 	stat, err := t.members.stat(p)
 	if err != nil {
-		if !p.dead {
-			t.members.setFault(p, err)
-		}
+		p.cannotRead(err)
 		return
 	}
 	r := &p.tree
@@ -181,23 +183,8 @@ func (t *Tree) readStat(p *process) {
 	}
 }
 
-// stat reads and parses a process's stat, and copies what identifies it.
-func (m *Members) stat(p *process) (kernel.ProcStat, error) {
-	data, err := m.read(p, kernel.FileStat)
-	if err != nil {
-		return kernel.ProcStat{}, err
-	}
-	stat, err := kernel.ParseProcStat(data)
-	if err != nil {
-		return kernel.ProcStat{}, err
-	}
-	p.setStat(&stat)
-	p.orphaned = false
-	return stat, nil
-}
-
 // readClock reads the CPU clock and then statm, which proves whose clock it was.
-func (t *Tree) readClock(p *process) {
+func (t *treeSource) readClock(p *process) {
 	if p.dead || !p.identified {
 		return
 	}
@@ -205,9 +192,7 @@ func (t *Tree) readClock(p *process) {
 	cpu, clockErr := m.clock(p)
 	memory, err := m.statm(p)
 	if err != nil {
-		if !p.dead {
-			m.setFault(p, err)
-		}
+		p.cannotRead(err)
 		return
 	}
 	r := &p.tree
@@ -239,7 +224,7 @@ type treeSums struct {
 }
 
 // add makes the sums; every process is in them, those without a row too.
-func (t *Tree) add(reaped time.Duration) treeSums {
+func (t *treeSource) add(reaped time.Duration) treeSums {
 	var sums treeSums
 	total := reaped
 	for _, p := range t.members.procs {
@@ -255,64 +240,62 @@ func (t *Tree) add(reaped time.Duration) treeSums {
 	}
 	// Both are lower bounds: children's time is kept in ticks, and is lost where a parent ignores SIGCHLD; last
 	// readings miss what came and went between samples. The larger is nearer, and a counter never falls.
-	t.total = max(t.total, total, sums.live+t.members.exitedCPU)
+	t.total = max(t.total, total, sums.live+t.members.exited.cpu)
 	sums.total = t.total
 	return sums
 }
 
-func (t *Tree) putTask(s *procstats.Sample, sums treeSums) {
+func (t *treeSource) putTask(s *procstats.Sample, sums treeSums) {
 	unreadable, reason := t.members.faults(func(p *process) string {
 		if p.unreadable {
-			return p.fault
+			return p.fault.reason
 		}
 		return ""
 	})
 	for _, id := range t.task {
 		switch {
+		case t.aboutOutside.Has(id):
+			s.Task.Put(t.members.outsideReading(id))
 		case id == procstats.TreeProcesses:
 			s.SetNumber(id, float64(t.members.count()))
 		case id == procstats.TreeProcessesExited:
-			s.SetNumber(id, float64(t.members.exited))
-		case id >= procstats.TreeOutside && id <= procstats.TreeLeftPressure || id == procstats.TreeJoined:
-			t.members.putOutside(s, id)
+			s.SetNumber(id, float64(t.members.exited.processes))
 		case id == procstats.TreeCPUExited:
-			s.SetNumber(id, t.members.exitedCPU.Seconds())
-		case id == procstats.TreeMemory && unreadable < t.members.count():
+			s.SetNumber(id, t.members.exited.cpu.Seconds())
+		case id == procstats.TreeMemory && (unreadable < t.members.count() || unreadable == 0):
 			s.SetNumber(id, float64(t.leastMemory()))
 		case id == procstats.TreeSwap:
-			t.putSwap(s)
+			s.Task.Put(t.members.swap())
 		case unreadable > 0:
 			s.SetAbsent(id, reason)
 		case id == procstats.TreeCPUUnattributed || id == procstats.TreeCPUAtRows: // see closeSum
-			t.rows = sums.live + t.members.exitedCPU
-		case id == procstats.TreeMemory: // there is no process
-			s.SetNumber(id, 0)
+			t.rows = sums.live + t.members.exited.cpu
 		default:
-			t.putSum(s, id, sums)
+			s.SetNumber(id, t.sum(id, sums))
 		}
 	}
 }
 
-func (t *Tree) putSum(s *procstats.Sample, id procstats.ID, sums treeSums) {
+func (t *treeSource) sum(id procstats.ID, sums treeSums) float64 {
+	page := float64(os.Getpagesize())
 	switch id {
 	case procstats.TreeCPU:
-		s.SetNumber(id, sums.total.Seconds())
+		return sums.total.Seconds()
 	case procstats.TreeRSS:
-		s.SetNumber(id, float64(sums.rss*int64(os.Getpagesize())))
+		return float64(sums.rss) * page
 	case procstats.TreeVsize:
-		s.SetNumber(id, float64(sums.size*int64(os.Getpagesize())))
+		return float64(sums.size) * page
 	case procstats.TreeThreads:
-		s.SetNumber(id, float64(sums.threads))
+		return float64(sums.threads)
 	case procstats.TreeCPULive:
-		s.SetNumber(id, sums.live.Seconds())
-	case procstats.TreeCPULate:
-		s.SetNumber(id, t.late.total.Seconds())
+		return sums.live.Seconds()
 	}
+	return t.late.total.Seconds()
 }
 
-// closeSum puts in the task's total and what closes the sum of rows, exited and unattributed against it. The total is the
-// headline's, which was read after the rows and so has all that they have.
-func (t *Tree) closeSum(s *procstats.Sample) {
+// closeSum puts in the task's total and what closes the sum of rows, exited and unattributed against it. The total is
+// the headline's, which was read after the rows and so has all that they have.
+func (t *treeSource) closeSum(s *procstats.Sample) {
 	_, inCgroup := s.Task.Number(procstats.CgroupCPUUsage)
 	total, _ := procstats.CPUTotal(s).Reading.Number()
 	known := inCgroup && !t.members.target.Cgroup.Shared
@@ -334,62 +317,56 @@ func (t *Tree) closeSum(s *procstats.Sample) {
 }
 
 // reading returns one measurement of a process for a sample of a time.
-func (t *Tree) reading(id procstats.ID, p *process, now time.Duration) procstats.Reading {
+func (t *treeSource) reading(id procstats.ID, p *process, now time.Duration) procstats.Reading {
 	switch {
-	case id == procstats.ProcessCmdline && !p.unreadable:
+	case p.unreadable:
+		return procstats.AbsentReading(id, p.fault.reason)
+	case id == procstats.ProcessCmdline:
 		t.readCmdline(p, now)
 		return p.cmdline.reading()
-	case id >= procstats.ProcessRunDelay && id <= procstats.ProcessInvoluntarySwitches && !p.unreadable:
+	case t.aboutQueue.Has(id):
 		t.readQueue(p)
 		return p.queue.reading(id)
-	case id != procstats.ProcessElapsed || p.unreadable:
-		return p.tree.reading(id, p)
-	case t.sinceBoot == 0:
+	case id == procstats.ProcessState:
+		return procstats.TextReading(id, string([]byte{p.tree.state}))
+	case id == procstats.ProcessCommand:
+		return procstats.TextReading(id, p.command)
+	case id == procstats.ProcessStartTime:
+		return procstats.NumberReading(id, p.sinceBoot().Seconds())
+	case id == procstats.ProcessElapsed && t.sinceBoot == 0:
 		return procstats.AbsentReading(id, "the files do not say when they were captured")
+	case id == procstats.ProcessElapsed:
+		return procstats.NumberReading(id, max(0, t.sinceBoot-p.sinceBoot()).Seconds())
 	}
-	return procstats.NumberReading(id, max(0, t.sinceBoot-p.sinceBoot()).Seconds())
+	return procstats.NumberReading(id, p.tree.number(id))
 }
 
-// reading returns what was read of a process itself.
-func (r *treeReading) reading(id procstats.ID, p *process) procstats.Reading {
-	if p.unreadable {
-		return procstats.AbsentReading(id, p.fault)
-	}
-	page := int64(os.Getpagesize())
+// number returns what was read of a process itself.
+func (r *treeReading) number(id procstats.ID) float64 {
+	page := float64(os.Getpagesize())
 	switch id {
 	case procstats.ProcessCPU:
-		return procstats.NumberReading(id, r.cpu.Seconds())
+		return r.cpu.Seconds()
 	case procstats.ProcessChildrenCPU:
-		return procstats.NumberReading(id, r.children.Seconds())
+		return r.children.Seconds()
 	case procstats.ProcessRSS:
-		return procstats.NumberReading(id, float64(r.memory.Resident*page))
+		return float64(r.memory.Resident) * page
 	case procstats.ProcessShared:
-		return procstats.NumberReading(id, float64(r.memory.Shared*page))
+		return float64(r.memory.Shared) * page
 	case procstats.ProcessVsize:
-		return procstats.NumberReading(id, float64(r.memory.Size*page))
-	case procstats.ProcessState:
-		return procstats.TextReading(id, string([]byte{r.state}))
+		return float64(r.memory.Size) * page
 	case procstats.ProcessThreads:
-		return procstats.NumberReading(id, float64(r.threads))
+		return float64(r.threads)
 	case procstats.ProcessMinflt:
-		return procstats.NumberReading(id, float64(r.minflt))
-	case procstats.ProcessMajflt:
-		return procstats.NumberReading(id, float64(r.majflt))
-	case procstats.ProcessStartTime:
-		return procstats.NumberReading(id, p.sinceBoot().Seconds())
-	case procstats.ProcessCommand:
-		return procstats.TextReading(id, p.command)
+		return float64(r.minflt)
 	}
-	return procstats.AbsentReading(id, "not read from /proc/PID/stat or statm")
+	return float64(r.majflt)
 }
 
-// LostChildren reports whether a process was seen, in any sample so far, that ignores SIGCHLD: the CPU time of
-// children that ended between two samples is lost then, and tree_cpu_seconds_total can miss any share of the truth
-// and not only the last sample's. It is looked for where the task's total comes from the tree. The flag
-// SA_NOCLDWAIT has the same effect and is shown nowhere.
-func (t *Tree) LostChildren() bool { return t.lost }
+// lostChildren is [Collector.LostChildren].
+func (t *treeSource) lostChildren() bool { return t.lost }
 
-func (t *Tree) continueFrom(earlier *procstats.Sample, alive func(procstats.ProcessID) bool) {
+func (t *treeSource) continueFrom(earlier *procstats.Sample, alive func(procstats.ProcessID) bool) {
 	t.total = max(t.total, duration(earlier.Task, procstats.TreeCPU))
 	t.late.total = max(t.late.total, duration(earlier.Task, procstats.TreeCPULate))
 	t.members.countExited(earlier, alive)
@@ -402,11 +379,11 @@ func duration(readings procstats.Readings, id procstats.ID) time.Duration {
 	return time.Duration(math.Round(seconds * float64(time.Second)))
 }
 
-// Outside returns the first processes of the task that were seen outside its cgroup.
-func (t *Tree) Outside() []procstats.ProcessID { return t.members.outside.first }
+// outside returns the first processes of the task that were seen outside its cgroup.
+func (t *treeSource) outside() []procstats.ProcessID { return t.members.outside.first }
 
 // Close implements Source.
-func (t *Tree) Close() error {
+func (t *treeSource) Close() error {
 	if !t.closed {
 		t.members.verified, t.members.clocks = false, false
 	}

@@ -57,14 +57,14 @@ func removeProc(tb testing.TB, root kernel.FS, name string) {
 }
 
 // treeOf opens the tree source with everything it has.
-func treeOf(tb testing.TB, t Target) *Tree {
+func treeOf(tb testing.TB, t Target) *treeSource {
 	tb.Helper()
 	return treeFor(tb, t, procstats.SelectWhere(func(m procstats.Measurement) bool { return m.Source == procstats.SourceTree }))
 }
 
-func treeFor(tb testing.TB, t Target, sel procstats.Selection) *Tree {
+func treeFor(tb testing.TB, t Target, sel procstats.Selection) *treeSource {
 	tb.Helper()
-	tree := OpenTree(t, sel, nil)
+	tree := openTree(t, sel, nil)
 	tb.Cleanup(func() {
 		if err := tree.Close(); err != nil {
 			tb.Error(err)
@@ -187,7 +187,7 @@ func TestTreeOfHostileProcesses(t *testing.T) {
 		if got, want := s.Processes[1].Command, "x) R 1 2 (\ny) S"; got != want {
 			t.Errorf("without %q: comm %q, want %q", without, got, want)
 		}
-		if !tree.LostChildren() {
+		if !tree.lostChildren() {
 			t.Errorf("without %q: 101 ignores SIGCHLD, and no note says so", without)
 		}
 		if without != "" {

@@ -120,12 +120,12 @@ func TestTreeCountsNanoseconds(t *testing.T) {
 // TestTreeWhileProcessesEnd kills a process at every point between two reads of it.
 func TestTreeWhileProcessesEnd(t *testing.T) {
 	end := func(cmd *exec.Cmd) { endOf(t, cmd) }
-	start := func() (*exec.Cmd, *Members, *process) {
+	start := func() (*exec.Cmd, *membership, *process) {
 		cmd := exec.Command("sleep", "1000")
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		m := NewMembers(rootsOf(cmd.Process.Pid))
+		m := newMembership(rootsOf(cmd.Process.Pid))
 		m.use(kernel.FileStat, kernel.FileStatm, kernel.FileIO)
 		t.Cleanup(func() {
 			if err := m.leave(); err != nil {
@@ -208,8 +208,8 @@ func TestTreeSeesWhoIgnoresSIGCHLD(t *testing.T) {
 		tree := treeFor(t, rootsOf(cmd.Process.Pid), procstats.Select(procstats.TreeCPU))
 		var s procstats.Sample
 		collect(&s, tree)
-		if got := tree.LostChildren(); got != want {
-			t.Errorf("%s: LostChildren is %v, want %v", role, got, want)
+		if got := tree.lostChildren(); got != want {
+			t.Errorf("%s: lostChildren is %v, want %v", role, got, want)
 		}
 	}
 }
@@ -371,9 +371,9 @@ func TestTreeAllocatesNothing(t *testing.T) {
 	for name, target := range targets {
 		t.Run(name, func(t *testing.T) {
 			where, kept := target(t)
-			m := NewMembers(where)
+			m := newMembership(where)
 			m.maxKept = kept
-			tree, io := OpenTree(where, everything, m), OpenIO(where, everything, m)
+			tree, io := openTree(where, everything, m), openIO(where, everything, m)
 			var s procstats.Sample
 			sample := func() { collect(&s, tree, io) }
 			sample()

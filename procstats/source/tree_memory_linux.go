@@ -5,6 +5,7 @@ package source
 
 import (
 	"os"
+	"time"
 
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
@@ -17,7 +18,7 @@ import (
 // Processes are read one after the other, and what one of them frees another can have by then. But what each has in two
 // readings of all of them, all had at one moment between the two. The earlier is that of the sample before, unless the
 // task has grown since.
-func (t *Tree) leastMemory() int64 {
+func (t *treeSource) leastMemory() int64 {
 	page := int64(os.Getpagesize())
 	var sum, held, largest int64
 	for _, p := range t.members.procs {
@@ -39,7 +40,7 @@ func (t *Tree) leastMemory() int64 {
 }
 
 // memoryHeld reads the memory of all processes once more, and counts the less of what each has and had.
-func (t *Tree) memoryHeld(page int64) int64 {
+func (t *treeSource) memoryHeld(page int64) int64 {
 	var held int64
 	for _, p := range t.members.procs {
 		r := &p.smaps
@@ -63,15 +64,39 @@ func (r *smapsReading) counted(memory kernel.ProcStatm, page int64) int64 {
 	return max(0, anonymous(memory)*page-r.others) + max(0, r.shmem-max(0, r.shared-memory.Shared*page))
 }
 
-// putSwap puts what the last round of smaps_rollup found to be swapped out.
-func (t *Tree) putSwap(s *procstats.Sample) {
-	last := &t.members.smaps.last
+// swap is what the last round of smaps_rollup found to be swapped out.
+func (m *membership) swap() procstats.Reading {
+	last := &m.smaps.last
 	switch {
 	case last.total == 0:
-		s.SetAbsent(procstats.TreeSwap, "smaps_rollup was not read: the task has a cgroup")
+		return procstats.AbsentReading(procstats.TreeSwap, "smaps_rollup was not read: the task has a cgroup")
 	case last.skipped() == last.total:
-		s.SetAbsent(procstats.TreeSwap, last.reason)
-	default:
-		s.SetNumber(procstats.TreeSwap, float64(last.swapPSS))
+		return procstats.AbsentReading(procstats.TreeSwap, last.reason)
 	}
+	return procstats.NumberReading(procstats.TreeSwap, float64(last.swapPSS))
+}
+
+// lateCPU is what the total of a tree counts after its time: a sample that misses a process, or what it used, leaves
+// that to the next, in which a rate would have it all.
+type lateCPU struct {
+	cpus   int // of the machine; 0 if it is not this one
+	total  time.Duration
+	found  time.Duration // of processes that this collection counts for the first time, and the one before could have
+	readAt time.Duration // when the clocks were read the last time; 0 before the first
+}
+
+// find notes a process that is counted for the first time. Its start is in ticks since boot, which the clock of
+// samples is behind if the machine was suspended: such a process counts as new.
+func (l *lateCPU) find(p *process) {
+	if l.readAt != 0 && p.identified && p.sinceBoot()+procstats.StartTick < l.readAt {
+		l.found += p.tree.cpu + p.tree.children
+	}
+}
+
+// count ends a collection whose clocks were read at a time, and by which the total grew.
+func (l *lateCPU) count(at procstats.Stamp, grown time.Duration) {
+	if l.readAt != 0 && l.cpus > 0 {
+		l.total += min(grown, max(l.found, grown-time.Duration(l.cpus)*(at.Mono-l.readAt)))
+	}
+	l.readAt, l.found = at.Mono, 0
 }

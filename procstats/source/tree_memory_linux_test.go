@@ -13,8 +13,8 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// TestTreeMemoryCountsOnce holds what two processes with 400 pages of anonymous memory each have at least, of which they
-// share half, and shared memory.
+// TestTreeMemoryCountsOnce holds what two processes with 400 pages of anonymous memory each have at least, of which
+// they share half, and shared memory.
 func TestTreeMemoryCountsOnce(t *testing.T) {
 	page := os.Getpagesize() >> 10 // in KiB
 	const statm = "1000 500 100 1 0 1 0\n"
@@ -65,8 +65,8 @@ func TestTreeMemoryCountsOnce(t *testing.T) {
 	}
 }
 
-// TestTreeMemoryThatMoves has one process free its memory, and another take as much, between their readings: of their own, or
-// shared with nobody before and with both after.
+// TestTreeMemoryThatMoves has one process free its memory, and another take as much, between their readings: of their
+// own, or shared with nobody before and with both after.
 func TestTreeMemoryThatMoves(t *testing.T) {
 	page := os.Getpagesize() >> 10 // in KiB
 	rollup := func(start, anon, shmem int) string {
