@@ -370,3 +370,11 @@ func signalName(number int) string {
 	}
 	return fmt.Sprintf("%d (SIG%s)", number, names[number])
 }
+
+// RetryReason says why another start may end better; empty unless the diagnosis is retryable.
+func (d *Diagnosis) RetryReason() string {
+	if !d.Retryable {
+		return ""
+	}
+	return (&Kill{Scope: d.OOM.Scope}).cause()
+}

@@ -64,23 +64,16 @@ func refusedForks(e Evidence) *RefusedForks {
 	}
 	forks := &RefusedForks{Count: int64(after - before)}
 	if limit, set := e.After.Task.Number(procstats.CgroupPidsMax); set {
-		whole := int64(limit)
-		forks.Limit = &whole
+		forks.Limit = new(int64(limit))
 	}
 	return forks
 }
 
 // Inhabited reports whether a task had a process when it was sampled; true if the sample does not tell.
 func Inhabited(s *procstats.Sample) bool {
-	counted := false
-	for _, id := range []procstats.ID{procstats.CgroupPidsCurrent, procstats.TreeProcesses} {
-		count, ok := s.Task.Number(id)
-		if ok && count > 0 {
-			return true
-		}
-		counted = counted || ok
-	}
-	return !counted
+	tasks, counted := s.Task.Number(procstats.CgroupPidsCurrent)
+	processes, listed := s.Task.Number(procstats.TreeProcesses)
+	return tasks > 0 || processes > 0 || !counted && !listed
 }
 
 func lastReading(e Evidence) *LastReading {
@@ -89,13 +82,11 @@ func lastReading(e Evidence) *LastReading {
 	}
 	l := &LastReading{AgeSeconds: max(0, e.LastAge).Seconds()}
 	for _, h := range e.LastHeadlines {
-		value, ok := h.Reading.Number()
-		switch {
-		case !ok:
-		case h.ID == procstats.HeadlineMemory:
-			l.MemoryBytes = &value
-		case h.ID == procstats.HeadlineCores:
-			l.Cores = &value
+		switch h.ID {
+		case procstats.HeadlineMemory:
+			l.MemoryBytes = known(h.Reading.Number())
+		case procstats.HeadlineCores:
+			l.Cores = known(h.Reading.Number())
 		}
 	}
 	return l
@@ -167,8 +158,7 @@ func oom(e Evidence, decisive *Kill) OOM {
 	counted := e.OOMAfter.Read && e.OOMBefore.Read
 	switch {
 	case counted && !o.Group:
-		kills := e.OOMAfter.Kills - e.OOMBefore.Kills
-		o.Kills = &kills
+		o.Kills = new(e.OOMAfter.Kills - e.OOMBefore.Kills)
 	case counted || noticed > 0:
 		o.Kills = &noticed
 	case o.Reason == "":
@@ -207,7 +197,14 @@ func numbers(e Evidence) map[string]any {
 		n["oom_group_kill_before"], n["oom_group_kill_after"] = e.OOMBefore.GroupKills, e.OOMAfter.GroupKills
 		n["oom_own_limit"] = e.OOMAfter.Own - e.OOMBefore.Own
 		n["oom_limits_below"] = e.OOMAfter.Below - e.OOMBefore.Below
-		n["oom_limits_above"] = sum(e.OOMAfter.Above) - sum(e.OOMBefore.Above)
+		above := int64(0)
+		for _, count := range e.OOMAfter.Above {
+			above += count
+		}
+		for _, count := range e.OOMBefore.Above {
+			above -= count
+		}
+		n["oom_limits_above"] = above
 	}
 	return n
 }
@@ -219,11 +216,4 @@ func putNumber(into map[string]any, name string, s *procstats.Sample, id procsta
 	if value, ok := s.Task.Number(id); ok {
 		into[name] = value
 	}
-}
-
-func sum(counts []int64) (total int64) {
-	for _, count := range counts {
-		total += count
-	}
-	return total
 }

@@ -5,6 +5,7 @@ package record
 
 import (
 	"slices"
+	"strconv"
 
 	"github.com/tachograph/tacho/procstats"
 )
@@ -103,11 +104,10 @@ func Values(readings procstats.Readings) (present map[string]any, absent map[str
 func Headlines(list []procstats.HeadlineValue) map[string]HeadlineValue {
 	all := make(map[string]HeadlineValue, len(list))
 	for _, h := range list {
-		value := HeadlineValue{Source: h.Source, Guarantee: h.Guarantee, Reason: h.Reading.Reason(), Notes: h.Notes}
-		if number, ok := h.Reading.Number(); ok {
-			value.Value = &number
+		all[h.ID.String()] = HeadlineValue{
+			Value: known(h.Reading.Number()), Source: h.Source, Guarantee: h.Guarantee, Reason: h.Reading.Reason(),
+			Notes: h.Notes,
 		}
-		all[h.ID.String()] = value
 	}
 	return all
 }
@@ -175,8 +175,7 @@ func ProcessesOf(whole *procstats.Window, merged *procstats.Sample, sampled bool
 	}
 	p.Exited.CPUSeconds = &inExited
 	if total, ok := cpuTotal(merged); ok {
-		unattributed := total - inRows - inExited
-		p.TotalCPUSeconds, p.UnattributedCPUSeconds = &total, &unattributed
+		p.TotalCPUSeconds, p.UnattributedCPUSeconds = &total, new(total-inRows-inExited)
 	}
 	if commands != nil {
 		commands.CloseWith(p.TotalCPUSeconds)
@@ -230,4 +229,43 @@ func PeakOf(whole *procstats.Window, last *procstats.Sample) *Peak {
 		}
 	}
 	return nil
+}
+
+// InheritedPeak is for a task in a group that was there before it, of which the kernel's peak could not be reset. A
+// peak that rose during the run was reached in it and is exact; one that did not may be another task's, and the task's
+// own is at most that. The headline is changed and the reason returned; it is empty where there is nothing to say.
+func InheritedPeak(headline map[string]HeadlineValue, before, after *procstats.Sample) (reason string) {
+	name := procstats.HeadlineMemoryPeak.String()
+	h, given := headline[name]
+	if !given || h.Value == nil || h.Source != procstats.CgroupMemoryPeak.String() || before == nil || after == nil {
+		return ""
+	}
+	then, _ := before.Task.Number(procstats.CgroupMemoryPeak)
+	now, _ := after.Task.Number(procstats.CgroupMemoryPeak)
+	if now > then {
+		return ""
+	}
+	h.Guarantee = procstats.UpperBound
+	h.Reason = "the cgroup was there before the run, and its peak cannot be reset (Linux 6.12 can): the task itself used at most this"
+	headline[name] = h
+	return h.Reason
+}
+
+// EndCounters returns, as text by the table's names, how often the task ran into its memory limits and how long it
+// waited, from its start to its end: for the event of the end, which is read where the record is not. What was not
+// measured is not among them.
+func (r *Record) EndCounters() map[string]string {
+	counters := map[string]string{}
+	for _, id := range []procstats.ID{
+		procstats.CgroupMemoryEventsLow, procstats.CgroupMemoryEventsHigh, procstats.CgroupMemoryEventsMax,
+		procstats.CgroupMemoryEventsOOM, procstats.CgroupMemoryEventsOOMKill, procstats.CgroupMemoryEventsOOMGroupKill,
+		procstats.CgroupMemoryFailcnt,
+		procstats.PSICPUSome, procstats.PSICPUFull, procstats.PSIMemorySome, procstats.PSIMemoryFull,
+		procstats.PSIIOSome, procstats.PSIIOFull,
+	} {
+		if v, ok := r.Measurements[id.String()].(float64); ok {
+			counters[id.String()] = strconv.FormatFloat(v, 'f', -1, 64)
+		}
+	}
+	return counters
 }

@@ -98,3 +98,54 @@ func TestMergeFinalLosesNoCount(t *testing.T) {
 		})
 	}
 }
+
+func TestInheritedPeak(t *testing.T) {
+	sample := func(peak float64) *procstats.Sample {
+		s := &procstats.Sample{}
+		s.SetNumber(procstats.CgroupMemoryPeak, peak)
+		return s
+	}
+	for _, test := range []struct {
+		name          string
+		before, after *procstats.Sample
+		source        procstats.ID
+		want          procstats.Guarantee
+	}{
+		{"rose in the run", sample(100), sample(200), procstats.CgroupMemoryPeak, procstats.Exact},
+		{"stayed", sample(200), sample(200), procstats.CgroupMemoryPeak, procstats.UpperBound},
+		{"not the kernel's", sample(200), sample(200), procstats.TreeRSS, procstats.Exact},
+		{"not read before", nil, sample(200), procstats.CgroupMemoryPeak, procstats.Exact},
+	} {
+		headline := map[string]HeadlineValue{
+			"memory_peak_bytes": {Value: new(200.0), Source: test.source.String(), Guarantee: procstats.Exact},
+		}
+		reason := InheritedPeak(headline, test.before, test.after)
+		if got := headline["memory_peak_bytes"].Guarantee; got != test.want || (reason == "") != (test.want == procstats.Exact) {
+			t.Errorf("%s: %s (%q), want %s", test.name, got, reason, test.want)
+		}
+	}
+	if reason := InheritedPeak(map[string]HeadlineValue{}, sample(1), sample(1)); reason != "" {
+		t.Errorf("no headline: %q", reason)
+	}
+}
+
+// TestEndCounters has 0 where nothing was counted, and nothing where it was not measured.
+func TestEndCounters(t *testing.T) {
+	s := &procstats.Sample{}
+	s.SetNumber(procstats.CgroupMemoryEventsMax, 12345678)
+	s.SetNumber(procstats.CgroupMemoryEventsLow, 0)
+	s.SetNumber(procstats.PSIIOSome, 1.25)
+	s.SetAbsent(procstats.PSICPUFull, "no pressure files")
+	s.SetNumber(procstats.CgroupMemoryCurrent, 4096)
+	r := &Record{}
+	r.Measurements, r.Absent = Values(s.Task)
+	want := map[string]string{
+		"cgroup_memory_events_max_total": "12345678", "cgroup_memory_events_low_total": "0", "psi_io_some_seconds_total": "1.25",
+	}
+	if diff := cmp.Diff(want, r.EndCounters()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := (&Record{}).EndCounters(); len(got) != 0 {
+		t.Errorf("of a record without measurements: %v", got)
+	}
+}

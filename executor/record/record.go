@@ -94,18 +94,15 @@ type Record struct {
 // Span returns the seconds in which the run's counters grew: to the end of its last process where that is known, else
 // of the main one, and to AsOf where they are from there; ok is false where none is, and for a run that took no time.
 func (r *Record) Span() (seconds float64, ok bool) {
-	span := r.SpanSeconds
-	if span == nil {
-		span = r.WallSeconds
+	switch {
+	case r.SpanSeconds != nil:
+		seconds = *r.SpanSeconds
+	case !r.AsOf.IsZero():
+		seconds = r.AsOf.Sub(r.StartedAt).Seconds()
+	case r.WallSeconds != nil:
+		seconds = *r.WallSeconds
 	}
-	if !r.AsOf.IsZero() && r.SpanSeconds == nil {
-		known := r.AsOf.Sub(r.StartedAt).Seconds()
-		span = &known
-	}
-	if span == nil || *span <= 0 {
-		return 0, false
-	}
-	return *span, true
+	return max(seconds, 0), seconds > 0
 }
 
 // Process names a process for as long as the machine is up.
@@ -219,4 +216,21 @@ type Host struct {
 	Kernel      string `json:"kernel,omitempty"`
 	CPUs        int    `json:"cpus"`
 	MemoryBytes int64  `json:"memory_bytes,omitempty"`
+}
+
+// Device is what a task has read from and written to one block device, by the end of its last process: what it had
+// only handed to the kernel by then is not in it.
+type Device struct {
+	// Number is MAJOR:MINOR.
+	Number string `json:"number"`
+	// Name is the kernel's, such as sda; absent if the device was gone.
+	Name string `json:"name,omitempty"`
+	// Layer is true for a device that passes its I/O on to others (device mapper, md, loop). They count it again: a
+	// sum over devices leaves out layers.
+	Layer        bool  `json:"layer"`
+	ReadBytes    int64 `json:"read_bytes"`
+	WrittenBytes int64 `json:"written_bytes"`
+	// Reads and Writes count operations.
+	Reads  int64 `json:"reads"`
+	Writes int64 `json:"writes"`
 }

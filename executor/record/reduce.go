@@ -78,25 +78,16 @@ func usageProcesses(w *procstats.Window, rows *procstats.Sample) *UsageProcesses
 	for _, row := range kept {
 		p.Rows = append(p.Rows, usageRow(row, seen[row.ProcessID]))
 	}
-	if seconds, ok := rows.Task.Number(procstats.TreeCPUExited); ok {
-		p.Exited.CPUSeconds = &seconds
-	}
-	if count, ok := rows.Task.Number(procstats.TreeProcessesExited); ok {
-		p.Exited.Processes = int64(count)
-	}
-	if seconds, ok := rows.Task.Number(procstats.TreeCPUUnattributed); ok {
-		p.UnattributedCPUSeconds = &seconds
-	}
-	if total, ok := cpuTotal(rows); ok {
-		p.TotalCPUSeconds = &total
-		if p.Omitted > 0 || p.UnattributedCPUSeconds == nil && len(rows.Processes) == 0 {
-			// The tree's own sum has processes without a row as well, and none where there was no process to read.
-			rest := total - rowsCPU(kept)
-			if p.Exited.CPUSeconds != nil {
-				rest -= *p.Exited.CPUSeconds
-			}
-			p.UnattributedCPUSeconds = &rest
-		}
+	p.Exited.CPUSeconds = known(rows.Task.Number(procstats.TreeCPUExited))
+	exited, _ := rows.Task.Number(procstats.TreeProcessesExited)
+	p.Exited.Processes = int64(exited)
+	p.UnattributedCPUSeconds = known(rows.Task.Number(procstats.TreeCPUUnattributed))
+	p.TotalCPUSeconds = known(cpuTotal(rows))
+	noRows := p.UnattributedCPUSeconds == nil && len(rows.Processes) == 0
+	if p.TotalCPUSeconds != nil && (p.Omitted > 0 || noRows) {
+		// The tree's own sum has processes without a row too, and is absent if there was no process to read.
+		inExited, _ := rows.Task.Number(procstats.TreeCPUExited)
+		p.UnattributedCPUSeconds = new(*p.TotalCPUSeconds - rowsCPU(kept) - inExited)
 	}
 	return p
 }
@@ -118,6 +109,14 @@ func mostCPU(all []procstats.ProcessRow) []*procstats.ProcessRow {
 	kept = kept[:mostUsageRows]
 	slices.SortFunc(kept, func(a, b *procstats.ProcessRow) int { return cmp.Compare(a.PID, b.PID) })
 	return kept
+}
+
+// known returns a number, or nil if it was not measured.
+func known(value float64, ok bool) *float64 {
+	if !ok {
+		return nil
+	}
+	return &value
 }
 
 // rowCPU is 0 if it was not measured.

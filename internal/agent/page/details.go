@@ -15,7 +15,7 @@ import (
 	"strings"
 
 	"github.com/tachograph/tacho/executor/record"
-	"github.com/tachograph/tacho/executor/record/advice"
+
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
@@ -63,7 +63,7 @@ func (p *Page) advice(now *snapshot.Agent, t task) []string {
 	if len(records) == 0 {
 		return nil
 	}
-	return printableAll(advice.OfTask(records).Why)
+	return printableAll(record.AdviseTask(records).Why)
 }
 
 // limitAttribute is the prefix of the driver's attributes with effective limits.

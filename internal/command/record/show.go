@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tachograph/tacho/executor/record/advice"
+	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/command/cli"
 	"github.com/tachograph/tacho/internal/command/rundir"
 	"github.com/tachograph/tacho/internal/command/summary"
@@ -59,7 +59,7 @@ The numbers of a run that is running or lost are those of its last report.`,
 		if err != nil {
 			return err
 		}
-		if a := advice.OfRuns(history); a.Line() != "" {
+		if a := record.AdviseRuns(history); a.Line() != "" {
 			text += "\n" + cli.Hang(palette, "", "", fmt.Sprintf("%s (tacho advise %s)", a.Line(), rundir.Word(filepath.Dir(entry.Dir), entry.Name)), nil)
 		}
 		_, err = io.WriteString(out, text)

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tachograph/tacho/executor/record"
-	"github.com/tachograph/tacho/executor/record/advice"
+
 	"github.com/tachograph/tacho/internal/agent/client"
 	"github.com/tachograph/tacho/internal/agent/shape"
 	"github.com/tachograph/tacho/internal/command/cli"
@@ -169,10 +169,10 @@ func (o *adviseOptions) allocations(ctx context.Context, agent *client.Client) (
 
 func (o *adviseOptions) print(cmd *cobra.Command, histories map[string][]*record.Record) error {
 	out := cmd.OutOrStdout()
-	all := map[string]advice.Advice{}
-	ofTasks, of := o.job != "" || o.alloc != "", advice.OfRuns
+	all := map[string]record.Advice{}
+	ofTasks, of := o.job != "" || o.alloc != "", record.AdviseRuns
 	if ofTasks {
-		of = advice.OfTask
+		of = record.AdviseTask
 	}
 	for name, records := range histories {
 		all[name] = of(records)

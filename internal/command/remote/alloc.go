@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tachograph/tacho/executor/record"
-	"github.com/tachograph/tacho/executor/record/advice"
+
 	"github.com/tachograph/tacho/internal/agent/client"
 	"github.com/tachograph/tacho/internal/agent/shape"
 	"github.com/tachograph/tacho/internal/command/cli"
@@ -255,7 +255,7 @@ func endingText(p cli.Palette, r *record.Record) string {
 	if by := summary.Commands(r); by != "" {
 		lines = append(lines, "CPU used by "+by)
 	}
-	if a := advice.OfTask([]*record.Record{r}); a.Line() != "" {
+	if a := record.AdviseTask([]*record.Record{r}); a.Line() != "" {
 		lines = append(lines, a.Line())
 	}
 	for _, line := range lines {

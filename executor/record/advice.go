@@ -1,8 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package advice says what resources to ask for, from the records of earlier runs.
-package advice
+package record
 
 import (
 	"fmt"
@@ -11,11 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
 )
 
-// Advice is what to ask for. A number that the records do not suffice for is nil; its reason is among Why.
+// Advice is what resources to ask for, from the records of earlier runs. A number that the records do not suffice for is nil; its reason is among Why.
 type Advice struct {
 	// Runs counts the records, from From to To.
 	Runs int       `json:"runs"`
@@ -42,36 +40,36 @@ type subject struct {
 	flags bool
 }
 
-// OfRuns returns the advice for the next run of a command that tacho run ran. Runs that have not ended say nothing.
-func OfRuns(records []*record.Record) Advice {
-	return of(records, &subject{
+// AdviseRuns returns the advice for the next run of a command that tacho run ran. Runs that have not ended say nothing.
+func AdviseRuns(records []*Record) Advice {
+	return advise(records, &subject{
 		noun: "command", more: fmt.Sprintf("repeat it (tacho run --runs %d)", few), unbounded: "Run it once with enough memory.",
 		exact: "Run it once in a cgroup.", flags: true,
 	})
 }
 
-// OfTask returns the advice for the next start of a task of a job.
-func OfTask(records []*record.Record) Advice {
-	return of(records, &subject{
+// AdviseTask returns the advice for the next start of a task of a job.
+func AdviseTask(records []*Record) Advice {
+	return advise(records, &subject{
 		noun: "task", more: "let it run more often", unbounded: "Let it run once with enough memory.",
 		exact: "Let it run once in a cgroup.",
 	})
 }
 
-func of(all []*record.Record, s *subject) Advice {
-	records := slices.DeleteFunc(slices.Clone(all), func(r *record.Record) bool {
-		return r.State != record.Exited || r.Diagnosis.Verdict == record.StartFailed
+func advise(all []*Record, s *subject) Advice {
+	records := slices.DeleteFunc(slices.Clone(all), func(r *Record) bool {
+		return r.State != Exited || r.Diagnosis.Verdict == StartFailed
 	})
 	a := Advice{Runs: len(records), subject: s}
 	if a.Runs == 0 {
 		a.Why = []string{"No run has ended with a complete record: the data do not suffice."}
-		started := slices.ContainsFunc(all, func(r *record.Record) bool { return r.Diagnosis.Verdict != record.StartFailed })
+		started := slices.ContainsFunc(all, func(r *Record) bool { return r.Diagnosis.Verdict != StartFailed })
 		if len(all) > 0 && !started {
 			a.Why = []string{"The " + s.noun + " was never started: there are no data."}
 		}
 		return a
 	}
-	slices.SortFunc(records, func(x, y *record.Record) int { return x.StartedAt.Compare(y.StartedAt) })
+	slices.SortFunc(records, func(x, y *Record) int { return x.StartedAt.Compare(y.StartedAt) })
 	a.From, a.To = records[0].StartedAt, records[len(records)-1].StartedAt
 	a.memory(records)
 	a.cpu(records)
@@ -97,7 +95,7 @@ type peaks struct {
 
 // peaksOf returns the peaks of runs. One that failed or was aborted may have needed less than the command does: it
 // counts only if it took more than those that did not.
-func peaksOf(records []*record.Record) (p peaks) {
+func peaksOf(records []*Record) (p peaks) {
 	whole := 0.0
 	for _, r := range records {
 		if h := r.Headline[procstats.HeadlineMemoryPeak.String()]; h.Value != nil && !isAborted(r) {
@@ -130,26 +128,26 @@ func peaksOf(records []*record.Record) (p peaks) {
 }
 
 // isAborted reports whether a run ended before it had done its work, as far as is known. Services end by a stop.
-func isAborted(r *record.Record) bool {
-	return r.Diagnosis.Verdict != record.Completed && r.Diagnosis.Verdict != record.Stopped
+func isAborted(r *Record) bool {
+	return r.Diagnosis.Verdict != Completed && r.Diagnosis.Verdict != Stopped
 }
 
 // ranShort reports whether a run had less memory than it needed. A few pages that lie idle are swapped out of any task.
-func ranShort(r *record.Record, peak float64) bool {
+func ranShort(r *Record, peak float64) bool {
 	const idle = 20 // of so many parts one
 	high, _ := r.Measurements[procstats.CgroupMemoryEventsHigh.String()].(float64)
-	return swapped(r) > peak/idle || high > 0 || r.Diagnosis.Stall == record.MemoryThrashing
+	return swapped(r) > peak/idle || high > 0 || r.Diagnosis.Stall == MemoryThrashing
 }
 
 // swapped is the most of a run that was in swap space, as far as is known.
-func swapped(r *record.Record) float64 {
+func swapped(r *Record) float64 {
 	peak, _ := r.Measurements[procstats.CgroupMemorySwapPeak.String()].(float64)
 	now, _ := r.Measurements[procstats.CgroupMemorySwapCurrent.String()].(float64)
 	return max(peak, now)
 }
 
 // memory advises on memory. Only exact peaks and upper bounds count: a lower bound would ask for too little.
-func (a *Advice) memory(records []*record.Record) {
+func (a *Advice) memory(records []*Record) {
 	p := peaksOf(records)
 	if a.unknownNeed(&p) {
 		return
@@ -269,7 +267,7 @@ func roundUp(mib float64) int64 {
 const shortest = 1
 
 // cpu advises on CPU, from exact CPU time. Runs that were throttled would have used more.
-func (a *Advice) cpu(records []*record.Record) {
+func (a *Advice) cpu(records []*Record) {
 	most, known, throttled, short := 0.0, 0, 0, 0
 	for _, r := range records {
 		h := r.Headline[procstats.HeadlineCPU.String()]
@@ -281,7 +279,7 @@ func (a *Advice) cpu(records []*record.Record) {
 		case h.Value == nil || !ok || h.Guarantee != procstats.Exact:
 			continue
 		}
-		if waited, ok := r.Measurements[procstats.CgroupCPUThrottled.String()].(float64); ok && waited > span/100 || r.Diagnosis.Stall == record.CPUThrottled {
+		if waited, ok := r.Measurements[procstats.CgroupCPUThrottled.String()].(float64); ok && waited > span/100 || r.Diagnosis.Stall == CPUThrottled {
 			throttled++
 		}
 		most = max(most, *h.Value/span)

@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package advice
+package record
 
 import (
 	"math/rand/v2"
@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -26,7 +25,7 @@ type history struct {
 	rare int
 }
 
-func (h history) records(r *rand.Rand) (records []*record.Record) {
+func (h history) records(r *rand.Rand) (records []*Record) {
 	for n := range h.runs {
 		share := h.lowest
 		switch {
@@ -45,19 +44,19 @@ func (h history) records(r *rand.Rand) (records []*record.Record) {
 }
 
 // runOf returns the record of a run of 10 s with half a core, n days after the first.
-func runOf(peakMiB float64, g procstats.Guarantee, n int) *record.Record {
+func runOf(peakMiB float64, g procstats.Guarantee, n int) *Record {
 	peak, cpu, wall := peakMiB*mebibyte, 5.0, 10.0
-	return &record.Record{
-		State: record.Exited, StartedAt: time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC).AddDate(0, 0, n), WallSeconds: &wall,
-		Diagnosis: record.Diagnosis{Verdict: record.Completed, OOM: record.OOM{Kills: new(int64)}},
-		Headline: map[string]record.HeadlineValue{
+	return &Record{
+		State: Exited, StartedAt: time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC).AddDate(0, 0, n), WallSeconds: &wall,
+		Diagnosis: Diagnosis{Verdict: Completed, OOM: OOM{Kills: new(int64)}},
+		Headline: map[string]HeadlineValue{
 			procstats.HeadlineMemoryPeak.String(): {Value: &peak, Guarantee: g},
 			procstats.HeadlineCPU.String():        {Value: &cpu, Guarantee: procstats.Exact},
 		},
 	}
 }
 
-func killed(r *record.Record) *record.Record {
+func killed(r *Record) *Record {
 	r.Diagnosis.OOM.Kills = new(int64(1))
 	return r
 }
@@ -88,7 +87,7 @@ func TestHistories(t *testing.T) {
 	} {
 		t.Run(h.name, func(t *testing.T) {
 			for seed := range uint64(50) {
-				a := OfRuns(h.records(rand.New(rand.NewPCG(seed, 14)))) //nolint:gosec // the same histories each time
+				a := AdviseRuns(h.records(rand.New(rand.NewPCG(seed, 14)))) //nolint:gosec // the same histories each time
 				if a.MemoryMiB == nil {
 					t.Fatalf("no advice: %q", a.Why)
 				}
@@ -106,12 +105,12 @@ func TestHistories(t *testing.T) {
 
 // TestInsufficientData holds that nothing is advised from a bound on the wrong side, and that the reason is said.
 func TestInsufficientData(t *testing.T) {
-	exact := func() *record.Record { return runOf(100, procstats.Exact, 0) }
+	exact := func() *Record { return runOf(100, procstats.Exact, 0) }
 	running, throttled, brief, failed := exact(), exact(), exact(), exact()
 	brief.WallSeconds = new(0.0037)
-	failed.Diagnosis.Verdict = record.StartFailed
-	running.State = record.Running
-	aborted := func(peak float64, verdict record.Verdict) *record.Record {
+	failed.Diagnosis.Verdict = StartFailed
+	running.State = Running
+	aborted := func(peak float64, verdict Verdict) *Record {
 		r := runOf(peak, procstats.Exact, 2)
 		r.Diagnosis.Verdict = verdict
 		return r
@@ -119,40 +118,40 @@ func TestInsufficientData(t *testing.T) {
 	swapping, thrashing, above, idle := exact(), exact(), exact(), exact()
 	idle.Measurements = map[string]any{procstats.CgroupMemorySwapPeak.String(): 1.0 * mebibyte}
 	swapping.Measurements = map[string]any{procstats.CgroupMemorySwapPeak.String(): 500.0 * mebibyte}
-	thrashing.Diagnosis.Stall, above.Diagnosis.Stall = record.MemoryThrashing, record.CPUThrottled
+	thrashing.Diagnosis.Stall, above.Diagnosis.Stall = MemoryThrashing, CPUThrottled
 	throttled.Measurements = map[string]any{procstats.CgroupCPUThrottled.String(): 3.0}
 	for _, test := range []struct {
 		name          string
-		records       []*record.Record
+		records       []*Record
 		memory, cores bool
 		why           string
 	}{
 		{"no run", nil, false, false, "No run has ended"},
-		{"one that runs", []*record.Record{running}, false, false, "No run has ended"},
-		{"only lower bounds", []*record.Record{runOf(50, procstats.LowerBound, 0)}, false, true, "at least 50 MiB"},
-		{"only samples", []*record.Record{runOf(50, procstats.Sampled, 0)}, false, true, "at least 50 MiB"},
-		{"a lower bound above all exact peaks", []*record.Record{exact(), runOf(120, procstats.LowerBound, 1)}, false, true, "1 run needed at least 120 MiB, more than any run whose peak is known"},
-		{"a lower bound below", []*record.Record{exact(), runOf(80, procstats.LowerBound, 1)}, true, true, "peak 100 MiB exact in 1 run"},
-		{"an upper bound", []*record.Record{runOf(80, procstats.UpperBound, 1)}, true, true, "an upper bound in 1"},
-		{"killed", []*record.Record{killed(exact())}, false, true, "1 run with OOM kills ended at a peak of up to 100 MiB: the need is higher"},
-		{"killed at more than the others needed", []*record.Record{runOf(60, procstats.Exact, 0), killed(exact())}, false, true, "1 run with OOM kills ended at a peak of up to 100 MiB, more than"},
-		{"killed at less than a bound", []*record.Record{killed(runOf(60, procstats.Exact, 0)), runOf(80, procstats.LowerBound, 1)}, false, true, "1 run with OOM kills ended at a peak of up to 60 MiB: the need"},
-		{"killed at less than a peak, a bound above", []*record.Record{killed(runOf(60, procstats.Exact, 0)), exact(), runOf(120, procstats.Sampled, 1)}, false, true, "1 run needed at least 120 MiB"},
-		{"killed at less", []*record.Record{killed(runOf(60, procstats.Exact, 0)), exact()}, true, true, "1 run with OOM kills at less"},
-		{"throttled", []*record.Record{throttled}, true, false, "1 run was throttled by a quota, at up to 0.50 cores"},
-		{"too short for CPU", []*record.Record{brief}, true, false, "CPU: no run lasted 1 s: too short to advise."},
-		{"one of them long enough", []*record.Record{brief, exact()}, true, true, "CPU: up to 0.50 cores on average in 1 run"},
-		{"swapped", []*record.Record{swapping}, false, true, "1 run swapped or waited for memory at a peak of up to 600 MiB: the need is higher"},
-		{"a few pages swapped", []*record.Record{idle}, true, true, "peak 101 MiB an upper bound in 1"},
-		{"thrashing, at less than another", []*record.Record{thrashing, runOf(120, procstats.Exact, 1)}, true, true, "peak 120 MiB exact in 1 run"},
-		{"throttled by a cgroup above", []*record.Record{above}, true, false, "1 run was throttled by a quota"},
-		{"failed at less", []*record.Record{aborted(20, record.Failed), aborted(20, record.Signaled), exact()}, true, true, "peak 100 MiB exact in 1 run"},
-		{"failed at more", []*record.Record{aborted(200, record.TimedOut), exact()}, true, true, "peak 200 MiB exact in 2 runs"},
-		{"all failed", []*record.Record{aborted(20, record.Failed)}, true, true, "peak 20 MiB exact in 1 run"},
-		{"never started", []*record.Record{failed}, false, false, "The command was never started: there are no data."},
-		{"few", []*record.Record{exact()}, true, true, "1 run is too few to be sure"},
+		{"one that runs", []*Record{running}, false, false, "No run has ended"},
+		{"only lower bounds", []*Record{runOf(50, procstats.LowerBound, 0)}, false, true, "at least 50 MiB"},
+		{"only samples", []*Record{runOf(50, procstats.Sampled, 0)}, false, true, "at least 50 MiB"},
+		{"a lower bound above all exact peaks", []*Record{exact(), runOf(120, procstats.LowerBound, 1)}, false, true, "1 run needed at least 120 MiB, more than any run whose peak is known"},
+		{"a lower bound below", []*Record{exact(), runOf(80, procstats.LowerBound, 1)}, true, true, "peak 100 MiB exact in 1 run"},
+		{"an upper bound", []*Record{runOf(80, procstats.UpperBound, 1)}, true, true, "an upper bound in 1"},
+		{"killed", []*Record{killed(exact())}, false, true, "1 run with OOM kills ended at a peak of up to 100 MiB: the need is higher"},
+		{"killed at more than the others needed", []*Record{runOf(60, procstats.Exact, 0), killed(exact())}, false, true, "1 run with OOM kills ended at a peak of up to 100 MiB, more than"},
+		{"killed at less than a bound", []*Record{killed(runOf(60, procstats.Exact, 0)), runOf(80, procstats.LowerBound, 1)}, false, true, "1 run with OOM kills ended at a peak of up to 60 MiB: the need"},
+		{"killed at less than a peak, a bound above", []*Record{killed(runOf(60, procstats.Exact, 0)), exact(), runOf(120, procstats.Sampled, 1)}, false, true, "1 run needed at least 120 MiB"},
+		{"killed at less", []*Record{killed(runOf(60, procstats.Exact, 0)), exact()}, true, true, "1 run with OOM kills at less"},
+		{"throttled", []*Record{throttled}, true, false, "1 run was throttled by a quota, at up to 0.50 cores"},
+		{"too short for CPU", []*Record{brief}, true, false, "CPU: no run lasted 1 s: too short to advise."},
+		{"one of them long enough", []*Record{brief, exact()}, true, true, "CPU: up to 0.50 cores on average in 1 run"},
+		{"swapped", []*Record{swapping}, false, true, "1 run swapped or waited for memory at a peak of up to 600 MiB: the need is higher"},
+		{"a few pages swapped", []*Record{idle}, true, true, "peak 101 MiB an upper bound in 1"},
+		{"thrashing, at less than another", []*Record{thrashing, runOf(120, procstats.Exact, 1)}, true, true, "peak 120 MiB exact in 1 run"},
+		{"throttled by a cgroup above", []*Record{above}, true, false, "1 run was throttled by a quota"},
+		{"failed at less", []*Record{aborted(20, Failed), aborted(20, Signaled), exact()}, true, true, "peak 100 MiB exact in 1 run"},
+		{"failed at more", []*Record{aborted(200, TimedOut), exact()}, true, true, "peak 200 MiB exact in 2 runs"},
+		{"all failed", []*Record{aborted(20, Failed)}, true, true, "peak 20 MiB exact in 1 run"},
+		{"never started", []*Record{failed}, false, false, "The command was never started: there are no data."},
+		{"few", []*Record{exact()}, true, true, "1 run is too few to be sure"},
 	} {
-		a := OfRuns(test.records)
+		a := AdviseRuns(test.records)
 		if (a.MemoryMiB != nil) != test.memory || (a.Cores != nil) != test.cores || !strings.Contains(strings.Join(a.Why, "\n"), test.why) {
 			t.Errorf("%s: %+v, want %q", test.name, a, test.why)
 		}
@@ -162,17 +161,17 @@ func TestInsufficientData(t *testing.T) {
 // TestTaskAdvice holds that the advice on tasks of jobs has remedies for jobs.
 func TestTaskAdvice(t *testing.T) {
 	failed := runOf(100, procstats.Exact, 0)
-	failed.Diagnosis.Verdict = record.StartFailed
+	failed.Diagnosis.Verdict = StartFailed
 	for _, test := range []struct {
-		records []*record.Record
+		records []*Record
 		want    string
 	}{
-		{[]*record.Record{runOf(100, procstats.Exact, 0)}, "1 run is too few to be sure: let it run more often."},
-		{[]*record.Record{killed(runOf(100, procstats.Exact, 0))}, "Let it run once with enough memory."},
-		{[]*record.Record{runOf(100, procstats.Sampled, 0)}, "Let it run once in a cgroup."},
-		{[]*record.Record{failed}, "The task was never started: there are no data."},
+		{[]*Record{runOf(100, procstats.Exact, 0)}, "1 run is too few to be sure: let it run more often."},
+		{[]*Record{killed(runOf(100, procstats.Exact, 0))}, "Let it run once with enough memory."},
+		{[]*Record{runOf(100, procstats.Sampled, 0)}, "Let it run once in a cgroup."},
+		{[]*Record{failed}, "The task was never started: there are no data."},
 	} {
-		a := OfTask(test.records)
+		a := AdviseTask(test.records)
 		if text := a.Text(1000); !strings.Contains(text, test.want) || strings.Contains(text, "tacho run") {
 			t.Errorf("%q, want %q and nothing of tacho run", text, test.want)
 		}
