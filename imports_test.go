@@ -66,8 +66,9 @@ var parts = []part{
 		dir: "internal/eventlog", modules: []string{},
 		avoids: []string{"os", "net"}, why: "it is memory and a lock, for executor, driver and agent alike",
 	},
+	{dir: "internal/series", uses: []string{"procstats"}, modules: []string{"github.com/hashicorp/go-hclog"}},
 	{
-		dir: "executor/record", uses: []string{"procstats", "internal/failpoint"}, modules: []string{},
+		dir: "executor/record", uses: []string{"internal/series", "internal/failpoint"}, modules: []string{},
 		avoids: []string{"net", "net/http", "os/exec"}, why: "a diagnosis is a pure function of what was read",
 	},
 	{
@@ -103,7 +104,6 @@ var parts = []part{
 	{dir: "internal/agent/datadir", modules: []string{}},
 	{dir: "internal/agent/places", modules: []string{"github.com/hashicorp/hcl/v2", "github.com/hashicorp/go-multierror"}},
 	{dir: "internal/agent/allocdir", modules: []string{}},
-	{dir: "internal/series", uses: []string{"procstats"}, modules: []string{"github.com/hashicorp/go-hclog"}},
 	{dir: "internal/agent/config", uses: []string{"internal/agent/datadir", "internal/agent/places"}},
 	{dir: "internal/agent/trial", modules: []string{}},
 	{dir: "internal/agent/job", uses: []string{"internal/agent/places", "internal/agent/trial", "hook"}},

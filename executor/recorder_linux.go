@@ -13,6 +13,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -169,7 +170,7 @@ func (r *recorder) addPoint(s *procstats.Sample) {
 	if r.store == nil {
 		return
 	}
-	if err := r.store.AddSample(record.PointOf(cmp.Or(r.last, r.baseline), s)); err != nil {
+	if err := r.store.AddSample(series.PointOf(cmp.Or(r.last, r.baseline), s)); err != nil {
 		r.fault("write samples", err)
 	}
 }

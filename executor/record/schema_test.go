@@ -394,21 +394,3 @@ func written(t *testing.T, final *Record, usage *Usage) (info, line []byte) {
 	}
 	return info, line
 }
-
-// TestColumnsAreDocumented holds docs/records.md against the columns of samples.csv.
-func TestColumnsAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/records.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var table strings.Builder
-	for _, c := range Columns() {
-		fmt.Fprintf(&table, "| `%s` | %s |\n", c.Name, c.Help)
-	}
-	if !strings.Contains(string(page), "|---|---|\n"+table.String()+"\n") {
-		t.Errorf("docs/records.md does not have this table:\n%s", &table)
-	}
-	if p := new(Point); len(p.Fields()) != len(Columns()) {
-		t.Errorf("%d fields, %d columns", len(p.Fields()), len(Columns()))
-	}
-}

@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"github.com/tachograph/tacho/internal/failpoint"
+	"github.com/tachograph/tacho/internal/series"
 )
 
 // The files of a run's folder. All are 0600 in a folder of 0700: command lines and what a task used are its
@@ -26,7 +27,7 @@ const (
 	InfoFile = "info.json"
 	// UsageFile holds one Usage a line, appended.
 	UsageFile = "usage.jsonl"
-	// SamplesFile holds one Point a row, at most about 500 however long the run is.
+	// SamplesFile holds one point a row, at most about 500 however long the run is.
 	SamplesFile = "samples.csv"
 )
 
@@ -43,7 +44,7 @@ type Store struct {
 	// provisional is the length of the last line if the next one replaces it, otherwise 0.
 	provisional int64
 
-	samples samples
+	samples *series.CSV
 }
 
 // Create makes the folder of a new run, and the folders above it, with mode 0700, and an empty usage.jsonl.
@@ -71,14 +72,14 @@ func open(dir string, create int) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", filepath.Join(dir, UsageFile), err), root.Close())
 	}
-	return &Store{dir: dir, root: root, usage: usage}, nil
+	return &Store{dir: dir, root: root, usage: usage, samples: series.NewCSV(root, SamplesFile)}, nil
 }
 
 // Dir returns the run's folder as it was given.
 func (s *Store) Dir() string { return s.dir }
 
 // Close gives up the run's files. What was written stays.
-func (s *Store) Close() error { return errors.Join(s.closeSamples(), s.usage.Close(), s.root.Close()) }
+func (s *Store) Close() error { return errors.Join(s.samples.Close(), s.usage.Close(), s.root.Close()) }
 
 // Put replaces info.json as a whole: a reader sees the old record or the new one, also after a crash. That of a run
 // that goes on can be lost with the machine until Sync: its start does not wait for a disk.
@@ -218,6 +219,9 @@ func (s *Store) Append(u *Usage, provisional bool) error {
 	}
 	return nil
 }
+
+// AddSample adds the point of one sample to samples.csv. It may be written later, together with those that follow.
+func (s *Store) AddSample(p *series.Point) error { return s.samples.Add(p) }
 
 // lastLineWhole reports whether the file ends in a newline: an earlier writer may have been cut off.
 func (s *Store) lastLineWhole(size int64) (bool, error) {

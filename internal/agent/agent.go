@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"os"
 	"path/filepath"
 	"sync"
@@ -33,6 +34,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/trial"
 	"github.com/tachograph/tacho/internal/failpoint"
 	"github.com/tachograph/tacho/internal/series"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 const (
@@ -84,8 +86,19 @@ func New(c config.Config, logger hclog.Logger) *Agent {
 		log: logger, ready: make(chan struct{}), started: time.Now(), config: c, feed: feed.New(feedSize, 0),
 		jobs: make(map[string]*registered), allocs: make(map[string]*alloc),
 	}
-	a.history = series.NewWriter(logger, func() { a.counts.fail("history") })
+	a.history = series.NewWriter(clock(), logger, func() { a.counts.fail("history") })
 	return a
+}
+
+// clock relates the clocks of this boot of the machine, or of this process if boots cannot be told apart.
+func clock() series.Clock {
+	boot, err := kernel.BootID(kernel.HostFS())
+	if err != nil {
+		boot = time.Now().String()
+	}
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(boot)) // never fails
+	return series.Clock{Boot: hash.Sum32() | 1, Suspended: kernel.Suspended}
 }
 
 // Ready is closed when Run has opened the state and recovered its tasks.

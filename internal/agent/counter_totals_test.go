@@ -57,7 +57,7 @@ func (s *totalsTest) launch() {
 		agent: &Agent{store: store}, alloc: &alloc{id: "a", job: &job.Job{}, group: &job.Group{}}, spec: &job.Task{Name: "t"},
 		log: log, persisted: last, usage: &usage{
 			log: log, interval: time.Second, keep: time.Nanosecond, counts: &counts{}, err: func() error { return nil },
-			history: series.NewWriter(log, func() {}).Queue(filepath.Join(s.dir, "history"), 100, log),
+			history: series.NewWriter(clock(), log, func() {}).Queue(filepath.Join(s.dir, "history"), "", 100, log),
 			tracker: figures.NewTracker(0, last.Starts, last.Totals),
 		},
 	}

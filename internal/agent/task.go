@@ -64,7 +64,9 @@ func (a *alloc) newTask(spec *job.Task, persisted state.Task) *task {
 	}
 	c := agent.current()
 	t.usage = &usage{
-		log: t.log, history: agent.history.Queue(a.dir.History(spec.Name), c.History.Points(), t.log),
+		log: t.log,
+		history: agent.history.Queue(
+			a.dir.History(spec.Name), a.dir.EarlierHistory(spec.Name), c.History.Points(), t.log),
 		interval: c.Telemetry.CollectionInterval, keep: c.History.Interval, counts: &agent.counts,
 		tracker: figures.NewTracker(kernel.CPUs(kernel.HostFS()), persisted.Starts, persisted.Totals),
 	}

@@ -39,7 +39,7 @@ func newUsage(t *testing.T, interval time.Duration, log hclog.Logger) *usage {
 	t.Helper()
 	u := &usage{
 		log: log, interval: interval, keep: interval, counts: &counts{}, err: func() error { return nil }, tracker: figures.NewTracker(0, 0, figures.Totals{}),
-		history: series.NewWriter(log, func() {}).Queue(filepath.Join(t.TempDir(), "history"), 100, log),
+		history: series.NewWriter(clock(), log, func() {}).Queue(filepath.Join(t.TempDir(), "history"), "", 100, log),
 	}
 	t.Cleanup(func() {
 		if err := u.history.Close(context.Background()); err != nil {

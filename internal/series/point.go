@@ -1,28 +1,128 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package series keeps the numbers of a task's past readings: a ring of fixed size in a file, which outlives the
-// agent, with gaps kept as gaps.
+// Package series stores points over time in bounded space: the samples of a run as rows of a CSV file, and the history
+// of a task as a ring of fixed size, which outlives the agent. Gaps stay gaps. Points are in the order in which they
+// were written, whatever the wall clock does.
 package series
 
 import (
+	"maps"
+	"math"
 	"time"
 
 	"github.com/tachograph/tacho/procstats"
 )
 
-// Point is one reading, or a mark that there was none.
+// Point is one reading, several that were joined, or a mark that there was none.
 type Point struct {
+	// Stamp is the end of the point.
 	procstats.Stamp
-	// Run counts the starts of the task: counters begin anew with each.
+	// From is its beginning on the monotonic clock. If it is later than the Mono of the point before, nothing was
+	// measured between them. Samples counts the readings in the point. A history sets neither.
+	From    time.Duration
+	Samples int64
+	// Run counts the starts of the task: counters restart with each.
 	Run int
 	// Gap says why nothing was read between the point before and the one after; such a point has no values.
 	Gap Gap
-	// Values are the numbers of the task by measurement; what is absent was not measured.
+	// Values are the last readings of the task by measurement. A measurement that was not read is absent.
 	Values map[procstats.ID]float64
-	// Processes are the largest processes, by PID: see [Top]. Nil if the query did not ask for them. A process that is
-	// not among them may have been there all the same.
+	// Kept are other reductions of the readings.
+	Kept map[Column]float64
+	// Processes are the largest processes, by PID: see [Top]. Nil if the query did not ask for them.
 	Processes []procstats.ProcessRow
+}
+
+// Column is a measurement or headline, and what a point keeps of its readings.
+type Column struct {
+	ID   procstats.ID
+	Keep procstats.Reduction
+}
+
+// String returns the name of the measurement for its last value, otherwise followed by what is kept of it.
+func (c Column) String() string {
+	switch c.Keep {
+	case procstats.Last:
+		return c.ID.String()
+	case procstats.Rate:
+		return c.ID.String() + "_highest_rate"
+	}
+	return c.ID.String() + "_" + c.Keep.String()
+}
+
+// Value returns what the point keeps of a measurement; ok is false if that is nothing.
+func (p *Point) Value(id procstats.ID, keep procstats.Reduction) (value float64, ok bool) {
+	if keep == procstats.Last {
+		value, ok = p.Values[id]
+	} else {
+		value, ok = p.Kept[Column{id, keep}]
+	}
+	return value, ok
+}
+
+// set puts a value into its column. NaN is absent.
+func (p *Point) set(c Column, value float64) {
+	switch {
+	case math.IsNaN(value):
+	case c.Keep == procstats.Last:
+		p.Values[c.ID] = value
+	default:
+		p.Kept[c] = value
+	}
+}
+
+// newPoint returns a point without values.
+func newPoint() *Point {
+	return &Point{Values: map[procstats.ID]float64{}, Kept: map[Column]float64{}}
+}
+
+// join adds the point that follows: of counters the last value stays, of gauges the extremes, of rates the highest.
+func (p *Point) join(later *Point) {
+	p.Stamp, p.Samples = later.Stamp, p.Samples+later.Samples
+	maps.Copy(p.Values, later.Values)
+	for c, value := range later.Kept {
+		if before, ok := p.Kept[c]; ok && c.Keep == procstats.Min {
+			value = min(before, value)
+		} else if ok {
+			value = max(before, value)
+		}
+		p.Kept[c] = value
+	}
+}
+
+// Follows reports whether a point begins where another one ends: otherwise nothing was measured between them. Less than
+// a hundredth of the point before is no gap, as two sources of one sample are not read at the same instant.
+func (p *Point) Follows(before *Point) bool {
+	return p.From-before.Mono <= time.Millisecond+(before.Mono-before.From)/100
+}
+
+// thin halves the number of points. It joins points on both sides of a gap only if too many are left otherwise.
+func thin(points []*Point) []*Point {
+	thinned := pairUp(points, (*Point).Follows)
+	if len(thinned) > 3*len(points)/4 {
+		return pairUp(points, func(*Point, *Point) bool { return true })
+	}
+	return thinned
+}
+
+// pairUp joins pairs of points. The first and the last stay as they are: what a run began and ended with.
+func pairUp(points []*Point, fits func(later, earlier *Point) bool) (joined []*Point) {
+	if len(points) < 4 {
+		return points
+	}
+	last := len(points) - 1
+	joined = append(joined, points[0])
+	for i := 1; i < last; i++ {
+		p := *points[i]
+		if i+1 < last && fits(points[i+1], points[i]) {
+			i++
+			p.Values, p.Kept = maps.Clone(p.Values), maps.Clone(p.Kept)
+			p.join(points[i])
+		}
+		joined = append(joined, &p)
+	}
+	return append(joined, points[last])
 }
 
 // Gap says why there are no readings.
@@ -48,27 +148,13 @@ const (
 // String returns the gap in words.
 func (g Gap) String() string {
 	words := [...]string{
-		NoGap: "", GapAgent: "the agent was not running", GapPublishing: "publishing was off", GapTask: "the task was not running",
-		GapSilent: "the driver sent no sample", GapDropped: "readings were dropped: the disk did not keep up",
-		GapOOM: "the task was not running, after an OOM kill",
+		NoGap: "", GapAgent: "the agent was not running", GapPublishing: "publishing was off",
+		GapTask: "the task was not running", GapSilent: "the driver sent no sample",
+		GapDropped: "readings were dropped: the disk did not keep up",
+		GapOOM:     "the task was not running, after an OOM kill",
 	}
 	if int(g) >= len(words) {
 		return "unknown"
 	}
 	return words[g]
-}
-
-// Query selects points.
-type Query struct {
-	// Nearest selects the one reading nearest to a time, of two that are as near the earlier one; the other fields that
-	// select then say nothing. Zero selects by them.
-	Nearest time.Time
-	// Since and Until bound the time; zero for no bound.
-	Since, Until time.Time
-	// Step thins out: at most one reading in each step, its last; 0 for all. Gaps are always kept.
-	Step time.Duration
-	// Most is about how many readings are wanted; 0 is all. Where there are more, the step is as long as that needs.
-	Most int
-	// Processes asks for the processes of the points.
-	Processes bool
 }

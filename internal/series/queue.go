@@ -36,6 +36,7 @@ type Writer struct {
 	// OpenFile opens the files; tests replace it before the first queue.
 	OpenFile OpenFile
 
+	clock   Clock
 	log     hclog.Logger
 	failed  func()
 	dropped atomic.Int64
@@ -50,17 +51,16 @@ type Writer struct {
 }
 
 // NewWriter returns a writer. It calls failed when a task's history cannot be written, once until it can again.
-func NewWriter(log hclog.Logger, failed func()) *Writer {
-	return &Writer{OpenFile: openFile, log: log, failed: failed}
+func NewWriter(clock Clock, log hclog.Logger, failed func()) *Writer {
+	return &Writer{OpenFile: openFile, clock: clock, log: log, failed: failed}
 }
 
 // Dropped counts the readings of all tasks that were dropped because the disk was too slow.
 func (w *Writer) Dropped() int64 { return w.dropped.Load() }
 
-// Queue returns the queue of a task's history. It touches no file.
-func (w *Writer) Queue(path string, slots int, log hclog.Logger) *Queue {
-	ring := NewRing(path, slots)
-	ring.openFile = w.OpenFile
+// Queue returns the queue of a task's history. It touches no file. earlier is the path of the file of the version before.
+func (w *Writer) Queue(path, earlier string, slots int, log hclog.Logger) *Queue {
+	ring := &Ring{openFile: w.OpenFile, path: path, earlier: earlier, clock: w.clock, wanted: max(1, slots)}
 	return &Queue{writer: w, log: log, ring: ring, busy: make(chan struct{}, 1)}
 }
 
@@ -281,33 +281,17 @@ func (q *Queue) write(p pending) {
 
 // Points returns what a query selects, oldest first, with all that was added before. The error is ErrBlocked if the disk
 // does not answer.
-func (q *Queue) Points(query Query) (points []Point, err error) {
-	err = q.read(func() (err error) {
-		if query.Nearest.IsZero() {
-			points, err = q.ring.Points(query)
-			return err
-		}
-		nearest, ok, err := q.ring.At(query)
-		if ok {
-			points = []Point{nearest}
-		}
-		return err
-	})
-	return points, err
-}
-
-// read calls f when nothing is pending and the ring is not in use.
-func (q *Queue) read(f func() error) error {
+func (q *Queue) Points(query Query) ([]Point, error) {
 	if q.writer.blocked() {
-		return fmt.Errorf("read history: %w", ErrBlocked)
+		return nil, fmt.Errorf("read history: %w", ErrBlocked)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
 	if err := q.acquire(ctx); err != nil {
-		return fmt.Errorf("read history: %w", err)
+		return nil, fmt.Errorf("read history: %w", err)
 	}
 	defer q.release()
-	return f()
+	return q.ring.Points(query)
 }
 
 // acquire waits until what was added until now is written, and for the ring.

@@ -75,9 +75,9 @@ func queueTest(t *testing.T, test func(t *testing.T, d *disk, w *Writer, q *Queu
 		d, l := &disk{}, &lines{}
 		log := hclog.NewInterceptLogger(&hclog.LoggerOptions{Output: io.Discard})
 		log.RegisterSink(l)
-		w := NewWriter(log, func() { l.warnings = append(l.warnings, "failed") })
+		w := NewWriter(Clock{Boot: 1}, log, func() { l.warnings = append(l.warnings, "failed") })
 		w.OpenFile = d.open
-		q := w.Queue(filepath.Join(t.TempDir(), "h"), 100, log)
+		q := w.Queue(filepath.Join(t.TempDir(), "h"), "", 100, log)
 		test(t, d, w, q, l)
 		if err := q.Close(t.Context()); err != nil {
 			t.Error(err)
@@ -133,7 +133,7 @@ func TestQueueReadsWhatWasAdded(t *testing.T) {
 // that what is dropped is counted, logged once and a gap afterwards.
 func TestQueueOnADiskThatHangs(t *testing.T) {
 	queueTest(t, func(t *testing.T, d *disk, w *Writer, q *Queue, l *lines) {
-		other := w.Queue(filepath.Join(t.TempDir(), "other"), 100, hclog.NewNullLogger())
+		other := w.Queue(filepath.Join(t.TempDir(), "other"), "", 100, hclog.NewNullLogger())
 		q.Add(reading(1), 1)
 		if diff := cmp.Diff([]int{1}, times(t, q)); diff != "" {
 			t.Fatal(diff)
@@ -214,7 +214,7 @@ func TestQueueOnADiskThatHangs(t *testing.T) {
 // TestQueueIsClosedOnADiskThatHangs holds that an agent can end then, and that nothing of it is left when the disk answers.
 func TestQueueIsClosedOnADiskThatHangs(t *testing.T) {
 	queueTest(t, func(t *testing.T, d *disk, w *Writer, _ *Queue, _ *lines) {
-		q := w.Queue(filepath.Join(t.TempDir(), "x"), 100, hclog.NewNullLogger())
+		q := w.Queue(filepath.Join(t.TempDir(), "x"), "", 100, hclog.NewNullLogger())
 		q.Add(reading(1), 1)
 		times(t, q)
 		release := d.hang()

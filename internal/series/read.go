@@ -4,40 +4,45 @@
 package series
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/tachograph/tacho/procstats"
 )
 
-// Points returns what a query selects, oldest first.
-func (r *Ring) Points(q Query) ([]Point, error) {
-	if err := r.open(); err != nil {
-		return nil, err
-	}
-	if err := r.flush(); err != nil {
-		return nil, err
-	}
-	slots, err := r.read(q)
-	if err != nil {
-		return nil, err
-	}
-	points := make([]Point, 0, len(slots))
-	for _, slot := range slots {
-		points = append(points, r.point(slot, q.Processes))
-	}
-	return points, nil
+// Query selects points.
+type Query struct {
+	// Nearest selects the one reading nearest to a time, the earlier one of two at the same distance. The other
+	// conditions are ignored then. Zero selects by them.
+	Nearest time.Time
+	// Since and Until bound the time; zero for no bound.
+	Since, Until time.Time
+	// Step thins out: at most one reading in each step, its last; 0 for all. Gaps stay.
+	Step time.Duration
+	// Most is about how many readings are wanted; 0 is all. If there are more, the step is as long as that needs.
+	Most int
+	// Highest are measurements whose highest reading in a step is kept as well, as [procstats.Max].
+	Highest []procstats.ID
+	// Processes asks for the processes of the points.
+	Processes bool
 }
 
-// read returns the slots of the points that a query selects.
-func (r *Ring) read(q Query) (slots [][]byte, err error) {
-	if r.file == nil {
-		return nil, nil
+// Points returns the selected points, oldest first.
+func (r *Ring) Points(q Query) (points []Point, err error) {
+	if err := r.openToRead(); err != nil || r.file == nil {
+		return nil, err
+	}
+	if !q.Nearest.IsZero() {
+		nearest, ok, err := r.at(q)
+		if ok {
+			points = []Point{nearest}
+		}
+		return points, err
 	}
 	first, last, err := r.bounds(q)
 	if err != nil {
@@ -47,25 +52,80 @@ func (r *Ring) read(q Query) (slots [][]byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	var held []byte // the slot before, of which its follower says whether it is kept
+	var held []byte // the slot before: its successor decides whether it stays
+	highest := newHighest(r, q.Highest)
 	err = r.readings(first, last, q, func(slot []byte) {
 		if len(held) > 0 && !thinned(held, slot, step) {
-			slots = append(slots, bytes.Clone(held))
+			points = append(points, r.point(held, q.Processes))
+			highest.putInto(&points[len(points)-1])
 		}
+		highest.add(r, slot)
 		held = append(held[:0], slot...)
 	})
 	if err == nil && len(held) > 0 {
-		slots = append(slots, held)
+		points = append(points, r.point(held, q.Processes))
+		highest.putInto(&points[len(points)-1])
 	}
-	return slots, err
+	return points, err
+}
+
+// openToRead opens the file and writes what only memory has.
+func (r *Ring) openToRead() error {
+	if err := r.open(); err != nil {
+		return err
+	}
+	r.align()
+	return r.flush()
+}
+
+// highest are the highest readings of some columns in a step.
+type highest struct {
+	ids     []procstats.ID
+	columns []int // -1 if there is none
+	values  []float64
+}
+
+func newHighest(r *Ring, ids []procstats.ID) *highest {
+	h := &highest{ids: ids, columns: make([]int, len(ids)), values: slices.Repeat([]float64{math.NaN()}, len(ids))}
+	for i, id := range ids {
+		h.columns[i] = r.index(id)
+	}
+	return h
+}
+
+func (h *highest) add(r *Ring, slot []byte) {
+	for i, column := range h.columns {
+		if column < 0 || gapOf(slot) != NoGap {
+			continue
+		}
+		if v := numberAt(r.column(slot, column)); v > h.values[i] || math.IsNaN(h.values[i]) {
+			h.values[i] = v
+		}
+	}
+}
+
+// putInto gives a point the highest readings, and begins the next step.
+func (h *highest) putInto(p *Point) {
+	for i, id := range h.ids {
+		if v := h.values[i]; !math.IsNaN(v) {
+			if p.Kept == nil {
+				p.Kept = map[Column]float64{}
+			}
+			p.Kept[Column{id, procstats.Max}] = v
+		}
+		h.values[i] = math.NaN()
+	}
 }
 
 // readings calls f with a slot for each reading of the slots from first to last that is within the times of a query.
 func (r *Ring) readings(first, last uint64, q Query, f func(slot []byte)) error {
-	return r.between(first, last, func(slot []byte) { r.expand(slot, q, f) })
+	return r.between(first, last, func(slot []byte) {
+		r.correct(slot)
+		r.expand(slot, q, f)
+	})
 }
 
-// step is how long the steps have to be for points from first to last, of which a query wants only so many.
+// step is how long the steps have to be for points from first to last if a query wants only so many.
 func (r *Ring) step(q Query, first, last uint64) (time.Duration, error) {
 	if q.Most <= 0 || last < first {
 		return q.Step, nil
@@ -83,8 +143,8 @@ func (r *Ring) step(q Query, first, last uint64) (time.Duration, error) {
 	return max(q.Step, end.Sub(begin)/time.Duration(q.Most)+1), nil
 }
 
-// thinned reports whether a point is left out because the one after it stands for the same step: the last reading of
-// each is kept, which begins at a whole multiple of the step, and every gap.
+// thinned reports whether a point is omitted because the one after it stands for the same step, which begins at a whole
+// multiple: of each step the last reading stays, and every gap.
 func thinned(slot, next []byte, step time.Duration) bool {
 	return step > 0 && gapOf(slot) == NoGap && gapOf(next) == NoGap && runOf(slot) == runOf(next) &&
 		timeOf(slot).Truncate(step).Equal(timeOf(next).Truncate(step))
@@ -98,11 +158,11 @@ func (r *Ring) oldest() uint64 {
 	return r.sequence - uint64(r.slots) + 1
 }
 
-// bounds are the sequences of the first and the last slot that have readings within the times of a query; last is before first
-// where there is none. Times are in the order of the sequences, so that most slots need not be looked at.
+// bounds are the sequences of the first and the last slot that have readings within the times of a query; last is before
+// first if there is none. Times are in the order of the sequences, so that most slots need not be read.
 func (r *Ring) bounds(q Query) (first, last uint64, err error) {
 	first, last = r.sequence+1, r.sequence
-	// As many readings as there are slots, also where one has several: a task that sleeps has no longer history than others.
+	// As many readings as there are slots, also if one has several: a task that sleeps has no longer history than others.
 	head := make([]byte, slotHead)
 	for n := 0; n < r.slots && first > r.oldest(); {
 		first--
@@ -127,7 +187,7 @@ func (r *Ring) bounds(q Query) (first, last uint64, err error) {
 	return first, last, err
 }
 
-// search returns the first sequence from low on and before high whose slot is as wanted, and high where there is none.
+// search returns the first sequence from low on and before high whose slot is as wanted, and high if there is none.
 func (r *Ring) search(low, high uint64, wanted func(head []byte) bool) (uint64, error) {
 	head := make([]byte, slotHead)
 	for low < high {
@@ -146,7 +206,7 @@ func (r *Ring) search(low, high uint64, wanted func(head []byte) bool) (uint64, 
 }
 
 // slotFrom reads into slot as much as it takes of the first slot from a sequence on that is whole, and returns its
-// sequence; high where there is none before that.
+// sequence; high if there is none before that.
 func (r *Ring) slotFrom(sequence, high uint64, slot []byte) (uint64, error) {
 	for ; sequence < high; sequence++ {
 		ok, err := r.readSlot(sequence, slot)
@@ -157,17 +217,21 @@ func (r *Ring) slotFrom(sequence, high uint64, slot []byte) (uint64, error) {
 	return high, nil
 }
 
-// readSlot reads into slot as much as it takes of a point's; false where another is there: it was torn by a crash of
-// the machine.
+// readSlot reads into slot as much as it takes of a point's; false if another is there: it was torn by a crash of the
+// machine.
 func (r *Ring) readSlot(sequence uint64, slot []byte) (bool, error) {
-	_, err := r.file.ReadAt(slot, r.slotOffset(int(sequence%uint64(r.slots))))
+	_, err := r.file.ReadAt(slot, r.slotOffset(sequence))
 	if errors.Is(err, io.EOF) {
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("read history: %w", err)
 	}
-	return binary.LittleEndian.Uint64(slot) == sequence, nil
+	if binary.LittleEndian.Uint64(slot) != sequence {
+		return false, nil
+	}
+	r.correct(slot)
+	return true, nil
 }
 
 // pieceSlots bounds what is read at once.
@@ -178,15 +242,14 @@ func (r *Ring) between(first, last uint64, f func(slot []byte)) error {
 	size := uint64(r.slotSize())
 	for first <= last {
 		// In pieces: not all at once, and not over where the ring is closed.
-		index := first % uint64(r.slots)
-		count := min(last-first+1, uint64(r.slots)-index, pieceSlots)
+		count := min(last-first+1, uint64(r.slots)-first%uint64(r.slots), pieceSlots)
 		piece := make([]byte, count*size)
-		n, err := r.file.ReadAt(piece, r.slotOffset(int(index)))
+		n, err := r.file.ReadAt(piece, r.slotOffset(first))
 		if err != nil && !errors.Is(err, io.EOF) {
 			return fmt.Errorf("read history: %w", err)
 		}
 		for i := range min(count, uint64(n)/size) {
-			if slot := piece[i*size : (i+1)*size]; binary.LittleEndian.Uint64(slot) == first+i {
+			if slot := piece[i*size : (i+1)*size]; sequenceOf(slot) == first+i {
 				f(slot)
 			}
 		}
@@ -195,49 +258,29 @@ func (r *Ring) between(first, last uint64, f func(slot []byte)) error {
 	return nil
 }
 
-func timeOf(slot []byte) time.Time { return time.Unix(0, int64(binary.LittleEndian.Uint64(slot[8:]))) }
-func runOf(slot []byte) int        { return int(binary.LittleEndian.Uint32(slot[24:])) }
-func gapOf(slot []byte) Gap        { return Gap(slot[28]) }
-
 // point is the point in a slot, with its processes if they are asked for.
 func (r *Ring) point(slot []byte, processes bool) Point {
-	p := pointOf(r.ids, slot)
-	if processes && p.Gap == NoGap {
-		p.Processes = rowsOf(slot[slotHead+8*len(r.ids):])
-	}
-	return p
-}
-
-// pointOf is the point in a slot whose columns are of ids.
-func pointOf(ids []procstats.ID, slot []byte) Point {
-	p := Point{
-		Stamp: procstats.Stamp{Mono: time.Duration(binary.LittleEndian.Uint64(slot[16:])), Wall: timeOf(slot)},
-		Run:   runOf(slot), Gap: gapOf(slot),
-	}
+	p := Point{Stamp: stampOf(slot), Run: runOf(slot), Gap: gapOf(slot)}
 	if p.Gap != NoGap {
 		return p
 	}
-	p.Values = make(map[procstats.ID]float64, len(ids))
-	for i, id := range ids {
-		v := math.Float64frombits(binary.LittleEndian.Uint64(slot[slotHead+8*i:]))
-		if id != 0 && !math.IsNaN(v) {
+	p.Values = make(map[procstats.ID]float64, len(r.ids))
+	for i, id := range r.ids {
+		if v := numberAt(r.column(slot, i)); id != 0 && !math.IsNaN(v) {
 			p.Values[id] = v
 		}
+	}
+	if processes {
+		p.Processes = rowsOf(r.column(slot, len(r.ids)))
 	}
 	return p
 }
 
-// At returns the reading nearest to the time of a query, of two that are as near the earlier one; ok is false where there
-// is none.
-func (r *Ring) At(q Query) (nearest Point, ok bool, err error) {
-	at := q.Nearest
-	if err := r.open(); err != nil || r.file == nil {
-		return nearest, false, err
-	}
-	if err := r.flush(); err != nil {
-		return nearest, false, err
-	}
-	behind, err := r.search(r.oldest(), r.sequence+1, func(head []byte) bool { return !timeOf(head).Before(at) })
+// at returns the reading nearest to the time of a query; ok is false if there is none.
+func (r *Ring) at(q Query) (nearest Point, ok bool, err error) {
+	behind, err := r.search(r.oldest(), r.sequence+1, func(head []byte) bool {
+		return !timeOf(head).Before(q.Nearest)
+	})
 	if err != nil {
 		return nearest, false, err
 	}
@@ -254,7 +297,7 @@ func (r *Ring) At(q Query) (nearest Point, ok bool, err error) {
 			return nearest, false, err
 		case !found:
 			continue
-		case !ok || p.Wall.Sub(at) < at.Sub(nearest.Wall):
+		case !ok || p.Wall.Sub(q.Nearest) < q.Nearest.Sub(nearest.Wall):
 			nearest = p
 		}
 		return nearest, true, nil
@@ -268,7 +311,12 @@ func (r *Ring) reading(sequence uint64, slot []byte, q Query) (p Point, ok bool,
 	if !whole || err != nil {
 		return p, false, err
 	}
-	r.nearest(slot, q.Nearest)
-	p = r.point(slot, q.Processes)
+	var best []byte
+	r.expand(slot, Query{}, func(one []byte) {
+		if best == nil || timeOf(one).Sub(q.Nearest).Abs() < timeOf(best).Sub(q.Nearest).Abs() {
+			best = append(best[:0], one...)
+		}
+	})
+	p = r.point(best, q.Processes)
 	return p, p.Gap == NoGap, nil
 }

@@ -108,7 +108,7 @@ func putRows(b []byte, rows []procstats.ProcessRow) {
 		binary.LittleEndian.PutUint64(b[8:], row.Start)
 		copy(b[16:16+nameSize], row.Command)
 		for k, id := range ids {
-			putNumber(b[16+nameSize+8*k:], row.Readings, id)
+			binary.LittleEndian.PutUint64(b[16+nameSize+8*k:], bitsOf(row.Readings, id))
 		}
 	}
 }
@@ -128,7 +128,7 @@ func rowsOf(b []byte) []procstats.ProcessRow {
 			PPID:      int(binary.LittleEndian.Uint32(b[4:])), Command: string(name),
 		}
 		for k, id := range ids {
-			if v := math.Float64frombits(binary.LittleEndian.Uint64(b[16+nameSize+8*k:])); !math.IsNaN(v) {
+			if v := numberAt(b[16+nameSize+8*k:]); !math.IsNaN(v) {
 				row.Readings.Put(procstats.NumberReading(id, v))
 			}
 		}
@@ -137,12 +137,7 @@ func rowsOf(b []byte) []procstats.ProcessRow {
 	return rows
 }
 
-// putNumber writes a measurement, or that it is absent.
-func putNumber(b []byte, readings procstats.Readings, id procstats.ID) {
-	binary.LittleEndian.PutUint64(b, bitsOf(readings, id))
-}
-
-// bitsOf is a measurement as it is in a column.
+// bitsOf is a measurement as a column has it.
 func bitsOf(readings procstats.Readings, id procstats.ID) uint64 {
 	if v, ok := readings.Number(id); ok && id != 0 {
 		return math.Float64bits(v)

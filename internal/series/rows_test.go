@@ -4,14 +4,12 @@
 package series
 
 import (
-	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/tachograph/tacho/procstats"
 )
@@ -110,49 +108,24 @@ func TestRingHasProcesses(t *testing.T) {
 	if diff := cmp.Diff(make([][]procstats.ProcessRow, 7), read(Query{})); diff != "" {
 		t.Errorf("not asked for: %s", diff)
 	}
-	p, ok, err := r.At(Query{Nearest: origin.Add(6e9), Processes: true})
-	if err != nil || !ok || len(p.Processes) != 3 {
-		t.Errorf("nearest %+v, %v, %v", p, ok, err)
+	p, err := r.Points(Query{Nearest: origin.Add(6e9), Processes: true})
+	if err != nil || len(p) != 1 || len(p[0].Processes) != 3 {
+		t.Errorf("nearest %+v, %v", p, err)
 	}
 	if r.rows != 4 {
 		t.Errorf("room for %d processes, want 4", r.rows)
 	}
 }
 
-// TestRingOfEarlierVersion reads a file whose points have no room for processes, and goes on in it.
-func TestRingOfEarlierVersion(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "h")
-	header := binary.LittleEndian.AppendUint32([]byte(magic), 4)
-	header = binary.LittleEndian.AppendUint32(header, 1)
-	header = binary.LittleEndian.AppendUint16(header, uint16(procstats.CgroupCPUUsage))
-	if err := os.WriteFile(path, header, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r := open(t, path, 4)
-	add(t, r, 1, 2)
-	s := sample(3, nil)
-	withRow(s, 7, "sh", 1, 2)
-	if err := r.Add(s, 1); err != nil {
-		t.Fatal(err)
-	}
-	points, err := r.Points(Query{Processes: true})
-	if err != nil || len(points) != 3 || points[1].Values[procstats.CgroupCPUUsage] != 2 {
-		t.Fatal(points, err)
-	}
-	if diff := cmp.Diff(s.Processes, points[2].Processes, cmp.AllowUnexported(procstats.Reading{}), cmpopts.EquateEmpty()); diff != "" {
-		t.Error(diff)
-	}
-}
-
-// TestRingIsBounded holds the size of a history: a point that differs from the one before is 48 bytes, 8 for each measurement and for 16 more, and 48 for
-// each of 8 processes at most.
+// TestRingIsBounded holds the size of a history: a point that differs from the one before takes 56 bytes, 8 for each
+// measurement and for 16 more, and 48 for each of 8 processes at most.
 func TestRingIsBounded(t *testing.T) {
 	const slots, measurements = 50, 80
 	values := map[procstats.ID]float64{}
 	for id := range procstats.ID(measurements) {
 		values[id+1] = 1
 	}
-	for processes, want := range map[int]int64{0: 816, 1: 864, 2: 912, 3: 1008, 5: 1200, 8: 1200, 100: 1200} {
+	for processes, want := range map[int]int64{0: 824, 1: 872, 2: 920, 3: 1016, 5: 1208, 8: 1208, 100: 1208} {
 		path := filepath.Join(t.TempDir(), "h")
 		r := open(t, path, slots)
 		for n := range 3 * slots {

@@ -89,3 +89,6 @@ func (*Writes) Look() {}
 
 // Close does nothing.
 func (*Writes) Close() error { return nil }
+
+// Suspended returns 0: it is not known here.
+func Suspended() time.Duration { return 0 }

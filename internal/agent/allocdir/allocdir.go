@@ -33,6 +33,11 @@ func (a Allocation) Logs() string { return filepath.Join(a.Shared(), "logs") }
 
 // History is a task's history file. It is beside the directories that tasks can write to.
 func (a Allocation) History(task string) string {
+	return filepath.Join(string(a), ".history3", task)
+}
+
+// EarlierHistory is the file of the version before.
+func (a Allocation) EarlierHistory(task string) string {
 	return filepath.Join(string(a), ".history", task)
 }
 

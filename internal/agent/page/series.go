@@ -105,6 +105,12 @@ func (c *condenser) point(p series.Point) moment {
 	}
 	m := c.headlines(procstats.Headlines(&c.sample, procstats.History{}))
 	m.Stamp, m.run = p.Stamp, p.Run
+	if v, ok := p.Value(procstats.HeadlineMemory, procstats.Max); ok {
+		m.values[memoryNeeded] = v // a peak within the step must not be lost
+	}
+	if v, ok := p.Value(procstats.HeadlineMemoryCharged, procstats.Max); ok {
+		m.values[memoryCharged] = v
+	}
 	for q, id := range plain {
 		if v, ok := p.Values[id]; ok && id != 0 {
 			m.values[q] = v
@@ -221,23 +227,4 @@ func (t *track) forget(before time.Time) {
 		i++
 	}
 	t.moments = t.moments[i:]
-}
-
-// thinned leaves one moment of each step, the last, with the highest memory of all in the step: a peak must not be lost. Steps begin at
-// whole multiples; gaps stay.
-func thinned(all []moment, step time.Duration) []moment {
-	kept := all[:0]
-	for _, m := range all {
-		if n := len(kept); n > 0 && kept[n-1].gap == series.NoGap && m.gap == series.NoGap && kept[n-1].run == m.run &&
-			kept[n-1].Wall.Truncate(step).Equal(m.Wall.Truncate(step)) {
-			for _, q := range [...]quantity{memoryNeeded, memoryCharged} {
-				if before := kept[n-1].values[q]; before > m.values[q] || math.IsNaN(m.values[q]) {
-					m.values[q] = before
-				}
-			}
-			kept = kept[:n-1]
-		}
-		kept = append(kept, m)
-	}
-	return kept
 }

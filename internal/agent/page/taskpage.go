@@ -83,8 +83,8 @@ type eventRow struct {
 	Class   string
 }
 
-// mostPoints bounds the points in a chart, and mostOfPoint the readings that a point is made of.
-const mostPoints, mostOfPoint = 300, 12
+// mostPoints bounds the points in a chart.
+const mostPoints = 300
 
 // taskPage fills the page of one task.
 func (p *Page) taskPage(v *view) error {
@@ -241,9 +241,9 @@ func (p *Page) charts(t task, body *taskView, latest time.Time, asked url.Values
 	body.Moves = s.moves(body.Path, longest)
 	interval := max(p.options.Interval, p.options.HistoryInterval)
 	step := max(interval, (s.size / mostPoints).Truncate(time.Second))
-	query := series.Query{Since: until.Add(-s.size - 2*step), Until: until.Add(time.Minute)}
-	if step > mostOfPoint*interval {
-		query.Step = step / mostOfPoint
+	query := series.Query{
+		Since: until.Add(-s.size - 2*step), Until: until.Add(time.Minute), Step: step,
+		Highest: []procstats.ID{procstats.HeadlineMemory, procstats.HeadlineMemoryCharged},
 	}
 	points, err := p.agent.History(t.allocation.ID, t.state.Name, query)
 	if err != nil && !errors.Is(err, allocation.ErrNotFound) {
@@ -257,16 +257,12 @@ func (p *Page) charts(t task, body *taskView, latest time.Time, asked url.Values
 	for _, point := range points {
 		moments = append(moments, c.point(point))
 	}
-	moments = thinned(moments, step)
 	if sample := t.usage.Sample; sample != nil && t.usage.Running && !t.dead() && !s.fixed {
 		moments = appendLive(moments, c, t)
 	}
 	f := newFrame(until.Add(-s.size), until, moments)
 	f.axis.Ticks = chart.TicksBefore(f.axis.Since, until, s.endWord(t))
 	body.Step = "Each point stands for " + procstats.Seconds.Text(step.Seconds()) + ": memory is the highest reading in it"
-	if query.Step > 0 {
-		body.Step += fmt.Sprintf(", of %d that are looked at", mostOfPoint)
-	}
 	body.Happened, body.Earlier = f.happened(t)
 	body.Charts = f.charts()
 	return f

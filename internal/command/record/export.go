@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/command/cli"
 	"github.com/tachograph/tacho/internal/command/rundir"
+	"github.com/tachograph/tacho/internal/series"
 )
 
 func newExport() *cobra.Command {
@@ -73,8 +73,8 @@ the columns are; docs/records.md has recipes for pandas, DuckDB and jq.`,
 }
 
 // exportColumns are the columns of the samples, after the name of the run.
-func exportColumns() []record.Column {
-	return append([]record.Column{{Name: "run", Help: "The name of the run."}}, record.Columns()...)
+func exportColumns() []series.NamedColumn {
+	return append([]series.NamedColumn{{Name: "run", Help: "The name of the run."}}, series.RunColumns()...)
 }
 
 func printColumns(cmd *cobra.Command) error {
@@ -88,13 +88,13 @@ func printColumns(cmd *cobra.Command) error {
 }
 
 // exporter returns what writes the points of one run after the other.
-func exporter(out io.Writer, format string) (func(run string, points []*record.Point) error, error) {
+func exporter(out io.Writer, format string) (func(run string, points []*series.Point) error, error) {
 	var names []string
 	for _, c := range exportColumns() {
 		names = append(names, c.Name)
 	}
 	if format == "jsonl" {
-		return func(run string, points []*record.Point) error {
+		return func(run string, points []*series.Point) error {
 			for _, p := range points {
 				if _, err := io.WriteString(out, jsonLine(names, append([]string{run}, p.Fields()...))); err != nil {
 					return err
@@ -104,7 +104,7 @@ func exporter(out io.Writer, format string) (func(run string, points []*record.P
 		}, nil
 	}
 	w := csv.NewWriter(out)
-	return func(run string, points []*record.Point) error {
+	return func(run string, points []*series.Point) error {
 		for _, p := range points {
 			if err := w.Write(append([]string{run}, p.Fields()...)); err != nil {
 				return err

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/series"
 )
 
 // TestExportRoundTrip reads back what was exported: without the names of the runs it is samples.csv again.
@@ -72,9 +73,9 @@ func TestExportRoundTrip(t *testing.T) {
 	}
 }
 
-func pointsOf(t *testing.T, dir string) (points []*record.Point) {
+func pointsOf(t *testing.T, dir string) (points []*series.Point) {
 	t.Helper()
-	for p, err := range record.ReadPoints(dir) {
+	for p, err := range series.ReadCSV(filepath.Join(dir, record.SamplesFile)) {
 		if errors.Is(err, fs.ErrNotExist) {
 			t.Fatal(err)
 		}

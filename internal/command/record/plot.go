@@ -19,6 +19,7 @@ import (
 	"github.com/tachograph/tacho/internal/command/cli"
 	"github.com/tachograph/tacho/internal/command/rundir"
 	"github.com/tachograph/tacho/internal/command/summary"
+	"github.com/tachograph/tacho/internal/series"
 )
 
 func newPlot() *cobra.Command {
@@ -80,8 +81,8 @@ func checkEnding(path, ending, written string) error {
 }
 
 // readPoints reads the samples of a run. Damaged lines are reported and skipped; they leave gaps.
-func readPoints(cmd *cobra.Command, dir string) (points []*record.Point, damaged bool, err error) {
-	for p, err := range record.ReadPoints(dir) {
+func readPoints(cmd *cobra.Command, dir string) (points []*series.Point, damaged bool, err error) {
+	for p, err := range series.ReadCSV(filepath.Join(dir, record.SamplesFile)) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return readReports(cmd, dir)
 		}
@@ -96,7 +97,7 @@ func readPoints(cmd *cobra.Command, dir string) (points []*record.Point, damaged
 }
 
 // readReports reads the points of a run that has reports only, as earlier versions wrote them.
-func readReports(cmd *cobra.Command, dir string) (points []*record.Point, damaged bool, err error) {
+func readReports(cmd *cobra.Command, dir string) (points []*series.Point, damaged bool, err error) {
 	for u, err := range record.ReadUsage(dir) {
 		if err != nil {
 			cli.PrintError(cmd.ErrOrStderr(), err)
@@ -108,7 +109,7 @@ func readReports(cmd *cobra.Command, dir string) (points []*record.Point, damage
 	return points, damaged, whyNoPoints(dir, points, damaged)
 }
 
-func whyNoPoints(dir string, points []*record.Point, damaged bool) error {
+func whyNoPoints(dir string, points []*series.Point, damaged bool) error {
 	switch {
 	case len(points) > 0:
 		return nil

@@ -11,15 +11,16 @@ import (
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/chart"
+	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 )
 
 // runCharts arranges the samples of a run into charts of CPU, memory, I/O and pressure over one axis, and of the network if packets
 // were counted.
-func runCharts(r *record.Record, points []*record.Point) (*chart.Axis, []chart.Chart) {
+func runCharts(r *record.Record, points []*series.Point) (*chart.Axis, []chart.Chart) {
 	s := pointSeries{record: r}
 	for _, p := range points {
-		if p.To > p.From {
+		if p.Mono > p.From {
 			s.points = append(s.points, p)
 		}
 	}
@@ -35,7 +36,7 @@ func runCharts(r *record.Record, points []*record.Point) (*chart.Axis, []chart.C
 // the beginning of its point too.
 type pointSeries struct {
 	record *record.Record
-	points []*record.Point
+	points []*series.Point
 }
 
 // begins reports whether nothing was measured right before a point.
@@ -49,21 +50,21 @@ func (s *pointSeries) axis() *chart.Axis {
 	}
 	// The clock of the points is monotonic: setting the time of day causes no gap and no overlap.
 	first := s.points[0]
-	start := first.At.Add(first.From - first.To)
+	start := first.Wall.Add(first.From - first.Mono)
 	at := func(mono time.Duration) time.Time { return start.Add(mono - first.From) }
 	for i, p := range s.points {
 		if s.begins(i) {
 			a.Moments = append(a.Moments, chart.Moment{At: at(p.From), Break: i > 0})
 		}
 		if i > 0 && s.begins(i) {
-			from := s.points[i-1].To
+			from := s.points[i-1].Mono
 			a.Gaps = append(a.Gaps, chart.Gap{
 				From: at(from), To: at(p.From), Title: "no readings for " + procstats.Seconds.Text((p.From - from).Seconds()),
 			})
 		}
-		a.Moments = append(a.Moments, chart.Moment{At: at(p.To)})
+		a.Moments = append(a.Moments, chart.Moment{At: at(p.Mono)})
 		if kills := s.growth(i, procstats.CgroupMemoryEventsOOMKill); kills > 0 {
-			a.Marks = append(a.Marks, chart.Mark{At: at(p.To), Class: "oom", Title: record.KillsText(int64(kills))})
+			a.Marks = append(a.Marks, chart.Mark{At: at(p.Mono), Class: "oom", Title: record.KillsText(int64(kills))})
 		}
 	}
 	a.Since, a.Until = start, a.Moments[len(a.Moments)-1].At
@@ -119,7 +120,7 @@ func (s *pointSeries) rate(id procstats.ID) []float64 {
 		if i == 0 {
 			return math.NaN()
 		}
-		return s.growth(i, id) / (s.points[i].To - s.points[i-1].To).Seconds()
+		return s.growth(i, id) / (s.points[i].Mono - s.points[i-1].Mono).Seconds()
 	})
 }
 
@@ -198,8 +199,8 @@ func (s *pointSeries) pressure() chart.Chart {
 
 // chart omits series without values. If none is left, the chart says why: the reason of its main measurement.
 func (s *pointSeries) chart(main procstats.ID, c chart.Chart) chart.Chart {
-	c.Series = slices.DeleteFunc(c.Series, func(series chart.Series) bool {
-		return !slices.ContainsFunc(series.Values, func(v float64) bool { return !math.IsNaN(v) })
+	c.Series = slices.DeleteFunc(c.Series, func(one chart.Series) bool {
+		return !slices.ContainsFunc(one.Values, func(v float64) bool { return !math.IsNaN(v) })
 	})
 	if len(c.Series) == 0 {
 		c.Limits, c.Missing = nil, s.whyMissing(main)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/chart"
+	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -29,7 +30,7 @@ func reported(from, to float64, measurements map[string]record.Reduced) *record.
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
 // points are what an earlier version reported.
-func points(reports ...*record.Usage) (points []*record.Point) {
+func points(reports ...*record.Usage) (points []*series.Point) {
 	for _, u := range reports {
 		points = append(points, u.Point())
 	}
@@ -113,9 +114,9 @@ func TestRunChartsOfNetwork(t *testing.T) {
 		}
 		samples = append(samples, s)
 	}
-	var points []*record.Point
+	var points []*series.Point
 	for i, s := range samples[1:] {
-		points = append(points, record.PointOf(samples[i], s))
+		points = append(points, series.PointOf(samples[i], s))
 	}
 	_, charts := runCharts(&record.Record{}, points)
 	if len(charts) != 5 || len(charts[4].Series) != 1 || charts[4].Series[0].Label != "received" {

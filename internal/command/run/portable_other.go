@@ -23,6 +23,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/internal/version"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
@@ -145,7 +146,7 @@ func (r *portableRun) addPoint(s *procstats.Sample) {
 	if r.store == nil {
 		return
 	}
-	if err := r.store.AddSample(record.PointOf(r.last, s)); err != nil {
+	if err := r.store.AddSample(series.PointOf(r.last, s)); err != nil {
 		r.info.Incomplete = cmp.Or(r.info.Incomplete, err.Error())
 	}
 }

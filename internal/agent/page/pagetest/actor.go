@@ -6,6 +6,7 @@ package pagetest
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/tachograph/tacho/executor/record"
@@ -232,7 +233,7 @@ func (x *Actor) points(q series.Query, now time.Time) []series.Point {
 	}
 	var points []series.Point
 	gapped := false
-	for at := from.Truncate(step).Add(step); !at.After(until); at = at.Add(step) {
+	for at := from.Truncate(time.Second).Add(time.Second); !at.After(until); at = at.Add(time.Second) {
 		start, run := x.begun(at)
 		switch {
 		case at.Before(start):
@@ -245,11 +246,23 @@ func (x *Actor) points(q series.Query, now time.Time) []series.Point {
 			continue
 		}
 		s := x.sample(at)
-		p := series.Point{Stamp: s.Stamp, Run: run, Values: map[procstats.ID]float64{}}
+		p := series.Point{Stamp: s.Stamp, Run: run, Values: map[procstats.ID]float64{}, Kept: map[series.Column]float64{}}
 		for _, r := range s.Task {
 			if v, ok := r.Number(); ok {
 				p.Values[r.ID()] = v
 			}
+		}
+		for _, h := range procstats.Headlines(s, procstats.History{}) {
+			if v, ok := h.Reading.Number(); ok && slices.Contains(q.Highest, h.ID) {
+				p.Kept[series.Column{ID: h.ID, Keep: procstats.Max}] = v
+			}
+		}
+		if n := len(points); n > 0 && points[n-1].Gap == series.NoGap && points[n-1].Run == run &&
+			points[n-1].Wall.Truncate(step).Equal(at.Truncate(step)) {
+			for c, v := range points[n-1].Kept {
+				p.Kept[c] = max(p.Kept[c], v)
+			}
+			points = points[:n-1] // of each step the last
 		}
 		points = append(points, p)
 	}

@@ -7,30 +7,21 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"time"
 
 	"github.com/tachograph/tacho/procstats"
 )
 
-// Most readings of a task that sleeps are the same as the one before, a second later. They are one slot: its time is that of the
-// last of them, and it has the time of the first and how many there are. They are told apart again by equal steps of time, so
-// that only readings at about equal distances are one.
-const (
-	atRepeats = 32 // u32: how many readings a slot stands for
-	atFirst   = 40 // i64: wall time of the first of them, ns
-)
+// Most readings of a task that sleeps equal the one before, a second later. They share one slot: its time is that of the
+// last of them, and it has the time of the first and their number. Equal steps of time separate them again, so only
+// readings at about equal distances share a slot.
 
 // writeInterval is how long the last readings of a slot may be in memory only, until they are asked for.
 const writeInterval = 10 * time.Second
 
 // agingColumn is the one measurement that grows with the time while nothing else does.
 const agingColumn = procstats.HeadlineProcessesAge
-
-func firstOf(slot []byte) time.Time {
-	return time.Unix(0, int64(binary.LittleEndian.Uint64(slot[atFirst:])))
-}
 
 // repeatsOf is how many readings a slot stands for, at most so many; 1 for one that says what cannot be.
 func repeatsOf(slot []byte, most int) int {
@@ -41,25 +32,26 @@ func repeatsOf(slot []byte, most int) int {
 	return n
 }
 
-// repeats counts a reading that is the same as the newest, without writing it; false if it is another.
+// repeats counts a reading that equals the newest, without writing it; false if it is another.
 func (r *Ring) repeats(s *procstats.Sample, run int) bool {
-	if !r.follows(s.Stamp, run) || !r.sameNumbers(s, s.Wall.Sub(r.newest)) || !sameRows(r.buffer[slotHead+8*len(r.ids):], s.Processes) {
+	if !r.follows(s.Stamp, run) || !r.sameNumbers(s, s.Wall.Sub(r.newest.Wall)) ||
+		!sameRows(r.column(r.buffer, len(r.ids)), s.Processes) {
 		return false
 	}
 	r.extend(s.Stamp, bitsOf(s.Task, agingColumn))
 	return true
 }
 
-// follows reports whether a reading at a time can be one with the newest slot if its numbers are.
+// follows reports whether a reading at a time can share the newest slot if its numbers do.
 func (r *Ring) follows(at procstats.Stamp, run int) bool {
 	if !r.isExtensible(run) {
 		return false
 	}
-	n, last := repeatsOf(r.buffer, r.slots), timeOf(r.buffer)
-	step := at.Wall.Sub(last)
-	usual := step
+	n, last := repeatsOf(r.buffer, r.slots), stampOf(r.buffer)
+	step := at.Wall.Sub(last.Wall)
+	usual := at.Mono - last.Mono // another one if the clock was set
 	if n > 1 {
-		usual = last.Sub(firstOf(r.buffer)) / time.Duration(n-1)
+		usual = last.Wall.Sub(firstOf(r.buffer)) / time.Duration(n-1)
 	}
 	return n < r.slots && evenStep(step, usual)
 }
@@ -72,28 +64,29 @@ func (r *Ring) isExtensible(run int) bool {
 // evenStep reports whether a step of time is about as long as those before.
 func evenStep(step, usual time.Duration) bool { return step > 0 && (step-usual).Abs() <= usual/20 }
 
-// extend counts one more reading in the newest slot; age is what its column that ages has now.
+// extend counts one more reading in the newest slot; age is the new value of its column that ages.
 func (r *Ring) extend(at procstats.Stamp, age uint64) {
 	slot := r.buffer
-	binary.LittleEndian.PutUint64(slot[8:], uint64(at.Wall.UnixNano()))
-	binary.LittleEndian.PutUint64(slot[16:], uint64(at.Mono))
+	putTime(slot[atWall:], at.Wall)
+	binary.LittleEndian.PutUint64(slot[atMono:], uint64(at.Mono))
 	binary.LittleEndian.PutUint32(slot[atRepeats:], uint32(repeatsOf(slot, r.slots)+1))
 	if i := r.index(agingColumn); i >= 0 {
-		binary.LittleEndian.PutUint64(slot[slotHead+8*i:], age)
+		binary.LittleEndian.PutUint64(r.column(slot, i), age)
 	}
-	r.newest, r.unwritten = at.Wall, true
+	r.boots[len(r.boots)-1].last = at.Wall.UnixNano() - r.originOf(slot)
+	r.newest, r.unwritten = at, true
 }
 
-// again are readings that have the numbers of the one before them, but for those that age.
+// again are readings that have the numbers of the one before them, except for those that age.
 type again struct {
 	n int
-	// before is when the reading before them was taken, and last when the last of them was: there are equal steps between.
+	// before is when the reading before them was taken, and last when the last of them was: the steps between are equal.
 	before, last procstats.Stamp
-	// age is what the column that ages has in the last of them.
+	// age is the column that ages in the last of them.
 	age procstats.Reading
 }
 
-// reading returns when one of them was taken, and what its column that ages has.
+// reading returns when one of them was taken, and its column that ages.
 func (a *again) reading(i int) (at procstats.Stamp, age uint64) {
 	earlier := a.last.Wall.Sub(a.before.Wall) / time.Duration(a.n) * time.Duration(a.n-1-i)
 	at = procstats.Stamp{Mono: a.last.Mono - earlier, Wall: a.last.Wall.Add(-earlier)}
@@ -104,13 +97,13 @@ func (a *again) reading(i int) (at procstats.Stamp, age uint64) {
 	return at, math.Float64bits(max(0, seconds-earlier.Seconds()))
 }
 
-// errNothingBefore says that the reading before those that are the same was not written.
+// errNothingBefore says that the reading before those that repeat it was not written.
 var errNothingBefore = errors.New("the reading before was not written")
 
-// Again keeps readings that have the numbers of the newest.
+// Again stores readings that have the numbers of the newest.
 func (r *Ring) Again(a again, run int) error {
-	if r.closed {
-		return fmt.Errorf("write history: %w", fs.ErrClosed)
+	if err := r.openToWrite(); err != nil {
+		return err
 	}
 	for i := range a.n {
 		if !r.isExtensible(run) {
@@ -126,7 +119,7 @@ func (r *Ring) Again(a again, run int) error {
 		}
 		slot := r.slot(at, run, NoGap) // in the memory of the slot before, with its numbers
 		if k := r.index(agingColumn); k >= 0 {
-			binary.LittleEndian.PutUint64(slot[slotHead+8*k:], age)
+			binary.LittleEndian.PutUint64(r.column(slot, k), age)
 		}
 		err := r.write(slot)
 		if r.extensible = err == nil; err != nil {
@@ -138,7 +131,7 @@ func (r *Ring) Again(a again, run int) error {
 
 // flushOld is flush if the newest slot has readings that are in memory only for too long.
 func (r *Ring) flushOld() error {
-	if r.newest.Sub(r.written) < writeInterval {
+	if r.newest.Mono-r.written < writeInterval {
 		return nil
 	}
 	return r.flush()
@@ -147,7 +140,7 @@ func (r *Ring) flushOld() error {
 // sameNumbers reports whether a sample has the numbers of the newest slot, a step of time later.
 func (r *Ring) sameNumbers(s *procstats.Sample, step time.Duration) bool {
 	for i, id := range r.ids {
-		before := binary.LittleEndian.Uint64(r.buffer[slotHead+8*i:])
+		before := binary.LittleEndian.Uint64(r.column(r.buffer, i))
 		now := bitsOf(s.Task, id)
 		if id == agingColumn && before != absent && now != absent {
 			grown := math.Float64frombits(now) - math.Float64frombits(before)
@@ -177,16 +170,15 @@ func sameRows(room []byte, rows []procstats.ProcessRow) bool {
 	return len(room) < rowSize || binary.LittleEndian.Uint32(room) == 0
 }
 
-// flush writes the time and the number of the newest slot's readings, if they are in memory only.
+// flush writes the newest slot if readings of it are in memory only: all of it, as a column may have aged.
 func (r *Ring) flush() error {
 	if !r.unwritten || r.file == nil {
 		return nil
 	}
-	// All of it: a column may have aged.
-	if _, err := r.file.WriteAt(r.buffer, r.slotOffset(int(r.sequence%uint64(r.slots)))); err != nil {
+	if _, err := r.file.WriteAt(r.buffer, r.slotOffset(r.sequence)); err != nil {
 		return fmt.Errorf("write history: %w", err)
 	}
-	r.unwritten, r.written = false, r.newest
+	r.unwritten, r.written = false, r.newest.Mono
 	return nil
 }
 
@@ -207,40 +199,20 @@ func (r *Ring) expand(slot []byte, q Query, f func(slot []byte)) {
 	}
 }
 
-// setReading makes of a slot the one of its reading i of n.
+// setReading turns a slot into the one of its reading i of n.
 func (r *Ring) setReading(one, slot []byte, i, n int) {
 	last, first := timeOf(slot), firstOf(slot)
 	earlier := last.Sub(first) / time.Duration(n-1) * time.Duration(n-1-i)
 	if i == 0 {
 		earlier = last.Sub(first)
 	}
-	at := last.Add(-earlier)
-	binary.LittleEndian.PutUint64(one[8:], uint64(at.UnixNano()))
-	binary.LittleEndian.PutUint64(one[16:], binary.LittleEndian.Uint64(slot[16:])-uint64(earlier))
+	putTime(one[atWall:], last.Add(-earlier))
+	putTime(one[atFirst:], last.Add(-earlier))
+	binary.LittleEndian.PutUint64(one[atMono:], uint64(monoOf(slot)-earlier))
 	binary.LittleEndian.PutUint32(one[atRepeats:], 1)
-	binary.LittleEndian.PutUint64(one[atFirst:], uint64(at.UnixNano()))
 	if k := r.index(agingColumn); k >= 0 {
-		age := binary.LittleEndian.Uint64(slot[slotHead+8*k:])
-		if age != absent {
-			age = math.Float64bits(max(0, math.Float64frombits(age)-earlier.Seconds()))
+		if age := numberAt(r.column(slot, k)); !math.IsNaN(age) {
+			binary.LittleEndian.PutUint64(r.column(one, k), math.Float64bits(max(0, age-earlier.Seconds())))
 		}
-		binary.LittleEndian.PutUint64(one[slotHead+8*k:], age)
 	}
-}
-
-// nearest makes of a slot the one of its reading that is nearest to a time, of two that are as near the earlier one.
-func (r *Ring) nearest(slot []byte, at time.Time) {
-	n := repeatsOf(slot, r.slots)
-	if n == 1 {
-		return
-	}
-	best := append([]byte(nil), slot...)
-	found := false
-	r.expand(slot, Query{}, func(one []byte) {
-		if !found || timeOf(one).Sub(at).Abs() < timeOf(best).Sub(at).Abs() {
-			copy(best, one)
-			found = true
-		}
-	})
-	copy(slot, best)
 }

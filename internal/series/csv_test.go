@@ -1,9 +1,10 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package record
+package series
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -27,16 +28,18 @@ func sampled(after time.Duration, cpu, memory float64) *procstats.Sample {
 	return s
 }
 
-func createStore(t *testing.T) *Store {
-	s, err := Create(filepath.Join(t.TempDir(), "run"))
+func newCSV(t *testing.T) (w *CSV, path string) {
+	root, err := os.OpenRoot(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	t.Cleanup(func() { _ = root.Close() })
+	return NewCSV(root, "samples.csv"), filepath.Join(root.Name(), "samples.csv")
 }
 
-func readAllPoints(t *testing.T, dir string) (points []*Point) {
-	for p, err := range ReadPoints(dir) {
+func readAll(t *testing.T, path string) (points []*Point) {
+	t.Helper()
+	for p, err := range ReadCSV(path) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +51,7 @@ func readAllPoints(t *testing.T, dir string) (points []*Point) {
 // TestSamplesOfALongRun holds that a day of samples fits into the file, that no spike is lost, and that counters add
 // up.
 func TestSamplesOfALongRun(t *testing.T) {
-	s := createStore(t)
+	w, path := newCSV(t)
 	var before *procstats.Sample
 	const step = 10 * time.Second
 	cpu, gapEnd := 0.0, 12*time.Hour
@@ -69,18 +72,18 @@ func TestSamplesOfALongRun(t *testing.T) {
 		if after == gapEnd {
 			before = nil
 		}
-		if err := s.AddSample(PointOf(before, sample)); err != nil {
+		if err := w.Add(PointOf(before, sample)); err != nil {
 			t.Fatal(err)
 		}
 		before = sample
 	}
-	if err := s.Close(); err != nil {
+	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
 	const samples = int64(24*time.Hour/step) - 5
-	points := readAllPoints(t, s.Dir())
-	if len(points) < mostPoints/4 || len(points) > mostPoints {
-		t.Errorf("%d points, want about %d", len(points), mostPoints)
+	points := readAll(t, path)
+	if len(points) < mostRows/4 || len(points) > mostRows {
+		t.Errorf("%d points, want about %d", len(points), mostRows)
 	}
 	var total int64
 	gaps := 0
@@ -98,41 +101,42 @@ func TestSamplesOfALongRun(t *testing.T) {
 		}
 	}
 	if highest != 900e6 || lowest != 1e6 || math.Abs(fastest-2) > 1e-3 || gaps != 1 {
-		t.Errorf("memory from %g to %g, CPU up to %g, %d gaps; want from 1e6 to 9e8, up to 2, and one gap", lowest, highest, fastest, gaps)
+		t.Errorf("memory from %g to %g, CPU up to %g, %d gaps; want from 1e6 to 9e8, up to 2, and one gap",
+			lowest, highest, fastest, gaps)
 	}
 	last, _ := points[len(points)-1].Value(procstats.HeadlineCPU, procstats.Last)
-	if math.Abs(last-cpu) > 1e-3 || total != samples || !points[0].At.Equal(start.Add(step)) {
-		t.Errorf("%d samples from %s, CPU %g at the end; want %d and %g", total, points[0].At, last, samples, cpu)
+	if math.Abs(last-cpu) > 1e-3 || total != samples || !points[0].Wall.Equal(start.Add(step)) {
+		t.Errorf("%d samples from %s, CPU %g at the end; want %d and %g", total, points[0].Wall, last, samples, cpu)
 	}
-	if info, err := os.Stat(filepath.Join(s.Dir(), SamplesFile)); err != nil || info.Size() > 150<<10 || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(path); err != nil || info.Size() > 150<<10 || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v %v", info, err)
 	}
 }
 
 // TestPointsOfGaps holds that points which nothing but gaps separates do not grow without bound.
 func TestPointsOfGaps(t *testing.T) {
-	s := createStore(t)
-	for i := range 5 * mostPoints {
-		if err := s.AddSample(PointOf(nil, sampled(time.Duration(i)*time.Minute, 1, 1))); err != nil {
+	w, path := newCSV(t)
+	for i := range 5 * mostRows {
+		if err := w.Add(PointOf(nil, sampled(time.Duration(i)*time.Minute, 1, 1))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Close(); err != nil {
+	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(readAllPoints(t, s.Dir())); n > mostPoints {
-		t.Errorf("%d points, want at most %d", n, mostPoints)
+	if n := len(readAll(t, path)); n > mostRows {
+		t.Errorf("%d points, want at most %d", n, mostRows)
 	}
 }
 
 func TestPointRoundTrip(t *testing.T) {
 	before, after := sampled(0, 1, 10e6), sampled(1500*time.Millisecond, 1.75, 12345678)
 	p := PointOf(before, after)
-	got, err := fieldsOf(header()).point(p.row())
+	got, err := decodeRow(header(), p.Fields())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(p.row(), got.row()); diff != "" {
+	if diff := cmp.Diff(p.Fields(), got.Fields()); diff != "" {
 		t.Errorf("(-wrote +read):\n%s", diff)
 	}
 	for _, want := range []struct {
@@ -165,7 +169,7 @@ func TestDamagedSamples(t *testing.T) {
 		"2026-03-04T12:00:04.000Z,4,5,1,1",
 	}, "\n")
 	read, faults := 0, []string{}
-	for p, err := range decodePoints([]byte(rows), "samples.csv") {
+	for p, err := range decodeCSV([]byte(rows), "samples.csv") {
 		if err != nil {
 			faults = append(faults, err.Error())
 			continue
@@ -182,12 +186,12 @@ func TestDamagedSamples(t *testing.T) {
 }
 
 func FuzzPoints(f *testing.F) {
-	f.Add([]byte(strings.Join(header(), ",") + "\n" + strings.Join(PointOf(nil, sampled(0, 1, 1)).row(), ",") + "\n"))
+	f.Add([]byte(strings.Join(header(), ",") + "\n" + strings.Join(PointOf(nil, sampled(0, 1, 1)).Fields(), ",") + "\n"))
 	f.Add([]byte("time,samples\n\"2026-03-04T12:00:00Z\",1\n"))
 	f.Add([]byte("time\n\"a\nb\n"))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		var points []*Point
-		for p, err := range decodePoints(content, "samples.csv") {
+		for p, err := range decodeCSV(content, "samples.csv") {
 			if (p == nil) == (err == nil) {
 				t.Fatalf("point %v, error %v", p, err)
 			}
@@ -199,4 +203,22 @@ func FuzzPoints(f *testing.F) {
 			t.Fatalf("%d points of %d", len(thinned), len(points))
 		}
 	})
+}
+
+// TestColumnsAreDocumented holds docs/records.md against the columns of samples.csv.
+func TestColumnsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/records.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table strings.Builder
+	for _, c := range RunColumns() {
+		fmt.Fprintf(&table, "| `%s` | %s |\n", c.Name, c.Help)
+	}
+	if !strings.Contains(string(page), "|---|---|\n"+table.String()+"\n") {
+		t.Errorf("docs/records.md does not have this table:\n%s", &table)
+	}
+	if p := newPoint(); len(p.Fields()) != len(RunColumns()) {
+		t.Errorf("%d fields, %d columns", len(p.Fields()), len(RunColumns()))
+	}
 }

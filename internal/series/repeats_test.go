@@ -77,7 +77,7 @@ func TestRepeats(t *testing.T) {
 				t.Fatal(err)
 			}
 			if i == 75 {
-				if err := r.widen([]procstats.ID{procstats.CgroupMemoryCurrent}, r.rows); err != nil {
+				if err := r.rewrite(r.slots, []procstats.ID{procstats.CgroupMemoryCurrent}, r.rows); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -128,8 +128,8 @@ func TestQueueRepeats(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 2))
 		l := newLife(random, 150)
 		path := filepath.Join(t.TempDir(), "h")
-		w := NewWriter(hclog.NewNullLogger(), func() { t.Error("not written") })
-		q := w.Queue(path, 500, hclog.NewNullLogger())
+		w := NewWriter(Clock{Boot: 1}, hclog.NewNullLogger(), func() { t.Error("not written") })
+		q := w.Queue(path, "", 500, hclog.NewNullLogger())
 		var before *procstats.Sample
 		repeated := 0
 		for i, s := range l.samples {
@@ -210,7 +210,7 @@ func TestQueueRefusesToRepeat(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			q := NewWriter(hclog.NewNullLogger(), func() {}).Queue(filepath.Join(t.TempDir(), "h"), 50, hclog.NewNullLogger())
+			q := NewWriter(Clock{Boot: 1}, hclog.NewNullLogger(), func() {}).Queue(filepath.Join(t.TempDir(), "h"), "", 50, hclog.NewNullLogger())
 			q.Add(q.Copy(sample(1, map[procstats.ID]float64{procstats.CgroupCPUUsage: 1})), 1)
 			if _, err := q.Points(Query{}); err != nil {
 				t.Fatal(err)
