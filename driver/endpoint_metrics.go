@@ -65,11 +65,6 @@ func valueOf(s *procstats.Sample, headlines []procstats.HeadlineValue, m procsta
 }
 
 func labelsOf(c *TaskConfig) *exposition.Labels {
-	return exposition.NewLabels([]exposition.Label{
-		{Name: "alloc_id", Value: c.AllocID},
-		{Name: "job", Value: c.JobName},
-		{Name: "namespace", Value: c.Namespace},
-		{Name: "task", Value: c.Name},
-		{Name: "task_group", Value: c.TaskGroupName},
-	}...)
+	return exposition.NewLabels("alloc_id", c.AllocID, "job", c.JobName, "namespace", c.Namespace, "task", c.Name,
+		"task_group", c.TaskGroupName)
 }

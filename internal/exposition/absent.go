@@ -25,7 +25,7 @@ func (f *Family) AddAbsent(labels *Labels, s *procstats.Sample, usual procstats.
 			continue
 		}
 		if m, known := procstats.Lookup(r.ID()); known {
-			f.Add(labels.With(Label{Name: "measurement", Value: m.Name}, Label{Name: "reason", Value: withoutCounts(r.Reason())}), 1)
+			f.Add(labels.With("measurement", m.Name, "reason", withoutCounts(r.Reason())), 1)
 		}
 	}
 }

@@ -1,11 +1,36 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
+// Package exposition writes metric families for Prometheus, OpenMetrics and in the JSON of Nomad's /v1/metrics, and
+// names the metrics of measurements. The agent's page and the driver's own endpoint use it.
+//
+// It replaces the Prometheus client library, which is linked for tests only: their linter and parsers check the pages.
+// With 500 tasks the library needed 45 to 250 ms for a page, and its initialisation 0.5 ms and 200 KiB in every
+// executor, which is the same binary.
 package exposition
 
 import (
 	"strings"
+
+	"github.com/tachograph/tacho/procstats"
 )
+
+// Prefix begins the names of all metrics of a task.
+const Prefix = "tacho_task_"
+
+// Name is the metric name of a measurement: tacho_task_ and its name in the table. For pressure the kernel's words are
+// replaced by those of node_exporter and the kubelet: some is waiting, full is stalled. ok is false for texts and for
+// measurements of a process, which are not metrics.
+func Name(m procstats.Measurement) (name string, ok bool) {
+	if m.Scope == procstats.ProcessScope || (m.Kind != procstats.Gauge && m.Kind != procstats.Counter) {
+		return "", false
+	}
+	name = m.Name
+	if m.Source == procstats.SourcePSI {
+		name = strings.NewReplacer("_some_", "_waiting_", "_full_", "_stalled_").Replace(name)
+	}
+	return Prefix + name, true
+}
 
 // Type is what a metric is.
 type Type uint8
@@ -45,44 +70,39 @@ func (f *Family) Add(labels *Labels, value float64) {
 	f.Samples = append(f.Samples, Sample{labels, value})
 }
 
-// Label is a name with its value.
-type Label struct {
-	Name, Value string
-}
-
 // Labels are the labels of a sample, which many samples share.
 type Labels struct {
-	// Pairs have no empty value.
-	Pairs []Label
+	// pairs are names, each followed by its value.
+	pairs []string
 	// text is the exposition form, braces included; empty without labels.
 	text string
 }
 
-// NewLabels returns labels of the pairs that have a value, in the given order.
-func NewLabels(pairs ...Label) *Labels { return (&Labels{}).With(pairs...) }
+// NewLabels returns labels of names, each followed by its value, in the given order.
+func NewLabels(pairs ...string) *Labels { return (&Labels{}).With(pairs...) }
 
-// Text is the labels as they stand in a page, braces included; empty without labels.
+// Text returns the labels as they are on a page, braces included; empty without labels.
 func (l *Labels) Text() string { return l.text }
 
-// With returns the labels with more behind them.
-func (l *Labels) With(pairs ...Label) *Labels {
+// With returns the labels with more of them at the end. In Prometheus an empty label is no label.
+func (l *Labels) With(pairs ...string) *Labels {
 	size := len(l.text) + len("{}")
 	for _, p := range pairs {
-		size += len(p.Name) + len(p.Value) + len(`,=""`)
+		size += len(p) + len(`,="`)
 	}
 	text := append(make([]byte, 0, size), strings.TrimSuffix(l.text, "}")...)
-	more := &Labels{Pairs: append(make([]Label, 0, len(l.Pairs)+len(pairs)), l.Pairs...)}
-	for _, p := range pairs {
-		if p.Value == "" {
-			continue // in Prometheus an empty label is no label
+	more := &Labels{pairs: append(make([]string, 0, len(l.pairs)+len(pairs)), l.pairs...)}
+	for i := 0; i < len(pairs); i += 2 {
+		name, value := pairs[i], strings.ToValidUTF8(pairs[i+1], "\uFFFD")
+		if value == "" {
+			continue
 		}
-		p.Value = strings.ToValidUTF8(p.Value, "\uFFFD")
-		more.Pairs = append(more.Pairs, p)
-		text = append(text, "{,"[min(len(more.Pairs)-1, 1)])
-		text = append(append(text, p.Name...), `="`...)
-		text = append(append(text, escape(p.Value)...), '"')
+		text = append(text, "{,"[min(len(more.pairs), 1)])
+		text = append(append(text, name...), `="`...)
+		text = append(append(text, escape(value)...), '"')
+		more.pairs = append(more.pairs, name, value)
 	}
-	if len(more.Pairs) > 0 {
+	if len(more.pairs) > 0 {
 		text = append(text, '}')
 	}
 	more.text = string(text)

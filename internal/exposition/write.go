@@ -6,6 +6,7 @@ package exposition
 import (
 	"encoding/json"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,30 +19,33 @@ const (
 	OpenMetricsType = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 )
 
-// chunk is how much is written at a time: a page of many tasks has megabytes, which nobody needs at once.
+// chunk is the size of one write: a page of many tasks has megabytes, which are not needed at once.
 const chunk = 64 << 10
 
 // WriteText writes families in the Prometheus text format 0.0.4.
 func WriteText(w io.Writer, families []Family) error {
 	escapes := strings.NewReplacer(`\`, `\\`, "\n", `\n`)
-	b := make([]byte, 0, chunk+chunk/8)
-	var err error
-	for i := range families {
-		f := &families[i]
-		if len(f.Samples) == 0 {
-			continue
-		}
-		b = appendHead(b, f.Name, f.Type.String(), escapes.Replace(f.Help))
-		if b, err = writeSamples(w, b, f); err != nil {
-			return err
-		}
-	}
-	_, err = w.Write(b)
-	return err
+	return write(w, families, "", func(f *Family) (name, kind, help string) {
+		return f.Name, f.Type.String(), escapes.Replace(f.Help)
+	})
 }
 
-// WriteOpenMetrics writes families in OpenMetrics 1.0. A counter whose name does not end in _total is none there.
+// WriteOpenMetrics writes families in OpenMetrics 1.0. Its counters have names that end in _total.
 func WriteOpenMetrics(w io.Writer, families []Family) error {
+	return write(w, families, "# EOF\n", func(f *Family) (name, kind, help string) {
+		name, total := strings.CutSuffix(f.Name, "_total")
+		switch {
+		case f.Type != Counter:
+			return f.Name, f.Type.String(), escape(f.Help)
+		case !total:
+			return f.Name, "unknown", escape(f.Help)
+		}
+		return name, f.Type.String(), escape(f.Help)
+	})
+}
+
+// write writes the families that have samples, each after the head that describe returns, and an end.
+func write(w io.Writer, families []Family, end string, describe func(*Family) (name, kind, help string)) error {
 	b := make([]byte, 0, chunk+chunk/8)
 	var err error
 	for i := range families {
@@ -49,27 +53,16 @@ func WriteOpenMetrics(w io.Writer, families []Family) error {
 		if len(f.Samples) == 0 {
 			continue
 		}
-		name, kind := f.Name, f.Type.String()
-		if f.Type == Counter {
-			var ok bool
-			if name, ok = strings.CutSuffix(f.Name, "_total"); !ok {
-				kind = "unknown"
-			}
+		name, kind, help := describe(f)
+		for _, part := range []string{"# HELP ", name, " ", help, "\n# TYPE ", name, " ", kind, "\n"} {
+			b = append(b, part...)
 		}
-		b = appendHead(b, name, kind, escape(f.Help))
 		if b, err = writeSamples(w, b, f); err != nil {
 			return err
 		}
 	}
-	_, err = w.Write(append(b, "# EOF\n"...))
+	_, err = w.Write(append(b, end...))
 	return err
-}
-
-func appendHead(b []byte, name, kind, help string) []byte {
-	b = append(append(b, "# HELP "...), name...)
-	b = append(append(append(b, ' '), help...), "\n# TYPE "...)
-	b = append(append(append(b, name...), ' '), kind...)
-	return append(b, '\n')
 }
 
 // writeSamples appends the samples of a family to b, and writes and empties b whenever it is full.
@@ -89,7 +82,7 @@ func writeSamples(w io.Writer, b []byte, f *Family) ([]byte, error) {
 	return b, nil
 }
 
-// number is written as on the other pages.
+// number has the form of the text formats.
 type number float64
 
 // MarshalJSON implements json.Marshaler.
@@ -120,13 +113,15 @@ func WriteJSON(w io.Writer, families []Family, at time.Time) error {
 	for i := range families {
 		f := &families[i]
 		for _, s := range f.Samples {
-			labels := make(map[string]string, len(s.Labels.Pairs))
-			for _, p := range s.Labels.Pairs {
-				labels[p.Name] = p.Value
+			labels := make(map[string]string, len(s.Labels.pairs)/2)
+			for pair := range slices.Chunk(s.Labels.pairs, 2) {
+				labels[pair[0]] = pair[1]
 			}
 			v := number(s.Value)
 			if f.Type == Counter {
-				page.Counters = append(page.Counters, jsonCounter{Name: f.Name, Count: 1, Sum: v, Min: v, Max: v, Mean: v, Labels: labels})
+				page.Counters = append(page.Counters, jsonCounter{
+					Name: f.Name, Count: 1, Sum: v, Min: v, Max: v, Mean: v, Labels: labels,
+				})
 			} else {
 				page.Gauges = append(page.Gauges, jsonGauge{f.Name, v, labels})
 			}

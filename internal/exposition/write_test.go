@@ -25,7 +25,7 @@ func FuzzLabels(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name string) {
 		want := strings.ToValidUTF8(name, "\uFFFD")
 		counter := exposition.Family{Name: "a_total", Help: "What \\ it\nis.", Type: exposition.Counter}
-		counter.Add(exposition.NewLabels(exposition.Label{Name: "task", Value: name}), 1.5)
+		counter.Add(exposition.NewLabels("task", name), 1.5)
 		families := []exposition.Family{counter, {Name: "nothing", Help: "Was not measured."}}
 
 		var page strings.Builder

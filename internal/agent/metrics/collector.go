@@ -1,12 +1,17 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
+// Package metrics turns the state of an agent into metric families.
+//
+// The names of a task's metrics follow from the table of measurements by one rule, see exposition.Name;
+// docs/metrics.md lists them all. What was not measured has no sample.
 package metrics
 
 import (
 	"compress/gzip"
 	"context"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,15 +24,15 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// Agent is what the metrics are of; *agent.Agent is one.
+// Agent is the source of the metrics; *agent.Agent is one.
 type Agent interface {
 	Snapshot(only ...string) *snapshot.Agent
 	NodeStats(ctx context.Context) (*node.Stats, error)
 	Cost() snapshot.Cost
 }
 
-// Collector gathers metric families from an agent. It keeps nothing but the totals of tasks that have ended, if
-// series are kept by job or by task. Its methods may be called concurrently.
+// Collector gathers metric families from an agent. It stores the totals of tasks that have ended, if series are by
+// job or by task. Its methods may be called concurrently.
 type Collector struct {
 	agent   Agent
 	streams *streams.Room
@@ -36,7 +41,7 @@ type Collector struct {
 	now     func() time.Time
 	began   time.Time
 
-	// spare is the memory of a page that has been sent. A sync.Pool would have one for each CPU.
+	// spare is the memory of the page before. A sync.Pool would have one for each CPU.
 	spare atomic.Pointer[scratch]
 
 	mu     sync.Mutex
@@ -44,18 +49,18 @@ type Collector struct {
 	scrape time.Duration
 }
 
-// scratch is memory for what is gathered for one response: many tasks have megabytes of it.
+// scratch is the memory for one page: many tasks need megabytes.
 type scratch struct {
 	rows    []row
 	values  []float64
 	samples []exposition.Sample
-	// labels are those of tasks that have not changed since, if their key is the same.
+	// labels are those of the tasks on the page before, if the labelling has the same key.
 	labels    map[*allocation.Task]taskLabels
 	labelsKey string
-	zipper    *gzip.Writer // of most of a megabyte; nil before the first page that is compressed
+	zipper    *gzip.Writer // nearly a megabyte; nil before the first compressed page
 }
 
-// compress returns what compresses a page.
+// compress returns the writer that compresses a page.
 func (s *scratch) compress(into io.Writer) *gzip.Writer {
 	if s.zipper == nil {
 		s.zipper, _ = gzip.NewWriterLevel(into, gzip.BestSpeed) // the level is valid
@@ -69,7 +74,7 @@ type taskLabels struct {
 	labels, info *exposition.Labels
 }
 
-// clear forgets what the memory refers to.
+// clear removes the references in the memory.
 func (s *scratch) clear() {
 	clear(s.rows)
 	clear(s.samples)
@@ -101,11 +106,11 @@ func (c *Collector) columnOf(id procstats.ID) int {
 	return c.byID[id] - 1
 }
 
-// Gather reads the present state of everything that the configuration lets through, in a fixed order. Families
-// without a sample are among them.
+// Gather reads the present state of everything that the configuration selects, in a fixed order. Families without a
+// sample are among them.
 func (c *Collector) Gather(ctx context.Context) []exposition.Family { return c.gather(ctx, &scratch{}) }
 
-// with calls a function with what Gather returns, in memory that is used again afterwards.
+// with calls a function with the families, in memory that is reused afterwards.
 func (c *Collector) with(ctx context.Context, use func([]exposition.Family, *scratch)) {
 	s := c.spare.Swap(nil)
 	if s == nil {
@@ -120,50 +125,39 @@ func (c *Collector) gather(ctx context.Context, into *scratch) []exposition.Fami
 	began := time.Now()
 	now := c.agent.Snapshot()
 	telemetry := now.Config.Telemetry
-	common := commonLabels(now)
-	rows := c.readTasks(now, common, into)
+	labels := newLabelling(now)
+	rows := c.readTasks(now, labels, into)
+	all := c.taskFamilies(rows, labels.detail, into)
 
-	all := c.taskFamilies(rows, telemetry.AllocationDetail, into)
-	all = append(all, c.agentFamilies(now, common)...)
+	var others []exposition.Family
+	f := families{&others, labels.common}
+	c.addAgent(f, now)
 	if telemetry.PublishNodeMetrics {
-		all = append(all, c.nodeFamilies(ctx, now, common)...)
+		c.addNode(ctx, f, now)
 	}
 	if telemetry.NomadNames {
-		all = append(all, nomadAgent(now, common)...)
-		all = append(all, nomadFamilies(rows, telemetry.AllocationDetail, now.Node.Resources.CoreMHz)...)
+		f.addNomadAgent(now)
+		if labels.detail == DetailAlloc {
+			all = append(all, nomadFamilies(rows, now.Node.Resources.CoreMHz)...)
+		}
 	}
-	all = append(all, c.scrapeFamilies(all, common, began)...)
-	return newFilter(telemetry).apply(all)
+	c.addScrape(f, all, began)
+	return newFilter(telemetry).apply(append(all, others...))
 }
 
-// commonLabels is the host's name, unless it is not wanted.
-func commonLabels(now *snapshot.Agent) *exposition.Labels {
-	t := now.Config.Telemetry
-	if t.DisableHostname {
-		return exposition.NewLabels()
-	}
-	name := now.Node.Attributes["unique.hostname"]
-	if t.UseNodeName || name == "" {
-		name = now.Node.Name
-	}
-	return exposition.NewLabels(exposition.Label{Name: "host", Value: name})
-}
-
-// scrapeFamilies say what this page costs. The duration is that of the page before: this one is not finished.
-func (c *Collector) scrapeFamilies(all []exposition.Family, common *exposition.Labels, began time.Time) []exposition.Family {
+// addScrape adds the cost of this page. The duration is that of the page before: this one is not finished.
+func (c *Collector) addScrape(f families, tasks []exposition.Family, began time.Time) {
 	series := 0
-	for i := range all {
-		series += len(all[i].Samples)
+	for _, family := range slices.Concat(tasks, *f.list) {
+		series += len(family.Samples)
 	}
 	c.mu.Lock()
 	before := c.scrape
 	c.scrape = time.Since(began)
 	c.mu.Unlock()
-	var f families
-	f.gauge("tacho_agent_series",
-		"Samples in this response, without those of tacho_agent_series and tacho_agent_scrape_seconds, and before prefix_filter.", common, float64(series))
+	f.gauge("tacho_agent_series", "Samples in this response, without those of tacho_agent_series and "+
+		"tacho_agent_scrape_seconds, and before prefix_filter.", float64(series))
 	if before > 0 {
-		f.gauge("tacho_agent_scrape_seconds", "How long it took to gather the previous response.", common, before.Seconds())
+		f.gauge("tacho_agent_scrape_seconds", "How long it took to gather the previous response.", before.Seconds())
 	}
-	return f
 }

@@ -34,28 +34,30 @@ func TestDocs(t *testing.T) {
 	for _, f := range ownFamilies(t) {
 		fmt.Fprintf(&agent, "| %s | %s | %s |\n", f.Name, f.Type, f.Help)
 	}
-	for _, n := range nomadTable(1) {
+	for _, n := range nomadColumns(1) {
 		fmt.Fprintf(&nomad, "| %s | %s | %s |\n", n.name, n.kind, n.help)
 	}
 	resources := node.Resources{Cores: []int{0}, CoreMHz: 1, MemoryBytes: 1 << 30, DiskBytes: 1 << 30}
 	one := &snapshot.Agent{
 		Node: node.Node{Resources: resources}, Jobs: []*snapshot.Job{{Job: &job.Job{Groups: []*job.Group{{}}}}},
 	}
-	for _, f := range nomadAgent(one, exposition.NewLabels()) {
+	var list []exposition.Family
+	families{&list, exposition.NewLabels()}.addNomadAgent(one)
+	for _, f := range list {
 		fmt.Fprintf(&nomad, "| %s | gauge | %s |\n", f.Name, f.Help)
 	}
-	page := string(text)
+	written := string(text)
 	for name, rows := range map[string]string{"tasks": tasks.String(), "agent": agent.String(), "nomad": nomad.String()} {
 		begin := "<!-- " + name + ": go test ./internal/agent/metrics -update -->\n"
-		before, rest, found := strings.Cut(page, begin)
+		before, rest, found := strings.Cut(written, begin)
 		table, after, closed := strings.Cut(rest, "<!-- end -->\n")
 		head := strings.SplitAfterN(table, "\n", 3)
 		if !found || !closed || len(head) != 3 {
 			t.Fatalf("%s has no place for the table %q", file, name)
 		}
-		page = before + begin + head[0] + head[1] + rows + "<!-- end -->\n" + after
+		written = before + begin + head[0] + head[1] + rows + "<!-- end -->\n" + after
 	}
-	golden(t, file, page)
+	golden(t, file, written)
 }
 
 // ownFamilies are those of a page that are neither a column nor one of Nomad's.

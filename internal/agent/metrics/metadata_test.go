@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/internal/agent/config"
-	"github.com/tachograph/tacho/internal/exposition"
+	"github.com/tachograph/tacho/internal/agent/snapshot"
 )
 
 func TestMetadataLabels(t *testing.T) {
@@ -17,20 +17,20 @@ func TestMetadataLabels(t *testing.T) {
 	cases := []struct {
 		name      string
 		telemetry config.Telemetry
-		want      []exposition.Label
+		want      []string
 	}{
 		{"not asked for", config.Telemetry{AllocationDetail: DetailAlloc}, nil},
 		{"series of several", config.Telemetry{AllocationDetail: DetailTask, IncludeAllocMetadata: true}, nil},
-		{"all", config.Telemetry{AllocationDetail: DetailAlloc, IncludeAllocMetadata: true}, []exposition.Label{
-			{Name: "_4k", Value: "yes"}, {Name: "_name__", Value: "x"}, {Name: "cost_center", Value: "7"}, {Name: "gr__e", Value: "L"}, {Name: "team", Value: "web"},
+		{"all", config.Telemetry{AllocationDetail: DetailAlloc, IncludeAllocMetadata: true}, []string{
+			"_4k", "yes", "_name__", "x", "cost_center", "7", "gr__e", "L", "team", "web",
 		}},
 		{"some", config.Telemetry{
 			AllocationDetail: DetailAlloc, IncludeAllocMetadata: true, AllowedMetadataKeysInMetrics: []string{"cost.center", "job", "none"},
-		}, []exposition.Label{{Name: "cost_center", Value: "8"}}},
+		}, []string{"cost_center", "8"}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, newMetadata(c.telemetry).labels(meta)); diff != "" {
+			if diff := cmp.Diff(c.want, newLabelling(&snapshot.Agent{Config: config.Config{Telemetry: c.telemetry}}).meta(meta)); diff != "" {
 				t.Error(diff)
 			}
 		})

@@ -4,142 +4,232 @@
 package metrics
 
 import (
+	"math"
 	"slices"
 
+	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
+	"github.com/tachograph/tacho/internal/agent/node"
+	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/exposition"
-	"github.com/tachograph/tacho/plugin/proto/drivers"
+	pb "github.com/tachograph/tacho/plugin/proto/drivers"
 	"github.com/tachograph/tacho/plugin/wire"
 	"github.com/tachograph/tacho/procstats"
 )
 
-// nomadFamily is one metric under the name that dashboards and autoscalers for Nomad read. Names, units and types
-// are those of its docs: reference/metrics, allocation metrics.
-type nomadFamily struct {
-	name, help string
-	kind       exposition.Type
-	// value is ok only if something was measured. Nomad has 0 there for CPU.
-	value func(r *nomadRow) (v float64, ok bool)
-}
-
-// nomadRow is a task with what it uses in Nomad's form.
-type nomadRow struct {
-	*row
-	// used is nil without a reading of the running task, or with only an old one.
-	used *drivers.TaskResourceUsage
-}
-
-func newNomadRow(r *row, coreMHz float64) nomadRow {
-	if !r.usage.Fresh() {
-		return nomadRow{row: r}
-	}
-	return nomadRow{row: r, used: wire.ResourceUsage(r.usage.Sample, r.usage.Before, coreMHz)}
-}
-
 // nomadFamilies are a task's metrics under Nomad's names. They exist per allocation only.
-func nomadFamilies(rows []row, detail string, coreMHz float64) []exposition.Family {
-	if detail != DetailAlloc {
-		return nil
-	}
-	used := make([]nomadRow, len(rows))
+func nomadFamilies(rows []row, coreMHz float64) []exposition.Family {
 	for i := range rows {
-		used[i] = newNomadRow(&rows[i], coreMHz)
+		if r := &rows[i]; r.usage.Fresh() {
+			r.used = wire.ResourceUsage(r.usage.Sample, r.usage.Before, coreMHz)
+		}
 	}
-	list := nomadTable(coreMHz)
+	list := nomadColumns(coreMHz)
 	families := make([]exposition.Family, len(list))
 	for i, n := range list {
 		families[i] = exposition.Family{Name: n.name, Help: n.help, Type: n.kind}
-		for j := range used {
-			if v, ok := n.value(&used[j]); ok {
-				families[i].Add(used[j].labels, v)
+		for j := range rows {
+			if v := n.own(&rows[j]); !math.IsNaN(v) {
+				families[i].Add(rows[j].labels, v)
 			}
 		}
 	}
 	return families
 }
 
-func nomadTable(coreMHz float64) []nomadFamily {
-	const p = "nomad_client_allocs_"
-	return []nomadFamily{
-		{p + "cpu_total_percent", "CPU use in percent of one core.", exposition.Gauge, cpu(drivers.CPUUsage_PERCENT, func(u *drivers.CPUUsage) float64 { return u.Percent })},
-		{p + "cpu_system", "CPU use in the kernel in percent of one core.", exposition.Gauge, cpu(drivers.CPUUsage_SYSTEM_MODE, func(u *drivers.CPUUsage) float64 { return u.SystemMode })},
-		{p + "cpu_user", "CPU use in user mode in percent of one core.", exposition.Gauge, cpu(drivers.CPUUsage_USER_MODE, func(u *drivers.CPUUsage) float64 { return u.UserMode })},
-		{p + "cpu_throttled_time", "Nanoseconds throttled by the quota, since the start.", exposition.Gauge, cpu(drivers.CPUUsage_THROTTLED_TIME, func(u *drivers.CPUUsage) float64 { return float64(u.ThrottledTime) })},
-		{p + "cpu_throttled_periods", "Periods throttled by the quota, since the start.", exposition.Gauge, cpu(drivers.CPUUsage_THROTTLED_PERIODS, func(u *drivers.CPUUsage) float64 { return float64(u.ThrottledPeriods) })},
-		{p + "cpu_total_ticks", "CPU use in MHz.", exposition.Gauge, cpu(drivers.CPUUsage_TOTAL_TICKS, func(u *drivers.CPUUsage) float64 { return u.TotalTicks })},
-		{p + "cpu_total_ticks_count", "MHz-seconds used since the start.", exposition.Counter, ticksCount(coreMHz)},
-		{p + "cpu_allocated", "MHz that the job file reserves.", exposition.Gauge, running(func(r *nomadRow) float64 { return float64(r.task.Resources.CPU) })},
-		{p + "memory_rss", "Anonymous and shared memory in bytes.", exposition.Gauge, memory(drivers.MemoryUsage_RSS, func(u *drivers.MemoryUsage) uint64 { return u.Rss })},
-		{p + "memory_cache", "Page cache in bytes.", exposition.Gauge, memory(drivers.MemoryUsage_CACHE, func(u *drivers.MemoryUsage) uint64 { return u.Cache })},
-		{p + "memory_swap", "Swapped bytes.", exposition.Gauge, memory(drivers.MemoryUsage_SWAP, func(u *drivers.MemoryUsage) uint64 { return u.Swap })},
-		{p + "memory_mapped_file", "Mapped page cache in bytes.", exposition.Gauge, measured(procstats.CgroupMemoryFileMapped)},
-		{p + "memory_usage", "Charged bytes.", exposition.Gauge, memory(drivers.MemoryUsage_USAGE, func(u *drivers.MemoryUsage) uint64 { return u.Usage })},
-		{p + "memory_max_usage", "The most bytes ever charged.", exposition.Gauge, memory(drivers.MemoryUsage_MAX_USAGE, func(u *drivers.MemoryUsage) uint64 { return u.MaxUsage })},
-		{p + "memory_kernel_usage", "Kernel memory in bytes.", exposition.Gauge, memory(drivers.MemoryUsage_KERNEL_USAGE, func(u *drivers.MemoryUsage) uint64 { return u.KernelUsage })},
-		{p + "memory_kernel_max_usage", "The most kernel memory in bytes.", exposition.Gauge, memory(drivers.MemoryUsage_KERNEL_MAX_USAGE, func(u *drivers.MemoryUsage) uint64 { return u.KernelMaxUsage })},
-		{p + "memory_allocated", "Bytes that the job file reserves.", exposition.Gauge, running(func(r *nomadRow) float64 { return float64(r.task.Resources.MemoryMB) * (1 << 20) })},
-		{p + "memory_max_allocated", "Bytes that the job file allows at most.", exposition.Gauge, running(func(r *nomadRow) float64 { return float64(r.task.Resources.MemoryMaxMB) * (1 << 20) })},
-		{p + "restart", "Restarts of the task.", exposition.Counter, func(r *nomadRow) (float64, bool) { return restarts(r.row), true }},
-		{p + "oom_killed", "OOM kills of the task.", exposition.Counter, func(r *nomadRow) (float64, bool) { v := oomKills(r.row); return v, v == v }},
-		{p + "running", "1 for an allocation that runs.", exposition.Counter, status(allocation.Running)},
-		{p + "complete", "1 for an allocation that has completed.", exposition.Counter, status(allocation.Complete)},
-		{p + "failed", "1 for an allocation that has failed.", exposition.Counter, status(allocation.Failed)},
+// nomadColumns are the metrics of tasks that dashboards and autoscalers for Nomad read. Names, units and types are
+// those of its docs: reference/metrics, allocation metrics. Unlike there, what was not measured is not 0.
+func nomadColumns(coreMHz float64) []column {
+	var list []column
+	add := func(name, help string, value func(*row) float64) {
+		list = append(list, column{name: "nomad_client_allocs_" + name, help: help, own: value})
 	}
+	count := func(name, help string, value func(*row) float64) {
+		add(name, help, value)
+		list[len(list)-1].kind = exposition.Counter
+	}
+	add("cpu_total_percent", "CPU use in percent of one core.", cpu(pb.CPUUsage_PERCENT, (*pb.CPUUsage).GetPercent))
+	add("cpu_system", "CPU use in the kernel in percent of one core.",
+		cpu(pb.CPUUsage_SYSTEM_MODE, (*pb.CPUUsage).GetSystemMode))
+	add("cpu_user", "CPU use in user mode in percent of one core.", cpu(pb.CPUUsage_USER_MODE, (*pb.CPUUsage).GetUserMode))
+	add("cpu_throttled_time", "Nanoseconds throttled by the quota, since the start.",
+		cpu(pb.CPUUsage_THROTTLED_TIME, (*pb.CPUUsage).GetThrottledTime))
+	add("cpu_throttled_periods", "Periods throttled by the quota, since the start.",
+		cpu(pb.CPUUsage_THROTTLED_PERIODS, (*pb.CPUUsage).GetThrottledPeriods))
+	add("cpu_total_ticks", "CPU use in MHz.", cpu(pb.CPUUsage_TOTAL_TICKS, (*pb.CPUUsage).GetTotalTicks))
+	count("cpu_total_ticks_count", "MHz-seconds used since the start.", ticksCount(coreMHz))
+	add("cpu_allocated", "MHz that the job file reserves.", reserved(func(r *row) int { return r.task.Resources.CPU }))
+	add("memory_rss", "Anonymous and shared memory in bytes.", memory(pb.MemoryUsage_RSS, (*pb.MemoryUsage).GetRss))
+	add("memory_cache", "Page cache in bytes.", memory(pb.MemoryUsage_CACHE, (*pb.MemoryUsage).GetCache))
+	add("memory_swap", "Swapped bytes.", memory(pb.MemoryUsage_SWAP, (*pb.MemoryUsage).GetSwap))
+	add("memory_mapped_file", "Mapped page cache in bytes.", mappedFile)
+	add("memory_usage", "Charged bytes.", memory(pb.MemoryUsage_USAGE, (*pb.MemoryUsage).GetUsage))
+	add("memory_max_usage", "The most bytes ever charged.",
+		memory(pb.MemoryUsage_MAX_USAGE, (*pb.MemoryUsage).GetMaxUsage))
+	add("memory_kernel_usage", "Kernel memory in bytes.",
+		memory(pb.MemoryUsage_KERNEL_USAGE, (*pb.MemoryUsage).GetKernelUsage))
+	add("memory_kernel_max_usage", "The most kernel memory in bytes.",
+		memory(pb.MemoryUsage_KERNEL_MAX_USAGE, (*pb.MemoryUsage).GetKernelMaxUsage))
+	add("memory_allocated", "Bytes that the job file reserves.",
+		reserved(func(r *row) int { return r.task.Resources.MemoryMB << 20 }))
+	add("memory_max_allocated", "Bytes that the job file allows at most.",
+		reserved(func(r *row) int { return r.task.Resources.MemoryMaxMB << 20 }))
+	count("restart", "Restarts of the task.", restarts)
+	count("oom_killed", "OOM kills of the task.", oomKills)
+	count("running", "1 for an allocation that runs.", status(allocation.Running))
+	count("complete", "1 for an allocation that has completed.", status(allocation.Complete))
+	count("failed", "1 for an allocation that has failed.", status(allocation.Failed))
+	return list
 }
 
-func cpu(field drivers.CPUUsage_Fields, value func(*drivers.CPUUsage) float64) func(*nomadRow) (float64, bool) {
-	return func(r *nomadRow) (float64, bool) {
+func cpu[N float64 | uint64](field pb.CPUUsage_Fields, value func(*pb.CPUUsage) N) func(*row) float64 {
+	return func(r *row) float64 {
 		u := r.used.GetCpu()
-		if !slices.Contains(u.GetMeasuredFields(), field) {
-			return 0, false
-		}
-		return value(u), true
+		return given(float64(value(u)), slices.Contains(u.GetMeasuredFields(), field))
 	}
 }
 
-func memory(field drivers.MemoryUsage_Fields, value func(*drivers.MemoryUsage) uint64) func(*nomadRow) (float64, bool) {
-	return func(r *nomadRow) (float64, bool) {
+func memory(field pb.MemoryUsage_Fields, value func(*pb.MemoryUsage) uint64) func(*row) float64 {
+	return func(r *row) float64 {
 		u := r.used.GetMemory()
-		if !slices.Contains(u.GetMeasuredFields(), field) {
-			return 0, false
-		}
-		return float64(value(u)), true
+		return given(float64(value(u)), slices.Contains(u.GetMeasuredFields(), field))
 	}
 }
 
-func measured(id procstats.ID) func(*nomadRow) (float64, bool) {
-	return func(r *nomadRow) (float64, bool) {
-		if r.used == nil {
-			return 0, false
-		}
-		return r.usage.Sample.Task.Number(id)
+func mappedFile(r *row) float64 {
+	if r.used == nil {
+		return math.NaN()
 	}
+	return given(r.usage.Sample.Task.Number(procstats.CgroupMemoryFileMapped))
 }
 
 // ticksCount is the CPU time in the unit that this counter has at an interval of one second, at any interval.
-func ticksCount(coreMHz float64) func(*nomadRow) (float64, bool) {
-	return func(r *nomadRow) (float64, bool) {
-		if r.used == nil || coreMHz <= 0 {
-			return 0, false
+func ticksCount(coreMHz float64) func(*row) float64 {
+	return func(r *row) float64 {
+		i := slices.IndexFunc(r.usage.Headlines, func(h procstats.HeadlineValue) bool {
+			return h.ID == procstats.HeadlineCPU
+		})
+		if r.used == nil || coreMHz <= 0 || i < 0 {
+			return math.NaN()
 		}
-		for _, h := range r.usage.Headlines {
-			if h.ID == procstats.HeadlineCPU {
-				seconds, ok := h.Reading.Number()
-				return seconds * coreMHz, ok
+		seconds, ok := r.usage.Headlines[i].Reading.Number()
+		return given(seconds*coreMHz, ok)
+	}
+}
+
+// reserved is a number of the job file, if it is set and the task runs.
+func reserved(value func(*row) int) func(*row) float64 {
+	return func(r *row) float64 { return given(float64(value(r)), value(r) > 0 && r.usage.Running) }
+}
+
+func status(s allocation.Status) func(*row) float64 {
+	return func(r *row) float64 { return given(1, r.alloc.ClientStatus == s) }
+}
+
+// ofNomadNode returns the families with the labels of a node's metrics, by which dashboards filter.
+func (f families) ofNomadNode(now *snapshot.Agent) families {
+	return f.with("datacenter", now.Node.Datacenter, "node_class", "none", "node_id", now.Node.ID, "node_pool", "default",
+		"node_scheduling_eligibility", "eligible", "node_status", "ready")
+}
+
+// addNomadAgent adds what a client, a server and their process report in Nomad: this agent is all of them.
+func (f families) addNomadAgent(now *snapshot.Agent) {
+	f.ofNomadNode(now).addNomadAllocated(now)
+	f.addNomadJobs(now)
+	f.addNomadRuntime()
+}
+
+// addNomadHost adds what only Nomad's names have of the machine.
+func (f families) addNomadHost(s *node.Stats) {
+	for _, c := range s.CPU {
+		core := f.with("cpu", c.Name)
+		core.gauge("nomad_client_host_cpu_total", "Use of a core in percent.", c.TotalPercent)
+		core.gauge("nomad_client_host_cpu_total_percent", "Use of a core in percent.", c.TotalPercent)
+		core.gauge("nomad_client_host_cpu_user", "Use of a core in user mode in percent.", c.User)
+		core.gauge("nomad_client_host_cpu_system", "Use of a core in the kernel in percent.", c.System)
+		core.gauge("nomad_client_host_cpu_idle", "Idle time of a core in percent.", c.Idle)
+	}
+	seen := map[string]bool{}
+	for _, d := range s.Disks {
+		if seen[d.Device] { // the same file system, mounted again, or another subvolume
+			continue
+		}
+		seen[d.Device] = true
+		disk := f.with("disk", d.Device)
+		disk.gauge("nomad_client_host_disk_size", "Size of a file system in bytes.", float64(d.Size))
+		disk.gauge("nomad_client_host_disk_used", "Used bytes of a file system.", float64(d.Used))
+		disk.gauge("nomad_client_host_disk_available", "Available bytes of a file system.", float64(d.Available))
+		disk.gauge("nomad_client_host_disk_used_percent", "Used share of a file system in percent.", d.UsedPercent)
+		disk.gauge("nomad_client_host_disk_inodes_percent", "Used inodes of a file system in percent.", d.InodesUsedPercent)
+	}
+}
+
+// addNomadAllocated adds what allocations have of the node, and what is left of it.
+func (f families) addNomadAllocated(now *snapshot.Agent) {
+	var mhz, memory, maxMemory, active float64
+	n := countOf(now)
+	for _, a := range now.Allocations {
+		if a.ClientStatus.Ended() {
+			continue
+		}
+		active++
+		for _, t := range a.Tasks {
+			mhz += float64(t.Resources.CPU) + float64(t.Resources.Cores)*now.Node.Resources.CoreMHz
+			memory += float64(t.Resources.MemoryMB)
+			maxMemory += float64(max(t.Resources.MemoryMB, t.Resources.MemoryMaxMB))
+		}
+	}
+	add := func(name, help string, value float64) { f.gauge("nomad_client_"+name, help, value) }
+	add("allocated_cpu", "MHz that allocations have.", mhz)
+	add("allocated_memory", "MiB of memory that allocations have.", memory)
+	add("allocated_max_memory", "MiB of memory that allocations may use at most.", maxMemory)
+	add("allocated_disk", "MiB of disk that allocations have: none is reserved.", 0)
+	add("allocations_running", "Running allocations.", n.allocations[allocation.Running])
+	add("allocations_pending", "Allocations that are being started.", n.allocations[allocation.Pending])
+	add("allocations_terminal", "Allocations that have ended and are stored.", float64(len(now.Allocations))-active)
+	add("allocations_blocked", "Allocations that wait for another: none.", 0)
+	add("allocations_migrating", "Allocations that move to another node: none.", 0)
+	add("tasks_running", "Running tasks.", n.tasks[hook.PhaseRunning])
+	add("tasks_pending", "Tasks that are being started.", n.tasks[hook.PhasePending]+n.tasks[""])
+	add("tasks_dead", "Tasks that have ended, of stored allocations.", n.tasks[hook.PhaseDead])
+	// The size of the node may not be known.
+	if has := float64(now.Node.Resources.TotalMHz()); has > 0 {
+		add("unallocated_cpu", "MHz that no allocation has; below 0 if they have more than there is.", has-mhz)
+	}
+	if has := now.Node.Resources.MemoryBytes >> 20; has > 0 {
+		add("unallocated_memory", "MiB of memory that no allocation has; may be below 0, too.", float64(has)-memory)
+	}
+	if has := now.Node.Resources.DiskBytes >> 20; has > 0 {
+		add("unallocated_disk", "MiB of disk that no allocation has.", float64(has))
+	}
+}
+
+// addNomadJobs counts jobs by status, and the allocations of each of their groups.
+func (f families) addNomadJobs(now *snapshot.Agent) {
+	type key struct {
+		job, group string
+		status     allocation.Status
+	}
+	count := map[key]float64{}
+	for _, a := range now.Allocations {
+		count[key{a.JobID, a.Group, a.ClientStatus}]++
+	}
+	status := map[string]float64{}
+	for _, j := range now.Jobs {
+		status[j.Status]++
+		for _, g := range j.Job.Groups {
+			group := f.with("job", j.Job.ID, "namespace", j.Job.Namespace, "task_group", g.Name)
+			for _, name := range []string{"running", "starting", "complete", "failed", "queued", "lost", "unknown"} {
+				is := allocation.Status(name)
+				if name == "starting" {
+					is = allocation.Pending
+				}
+				group.gauge("nomad_nomad_job_summary_"+name, "Allocations of a group that are "+name+".",
+					count[key{j.Job.ID, g.Name, is}])
 			}
 		}
-		return 0, false
 	}
-}
-
-// running is a promise of the job file, while the task runs and if it is made.
-func running(value func(*nomadRow) float64) func(*nomadRow) (float64, bool) {
-	return func(r *nomadRow) (float64, bool) {
-		v := value(r)
-		return v, v > 0 && r.usage.Running
+	for _, name := range []string{"running", "pending", "dead"} {
+		f.gauge("nomad_nomad_job_status_"+name, "Jobs that are "+name+".", status[name])
 	}
-}
-
-func status(s allocation.Status) func(*nomadRow) (float64, bool) {
-	return func(r *nomadRow) (float64, bool) { return 1, r.alloc.ClientStatus == s }
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/tachograph/tacho/internal/exposition"
 )
 
-// totals are the counters of tasks that share their labels. A sum of counters falls when a task is removed; what is added
-// up here is what each has grown under this agent.
+// totals are the counters of tasks that share their labels. A sum of counters falls when a task is removed; what is
+// added up here is what each has grown under this agent.
 type totals struct {
 	tasks  map[taskKey]*lastRead
 	groups map[string][]float64
@@ -39,7 +39,7 @@ func (c *Collector) combineRows(rows []row) []row {
 	for i := range rows {
 		r := &rows[i]
 		if len(combined) == 0 || combined[len(combined)-1].labels.Text() != r.labels.Text() {
-			combined = append(combined, row{labels: r.labels, values: absent(len(c.columns))})
+			combined = append(combined, row{taskLabels: r.taskLabels, values: absent(len(c.columns))})
 		}
 		c.addGauges(combined[len(combined)-1].values, r.values)
 		c.grow(r)

@@ -45,7 +45,7 @@ func writeTextFile(path string, final *record.Record) error {
 func finalFamilies(final *record.Record) []exposition.Family {
 	labels := runLabels(final)
 	info := exposition.Family{Name: "tacho_run_info", Help: "How the run ended as a label, always 1."}
-	info.Add(labels.With(exposition.Label{Name: "outcome", Value: string(final.End().Outcome)}), 1)
+	info.Add(labels.With("outcome", string(final.End().Outcome)), 1)
 	all := []exposition.Family{info}
 	add := func(name, help string, value float64) {
 		f := exposition.Family{Name: "tacho_run_" + name, Help: help}
@@ -72,7 +72,7 @@ func finalFamilies(final *record.Record) []exposition.Family {
 
 // runLabels are the name of the command's program and the labels of the run.
 func runLabels(final *record.Record) *exposition.Labels {
-	pairs := []exposition.Label{{Name: "command", Value: strings.ToValidUTF8(filepath.Base(final.Command[0]), "\uFFFD")}}
+	pairs := []string{"command", filepath.Base(final.Command[0])}
 	invalid := regexp.MustCompile(`[^a-zA-Z0-9_]`)
 	taken := map[string]bool{"command": true, "outcome": true}
 	for _, name := range slices.Sorted(maps.Keys(final.Labels)) {
@@ -82,7 +82,7 @@ func runLabels(final *record.Record) *exposition.Labels {
 		}
 		if !taken[label] {
 			taken[label] = true
-			pairs = append(pairs, exposition.Label{Name: label, Value: strings.ToValidUTF8(final.Labels[name], "\uFFFD")})
+			pairs = append(pairs, label, final.Labels[name])
 		}
 	}
 	return exposition.NewLabels(pairs...)
