@@ -5,15 +5,13 @@ package driver
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"syscall"
 	"time"
 
 	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/executor/reader"
 	"github.com/tachograph/tacho/executor/record"
-	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 	"github.com/tachograph/tacho/procstats/source"
@@ -87,14 +85,19 @@ func (t *task) lostCommands() *record.Commands {
 	if c := t.loop.CommandsSoFar(t.config.ID, t.state.StartedAt); c != nil {
 		return c
 	}
-	handed, err := record.ReadHanded(t.state.Address.Folder)
-	if err != nil {
-		if !errors.Is(err, fs.ErrNotExist) {
-			t.log.Warn("read commands of lost task", "error", err)
-		}
-		return nil
+	if h := t.handover(); h != nil && h.Counted != nil {
+		return h.Counted.Until(t.completedAt)
 	}
-	return handed.Until(t.completedAt)
+	return nil
+}
+
+// handover is what a reader of the task has handed over; nil if there is nothing.
+func (t *task) handover() *reader.Handover {
+	h, err := reader.ReadHandover(t.state.Address.Folder)
+	if err != nil {
+		t.log.Warn("read last samples of lost task", "error", err)
+	}
+	return h
 }
 
 // lostTotals reads what the kernel has counted in the task's own cgroup. It is nil if the task has none: a cgroup that
@@ -122,11 +125,8 @@ func (t *task) lostTotals() *procstats.Sample {
 // addSeen adds the counters of the last sample that was handed over which no cgroup has: what its processes did, and
 // which of them have left it.
 func (t *task) addSeen(totals *procstats.Sample) {
-	h, err := wire.ReadHandover(t.state.Address.Folder)
-	if err != nil {
-		if !errors.Is(err, fs.ErrNotExist) {
-			t.log.Warn("read last sample of lost task", "error", err)
-		}
+	h := t.handover()
+	if h == nil || h.Last == nil {
 		return
 	}
 	for _, reading := range h.Last.Task {

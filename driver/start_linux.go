@@ -141,7 +141,7 @@ func (d *Tacho) launchCounted(
 		return c.Launch(ctx, request)
 	}
 	return c.LaunchAnnounced(ctx, request, func(cgroup procstats.Cgroup) {
-		d.loop.Count(config.ID, cgroup, c.Address().Folder, selectsPackets(request))
+		d.loop.Count(config.ID, cgroup, selectsPackets(request))
 		failpoint.At("driver.start.announced")
 	})
 }

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/executor/reader"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/procstats"
@@ -39,7 +40,7 @@ type Executor struct {
 	journal  *journal
 	notifier notifier
 	gc       gcTuner
-	programs *programs
+	programs *reader.Programs
 	self     procstats.ProcessID
 	bootID   string
 	// oomScoreAdj is what the executor was started with, and what a task gets that asks for nothing else.
@@ -77,7 +78,7 @@ type Executor struct {
 // newExecutor returns an executor that has started nothing yet.
 func newExecutor(log hclog.Logger, build, folder string) (*Executor, error) {
 	e := &Executor{log: log, host: kernel.HostFS(), build: build, folder: folder, journal: newJournal(), decided: make(chan struct{})}
-	e.programs = &programs{host: e.host}
+	e.programs = reader.NewProgramsOfOne(log)
 	e.journal.notify = e.notifier.notify
 	e.children = newReaper(e.host)
 	e.children.stopped = e.taskStopped
@@ -138,8 +139,17 @@ func (e *Executor) close() {
 	e.cancelLaunch()
 	e.release()
 	e.work.Wait()
-	if err := e.programs.close(); err != nil {
-		e.log.Error("unload programs", "error", err)
+	e.programs.Close()
+}
+
+// loadPrograms loads what a task that this executor samples needs in the kernel, which takes it milliseconds to check, while the
+// caller connects.
+func (e *Executor) loadPrograms() {
+	_ = e.programs.TryPackets() // the task's reader gets the error
+	defer e.programs.Load()()
+	select {
+	case <-e.decided:
+	case <-e.ctx.Done():
 	}
 }
 
@@ -211,8 +221,8 @@ func (e *Executor) newRecord(t *task) *record.Record {
 		Absent:    map[string]string{},
 		Cgroup:    &record.Cgroup{Layout: t.group.Layout(), Placement: string(t.group.Placement), V2: t.group.V2, V1: t.group.V1},
 		Limits:    limitsToRecord(t.limits),
-		Sources:   record.SourcesOf(t.sampler.describe()),
-		Selection: t.sampler.whole.Names(),
+		Sources:   record.SourcesOf(t.reader.Describe()),
+		Selection: t.reader.Selection().Names(),
 		Interval:  time.Duration(request.GetRecord().GetIntervalNs()).Seconds(),
 
 		FirstInterval: time.Duration(request.GetRecord().GetFirstIntervalNs()).Seconds(),

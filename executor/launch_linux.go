@@ -23,8 +23,6 @@ import (
 	"github.com/tachograph/tacho/internal/failpoint"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
-	"github.com/tachograph/tacho/procstats/source"
-	"github.com/tachograph/tacho/procstats/source/pace"
 )
 
 // prepare turns a request into a task that only needs its fork. On an error nothing is left behind.
@@ -58,21 +56,14 @@ func (e *Executor) prepare(request *proto.LaunchRequest) (*task, *command, error
 		c.oomScoreAdj = int(request.GetOomScoreAdj())
 	}
 	t := &task{
-		request: request, log: e.log, host: e.host, folder: e.folder, children: e.children, group: group, journal: e.journal, programs: e.programs,
+		request: request, log: e.log, host: e.host, folder: e.folder, children: e.children, group: group, journal: e.journal,
 		gone: make(chan struct{}), released: make(chan struct{}), limits: limits, base: c, logs: streams.logs,
 	}
 	peaks := group.ResetPeaks()
-	t.sampler = newSampler(source.Target{
-		FS: e.host, Cgroup: group.Cgroup, Roots: e.roots, Parent: os.Getpid(), Reaped: e.children.reaped, Dir: request.GetDiskDir(),
-		Disk: source.DiskLimits{
-			Every: time.Duration(request.GetDiskIntervalNs()), Budget: time.Duration(request.GetDiskBudgetNs()),
-		},
-		MaxRows: int(request.GetMaxRows()), Used: !group.Owned, Opened: peaks,
-	}, selection, pace.New(request.GetSamplingBudget(), processCPU, func(text string) { e.journal.add("sampling_stretched", text, nil) }), e.countPackets(request, selection, group))
-	t.sampler.left = func(seen []procstats.ProcessID) { t.journal.addOutside(t.main.PID, seen) }
+	t.reader = e.openReader(t, selection, peaks)
 	t.inheritsPeak = !group.Owned && peaks["memory.peak"] == nil
 	for _, file := range peaks {
-		_ = file.Close() // the sampler has descriptors of its own
+		_ = file.Close() // the reader has descriptors of its own
 	}
 	e.children.watchCgroup(group.Cgroup)
 	if selection.HasSource(procstats.SourceIO) {
@@ -96,9 +87,9 @@ func refuse(code codes.Code, err error, cleaning ...error) error {
 
 // startTask starts the task: the fork, its identity, its record.
 func (e *Executor) startTask(t *task, c *command, announce func(*task)) error {
-	baseline := t.sampler.before()
+	baseline := t.reader.Before()
 	if err := t.checkRequired(baseline); err != nil {
-		return refuse(status.Code(err), err, c.streams.abandon(), t.sampler.close(baseline), t.group.Remove())
+		return refuse(status.Code(err), err, c.streams.abandon(), t.reader.Close(baseline), t.group.Remove())
 	}
 	// Before the fork: whatever happens then, there is a record, and a caller that finds us dead finds the cgroup.
 	var err error
@@ -107,12 +98,14 @@ func (e *Executor) startTask(t *task, c *command, announce func(*task)) error {
 	}
 	if err != nil {
 		return refuse(shortageOr(codes.FailedPrecondition, err), err,
-			t.recorder.abandon(), c.streams.abandon(), t.sampler.close(baseline), t.group.Remove())
+			t.recorder.abandon(), c.streams.abandon(), t.reader.Close(baseline), t.group.Remove())
 	}
 	t.oom = oom.Open(oom.Options{
 		Logger: e.log, FS: e.host, Cgroup: t.group.Cgroup, Latest: t.latest, Report: e.journal.addOOMKill,
 	})
-	t.recorder.watchExits(t)
+	if t.recorder.interval > 0 {
+		t.recorder.exits = e.programs.WatchExits(t.group.Cgroup, nil)
+	}
 	announce(t)
 	pid, end, err := e.children.start(func() (int, error) {
 		if err := failpoint.Err("executor.launch.fork"); err != nil {
@@ -126,8 +119,9 @@ func (e *Executor) startTask(t *task, c *command, announce func(*task)) error {
 	})
 	if err != nil {
 		err = startError(c, err)
+		t.recorder.exits.Close()
 		return refuse(status.Code(err), err,
-			t.recorder.abandon(), c.streams.abandon(), t.recorder.exits.close(), t.oom.Close(), t.sampler.close(baseline), t.group.Remove())
+			t.recorder.abandon(), c.streams.abandon(), t.oom.Close(), t.reader.Close(baseline), t.group.Remove())
 	}
 	failpoint.At("executor.launch.forked")
 	if err := e.writeTask(t); err != nil {
@@ -195,7 +189,7 @@ func (t *task) whyAllAbsent(group procstats.Selection, baseline *procstats.Sampl
 // the start are judged by whether they work at all.
 func (t *task) whyAbsent(m procstats.Measurement, baseline *procstats.Sample) string {
 	reason := ""
-	for _, d := range t.sampler.describe() {
+	for _, d := range t.reader.Describe() {
 		if d.ID == m.Source && !d.Available {
 			reason = d.Reason
 		}
@@ -213,7 +207,7 @@ func (e *Executor) launched(t *task) *proto.LaunchResponse {
 		Main: wire.FromProcessID(t.main), StartedAtUnixNs: t.started.UnixNano(), Notes: t.group.Notes, Limits: limitsToWire(t.limits),
 		Cgroup: t.cgroup(),
 	}
-	for _, d := range t.sampler.describe() {
+	for _, d := range t.reader.Describe() {
 		r.Sources = append(r.Sources, &proto.Source{
 			Name: d.ID.String(), Version: d.Version, Available: d.Available, Reason: d.Reason,
 		})
@@ -231,7 +225,8 @@ func (e *Executor) newRecorder(t *task, baseline *procstats.Sample) (*recorder, 
 	options := t.request.GetRecord()
 	r := &recorder{
 		log: e.log, interval: time.Duration(options.GetIntervalNs()), report: time.Duration(options.GetReportIntervalNs()),
-		firstInterval: time.Duration(options.GetFirstIntervalNs()), sampler: t.sampler, baseline: baseline, info: e.newRecord(t), inheritsPeak: t.inheritsPeak,
+		firstInterval: time.Duration(options.GetFirstIntervalNs()), reader: t.reader, baseline: baseline, info: e.newRecord(t),
+		inheritsPeak: t.inheritsPeak,
 	}
 	if r.report == 0 {
 		r.report, r.growing = time.Minute, time.Minute

@@ -47,7 +47,7 @@ func Main(build string) int {
 	e.umask = unix.Umask(0o177)
 	e.start()
 	if os.Getenv(wire.Samples) != "" {
-		e.work.Go(e.programs.load)
+		e.work.Go(e.loadPrograms)
 	}
 	failpoint.At("executor.serve")
 	served := make(chan struct{})

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/executor/reader"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
@@ -29,11 +30,9 @@ type recorder struct {
 	// growing is how long the time of the next line is that stays, if lines cover four times the time of the one before; otherwise 0.
 	growing time.Duration
 
-	info    *record.Record
-	sampler *sampler
-	exits   *exitWatch // nil if nothing is sampled
-	// handed is what the caller has counted instead; nil if it has not.
-	handed   *record.Commands
+	info     *record.Record
+	reader   *reader.Reader
+	exits    *reader.Exits // nil if nothing is sampled
 	forked   time.Time
 	baseline *procstats.Sample
 	// inheritsPeak is the task's.
@@ -93,7 +92,7 @@ func (r *recorder) fault(operation string, err error) {
 const firstLook = 20 * time.Millisecond
 
 // run makes the record last once the task stays, and samples until ctx ends. With an interval of 0 nothing is read.
-func (r *recorder) run(ctx context.Context, s *sampler) {
+func (r *recorder) run(ctx context.Context) {
 	r.reportEnds = kernel.Now().Mono + r.report
 	look := firstLook
 	if r.interval > 0 {
@@ -113,22 +112,22 @@ func (r *recorder) run(ctx context.Context, s *sampler) {
 		<-ctx.Done()
 		return
 	}
-	r.exits.try()
+	r.exits.Try()
 	if r.firstInterval > 0 {
 		first, cancel := context.WithTimeout(ctx, record.FirstTime)
-		r.sample(first, s, r.firstInterval)
+		r.sample(first, r.firstInterval)
 		cancel()
 	}
-	r.sample(ctx, s, r.interval)
+	r.sample(ctx, r.interval)
 }
 
 // sample samples at an interval until ctx ends.
-func (r *recorder) sample(ctx context.Context, s *sampler, interval time.Duration) {
-	pace := s.pacer.Start(interval)
+func (r *recorder) sample(ctx context.Context, interval time.Duration) {
+	pace := r.reader.Pacer().Start(interval)
 	defer pace.End()
 	ticks(ctx, pace, func() bool {
 		if ctx.Err() == nil {
-			r.add(s.get(interval/2, true))
+			r.add(r.reader.Get(interval/2, true))
 		}
 		return true
 	})
@@ -178,8 +177,8 @@ func (r *recorder) addPoint(s *procstats.Sample) {
 // writeReport appends one line to usage.jsonl and, unless the line is provisional, begins the next window.
 func (r *recorder) writeReport(rows *procstats.Sample, provisional bool) {
 	if r.store != nil && r.current.Samples() > 0 {
-		usage := record.NewUsage(&r.current, rows, r.sampler.whole, kernel.CPUs(r.sampler.target.FS))
-		usage.Commands = r.exits.report(func() *procstats.Sample { return r.sampler.get(0, false) })
+		usage := record.NewUsage(&r.current, rows, r.reader.Selection(), r.cpus())
+		usage.Commands = r.commandsSoFar()
 		if err := r.store.Append(usage, provisional); err != nil {
 			r.fault("write a report", err)
 		}
@@ -189,9 +188,25 @@ func (r *recorder) writeReport(rows *procstats.Sample, provisional bool) {
 	}
 }
 
-// finish completes the record with the final totals and writes it. The last reading may be that of a stream: a driver's task
-// is sampled for no record.
-func (r *recorder) finish(final *procstats.Sample, read recent, evidence record.Evidence) (*record.Record, *proto.Exit) {
+func (r *recorder) cpus() int { return kernel.CPUs(r.reader.Target().FS) }
+
+// commandsSoFar returns what the processes used that have ended so far; nil if they are not counted. The total is read after them:
+// one of before can be less than its parts.
+func (r *recorder) commandsSoFar() *record.Commands {
+	if !r.exits.Counts() {
+		return nil
+	}
+	c := r.exits.SoFar(r.forked)
+	var total *float64
+	if cpu, ok := procstats.CPUTotal(r.reader.Get(0, false)).Reading.Number(); ok {
+		total = &cpu
+	}
+	return c.Report(total)
+}
+
+// finish completes the record with the final totals and writes it. The newest samples may be those of a stream, or of a caller that
+// has handed them over: a driver's task is sampled for no record.
+func (r *recorder) finish(final *procstats.Sample, newest *reader.Handover, evidence record.Evidence) (*record.Record, *proto.Exit) {
 	info := r.info
 	seconds, span := evidence.Wall.Seconds(), evidence.Span.Seconds()
 	info.State, info.EndedAt, info.WallSeconds, info.SpanSeconds = record.Exited, evidence.EndedAt, &seconds, &span
@@ -199,13 +214,11 @@ func (r *recorder) finish(final *procstats.Sample, read recent, evidence record.
 	if evidence.Signal != 0 {
 		info.Signal = &evidence.Signal
 	}
-	evidence.Before, evidence.After, evidence.Last = r.baseline, final, read.last
-	evidence.Throttler = r.sampler.totals.CPUThrottler()
-	if read.last != nil {
-		evidence.LastAge = evidence.EndedAt.Add(evidence.Span - evidence.Wall).Sub(read.last.Wall)
-		evidence.LastHeadlines = procstats.Headlines(read.last, procstats.History{
-			Previous: cmp.Or(read.before, r.baseline), CPUs: kernel.CPUs(r.sampler.target.FS),
-		})
+	evidence.Before, evidence.After, evidence.Last = r.baseline, final, newest.Last
+	evidence.Throttler = r.reader.CPUThrottler()
+	if last := newest.Last; last != nil {
+		evidence.LastAge = evidence.EndedAt.Add(evidence.Span - evidence.Wall).Sub(last.Wall)
+		evidence.LastHeadlines = procstats.Headlines(last, procstats.History{Previous: cmp.Or(newest.Before, r.baseline), CPUs: r.cpus()})
 	}
 	d := record.Diagnose(evidence)
 	info.Diagnosis = d
@@ -213,9 +226,9 @@ func (r *recorder) finish(final *procstats.Sample, read recent, evidence record.
 		Code: int32(evidence.ExitCode), Signal: int32(evidence.Signal), OomKilled: d.OOMKilled,
 		Verdict: string(d.Verdict), Summary: readable(d.Summary), EndedAtUnixNs: evidence.EndedAt.UnixNano(),
 	}
-	info.Commands = r.exits.finish()
+	info.Commands = r.exits.Finish(r.forked)
 	final = record.WithExits(final, info.Commands)
-	rows := cmp.Or(r.last, read.rows)
+	rows := cmp.Or(r.last, newest.Rows)
 	if r.last == nil && rows != nil {
 		r.whole.Add(rows) // of what the caller has sampled, the last rows
 	}
@@ -230,8 +243,8 @@ func (r *recorder) finish(final *procstats.Sample, read recent, evidence record.
 	}
 	r.writeReport(rows, false)
 	r.fillFinal(merged, rows != nil || r.interval > 0, evidence.Span)
-	if info.Commands == nil {
-		info.SetCommands(r.handed)
+	if info.Commands == nil && newest.Counted != nil {
+		info.SetCommands(newest.Counted.Until(evidence.EndedAt))
 	}
 	r.put()
 	if r.store != nil {
@@ -245,9 +258,9 @@ func (r *recorder) finish(final *procstats.Sample, read recent, evidence record.
 // fillFinal puts the final numbers into the record.
 func (r *recorder) fillFinal(merged *procstats.Sample, sampled bool, span time.Duration) {
 	info := r.info
-	info.Samples = r.sampler.cost.collections.Load()
+	info.Samples = r.reader.Collections()
 	info.Measurements, info.Absent = record.Values(merged.Task)
-	history := procstats.History{Elapsed: span, Ended: true, Window: &r.whole, CPUs: kernel.CPUs(r.sampler.target.FS)}
+	history := procstats.History{Elapsed: span, Ended: true, Window: &r.whole, CPUs: r.cpus()}
 	info.Headline = record.Headlines(procstats.Headlines(merged, history))
 	info.Notes = append(info.Notes, record.Contradictions(info.Headline)...)
 	if r.inheritsPeak {
@@ -257,11 +270,11 @@ func (r *recorder) fillFinal(merged *procstats.Sample, sampled bool, span time.D
 	}
 	info.Processes = record.ProcessesOf(&r.whole, merged, sampled, info.Commands)
 	info.Peak = record.PeakOf(&r.whole, r.last)
-	info.Sources = append(record.SourcesOf(r.sampler.describe()), r.exits.describe()...)
-	if note := r.sampler.pacer.Note(); note != "" {
+	info.Sources = append(record.SourcesOf(r.reader.Describe()), r.exits.Describe()...)
+	if note := r.reader.Pacer().Note(); note != "" {
 		info.Notes = append(info.Notes, note)
 	}
-	if r.sampler.lostChildren() {
+	if r.reader.LostChildren() {
 		info.Notes = append(info.Notes,
 			"a process ignored SIGCHLD and there is no cgroup: what its children used is only known as far as they were sampled")
 	}

@@ -22,12 +22,8 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/internal/failpoint"
-	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
-
-// minInterval bounds what one caller can cost.
-const minInterval = 10 * time.Millisecond
 
 // Hello implements proto.ExecutorServer.
 func (e *Executor) Hello(_ context.Context, request *proto.HelloRequest) (*proto.HelloResponse, error) {
@@ -260,57 +256,6 @@ func (e *Executor) Stop(ctx context.Context, request *proto.StopRequest) (*proto
 	case <-ctx.Done():
 		return nil, status.FromContextError(ctx.Err()).Err()
 	}
-}
-
-// Sample implements proto.ExecutorServer.
-func (e *Executor) Sample(_ context.Context, request *proto.SampleRequest) (*proto.SampleResponse, error) {
-	t, err := e.live()
-	if err != nil {
-		return nil, err
-	}
-	s := t.sampler.get(time.Duration(max(0, request.GetMaxAgeNs())), request.GetRows())
-	return &proto.SampleResponse{Sample: wire.FromSample(s, request.GetRows())}, nil
-}
-
-// Stats implements proto.ExecutorServer.
-func (e *Executor) Stats(request *proto.StatsRequest, stream grpc.ServerStreamingServer[proto.SampleResponse]) error {
-	t, err := e.live()
-	if err != nil {
-		return err
-	}
-	interval := time.Duration(request.GetIntervalNs())
-	if interval < minInterval {
-		return status.Errorf(codes.InvalidArgument, "interval %s: the shortest is %s", interval, minInterval)
-	}
-	ctx, cancel := context.WithCancel(stream.Context())
-	defer cancel()
-	stop := context.AfterFunc(e.ctx, cancel)
-	defer stop()
-	go func() { // ends with ctx, which the deferred cancel ends
-		select {
-		case <-t.gone:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	defer e.gc.streaming()()
-	var last *procstats.Sample
-	writer := wire.Writer{Rows: request.GetRows(), Changes: request.GetChanges()}
-	pace := t.sampler.pacer.Start(interval)
-	defer pace.End()
-	ticks(ctx, pace, func() bool {
-		s := t.sampler.get(interval/2, request.GetRows())
-		if s == last {
-			return true // the stream began shortly before this tick
-		}
-		last = s
-		err = stream.Send(writer.Write(s))
-		return err == nil
-	})
-	if err != nil || stream.Context().Err() == nil {
-		return err
-	}
-	return status.FromContextError(stream.Context().Err()).Err()
 }
 
 // Events implements proto.ExecutorServer.

@@ -18,6 +18,7 @@ import (
 	"github.com/tachograph/tacho/executor/oom"
 	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/executor/reader"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/failpoint"
 	"github.com/tachograph/tacho/procstats"
@@ -41,8 +42,8 @@ type task struct {
 	limits   []cgroup.Limit
 	// inheritsPeak is set where the group's memory peak has in it what was there before the task.
 	inheritsPeak bool
-	sampler      *sampler
-	programs     *programs
+	reader       *reader.Reader
+	outside      int // processes that run outside the cgroup, as reported; the reader guards it
 	recorder     *recorder
 	journal      *journal
 	oom          *oom.Monitor
@@ -85,7 +86,7 @@ type task struct {
 func (t *task) run(ctx context.Context) {
 	sampling, stopSampling := context.WithCancel(ctx)
 	var recording sync.WaitGroup
-	recording.Go(func() { t.recorder.run(sampling, t.sampler) })
+	recording.Go(func() { t.recorder.run(sampling) })
 	recording.Go(func() { t.oom.Run(sampling) })
 	if timeout := time.Duration(t.request.GetTimeoutNs()); timeout > 0 {
 		timer := time.AfterFunc(timeout, func() { t.stop(record.TimedOut, "", 0, t.killGrace()) })
@@ -256,16 +257,16 @@ func (t *task) finish(end ended, last time.Time) {
 	t.mu.Unlock()
 	evidence.ExitCode, evidence.Signal = exitCode(end.status)
 	t.oom.Finish(&evidence)
-	recent := t.sampler.takeOver(t.handover(), t.sampler.newest()) // the final sample is not one of them
-	final := t.sampler.getFinal()
+	newest := t.newest() // the final sample is not one of them
+	final := t.reader.Whole()
 	t.oom.NameMain(&evidence, final)
-	if err := t.sampler.close(final); err != nil {
+	if err := t.reader.Close(final); err != nil {
 		t.log.Error("close kernel files", "error", err)
 	}
-	t.recorder.info.Devices, t.recorder.handed = t.devices(), t.handedCommands(end.at)
-	t.final, t.exit = t.recorder.finish(final, recent, evidence)
+	t.recorder.info.Devices = t.devices()
+	t.final, t.exit = t.recorder.finish(final, newest, evidence)
 	for _, note := range t.final.Headline[procstats.HeadlineCPU.String()].Notes {
-		if t.sampler.outside == 0 { // no sample saw it
+		if t.outside == 0 { // no sample saw it
 			t.journal.add("left_cgroup", note.Text, nil)
 		}
 	}
@@ -276,9 +277,18 @@ func (t *task) finish(end ended, last time.Time) {
 	t.journal.Close()
 	close(t.gone)
 	t.journal.notify()
-	if err := t.recorder.exits.close(); err != nil { // after the end was reported: it takes a millisecond
-		t.log.Error("close exit records", "error", err)
+	t.recorder.exits.Close() // after the end was reported: it takes a millisecond
+}
+
+// newest returns the newest samples, as if this process had taken those of its caller, and continues the counters of the caller.
+// Nothing is left of the task.
+func (t *task) newest() *reader.Handover {
+	h := t.handover()
+	t.reader.Continue(h, func(procstats.ProcessID) bool { return false })
+	if last, before := t.reader.Recent(); h.Last == nil || last != nil && last.Mono >= h.Last.Mono { // else it may be of long ago
+		h.Last, h.Before = last, before
 	}
+	return h
 }
 
 // removeLimit is how long the end of a task waits for processes that are not the task's: another program put them into its

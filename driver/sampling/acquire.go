@@ -6,12 +6,7 @@ package sampling
 import (
 	"context"
 	"fmt"
-
-	"github.com/tachograph/tacho/procstats/source/pace"
 )
-
-// A reading is shared by all streams of its task, and by whoever asks something of it as long as it has streams: it is closed after
-// the last of them. Until that is done nobody opens another one of the task, which would count the same ends, packets and files.
 
 // acquire returns the reading of a task, opened, for one more stream.
 func (l *Loop) acquire(ctx context.Context, t Task) (*reading, error) {
@@ -63,21 +58,9 @@ func (l *Loop) enter(t Task) (r *reading, closing <-chan struct{}, err error) {
 	l.work.Add(1)
 	l.mu.Unlock()
 	for _, other := range reopened {
-		other.reopen()
+		other.Reopen()
 	}
 	return r, nil, nil
-}
-
-func (l *Loop) newReading(t Task) *reading {
-	r := &reading{task: t, log: l.log, now: l.now, shared: l.shared, exitReader: &l.exits, tryNetwork: l.network, takeEarly: l.takeEarly, gone: make(chan struct{})}
-	r.ctx, r.cancel = context.WithCancel(l.ctx)
-	r.pacer = pace.New(t.SamplingBudget, threadCPU, func(text string) {
-		l.log.Warn(text, "task", t.ID)
-		if t.Stretched != nil {
-			t.Stretched(text)
-		}
-	})
-	return r
 }
 
 // leave gives the reading of a stream up.
@@ -88,8 +71,8 @@ func (l *Loop) leave(r *reading) {
 	l.release(r)
 }
 
-// use returns what reads a task, for somebody who asks and releases it then; nil if it is not read here. One that is being opened
-// counts only if that is said.
+// use returns what reads a task, for a question, until it is released; nil if the task is not read here. A reading that is being
+// opened counts only with opening.
 func (l *Loop) use(id string, opening bool) *reading {
 	if l == nil {
 		return nil

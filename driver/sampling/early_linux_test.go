@@ -18,7 +18,7 @@ func TestEarly(t *testing.T) {
 	task := k.task()
 	over := make(chan struct{})
 	task.Done = over
-	loop.Count(task.ID, task.Cgroup, task.Folder, true)
+	loop.Count(task.ID, task.Cgroup, true)
 	s, err := loop.Open(t.Context(), task, 20*time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func TestEarlyUnused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	loop.Count("another", task.Cgroup, t.TempDir(), true)
+	loop.Count("another", task.Cgroup, true)
 	if c := loop.CommandsSoFar("another", time.Now()); c == nil {
 		t.Error("nothing is counted")
 	}
@@ -83,13 +83,13 @@ func TestEarlyClosed(t *testing.T) {
 	k := run(t, "exec sleep 1000", nil)
 	loop := newLoop(t)
 	task := k.task()
-	loop.Count(task.ID, task.Cgroup, task.Folder, true)
-	loop.Count(task.ID, task.Cgroup, task.Folder, true) // another start of the task
+	loop.Count(task.ID, task.Cgroup, true)
+	loop.Count(task.ID, task.Cgroup, true) // another start of the task
 	loop.Close()
 	if packets, _ := loop.Network(task.ID); packets != nil {
 		t.Errorf("counted after the end: %+v", packets)
 	}
-	loop.Count(task.ID, task.Cgroup, task.Folder, true)
+	loop.Count(task.ID, task.Cgroup, true)
 	if c := loop.CommandsSoFar(task.ID, time.Now()); c != nil {
 		t.Errorf("counted after the end: %+v", c)
 	}

@@ -39,14 +39,14 @@ const limit = 20 * time.Second
 // task is a running task and its executor.
 type task struct {
 	*client.Client
-	t      *testing.T
+	t      testing.TB
 	folder string
 	done   chan struct{}
 	final  *record.Record // set when done is closed
 }
 
 // run starts a shell in a cgroup, and ends it with the test.
-func run(t *testing.T, script string, change func(*proto.LaunchRequest)) *task {
+func run(t testing.TB, script string, change func(*proto.LaunchRequest)) *task {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("making cgroups takes root")
@@ -102,7 +102,7 @@ func (k *task) task() sampling.Task {
 }
 
 // newLoop returns a loop that ends with the test.
-func newLoop(t *testing.T) *sampling.Loop {
+func newLoop(t testing.TB) *sampling.Loop {
 	l := sampling.New(hclog.NewNullLogger())
 	t.Cleanup(l.Close)
 	return l

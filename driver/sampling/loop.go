@@ -16,9 +16,9 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/tachograph/tacho/executor/reader"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
-	"github.com/tachograph/tacho/procstats/network"
 	"github.com/tachograph/tacho/procstats/source"
 )
 
@@ -41,13 +41,12 @@ type Loop struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup // of the goroutine, and of each use of a reading
 	now    func() procstats.Stamp
-	// limit is how many descriptors tasks may take. Where it does not suffice for the files of all, those of some are opened for
+	// limit is how many descriptors tasks may take. If it does not suffice for the files of all, those of some are opened for
 	// each read.
-	limit  int
-	shared *source.Shared
-	exits  exitReader
-	// network says, once it was tried, why packets cannot be counted on this machine; nil if they can.
-	network func() error
+	limit    int
+	shared   *source.Shared
+	memory   reader.Memory // guarded as shared is
+	programs *reader.Programs
 	// asked is what Asked reports.
 	asked atomic.Bool
 
@@ -68,14 +67,15 @@ func New(log hclog.Logger) *Loop {
 	if log == nil {
 		log = hclog.NewNullLogger()
 	}
-	l := &Loop{log: log, now: kernel.Now, changed: make(chan struct{}, 1), early: make(map[string]*early), readings: make(map[string]*reading)}
-	l.limit, l.shared, l.exits.log = openFiles()/8*7, &source.Shared{Watches: true}, log
-	l.network = sync.OnceValue(func() error { return network.Try(kernel.HostFS()) })
+	l := &Loop{
+		log: log, now: kernel.Now, changed: make(chan struct{}, 1), early: make(map[string]*early), readings: make(map[string]*reading),
+	}
+	l.limit, l.shared, l.programs = openFiles()/8*7, &source.Shared{Watches: true}, reader.NewPrograms(log)
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
 }
 
-// Close ends all streams and waits for the loop's goroutines and for whoever uses a task; of no loop there are none.
+// Close ends all streams and waits for the loop's goroutines and for all uses of a task. Closing nil is fine.
 func (l *Loop) Close() {
 	if l == nil {
 		return
@@ -84,8 +84,8 @@ func (l *Loop) Close() {
 	l.cancel()
 	l.mu.Unlock()
 	l.work.Wait()
-	l.closeAllEarly()
-	l.exits.end()
+	l.endAllEarly()
+	l.programs.Close()
 	if err := l.shared.Close(); err != nil {
 		l.log.Error("close files of machine", "error", err)
 	}
@@ -102,7 +102,9 @@ func (l *Loop) Open(ctx context.Context, t Task, interval time.Duration) (*Strea
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{loop: l, reading: r, interval: interval, pace: r.pacer.Start(interval), baseline: r.measureFrom(), wake: make(chan struct{}, 1)}
+	s := &Stream{
+		loop: l, reading: r, interval: interval, pace: r.pacer.Start(interval), baseline: r.measureFrom(), wake: make(chan struct{}, 1),
+	}
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
 	s.read()
 	s.deliver()
@@ -124,19 +126,14 @@ func (l *Loop) Sample(id string, maxAge time.Duration, rows bool) *procstats.Sam
 	}
 	defer l.release(r)
 	if rows {
-		r.look()
+		r.Look()
+		r.Get(maxAge, true)
 	}
-	s := r.get(maxAge)
-	if s == nil {
-		return nil
-	}
-	if rows {
-		if set, ok := s.RowsAt(); ok && s.Mono-set.Mono > maxAge && s.Checked.Zero() {
-			s = r.get(0)
-		}
+	s := r.Next(maxAge)
+	if s == nil || rows {
 		return s
 	}
-	return source.Only(s, r.totals.Selection().Union(r.slow.selection))
+	return r.TotalsOf(s)
 }
 
 // Note says how far the interval of a task that has a stream was stretched at most; empty if it was not.
@@ -246,7 +243,7 @@ func (l *Loop) tick() {
 // read reads a task, and leaves out ticks of its stream if that takes more than its budget.
 func (l *Loop) read(s *Stream) {
 	s.read()
-	if late := s.pace.Spend(s.reading.takeCost()) - s.interval; late > 0 {
+	if late := s.pace.Spend(s.reading.TakeCost()) - s.interval; late > 0 {
 		l.mu.Lock()
 		s.due += late
 		l.mu.Unlock()

@@ -34,19 +34,21 @@ func (a *asked) Target(context.Context, bool) (*proto.TargetResponse, error) {
 // This process is the executor: it was awake whenever it is looked at.
 func TestReapedIsAskedForOnce(t *testing.T) {
 	executor := &asked{}
-	r := &reading{ctx: t.Context(), task: Task{Executor: executor, Process: procstats.ProcessID{PID: os.Getpid()}}, now: kernel.Now}
+	r := &reading{
+		loop: &Loop{now: kernel.Now}, ctx: t.Context(), task: Task{Executor: executor, Process: procstats.ProcessID{PID: os.Getpid()}},
+	}
 	waited, err := kernel.ReadWaited(kernel.HostFS(), os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.reaped.waited = waited
-	r.reaped.set(&proto.Reaped{}, kernel.Now())
+	r.executor.waited = waited
+	r.executor.set(&proto.Reaped{}, kernel.Now())
 	look := func(want int) {
 		t.Helper()
 		later := kernel.Now()
 		later.Mono += 2 * reapedAge
-		r.reaped.refresh(r, &procstats.Sample{Stamp: later})
-		r.reaped.wait()
+		r.executor.refresh(r, &procstats.Sample{Stamp: later})
+		r.executor.wait()
 		if executor.times != want {
 			t.Errorf("it was asked %d times, want %d", executor.times, want)
 		}
@@ -61,7 +63,7 @@ func TestReapedIsAskedForOnce(t *testing.T) {
 	}
 	look(1)
 	look(1)
-	if got := r.reaped.get().Processes; got != 1 {
+	if got := r.executor.get().Processes; got != 1 {
 		t.Errorf("%d were reaped, want what it answered", got)
 	}
 }
@@ -79,7 +81,7 @@ func TestReapedIsWhole(t *testing.T) {
 		}
 	}
 	message, _ := m.Interface().(*proto.Reaped)
-	var p reaped
+	var p executorSide
 	p.set(message, procstats.Stamp{Mono: time.Hour})
 	own := []string{"User", "System"} // the executor's, for the end
 	got := reflect.ValueOf(p.get())

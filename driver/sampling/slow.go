@@ -49,12 +49,12 @@ func newSlowSource(ctx context.Context, executor Executor, selection procstats.S
 
 // differ reports whether two samples have other readings of slow sources.
 func (s *slowSource) differ(a, b *procstats.Sample) bool {
-	return a != b && (a == nil || b == nil ||
-		a.Sources.At(procstats.SourceDisk) != b.Sources.At(procstats.SourceDisk) || a.Sources.At(procstats.SourceSmaps) != b.Sources.At(procstats.SourceSmaps))
+	return a != b && (a == nil || b == nil || a.Sources.At(procstats.SourceDisk) != b.Sources.At(procstats.SourceDisk) ||
+		a.Sources.At(procstats.SourceSmaps) != b.Sources.At(procstats.SourceSmaps))
 }
 
-// ask asks the executor if it has not been asked for a while. It reports whether there is an answer that no sample has.
-func (s *slowSource) ask(now time.Duration) (answered bool) {
+// Ask implements reader.Slow.
+func (s *slowSource) Ask(now time.Duration) (answered bool) {
 	if s.selection.Empty() {
 		return false
 	}
@@ -77,6 +77,9 @@ func (s *slowSource) ask(now time.Duration) (answered bool) {
 	return answered
 }
 
+// Selection implements reader.Slow.
+func (s *slowSource) Selection() procstats.Selection { return s.selection }
+
 // Describe implements source.Source: the record's descriptions are the executor's.
 func (s *slowSource) Describe() procstats.SourceDescription {
 	return procstats.SourceDescription{ID: procstats.SourceDisk, Available: true}
@@ -87,7 +90,7 @@ func (s *slowSource) Collect(into *procstats.Sample) {
 	if s.selection.Empty() {
 		return
 	}
-	s.ask(into.Mono)
+	s.Ask(into.Mono)
 	s.collected = s.newest.Load()
 	if s.collected == nil {
 		s.putAbsent(into)

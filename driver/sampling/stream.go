@@ -36,7 +36,7 @@ func (s *Stream) read() {
 	if s.ctx.Err() != nil {
 		return
 	}
-	if sample := s.reading.get(s.interval / 2); sample != nil { // or the task is at its end
+	if sample := s.reading.Next(s.interval / 2); sample != nil { // or the task is at its end
 		s.newest.Store(sample)
 	}
 }
@@ -59,7 +59,7 @@ func (s *Stream) Baseline() *procstats.Sample { return s.baseline }
 func (s *Stream) Interval() time.Duration { return s.pace.Interval() }
 
 // Look has the processes read for every sample for a while.
-func (s *Stream) Look() { s.reading.look() }
+func (s *Stream) Look() { s.reading.Look() }
 
 // Recv returns the next sample. After the executor's final sample of an ended task, or the end of one whose executor was lost, it is
 // io.EOF.

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/executor/reader"
 	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
@@ -26,7 +27,7 @@ import (
 func (r *reading) ask(ctx context.Context) (source.Target, *proto.TargetResponse, error) {
 	// Peaks are reset before the executor is asked, so that its peaks and these together cover all the time.
 	peaks := resetPeaks(r.task.Cgroup)
-	r.reaped.waited, _ = kernel.ReadWaited(kernel.HostFS(), r.task.Process.PID) // if it cannot be read, the executor is asked again
+	r.executor.waited, _ = kernel.ReadWaited(kernel.HostFS(), r.task.Process.PID) // if it cannot be read, the executor is asked again
 	asked, err := r.task.Executor.Target(ctx, false)
 	if err == nil && asked.GetPeaksReset() != (len(peaks) > 0) && asked.GetUsed() {
 		err = fmt.Errorf("the memory peak: %w", ErrUnreadable)
@@ -43,9 +44,10 @@ func (r *reading) ask(ctx context.Context) (source.Target, *proto.TargetResponse
 	if err != nil {
 		return source.Target{}, nil, fmt.Errorf("ask executor: %w", err)
 	}
-	r.reaped.set(asked.GetReaped(), r.now())
+	r.executor.set(asked.GetReaped(), r.loop.now())
 	return source.Target{
-		FS: kernel.HostFS(), Cgroup: r.task.Cgroup, Roots: r.children, Parent: r.task.Process.PID, MaxRows: int(asked.GetMaxRows()), MaxKept: keptFiles, Reaped: r.reaped.get,
+		FS: kernel.HostFS(), Cgroup: r.task.Cgroup, Roots: r.children, Parent: r.task.Process.PID,
+		MaxRows: int(asked.GetMaxRows()), MaxKept: keptFiles, Reaped: r.executor.get,
 		Used: asked.GetUsed(), Before: countedFrom(asked), Least: leastPeaks(asked, peaks), Opened: peaks,
 	}, asked, nil
 }
@@ -56,11 +58,11 @@ const adoptedOnly = 6
 
 // children are the task's processes that the executor is the parent of: those of them that have left the cgroup are found by it.
 func (r *reading) children() []int {
-	list, before := kernel.Adopted, &r.listed[0]
-	if r.listings%adoptedOnly == 0 {
-		list, before = kernel.Children, &r.listed[1]
+	list, before := kernel.Adopted, &r.executor.listed[0]
+	if r.executor.listings%adoptedOnly == 0 {
+		list, before = kernel.Children, &r.executor.listed[1]
 	}
-	r.listings++
+	r.executor.listings++
 	pids, err := list(kernel.HostFS(), r.task.Process.PID)
 	if err != nil {
 		return nil // it has ended, or its children are not listed: what is seen to leave is found all the same
@@ -111,22 +113,26 @@ const (
 	reapedLimit = 5 * time.Second
 )
 
-// reaped is what the executor has reaped, as it last said. It is asked again only if it has reaped since: the question wakes it,
-// and an executor that was awake has not always reaped. The monitor thread of its Go runtime runs once a minute.
-type reaped struct {
+// executorSide is what the executor alone knows of a task while that runs: what it has reaped, as it last said, and its children.
+// It is asked again only if it has reaped since: the question wakes it, and an executor that was awake has not always reaped. The
+// monitor thread of its Go runtime runs once a minute.
+type executorSide struct {
 	latest atomic.Pointer[source.Reaped]
 	asking atomic.Bool
 	work   sync.WaitGroup
 	// cpu is its CPU time when it was last looked at, and waited what the kernel had counted when it was last asked.
-	cpu    float64
+	cpu    time.Duration
 	waited kernel.Waited
+
+	listings int      // of its children
+	listed   [2][]int // the last of those that it has adopted, and of all
 }
 
-func (p *reaped) get() source.Reaped { return *p.latest.Load() }
+func (p *executorSide) get() source.Reaped { return *p.latest.Load() }
 
-func (p *reaped) wait() { p.work.Wait() }
+func (p *executorSide) wait() { p.work.Wait() }
 
-func (p *reaped) set(m *proto.Reaped, at procstats.Stamp) {
+func (p *executorSide) set(m *proto.Reaped, at procstats.Stamp) {
 	p.latest.Store(&source.Reaped{
 		CPU: time.Duration(m.GetCpuNs()), MaxRSS: m.GetMaxRssBytes(), Minflt: m.GetMinflt(), Majflt: m.GetMajflt(),
 		Nvcsw: m.GetNvcsw(), Nivcsw: m.GetNivcsw(), Inblock: m.GetInblockBytes(), Oublock: m.GetOublockBytes(),
@@ -140,11 +146,11 @@ func (p *reaped) set(m *proto.Reaped, at procstats.Stamp) {
 }
 
 // refresh asks the executor again if it has reaped since it was last asked.
-func (p *reaped) refresh(r *reading, s *procstats.Sample) {
+func (p *executorSide) refresh(r *reading, s *procstats.Sample) {
 	if p.asking.Load() || s.Mono-p.get().At.Mono < reapedAge {
 		return
 	}
-	cpu, ok := executorCPU(r.task.Process.PID)
+	cpu, ok := reader.ExecutorCPU(r.task.Process.PID)
 	if !ok || cpu == p.cpu {
 		return // it is gone, or has slept
 	}
@@ -159,7 +165,7 @@ func (p *reaped) refresh(r *reading, s *procstats.Sample) {
 		ctx, cancel := context.WithTimeout(r.ctx, reapedLimit)
 		defer cancel()
 		if asked, err := r.task.Executor.Target(ctx, true); err == nil {
-			p.set(asked.GetReaped(), r.now())
+			p.set(asked.GetReaped(), r.loop.now())
 			p.waited = waited // the answer has all of that: the executor answers between two children, not while it reaps one
 		}
 	})

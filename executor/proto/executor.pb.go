@@ -2976,7 +2976,7 @@ func (x *Reaped) GetPeakRssBytes() int64 {
 	return 0
 }
 
-// What a caller that reads the task beside its executor leaves in the executor's directory, for the final record.
+// What a caller of the build before, which reads the task beside its executor, has left in the files samples and rows.
 type Handover struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The newest two samples, without rows.
@@ -3048,6 +3048,262 @@ func (x *Handover) GetBeforeChanges() *Sample {
 	return nil
 }
 
+// A sample in columns: it is written at every tick of every task that moves, and takes a fraction of the time of a message for
+// each reading.
+type PackedSample struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	At      *Stamp                 `protobuf:"bytes,1,opt,name=at" json:"at,omitempty"`
+	Checked *Stamp                 `protobuf:"bytes,2,opt,name=checked" json:"checked,omitempty"`
+	// Numbers of sources, and when each was read.
+	Sources       []uint32         `protobuf:"varint,3,rep,packed,name=sources" json:"sources,omitempty"`
+	SourcesMonoNs []int64          `protobuf:"varint,4,rep,packed,name=sources_mono_ns,json=sourcesMonoNs" json:"sources_mono_ns,omitempty"`
+	SourcesUnixNs []int64          `protobuf:"varint,5,rep,packed,name=sources_unix_ns,json=sourcesUnixNs" json:"sources_unix_ns,omitempty"`
+	Task          *PackedReadings  `protobuf:"bytes,6,opt,name=task" json:"task,omitempty"`
+	Omitted       uint32           `protobuf:"varint,7,opt,name=omitted" json:"omitted,omitempty"`
+	Processes     []*PackedProcess `protobuf:"bytes,8,rep,name=processes" json:"processes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PackedSample) Reset() {
+	*x = PackedSample{}
+	mi := &file_executor_proto_executor_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PackedSample) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PackedSample) ProtoMessage() {}
+
+func (x *PackedSample) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_proto_executor_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PackedSample.ProtoReflect.Descriptor instead.
+func (*PackedSample) Descriptor() ([]byte, []int) {
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *PackedSample) GetAt() *Stamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *PackedSample) GetChecked() *Stamp {
+	if x != nil {
+		return x.Checked
+	}
+	return nil
+}
+
+func (x *PackedSample) GetSources() []uint32 {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
+}
+
+func (x *PackedSample) GetSourcesMonoNs() []int64 {
+	if x != nil {
+		return x.SourcesMonoNs
+	}
+	return nil
+}
+
+func (x *PackedSample) GetSourcesUnixNs() []int64 {
+	if x != nil {
+		return x.SourcesUnixNs
+	}
+	return nil
+}
+
+func (x *PackedSample) GetTask() *PackedReadings {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+func (x *PackedSample) GetOmitted() uint32 {
+	if x != nil {
+		return x.Omitted
+	}
+	return 0
+}
+
+func (x *PackedSample) GetProcesses() []*PackedProcess {
+	if x != nil {
+		return x.Processes
+	}
+	return nil
+}
+
+type PackedProcess struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            *ProcessID             `protobuf:"bytes,1,opt,name=id" json:"id,omitempty"`
+	Ppid          int32                  `protobuf:"varint,2,opt,name=ppid" json:"ppid,omitempty"`
+	Command       []byte                 `protobuf:"bytes,3,opt,name=command" json:"command,omitempty"`
+	Readings      *PackedReadings        `protobuf:"bytes,4,opt,name=readings" json:"readings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PackedProcess) Reset() {
+	*x = PackedProcess{}
+	mi := &file_executor_proto_executor_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PackedProcess) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PackedProcess) ProtoMessage() {}
+
+func (x *PackedProcess) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_proto_executor_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PackedProcess.ProtoReflect.Descriptor instead.
+func (*PackedProcess) Descriptor() ([]byte, []int) {
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *PackedProcess) GetId() *ProcessID {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *PackedProcess) GetPpid() int32 {
+	if x != nil {
+		return x.Ppid
+	}
+	return 0
+}
+
+func (x *PackedProcess) GetCommand() []byte {
+	if x != nil {
+		return x.Command
+	}
+	return nil
+}
+
+func (x *PackedProcess) GetReadings() *PackedReadings {
+	if x != nil {
+		return x.Readings
+	}
+	return nil
+}
+
+// Each column of ids goes with the column after it.
+type PackedReadings struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	NumberIds     []uint32               `protobuf:"varint,1,rep,packed,name=number_ids,json=numberIds" json:"number_ids,omitempty"`
+	Numbers       []float64              `protobuf:"fixed64,2,rep,packed,name=numbers" json:"numbers,omitempty"`
+	TextIds       []uint32               `protobuf:"varint,3,rep,packed,name=text_ids,json=textIds" json:"text_ids,omitempty"`
+	Texts         []string               `protobuf:"bytes,4,rep,name=texts" json:"texts,omitempty"`
+	AbsentIds     []uint32               `protobuf:"varint,5,rep,packed,name=absent_ids,json=absentIds" json:"absent_ids,omitempty"`
+	Reasons       []string               `protobuf:"bytes,6,rep,name=reasons" json:"reasons,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PackedReadings) Reset() {
+	*x = PackedReadings{}
+	mi := &file_executor_proto_executor_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PackedReadings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PackedReadings) ProtoMessage() {}
+
+func (x *PackedReadings) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_proto_executor_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PackedReadings.ProtoReflect.Descriptor instead.
+func (*PackedReadings) Descriptor() ([]byte, []int) {
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *PackedReadings) GetNumberIds() []uint32 {
+	if x != nil {
+		return x.NumberIds
+	}
+	return nil
+}
+
+func (x *PackedReadings) GetNumbers() []float64 {
+	if x != nil {
+		return x.Numbers
+	}
+	return nil
+}
+
+func (x *PackedReadings) GetTextIds() []uint32 {
+	if x != nil {
+		return x.TextIds
+	}
+	return nil
+}
+
+func (x *PackedReadings) GetTexts() []string {
+	if x != nil {
+		return x.Texts
+	}
+	return nil
+}
+
+func (x *PackedReadings) GetAbsentIds() []uint32 {
+	if x != nil {
+		return x.AbsentIds
+	}
+	return nil
+}
+
+func (x *PackedReadings) GetReasons() []string {
+	if x != nil {
+		return x.Reasons
+	}
+	return nil
+}
+
 type EventsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -3056,7 +3312,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_executor_proto_executor_proto_msgTypes[36]
+	mi := &file_executor_proto_executor_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3068,7 +3324,7 @@ func (x *EventsRequest) String() string {
 func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[36]
+	mi := &file_executor_proto_executor_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3081,7 +3337,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{36}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{39}
 }
 
 type Event struct {
@@ -3100,7 +3356,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_executor_proto_executor_proto_msgTypes[37]
+	mi := &file_executor_proto_executor_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3112,7 +3368,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[37]
+	mi := &file_executor_proto_executor_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3125,7 +3381,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{37}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Event) GetSequence() uint64 {
@@ -3174,7 +3430,7 @@ type WindowSize struct {
 
 func (x *WindowSize) Reset() {
 	*x = WindowSize{}
-	mi := &file_executor_proto_executor_proto_msgTypes[38]
+	mi := &file_executor_proto_executor_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3186,7 +3442,7 @@ func (x *WindowSize) String() string {
 func (*WindowSize) ProtoMessage() {}
 
 func (x *WindowSize) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[38]
+	mi := &file_executor_proto_executor_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3199,7 +3455,7 @@ func (x *WindowSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowSize.ProtoReflect.Descriptor instead.
 func (*WindowSize) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{38}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *WindowSize) GetRows() uint32 {
@@ -3231,7 +3487,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_executor_proto_executor_proto_msgTypes[39]
+	mi := &file_executor_proto_executor_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3243,7 +3499,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[39]
+	mi := &file_executor_proto_executor_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3256,7 +3512,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{39}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ExecRequest) GetMessage() isExecRequest_Message {
@@ -3342,7 +3598,7 @@ type ExecSetup struct {
 
 func (x *ExecSetup) Reset() {
 	*x = ExecSetup{}
-	mi := &file_executor_proto_executor_proto_msgTypes[40]
+	mi := &file_executor_proto_executor_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3354,7 +3610,7 @@ func (x *ExecSetup) String() string {
 func (*ExecSetup) ProtoMessage() {}
 
 func (x *ExecSetup) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[40]
+	mi := &file_executor_proto_executor_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3367,7 +3623,7 @@ func (x *ExecSetup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecSetup.ProtoReflect.Descriptor instead.
 func (*ExecSetup) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{40}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ExecSetup) GetCommand() []string {
@@ -3405,7 +3661,7 @@ type ExecResponse struct {
 
 func (x *ExecResponse) Reset() {
 	*x = ExecResponse{}
-	mi := &file_executor_proto_executor_proto_msgTypes[41]
+	mi := &file_executor_proto_executor_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3417,7 +3673,7 @@ func (x *ExecResponse) String() string {
 func (*ExecResponse) ProtoMessage() {}
 
 func (x *ExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[41]
+	mi := &file_executor_proto_executor_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3430,7 +3686,7 @@ func (x *ExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResponse.ProtoReflect.Descriptor instead.
 func (*ExecResponse) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{41}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ExecResponse) GetMessage() isExecResponse_Message {
@@ -3499,7 +3755,7 @@ type ExecExit struct {
 
 func (x *ExecExit) Reset() {
 	*x = ExecExit{}
-	mi := &file_executor_proto_executor_proto_msgTypes[42]
+	mi := &file_executor_proto_executor_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3511,7 +3767,7 @@ func (x *ExecExit) String() string {
 func (*ExecExit) ProtoMessage() {}
 
 func (x *ExecExit) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[42]
+	mi := &file_executor_proto_executor_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3524,7 +3780,7 @@ func (x *ExecExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecExit.ProtoReflect.Descriptor instead.
 func (*ExecExit) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{42}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ExecExit) GetCode() int32 {
@@ -3549,7 +3805,7 @@ type ShutdownRequest struct {
 
 func (x *ShutdownRequest) Reset() {
 	*x = ShutdownRequest{}
-	mi := &file_executor_proto_executor_proto_msgTypes[43]
+	mi := &file_executor_proto_executor_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3561,7 +3817,7 @@ func (x *ShutdownRequest) String() string {
 func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[43]
+	mi := &file_executor_proto_executor_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3574,7 +3830,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{43}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{46}
 }
 
 type ShutdownResponse struct {
@@ -3585,7 +3841,7 @@ type ShutdownResponse struct {
 
 func (x *ShutdownResponse) Reset() {
 	*x = ShutdownResponse{}
-	mi := &file_executor_proto_executor_proto_msgTypes[44]
+	mi := &file_executor_proto_executor_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3597,7 +3853,7 @@ func (x *ShutdownResponse) String() string {
 func (*ShutdownResponse) ProtoMessage() {}
 
 func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[44]
+	mi := &file_executor_proto_executor_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3610,7 +3866,7 @@ func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownResponse.ProtoReflect.Descriptor instead.
 func (*ShutdownResponse) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{44}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{47}
 }
 
 var File_executor_proto_executor_proto protoreflect.FileDescriptor
@@ -3875,7 +4131,30 @@ const file_executor_proto_executor_proto_rawDesc = "" +
 	"\x04last\x18\x01 \x01(\v2\x1b.tachograph.executor.SampleR\x04last\x123\n" +
 	"\x06before\x18\x02 \x01(\v2\x1b.tachograph.executor.SampleR\x06before\x12/\n" +
 	"\x04rows\x18\x03 \x01(\v2\x1b.tachograph.executor.SampleR\x04rows\x12B\n" +
-	"\x0ebefore_changes\x18\x04 \x01(\v2\x1b.tachograph.executor.SampleR\rbeforeChanges\"\x0f\n" +
+	"\x0ebefore_changes\x18\x04 \x01(\v2\x1b.tachograph.executor.SampleR\rbeforeChanges\"\xef\x02\n" +
+	"\fPackedSample\x12*\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.tachograph.executor.StampR\x02at\x124\n" +
+	"\achecked\x18\x02 \x01(\v2\x1a.tachograph.executor.StampR\achecked\x12\x18\n" +
+	"\asources\x18\x03 \x03(\rR\asources\x12&\n" +
+	"\x0fsources_mono_ns\x18\x04 \x03(\x03R\rsourcesMonoNs\x12&\n" +
+	"\x0fsources_unix_ns\x18\x05 \x03(\x03R\rsourcesUnixNs\x127\n" +
+	"\x04task\x18\x06 \x01(\v2#.tachograph.executor.PackedReadingsR\x04task\x12\x18\n" +
+	"\aomitted\x18\a \x01(\rR\aomitted\x12@\n" +
+	"\tprocesses\x18\b \x03(\v2\".tachograph.executor.PackedProcessR\tprocesses\"\xae\x01\n" +
+	"\rPackedProcess\x12.\n" +
+	"\x02id\x18\x01 \x01(\v2\x1e.tachograph.executor.ProcessIDR\x02id\x12\x12\n" +
+	"\x04ppid\x18\x02 \x01(\x05R\x04ppid\x12\x18\n" +
+	"\acommand\x18\x03 \x01(\fR\acommand\x12?\n" +
+	"\breadings\x18\x04 \x01(\v2#.tachograph.executor.PackedReadingsR\breadings\"\xb3\x01\n" +
+	"\x0ePackedReadings\x12\x1d\n" +
+	"\n" +
+	"number_ids\x18\x01 \x03(\rR\tnumberIds\x12\x18\n" +
+	"\anumbers\x18\x02 \x03(\x01R\anumbers\x12\x19\n" +
+	"\btext_ids\x18\x03 \x03(\rR\atextIds\x12\x14\n" +
+	"\x05texts\x18\x04 \x03(\tR\x05texts\x12\x1d\n" +
+	"\n" +
+	"absent_ids\x18\x05 \x03(\rR\tabsentIds\x12\x18\n" +
+	"\areasons\x18\x06 \x03(\tR\areasons\"\x0f\n" +
 	"\rEventsRequest\"\xf9\x01\n" +
 	"\x05Event\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x17\n" +
@@ -3943,7 +4222,7 @@ func file_executor_proto_executor_proto_rawDescGZIP() []byte {
 }
 
 var file_executor_proto_executor_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_executor_proto_executor_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
+var file_executor_proto_executor_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_executor_proto_executor_proto_goTypes = []any{
 	(TaskState)(0),                  // 0: tachograph.executor.TaskState
 	(Stdio_Mode)(0),                 // 1: tachograph.executor.Stdio.Mode
@@ -3984,19 +4263,22 @@ var file_executor_proto_executor_proto_goTypes = []any{
 	(*TargetResponse)(nil),          // 36: tachograph.executor.TargetResponse
 	(*Reaped)(nil),                  // 37: tachograph.executor.Reaped
 	(*Handover)(nil),                // 38: tachograph.executor.Handover
-	(*EventsRequest)(nil),           // 39: tachograph.executor.EventsRequest
-	(*Event)(nil),                   // 40: tachograph.executor.Event
-	(*WindowSize)(nil),              // 41: tachograph.executor.WindowSize
-	(*ExecRequest)(nil),             // 42: tachograph.executor.ExecRequest
-	(*ExecSetup)(nil),               // 43: tachograph.executor.ExecSetup
-	(*ExecResponse)(nil),            // 44: tachograph.executor.ExecResponse
-	(*ExecExit)(nil),                // 45: tachograph.executor.ExecExit
-	(*ShutdownRequest)(nil),         // 46: tachograph.executor.ShutdownRequest
-	(*ShutdownResponse)(nil),        // 47: tachograph.executor.ShutdownResponse
-	nil,                             // 48: tachograph.executor.LaunchRequest.LabelsEntry
-	nil,                             // 49: tachograph.executor.CgroupPlacement.V1Entry
-	nil,                             // 50: tachograph.executor.Cgroup.V1Entry
-	nil,                             // 51: tachograph.executor.Event.AnnotationsEntry
+	(*PackedSample)(nil),            // 39: tachograph.executor.PackedSample
+	(*PackedProcess)(nil),           // 40: tachograph.executor.PackedProcess
+	(*PackedReadings)(nil),          // 41: tachograph.executor.PackedReadings
+	(*EventsRequest)(nil),           // 42: tachograph.executor.EventsRequest
+	(*Event)(nil),                   // 43: tachograph.executor.Event
+	(*WindowSize)(nil),              // 44: tachograph.executor.WindowSize
+	(*ExecRequest)(nil),             // 45: tachograph.executor.ExecRequest
+	(*ExecSetup)(nil),               // 46: tachograph.executor.ExecSetup
+	(*ExecResponse)(nil),            // 47: tachograph.executor.ExecResponse
+	(*ExecExit)(nil),                // 48: tachograph.executor.ExecExit
+	(*ShutdownRequest)(nil),         // 49: tachograph.executor.ShutdownRequest
+	(*ShutdownResponse)(nil),        // 50: tachograph.executor.ShutdownResponse
+	nil,                             // 51: tachograph.executor.LaunchRequest.LabelsEntry
+	nil,                             // 52: tachograph.executor.CgroupPlacement.V1Entry
+	nil,                             // 53: tachograph.executor.Cgroup.V1Entry
+	nil,                             // 54: tachograph.executor.Event.AnnotationsEntry
 }
 var file_executor_proto_executor_proto_depIdxs = []int32{
 	5,  // 0: tachograph.executor.HelloResponse.executor:type_name -> tachograph.executor.ProcessID
@@ -4006,7 +4288,7 @@ var file_executor_proto_executor_proto_depIdxs = []int32{
 	12, // 4: tachograph.executor.LaunchRequest.limits:type_name -> tachograph.executor.Limits
 	14, // 5: tachograph.executor.LaunchRequest.cgroup:type_name -> tachograph.executor.CgroupPlacement
 	15, // 6: tachograph.executor.LaunchRequest.record:type_name -> tachograph.executor.RecordOptions
-	48, // 7: tachograph.executor.LaunchRequest.labels:type_name -> tachograph.executor.LaunchRequest.LabelsEntry
+	51, // 7: tachograph.executor.LaunchRequest.labels:type_name -> tachograph.executor.LaunchRequest.LabelsEntry
 	6,  // 8: tachograph.executor.LaunchAnnouncedRequest.launch:type_name -> tachograph.executor.LaunchRequest
 	17, // 9: tachograph.executor.LaunchAnnouncedResponse.cgroup:type_name -> tachograph.executor.Cgroup
 	16, // 10: tachograph.executor.LaunchAnnouncedResponse.launched:type_name -> tachograph.executor.LaunchResponse
@@ -4015,12 +4297,12 @@ var file_executor_proto_executor_proto_depIdxs = []int32{
 	10, // 13: tachograph.executor.Stdio.descriptors:type_name -> tachograph.executor.Descriptor
 	13, // 14: tachograph.executor.Limits.io:type_name -> tachograph.executor.IOLimit
 	2,  // 15: tachograph.executor.CgroupPlacement.mode:type_name -> tachograph.executor.CgroupPlacement.Mode
-	49, // 16: tachograph.executor.CgroupPlacement.v1:type_name -> tachograph.executor.CgroupPlacement.V1Entry
+	52, // 16: tachograph.executor.CgroupPlacement.v1:type_name -> tachograph.executor.CgroupPlacement.V1Entry
 	5,  // 17: tachograph.executor.LaunchResponse.main:type_name -> tachograph.executor.ProcessID
 	17, // 18: tachograph.executor.LaunchResponse.cgroup:type_name -> tachograph.executor.Cgroup
 	18, // 19: tachograph.executor.LaunchResponse.limits:type_name -> tachograph.executor.EffectiveLimit
 	19, // 20: tachograph.executor.LaunchResponse.sources:type_name -> tachograph.executor.Source
-	50, // 21: tachograph.executor.Cgroup.v1:type_name -> tachograph.executor.Cgroup.V1Entry
+	53, // 21: tachograph.executor.Cgroup.v1:type_name -> tachograph.executor.Cgroup.V1Entry
 	22, // 22: tachograph.executor.WaitResponse.exit:type_name -> tachograph.executor.Exit
 	30, // 23: tachograph.executor.SampleResponse.sample:type_name -> tachograph.executor.Sample
 	31, // 24: tachograph.executor.Sample.at:type_name -> tachograph.executor.Stamp
@@ -4038,39 +4320,45 @@ var file_executor_proto_executor_proto_depIdxs = []int32{
 	30, // 36: tachograph.executor.Handover.before:type_name -> tachograph.executor.Sample
 	30, // 37: tachograph.executor.Handover.rows:type_name -> tachograph.executor.Sample
 	30, // 38: tachograph.executor.Handover.before_changes:type_name -> tachograph.executor.Sample
-	51, // 39: tachograph.executor.Event.annotations:type_name -> tachograph.executor.Event.AnnotationsEntry
-	43, // 40: tachograph.executor.ExecRequest.setup:type_name -> tachograph.executor.ExecSetup
-	41, // 41: tachograph.executor.ExecRequest.window:type_name -> tachograph.executor.WindowSize
-	45, // 42: tachograph.executor.ExecResponse.exit:type_name -> tachograph.executor.ExecExit
-	3,  // 43: tachograph.executor.Executor.Hello:input_type -> tachograph.executor.HelloRequest
-	6,  // 44: tachograph.executor.Executor.Launch:input_type -> tachograph.executor.LaunchRequest
-	7,  // 45: tachograph.executor.Executor.LaunchAnnounced:input_type -> tachograph.executor.LaunchAnnouncedRequest
-	20, // 46: tachograph.executor.Executor.Wait:input_type -> tachograph.executor.WaitRequest
-	23, // 47: tachograph.executor.Executor.Signal:input_type -> tachograph.executor.SignalRequest
-	25, // 48: tachograph.executor.Executor.Stop:input_type -> tachograph.executor.StopRequest
-	27, // 49: tachograph.executor.Executor.Sample:input_type -> tachograph.executor.SampleRequest
-	28, // 50: tachograph.executor.Executor.Stats:input_type -> tachograph.executor.StatsRequest
-	35, // 51: tachograph.executor.Executor.Target:input_type -> tachograph.executor.TargetRequest
-	39, // 52: tachograph.executor.Executor.Events:input_type -> tachograph.executor.EventsRequest
-	42, // 53: tachograph.executor.Executor.Exec:input_type -> tachograph.executor.ExecRequest
-	46, // 54: tachograph.executor.Executor.Shutdown:input_type -> tachograph.executor.ShutdownRequest
-	4,  // 55: tachograph.executor.Executor.Hello:output_type -> tachograph.executor.HelloResponse
-	16, // 56: tachograph.executor.Executor.Launch:output_type -> tachograph.executor.LaunchResponse
-	8,  // 57: tachograph.executor.Executor.LaunchAnnounced:output_type -> tachograph.executor.LaunchAnnouncedResponse
-	21, // 58: tachograph.executor.Executor.Wait:output_type -> tachograph.executor.WaitResponse
-	24, // 59: tachograph.executor.Executor.Signal:output_type -> tachograph.executor.SignalResponse
-	26, // 60: tachograph.executor.Executor.Stop:output_type -> tachograph.executor.StopResponse
-	29, // 61: tachograph.executor.Executor.Sample:output_type -> tachograph.executor.SampleResponse
-	29, // 62: tachograph.executor.Executor.Stats:output_type -> tachograph.executor.SampleResponse
-	36, // 63: tachograph.executor.Executor.Target:output_type -> tachograph.executor.TargetResponse
-	40, // 64: tachograph.executor.Executor.Events:output_type -> tachograph.executor.Event
-	44, // 65: tachograph.executor.Executor.Exec:output_type -> tachograph.executor.ExecResponse
-	47, // 66: tachograph.executor.Executor.Shutdown:output_type -> tachograph.executor.ShutdownResponse
-	55, // [55:67] is the sub-list for method output_type
-	43, // [43:55] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	31, // 39: tachograph.executor.PackedSample.at:type_name -> tachograph.executor.Stamp
+	31, // 40: tachograph.executor.PackedSample.checked:type_name -> tachograph.executor.Stamp
+	41, // 41: tachograph.executor.PackedSample.task:type_name -> tachograph.executor.PackedReadings
+	40, // 42: tachograph.executor.PackedSample.processes:type_name -> tachograph.executor.PackedProcess
+	5,  // 43: tachograph.executor.PackedProcess.id:type_name -> tachograph.executor.ProcessID
+	41, // 44: tachograph.executor.PackedProcess.readings:type_name -> tachograph.executor.PackedReadings
+	54, // 45: tachograph.executor.Event.annotations:type_name -> tachograph.executor.Event.AnnotationsEntry
+	46, // 46: tachograph.executor.ExecRequest.setup:type_name -> tachograph.executor.ExecSetup
+	44, // 47: tachograph.executor.ExecRequest.window:type_name -> tachograph.executor.WindowSize
+	48, // 48: tachograph.executor.ExecResponse.exit:type_name -> tachograph.executor.ExecExit
+	3,  // 49: tachograph.executor.Executor.Hello:input_type -> tachograph.executor.HelloRequest
+	6,  // 50: tachograph.executor.Executor.Launch:input_type -> tachograph.executor.LaunchRequest
+	7,  // 51: tachograph.executor.Executor.LaunchAnnounced:input_type -> tachograph.executor.LaunchAnnouncedRequest
+	20, // 52: tachograph.executor.Executor.Wait:input_type -> tachograph.executor.WaitRequest
+	23, // 53: tachograph.executor.Executor.Signal:input_type -> tachograph.executor.SignalRequest
+	25, // 54: tachograph.executor.Executor.Stop:input_type -> tachograph.executor.StopRequest
+	27, // 55: tachograph.executor.Executor.Sample:input_type -> tachograph.executor.SampleRequest
+	28, // 56: tachograph.executor.Executor.Stats:input_type -> tachograph.executor.StatsRequest
+	35, // 57: tachograph.executor.Executor.Target:input_type -> tachograph.executor.TargetRequest
+	42, // 58: tachograph.executor.Executor.Events:input_type -> tachograph.executor.EventsRequest
+	45, // 59: tachograph.executor.Executor.Exec:input_type -> tachograph.executor.ExecRequest
+	49, // 60: tachograph.executor.Executor.Shutdown:input_type -> tachograph.executor.ShutdownRequest
+	4,  // 61: tachograph.executor.Executor.Hello:output_type -> tachograph.executor.HelloResponse
+	16, // 62: tachograph.executor.Executor.Launch:output_type -> tachograph.executor.LaunchResponse
+	8,  // 63: tachograph.executor.Executor.LaunchAnnounced:output_type -> tachograph.executor.LaunchAnnouncedResponse
+	21, // 64: tachograph.executor.Executor.Wait:output_type -> tachograph.executor.WaitResponse
+	24, // 65: tachograph.executor.Executor.Signal:output_type -> tachograph.executor.SignalResponse
+	26, // 66: tachograph.executor.Executor.Stop:output_type -> tachograph.executor.StopResponse
+	29, // 67: tachograph.executor.Executor.Sample:output_type -> tachograph.executor.SampleResponse
+	29, // 68: tachograph.executor.Executor.Stats:output_type -> tachograph.executor.SampleResponse
+	36, // 69: tachograph.executor.Executor.Target:output_type -> tachograph.executor.TargetResponse
+	43, // 70: tachograph.executor.Executor.Events:output_type -> tachograph.executor.Event
+	47, // 71: tachograph.executor.Executor.Exec:output_type -> tachograph.executor.ExecResponse
+	50, // 72: tachograph.executor.Executor.Shutdown:output_type -> tachograph.executor.ShutdownResponse
+	61, // [61:73] is the sub-list for method output_type
+	49, // [49:61] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_executor_proto_executor_proto_init() }
@@ -4083,13 +4371,13 @@ func file_executor_proto_executor_proto_init() {
 		(*Reading_Text)(nil),
 		(*Reading_Absent)(nil),
 	}
-	file_executor_proto_executor_proto_msgTypes[39].OneofWrappers = []any{
+	file_executor_proto_executor_proto_msgTypes[42].OneofWrappers = []any{
 		(*ExecRequest_Setup)(nil),
 		(*ExecRequest_Stdin)(nil),
 		(*ExecRequest_StdinClose)(nil),
 		(*ExecRequest_Window)(nil),
 	}
-	file_executor_proto_executor_proto_msgTypes[41].OneofWrappers = []any{
+	file_executor_proto_executor_proto_msgTypes[44].OneofWrappers = []any{
 		(*ExecResponse_Stdout)(nil),
 		(*ExecResponse_Stderr)(nil),
 		(*ExecResponse_Exit)(nil),
@@ -4100,7 +4388,7 @@ func file_executor_proto_executor_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_executor_proto_executor_proto_rawDesc), len(file_executor_proto_executor_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   49,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -4,55 +4,18 @@
 package record
 
 import (
-	"encoding/json"
-	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/tachograph/tacho/procstats"
 )
 
-// handedFile is in an executor's directory.
-const handedFile = "commands.json"
-
-// Handed is what a caller that counts the ended processes of a task beside its executor leaves in the executor's
-// directory: for the record, if the caller is not there at the end, and for the caller's successor.
+// Handed is what a caller that counts the ended processes of a task beside its executor hands over: for the record, if the caller
+// is not there at the end, and for its successor.
 type Handed struct {
 	// At is until when they were counted.
 	At       time.Time `json:"at"`
 	Commands *Commands `json:"commands"`
-}
-
-// Write replaces what is in the directory.
-func (h *Handed) Write(dir string) error {
-	text, err := json.Marshal(h)
-	if err != nil {
-		return fmt.Errorf("encode commands: %w", err)
-	}
-	path := filepath.Join(dir, handedFile)
-	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
-		return fmt.Errorf("write commands: %w", err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return fmt.Errorf("write commands: %w", err)
-	}
-	return nil
-}
-
-// ReadHanded reads it. The error wraps fs.ErrNotExist if there is none.
-func ReadHanded(dir string) (*Handed, error) {
-	path := filepath.Join(dir, handedFile)
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read commands: %w", err)
-	}
-	h := &Handed{Commands: &Commands{}}
-	if err := json.Unmarshal(text, h); err != nil {
-		return nil, fmt.Errorf("read commands: %s: %w", path, err)
-	}
-	return h, nil
 }
 
 // Until returns them for a time up to which nobody has counted any more.

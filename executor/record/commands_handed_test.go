@@ -4,9 +4,6 @@
 package record
 
 import (
-	"errors"
-	"io/fs"
-	"os"
 	"testing"
 	"time"
 
@@ -15,32 +12,8 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// TestHanded holds that commands are read as they were written, and that a damaged file is an error and not an empty
-// table.
-func TestHanded(t *testing.T) {
-	dir := t.TempDir()
-	if _, err := ReadHanded(dir); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("without a handover: %v", err)
-	}
-	for n := range 3 {
-		want := &Handed{At: time.Unix(int64(n), 5).UTC(), Commands: commandsOf(3-n, 0.5)}
-		if err := want.Write(dir); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := ReadHanded(dir); err != nil || !cmp.Equal(want, got) {
-			t.Errorf("%v: %s", err, cmp.Diff(want, got))
-		}
-	}
-	if err := os.WriteFile(dir+"/"+handedFile, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if h, err := ReadHanded(dir); err == nil {
-		t.Errorf("a damaged file has %+v", h)
-	}
-}
-
-// TestContinue holds that what several readers have counted one after the other is added up by command, and that each
-// time between two of them is stated.
+// TestContinue holds that what several readers have counted one after the other is added up by command, and that each time
+// between two of them is stated.
 func TestContinue(t *testing.T) {
 	at := func(second int) time.Time { return time.Unix(int64(second), 0).UTC() }
 	row := func(name string, n int64, ways ...procstats.CommandFailure) procstats.Command {

@@ -32,6 +32,11 @@ const KeepIgnored = "TACHO_EXECUTOR_KEEP_IGNORED"
 // Samples is the variable in an executor's environment that says that its task will be sampled by it.
 const Samples = "TACHO_EXECUTOR_SAMPLES"
 
+// NotifyFile is a FIFO in an executor's directory. The executor writes a byte into it when an event happens and when the task has
+// ended, so that its owner need not stay connected to a quiet task. One byte can stand for several changes. An executor of an older
+// build has none.
+const NotifyFile = "notify"
+
 // ErrorPrefix begins what an executor that cannot start writes to its standard error.
 const ErrorPrefix = "tacho executor: "
 

@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package sampling
+package reader
 
 import (
 	"testing"
@@ -9,10 +9,10 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// TestEarlierSet: a set is held until the one after the next, so it has no room for readings that never come.
+// TestEarlierSet holds that a set, which is held until the one after the next, has no room for readings that never come.
 func TestEarlierSet(t *testing.T) {
 	ids := []procstats.ID{procstats.TreeCPU, procstats.TreeThreads, procstats.TreeProcesses}
-	s := sets{rows: procstats.Select(ids...), newest: &procstats.Sample{}}
+	s := rows{selection: procstats.Select(ids...), newest: &procstats.Sample{}}
 	for _, id := range append(ids, procstats.CgroupCPUUsage) {
 		s.newest.SetNumber(id, 1)
 	}

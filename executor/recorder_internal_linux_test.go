@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/tachograph/tacho/executor/reader"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -23,7 +24,7 @@ func TestReportsOfALongRun(t *testing.T) {
 	}
 	r := &recorder{
 		log: hclog.NewNullLogger(), store: store, interval: 10 * time.Second, report: time.Minute, growing: time.Minute,
-		info: new(record.Record), sampler: new(sampler),
+		info: new(record.Record), reader: new(reader.Reader),
 	}
 	began := procstats.Stamp{Wall: time.Unix(1e9, 0).UTC(), Mono: time.Hour}
 	at := func(after time.Duration) procstats.Stamp {
@@ -60,6 +61,42 @@ func TestReportsOfALongRun(t *testing.T) {
 	for i := 1; i < len(all); i++ {
 		if !all[i].From.Equal(all[i-1].To) {
 			t.Errorf("report %d begins at %s, the one before ends at %s", i, all[i].From, all[i-1].To)
+		}
+	}
+}
+
+// TestReadingOfNobody holds that a sample of a task without a process is not its last one.
+func TestReadingOfNobody(t *testing.T) {
+	sample := func(mono time.Duration, processes float64) *procstats.Sample {
+		s := &procstats.Sample{Stamp: procstats.Stamp{Mono: mono}}
+		s.SetNumber(procstats.TreeProcesses, processes)
+		return s
+	}
+	r := &recorder{report: time.Hour, reportEnds: time.Hour}
+	first, second := sample(time.Second, 2), sample(2*time.Second, 1)
+	for _, s := range []*procstats.Sample{first, second, sample(3*time.Second, 0)} {
+		r.add(s)
+	}
+	if r.last != second || r.whole.Samples() != 2 {
+		t.Errorf("last %v, of %d samples", r.last, r.whole.Samples())
+	}
+}
+
+// TestTickPhase holds that executors started one after the other, a few PIDs apart, are spread over all phases.
+func TestTickPhase(t *testing.T) {
+	const interval, executors = time.Second, 400
+	for step := 1; step <= 32; step++ {
+		count := map[time.Duration]int{}
+		for i := range executors {
+			count[tickPhase(1000+i*step, interval)]++
+		}
+		if len(count) != tickPhases {
+			t.Errorf("PIDs %d apart: phases %v, want %d of them", step, count, tickPhases)
+		}
+		for phase, n := range count {
+			if phase < 0 || phase >= interval || n < executors/tickPhases/2 || n > executors/tickPhases*2 {
+				t.Errorf("PIDs %d apart: %d of %d executors at %s", step, n, executors, phase)
+			}
 		}
 	}
 }

@@ -1,0 +1,67 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package reader
+
+import (
+	"math"
+	"time"
+
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+	"github.com/tachograph/tacho/procstats/source/pace"
+)
+
+// ownCost is the source of what measuring a task costs: the executor's CPU time, and the collections of all its readers.
+type ownCost struct {
+	pid         int // of the executor
+	selection   procstats.Selection
+	collections float64
+	spent       time.Duration
+	pacer       *pace.Pacer
+	unsampled   string // why there is no interval
+}
+
+// include makes the counts at least those of another reader's sample.
+func (c *ownCost) include(s *procstats.Sample) {
+	collections, _ := s.Task.Number(procstats.ExecutorCollections)
+	seconds, _ := s.Task.Number(procstats.ExecutorCollectSeconds)
+	spent := time.Duration(math.Round(seconds * float64(time.Second)))
+	c.collections, c.spent = max(c.collections, collections), max(c.spent, spent)
+}
+
+// add counts a collection that took so long.
+func (c *ownCost) add(took time.Duration) {
+	c.collections++
+	c.spent += took
+}
+
+// Describe implements source.Source.
+func (c *ownCost) Describe() procstats.SourceDescription {
+	return procstats.SourceDescription{ID: procstats.SourceExecutor, Available: true}
+}
+
+// Collect implements source.Source.
+func (c *ownCost) Collect(into *procstats.Sample) {
+	if !c.selection.HasSource(procstats.SourceExecutor) {
+		return
+	}
+	into.SetRead(procstats.SourceExecutor, kernel.Now())
+	if c.selection.Has(procstats.ExecutorCPU) {
+		if cpu, ok := ExecutorCPU(c.pid); ok {
+			into.SetNumber(procstats.ExecutorCPU, cpu.Seconds())
+		} else {
+			into.SetAbsent(procstats.ExecutorCPU, "the executor has exited")
+		}
+	}
+	if c.selection.Has(procstats.ExecutorCollections) {
+		into.SetNumber(procstats.ExecutorCollections, c.collections)
+	}
+	if c.selection.Has(procstats.ExecutorCollectSeconds) {
+		into.SetNumber(procstats.ExecutorCollectSeconds, c.spent.Seconds())
+	}
+	c.pacer.Put(into, c.selection, c.unsampled)
+}
+
+// Close implements source.Source.
+func (c *ownCost) Close() error { return nil }
