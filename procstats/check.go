@@ -8,8 +8,9 @@ import (
 	"slices"
 )
 
-// Note says that another reading of the same quantity contradicts a headline: which two numbers disagree, and the likely
-// cause. The headline it is on has been corrected: it is the better of the two values, or its guarantee is weaker.
+// Note says that another reading of the same quantity contradicts a headline: which two numbers disagree, and the
+// likely cause. The headline it is on has been corrected: it is the better of the two values, or its guarantee is
+// weaker.
 type Note struct {
 	// Rule is the name of the rule in the table of checks. It never changes its meaning.
 	Rule string `json:"rule"`
@@ -25,8 +26,8 @@ type Note struct {
 	Text string `json:"text"`
 }
 
-// check holds headlines against other readings of the same quantity. correct gets a headline that has a value, and leaves it
-// as it is, or replaces or weakens it if a reading contradicts it.
+// check holds headlines against other readings of the same quantity. correct gets a headline that has a value, and
+// leaves it as it is, or replaces or weakens it if a reading contradicts it.
 type check struct {
 	rule    string
 	of      []ID
@@ -68,8 +69,8 @@ func (f *facts) checked(list []HeadlineValue) []HeadlineValue {
 	return list
 }
 
-// inform says of a lower bound of 0 what it is: not known. While the task goes on, counters keep it, to be seen growing from there,
-// and rates, which are often 0.
+// inform says of a lower bound of 0 what it is: not known. While the task goes on, counters keep it, to be seen
+// growing from there, and rates, which are often 0.
 func (f *facts) inform(h *HeadlineValue) {
 	value, ok := h.Reading.Number()
 	if !ok || value != 0 || h.Guarantee != LowerBound {
@@ -85,9 +86,9 @@ func (f *facts) inform(h *HeadlineValue) {
 	*h = noHeadline(h.ID, reason)
 }
 
-// Guarantees returns how the readings of a task relate to the truth, by name: as the table says, but an account is a lower
-// bound if a headline that would have been taken from it was contradicted, and pressure says only something of the
-// processes in the cgroup: those outside can have waited longer, or have run while these waited.
+// Guarantees returns how the readings of a task relate to the truth, by name: as the table says, but an account is a
+// lower bound if a headline that would have been taken from it was contradicted, and pressure says only something of
+// the processes in the cgroup: those outside can have waited longer, or have run while these waited.
 func Guarantees(s *Sample, headlines []HeadlineValue) map[string]Guarantee {
 	all := make(map[string]Guarantee, len(s.Task))
 	_, _, left := (&facts{Sample: s}).left(TreeLeftPressure)
@@ -164,7 +165,8 @@ func (h History) largest(id ID) (value float64, ok bool) {
 
 const (
 	causeLeft   = "processes of the task ran outside its cgroup"
-	causeUnseen = "nothing shows whether a process left the cgroup between two samples, because it is of version 1 and counts no CPU time"
+	causeUnseen = "nothing shows whether a process left the cgroup between two samples, " +
+		"because it is of version 1 and counts no CPU time"
 )
 
 // leaveUnseen reports whether a process can leave the cgroup of a task and end between two samples without a trace.
@@ -185,9 +187,10 @@ func (f *facts) left(account ID) (id ID, processes float64, ok bool) {
 	return 0, 0, false
 }
 
-// cpuBeyond is the largest of the counts of CPU time by process, if it is more than the cgroup has counted: all of them
-// are lower bounds, and are read before the cgroup's counter is. 1 % or 20 ms is what their resolution allows, as long as no
-// process is known to have left, and the clocks of the live processes have no more than 0.5 % or 2 ms too much.
+// cpuBeyond is the largest of the counts of CPU time by process, if it is more than the cgroup has counted: all of
+// them are lower bounds, and are read before the cgroup's counter is. 1 % or 20 ms is what their resolution allows, as
+// long as no process is known to have left, and the clocks of the live processes have no more than 0.5 % or 2 ms too
+// much.
 func (f *facts) cpuBeyond() (id ID, value float64, ok bool) {
 	cgroup, given := f.Task.Number(CgroupCPUUsage)
 	if !given {
@@ -237,8 +240,9 @@ func cpuAboveCgroup(h *HeadlineValue, f *facts) {
 	h.replace(value, from, counted, causeLeft)
 }
 
-// cpuBelowExits: the processes that ended in the v2 cgroup had used more in their lives than was counted for the task. No
-// process was seen that left, or one would have said how much it used; as well some may have joined with time of their own.
+// cpuBelowExits: the processes that ended in the v2 cgroup had used more in their lives than was counted for the task.
+// No process was seen that left, or one would have said how much it used; as well some may have joined with time of
+// their own.
 func cpuBelowExits(h *HeadlineValue, f *facts) {
 	ended, ok := f.Task.Number(ExitsCPU)
 	cgroup, _ := f.Task.Number(CgroupCPUUsage)
@@ -248,9 +252,9 @@ func cpuBelowExits(h *HeadlineValue, f *facts) {
 	h.weaken(ExitsCPU, ended, "processes have left the cgroup unseen, or joined it")
 }
 
-// coresAboveCgroup: the same of the rate. What processes use outside adds to the cgroup's. The growth of the whole count is
-// too much when a process is found that left long ago, and the sum is when one comes back between two samples: the lower of
-// both holds.
+// coresAboveCgroup: the same of the rate. What processes use outside adds to the cgroup's. The growth of the whole
+// count is too much when a process is found that left long ago, and the sum is when one comes back between two
+// samples: the lower of both holds.
 func coresAboveCgroup(h *HeadlineValue, f *facts) {
 	from, counted, beyond := f.cpuBeyond()
 	if !h.takenFrom(CgroupCPUUsage) {
@@ -290,18 +294,18 @@ func coresAboveCPUs(h *HeadlineValue, f *facts) {
 	h.Guarantee, h.Notes = Sampled, append(h.Notes, n)
 }
 
-// reapedBeyond is the CPU time of the reaped processes, if it is more than the cgroup has counted by 0.1 % or 1 ms. It is counted
-// in microseconds, and lacks the last moments of each process, which the cgroup has.
+// reapedBeyond is the CPU time of the reaped processes, if it is more than the cgroup has counted by 0.1 % or 1 ms. It
+// is counted in microseconds, and lacks the last moments of each process, which the cgroup has.
 func (f *facts) reapedBeyond() (id ID, value float64, ok bool) {
 	cgroup, known := f.Task.Number(CgroupCPUUsage)
 	reaped, _ := f.Task.Number(RusageCPU)
 	return RusageCPU, reaped, known && reaped > cgroup+max(0.001, cgroup/1000)
 }
 
-// memoryLeftCgroup: what processes hold elsewhere is not charged to the cgroup. If nothing has looked at the processes, their
-// CPU time says that they have left. One that left and ended between two samples can have held much and run for less than
-// what the CPU time of the task is exact to; where there is no version 2, nothing else says from where it ended. If its CPU time
-// is not counted either, nothing can contradict the cgroup.
+// memoryLeftCgroup: what processes hold elsewhere is not charged to the cgroup. If nothing has looked at the
+// processes, their CPU time says that they have left. One that left and ended between two samples can have held much
+// and run for less than what the CPU time of the task is exact to; where there is no version 2, nothing else says from
+// where it ended. If its CPU time is not counted either, nothing can contradict the cgroup.
 func memoryLeftCgroup(h *HeadlineValue, f *facts) {
 	if !h.takenFrom(CgroupMemoryCurrent) && !h.takenFrom(CgroupMemoryPeak) {
 		return
@@ -376,4 +380,32 @@ func peakWithoutHugetlb(h *HeadlineValue, f *facts) {
 		return
 	}
 	h.weaken(HugetlbUncharged, held, cause)
+}
+
+// readAboveCgroup: the processes have caused more reads than their cgroup has counted. They are read a moment after it:
+// 1 MiB or 1 %.
+func readAboveCgroup(h *HeadlineValue, f *facts) {
+	if !h.takenFrom(CgroupIORead) {
+		return
+	}
+	cgroup, _ := h.Reading.Number()
+	for _, from := range ioReadSources[1:] {
+		read, ok := f.Task.Number(from)
+		if ok && read > cgroup && (cgroup == 0 || read > cgroup+max(1<<20, cgroup/100)) {
+			h.replace(read, from, read, causeLeft)
+			return
+		}
+	}
+}
+
+// writeAboveCgroup: more of what the processes wrote has reached storage than was charged to their cgroup. The lower
+// bound has no need of a tolerance; it is taken whenever it is higher, so that the headline never falls.
+func writeAboveCgroup(h *HeadlineValue, f *facts) {
+	stored, ok := f.Task.Number(TreeIOStored)
+	cgroup, _ := h.Reading.Number()
+	if !ok || !h.takenFrom(CgroupIOWrite) || stored <= cgroup {
+		return
+	}
+	h.replace(stored, TreeIOStored, stored,
+		"the task changed pages that are charged to other cgroups, such as those of devices, or ran outside its cgroup")
 }

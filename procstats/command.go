@@ -19,15 +19,15 @@ type Command struct {
 	Failed    int64 `json:"failed"`
 	// CPUSeconds is user and system time to the last moment of each process, task_struct.se.sum_exec_runtime.
 	CPUSeconds float64 `json:"cpu_seconds"`
-	// RunDelaySeconds is how long they were runnable and waited for a CPU, task_struct.sched_info.run_delay; null where the
-	// kernel does not count it.
+	// RunDelaySeconds is how long they were runnable and waited for a CPU, task_struct.sched_info.run_delay; null where
+	// the kernel does not count it.
 	RunDelaySeconds *float64 `json:"run_delay_seconds"`
 	// PeakRSSBytes is the largest resident set of one process, signal_struct.maxrss. As an upper bound it may be that of a
 	// parent: the kernel hands it on to what is executed.
 	PeakRSSBytes     int64     `json:"peak_rss_bytes"`
 	PeakRSSGuarantee Guarantee `json:"peak_rss_guarantee"`
-	// ReadBytes and WrittenBytes went from and to storage, as read_bytes and write_bytes of /proc/PID/io; null where the kernel
-	// does not count them.
+	// ReadBytes and WrittenBytes went from and to storage, as read_bytes and write_bytes of /proc/PID/io; null where the
+	// kernel does not count them.
 	ReadBytes    *int64 `json:"read_bytes"`
 	WrittenBytes *int64 `json:"written_bytes"`
 	MinorFaults  int64  `json:"minor_faults"`
@@ -56,7 +56,9 @@ func JoinFailures(lists ...[]CommandFailure) []CommandFailure {
 	var all []CommandFailure
 	for _, list := range lists {
 		for _, f := range list {
-			i := slices.IndexFunc(all, func(other CommandFailure) bool { return other.ExitCode == f.ExitCode && other.Signal == f.Signal })
+			i := slices.IndexFunc(all, func(other CommandFailure) bool {
+				return other.ExitCode == f.ExitCode && other.Signal == f.Signal
+			})
 			if i < 0 {
 				all = append(all, f)
 				continue
@@ -65,12 +67,14 @@ func JoinFailures(lists ...[]CommandFailure) []CommandFailure {
 		}
 	}
 	slices.SortFunc(all, func(a, b CommandFailure) int {
-		return cmp.Or(cmp.Compare(b.Processes, a.Processes), cmp.Compare(a.Signal, b.Signal), cmp.Compare(a.ExitCode, b.ExitCode))
+		return cmp.Or(
+			cmp.Compare(b.Processes, a.Processes), cmp.Compare(a.Signal, b.Signal), cmp.Compare(a.ExitCode, b.ExitCode))
 	})
 	return all
 }
 
-// FailureText says how processes failed, the most frequent way first: "2 by signal 9, 1 with exit code 1"; empty if none did.
+// FailureText says how processes failed, the most frequent way first: "2 by signal 9, 1 with exit code 1"; empty if
+// none did.
 func (c *Command) FailureText() string {
 	var ways []string
 	for _, f := range c.Failures {

@@ -131,8 +131,9 @@ func HeadlinesInto(used []HeadlineValue, s *Sample, h History) []HeadlineValue {
 	return f.checked(appendNetworkHeadlines(list, s))
 }
 
-// makers make the headlines that are always listed, in the order of the list, and positiveMakers those that are if they are not 0.
-// One call of each after the other would need the stack of all together, which each of a thousand readers of tasks had.
+// makers make the headlines that are always listed, in the order of the list, and positiveMakers those that are if
+// they are not 0. One call of each after the other would need the stack of all together, which each of a thousand
+// readers of tasks had.
 //
 //nolint:gochecknoglobals // constant lists
 var (
@@ -155,8 +156,9 @@ var (
 	}
 )
 
-// Lasting reports whether the headlines of a sample are those of the next, but for what moves with the time, if that has the very
-// readings of this one, and of the one before it: rates were 0 and are so. A contradiction may end with the time.
+// Lasting reports whether the headlines of a sample are those of the next, but for what moves with the time, if that
+// has the very readings of this one, and of the one before it: rates were 0 and are so. A contradiction may end with
+// the time.
 func Lasting(list []HeadlineValue) bool {
 	for i := range list {
 		if len(list[i].Notes) > 0 {
@@ -187,9 +189,9 @@ func RowsAge(s *Sample) Reading {
 	return NumberReading(HeadlineProcessesAge, (s.Mono - set.Mono).Seconds())
 }
 
-// CPUTotal returns the CPU time of the task as its headline has it, which the rows of its processes are held against. It has no
-// notes. The rules for it are called by their names and not by the table, because every sample needs it: what a table's functions are
-// given is allocated.
+// CPUTotal returns the CPU time of the task as its headline has it, which the rows of its processes are held against.
+// It has no notes. The rules for it are called by their names and not by the table, because every sample needs it:
+// what a table's functions are given is allocated.
 func CPUTotal(s *Sample) HeadlineValue {
 	h, f := firstRead(s, HeadlineCPU, cpuSources[:]), facts{Sample: s}
 	if h.Reading.Present() {
@@ -266,8 +268,8 @@ func (h History) rate(s *Sample, id ID) Reading {
 	return r
 }
 
-// settledRun is the shortest run of which the delay between its end and the time that was taken of it, milliseconds and on
-// a busy machine tens of them, is no part worth a word.
+// settledRun is the shortest run of which the delay between its end and the time that was taken of it, milliseconds
+// and on a busy machine tens of them, is no part worth a word.
 const settledRun = 10 * time.Second
 
 // ofEnded lowers the guarantee of an average over a short run: its time is too long by the delay.

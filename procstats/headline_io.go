@@ -3,7 +3,10 @@
 
 package procstats
 
-import "math"
+import (
+	"math"
+	"strings"
+)
 
 // Orders of preference for I/O, as in headline.go.
 //
@@ -52,9 +55,9 @@ func ioWriteHeadline(s *Sample) HeadlineValue {
 	return v
 }
 
-// allWritten reports that the bytes charged to a cgroup are those that the task handed to the kernel, and that nothing is
-// left to write, both to 1 %. Otherwise the cgroup may have been charged what others wrote, or not what the task wrote:
-// the kernel charges the cgroup that owns a file's pages, and the root one for those of devices.
+// allWritten reports that the bytes charged to a cgroup are those that the task handed to the kernel, and that nothing
+// is left to write, both to 1 %. Otherwise the cgroup may have been charged what others wrote, or not what the task
+// wrote: the kernel charges the cgroup that owns a file's pages, and the root one for those of devices.
 func allWritten(s *Sample, written float64) bool {
 	handed, okHanded := s.Task.Number(TreeIOWrite)
 	cancelled, okCancelled := s.Task.Number(TreeIOCancelledWrite)
@@ -84,4 +87,128 @@ func ioPendingHeadline(s *Sample) HeadlineValue {
 	v := takenFrom(HeadlineIOPending, bytes, CgroupMemoryFileDirty)
 	v.Guarantee = Sampled // pages of the task can be charged to other cgroups, and those of others to its own
 	return v
+}
+
+// networkNeeds lists what a headline of the network is taken from, its value first, and since when that is counted.
+func networkNeeds(id ID) []ID {
+	if id == HeadlineNetworkReceived {
+		return []ID{SkbReceived, SkbStartTime}
+	}
+	return []ID{SkbSent, SkbStartTime}
+}
+
+// NetworkHeadlines returns the headlines of the network alone.
+func NetworkHeadlines(s *Sample) []HeadlineValue { return appendNetworkHeadlines(nil, s) }
+
+func appendNetworkHeadlines(list []HeadlineValue, s *Sample) []HeadlineValue {
+	return append(list,
+		networkHeadline(s, HeadlineNetworkReceived, SkbReceived), networkHeadline(s, HeadlineNetworkSent, SkbSent))
+}
+
+// networkHeadline is a lower bound because packets may have been divided or merged. Where there was none since the
+// start of the task, none was.
+func networkHeadline(s *Sample, id, from ID) HeadlineValue {
+	h := firstRead(s, id, []ID{from})
+	_, late := s.Task.Number(SkbStartTime)
+	if value, ok := h.Reading.Number(); ok && value == 0 && !late {
+		h.Guarantee = Exact
+	}
+	return h
+}
+
+// Written is what became of the bytes that a task wrote; a reading that is not present is not known.
+type Written struct {
+	// Handed is io_write_handed_bytes_total, Cancelled tree_io_cancelled_write_bytes_total, Stored io_write_bytes_total
+	// and Pending io_write_pending_bytes.
+	Handed, Cancelled, Stored, Pending Reading
+	// AtLeast reports that Stored is a lower bound.
+	AtLeast bool
+}
+
+// WrittenOf returns it from the headlines of a sample.
+func WrittenOf(s *Sample, list []HeadlineValue) (w Written) {
+	w.Cancelled, _ = s.Task.Get(TreeIOCancelledWrite)
+	for _, h := range list {
+		switch h.ID {
+		case HeadlineIOHanded:
+			w.Handed = h.Reading
+		case HeadlineIOWrite:
+			w.Stored, w.AtLeast = h.Reading, h.Guarantee == LowerBound
+		case HeadlineIOPending:
+			w.Pending = h.Reading
+		}
+	}
+	return w
+}
+
+// Writing returns the headline whose growth says how much a task writes: what reaches storage where that is counted,
+// else what it hands to the kernel. A lower bound of what has reached storage grows in leaps, whenever the machine has
+// written.
+func Writing(list []HeadlineValue) ID {
+	id := HeadlineIOWrite
+	for _, h := range list {
+		switch {
+		case h.ID == HeadlineIOWrite && h.Source == rowOf(CgroupIOWrite).Name:
+			return h.ID
+		case h.ID == HeadlineIOHanded && h.Reading.Present():
+			id = h.ID
+		}
+	}
+	return id
+}
+
+// Text says it at both ends: "64 MiB written by the task" and "24 MiB reached storage, 40 MiB not yet written". If all
+// of it reached storage, there is only "written 64 MiB"; both are empty if nothing is known.
+func (w Written) Text() (written, since string) {
+	if w.simple() {
+		return w.storedText("written ", ""), ""
+	}
+	handed, _ := w.Handed.Number()
+	var parts []string
+	if text := w.storedText("", " reached storage"); text != "" {
+		parts = append(parts, text)
+	}
+	if cancelled, _ := w.Cancelled.Number(); cancelled > w.little() {
+		parts = append(parts, Bytes.Text(min(handed, cancelled))+" deleted before")
+	}
+	if pending, _ := w.Pending.Number(); pending > w.little() {
+		parts = append(parts, Bytes.Text(pending)+" not yet written")
+	}
+	return Bytes.Text(handed) + " written by the task", strings.Join(parts, ", ")
+}
+
+// Short says it in the room of a line that has more to say: "written 64 MiB (24 MiB reached storage)".
+func (w Written) Short() string {
+	if w.simple() {
+		return w.storedText("written ", "")
+	}
+	handed, _ := w.Handed.Number()
+	return "written " + Bytes.Text(handed) + w.storedText(" (", " reached storage)")
+}
+
+// simple reports that one number says all: as far as is known, all that was handed over has reached storage.
+func (w Written) simple() bool {
+	handed, given := w.Handed.Number()
+	stored, known := w.Stored.Number()
+	pending, _ := w.Pending.Number()
+	return !given || known && math.Abs(handed-stored) <= w.little() && pending <= w.little()
+}
+
+// little is what makes no difference.
+func (w Written) little() float64 {
+	handed, _ := w.Handed.Number()
+	stored, _ := w.Stored.Number()
+	return max(handed, stored) / 100
+}
+
+// storedText is what reached storage, between two words; empty if that is not known, or only that it is not negative.
+func (w Written) storedText(before, after string) string {
+	stored, known := w.Stored.Number()
+	switch {
+	case !known, w.AtLeast && stored == 0:
+		return ""
+	case w.AtLeast:
+		before += "at least "
+	}
+	return before + Bytes.Text(stored) + after
 }

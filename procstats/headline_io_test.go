@@ -10,11 +10,12 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// TestWrites holds what is said of a task's writes on each kind of host against readings that kernels gave: Linux 6.12 on
-// version 2, 6.1 on version 1.
+// TestWrites holds what is said of a task's writes on each kind of host against readings that kernels gave: Linux 6.12
+// on version 2, 6.1 on version 1.
 func TestWrites(t *testing.T) {
 	const mib = 1 << 20
-	// v2 is a cgroup with io and memory: charged to it, handed over by its processes, cancelled, dirty, and the lower bound.
+	// v2 is a cgroup with io and memory: charged to it, handed over by its processes, cancelled, dirty, and the lower
+	// bound.
 	v2 := func(charged, handed, cancelled, dirty, stored float64) *procstats.Sample {
 		return sampleAt(at(2), number(procstats.CgroupIOWrite, charged), number(procstats.TreeIOWrite, handed),
 			number(procstats.TreeIOCancelledWrite, cancelled), number(procstats.RusageOublock, handed),

@@ -244,7 +244,8 @@ func largest(readings ...procstats.Reading) (l procstats.Largest) {
 	return l
 }
 
-// TestShortRun holds that averages over an ended run are exact only where the delay of noticing its end is no part of it.
+// TestShortRun holds that averages over an ended run are exact only where the delay of noticing its end is no part of
+// it.
 func TestShortRun(t *testing.T) {
 	sample := func(at time.Duration, cpu float64) *procstats.Sample {
 		s := &procstats.Sample{Stamp: procstats.Stamp{Mono: at, Wall: time.Unix(0, int64(at))}}
@@ -274,7 +275,8 @@ func TestShortRun(t *testing.T) {
 	}
 }
 
-// TestCoresNotOfReapedProcesses holds that processes that were reaped do not count as if they had run since the last sample.
+// TestCoresNotOfReapedProcesses holds that processes that were reaped do not count as if they had run since the last
+// sample.
 func TestCoresNotOfReapedProcesses(t *testing.T) {
 	h := procstats.History{Previous: sampleAt(at(0), number(procstats.RusageCPU, 1))}
 	for _, v := range procstats.Headlines(sampleAt(at(2), number(procstats.RusageCPU, 40)), h) {

@@ -15,14 +15,15 @@ import (
 //	{"at": RFC 3339, "mono_seconds": CLOCK_MONOTONIC, "measurements": {NAME: value}, "absent": {NAME: reason},
 //	 "as_of": {SOURCE: RFC 3339},
 //	 "processes": {"at": RFC 3339, "rows": [{"pid", "start", "ppid", "command", "measurements", "absent"}],
-//	               "exited": {"cpu_seconds_total", "processes"}, "unattributed": {"cpu_seconds"}, "total": {"cpu_seconds"},
-//	               "omitted"},
+//	               "exited": {"cpu_seconds_total", "processes"}, "unattributed": {"cpu_seconds"},
+//	               "total": {"cpu_seconds"}, "omitted"},
 //	 "headline": {NAME: {"value", "source", "guarantee", "notes": [Note]}}}
 //
-// as_of has the sources that are read on a slow clock of their own, and when their numbers were read; tree and io if that was
-// before the sample. processes.at is when the processes were read: rows, exited and unattributed add up to the total of then.
-// Names are those of the table, unknown_ID where a newer build's reading passes through. What is not known is
-// null in fixed places and under "absent" elsewhere, never 0. Bytes of a command that are not UTF-8 become U+FFFD.
+// as_of has the sources that are read on a slow clock of their own, and when their numbers were read; tree and io if
+// that was before the sample. processes.at is when the processes were read: rows, exited and unattributed add up to
+// the total of then. Names are those of the table, unknown_ID where a newer build's reading passes through. What is
+// not known is null in fixed places and under "absent" elsewhere, never 0. Bytes of a command that are not UTF-8
+// become U+FFFD.
 func AppendJSON(b []byte, s *Sample, headlines []HeadlineValue) []byte {
 	b = append(b, `{"at":`...)
 	b = appendTime(b, s.Wall)

@@ -52,7 +52,8 @@ func (r Reduction) String() string {
 	return wordOf("reduction", uint8(r), 1, "last", "min", "max", "mean", "delta", "rate", "tally")
 }
 
-// wordOf returns one of the words for the codes from first on; another code is of a newer build and is shown as what it is.
+// wordOf returns one of the words for the codes from first on; another code is of a newer build and is shown as what
+// it is.
 func wordOf(what string, code, first uint8, words ...string) string {
 	if i := int(code) - int(first); i >= 0 && i < len(words) {
 		return words[i]
@@ -130,7 +131,8 @@ const (
 // ReasonVacuous is what is to be said of a value that is Vacuous.
 const ReasonVacuous = "at least 0, which is all that its source can say"
 
-// Vacuous reports whether a value that is never negative says nothing: a lower bound of 0. It is shown like one that is absent.
+// Vacuous reports whether a value that is never negative says nothing: a lower bound of 0. It is shown like one that
+// is absent.
 func (g Guarantee) Vacuous(value float64) bool { return g == LowerBound && value == 0 }
 
 // Scope says whose measurement it is.
@@ -186,8 +188,8 @@ const (
 
 // String returns the source's name as it stands in the table, in JSON and in docs.
 func (s SourceID) String() string {
-	return wordOf("source", uint8(s), 0, "", "cgroup", "psi", "tree", "smaps", "io", "disk", "rusage", "executor", "portable", "hugetlb",
-		"exits", "skb")
+	return wordOf("source", uint8(s), 0, "", "cgroup", "psi", "tree", "smaps", "io", "disk", "rusage", "executor",
+		"portable", "hugetlb", "exits", "skb")
 }
 
 // Known reports whether it is one of the above.

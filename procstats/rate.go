@@ -104,7 +104,9 @@ func (s *Sample) ProcessRate(before *Sample, p *ProcessRow, id ID) Reading {
 	}
 	before = s.Since(before, id)
 	then := NumberReading(id, 0)
-	i, known := slices.BinarySearchFunc(before.Processes, p.PID, func(row ProcessRow, pid int) int { return cmp.Compare(row.PID, pid) })
+	i, known := slices.BinarySearchFunc(before.Processes, p.PID, func(row ProcessRow, pid int) int {
+		return cmp.Compare(row.PID, pid)
+	})
 	if known && before.Processes[i].ProcessID == p.ProcessID {
 		if then, found = before.Processes[i].Readings.Get(id); !found || !then.Present() {
 			return AbsentReading(id, reasonOne)
@@ -115,8 +117,8 @@ func (s *Sample) ProcessRate(before *Sample, p *ProcessRow, id ID) Reading {
 	return s.rate(before, now, then)
 }
 
-// Since returns the sample from which the growth of a measurement is counted: an earlier one, or the set of rows before that of
-// s if both samples have the same set.
+// Since returns the sample from which the growth of a measurement is counted: an earlier one, or the set of rows
+// before that of s if both samples have the same set.
 func (s *Sample) Since(before *Sample, id ID) *Sample {
 	if before != nil && s.EarlierSet != nil && s.readAt(id).same(before.readAt(id)) {
 		return s.EarlierSet
@@ -138,7 +140,8 @@ func (s *Sample) rate(before *Sample, now, then Reading) Reading {
 	if at.same(earlier) {
 		return AbsentReading(now.id, reasonOne) // the source was not read again
 	}
-	return CounterReading{Value: now.number, At: at.Mono}.rateSince(now.id, CounterReading{Value: then.number, At: earlier.Mono})
+	reading := CounterReading{Value: now.number, At: at.Mono}
+	return reading.rateSince(now.id, CounterReading{Value: then.number, At: earlier.Mono})
 }
 
 func (c CounterReading) rateSince(id ID, before CounterReading) Reading {

@@ -161,8 +161,8 @@ func TestProcessRate(t *testing.T) {
 	}
 }
 
-// TestRatesOfSets holds that a sample whose processes were not read again has the rates between the two newest sets, and the next
-// set those since the one before, with processes that were born in between.
+// TestRatesOfSets holds that a sample whose processes were not read again has the rates between the two newest sets,
+// and the next set those since the one before, with processes that were born in between.
 func TestRatesOfSets(t *testing.T) {
 	set := func(at time.Duration, cpu float64, born ...uint64) *procstats.Sample {
 		s := readAfter(at, 0, map[procstats.ID]float64{procstats.TreeCPU: cpu})

@@ -161,8 +161,8 @@ func (s Stamp) same(other Stamp) bool { return s.Mono == other.Mono && s.Wall.Eq
 type Sample struct {
 	// Stamp is the start of the collection; the sources have stamps of their own.
 	Stamp
-	// Checked is when CPU time, pressure, memory and packets of the task's cgroup were read again and had not moved, so that nothing
-	// else was read after the times in Sources; zero if all was read.
+	// Checked is when CPU time, pressure, memory and packets of the task's cgroup were read again and had not moved, so
+	// that nothing else was read after the times in Sources; zero if all was read.
 	Checked Stamp
 	// Sources holds when each source was read. Copies of a sample share it: nobody writes it after the collection.
 	Sources ReadTimes
@@ -172,8 +172,8 @@ type Sample struct {
 	Processes []ProcessRow
 	// Omitted counts live processes that have no row because of the upper bound on rows.
 	Omitted int
-	// EarlierSet is the sample with the set of rows before this one's, if the processes are not read for every sample: rates of
-	// what they are read for are over the time between two sets. It is nil on the wire, and its own is nil.
+	// EarlierSet is the sample with the set of rows before this one's, if the processes are not read for every sample:
+	// rates of what they are read for are over the time between two sets. It is nil on the wire, and its own is nil.
 	EarlierSet *Sample
 }
 
@@ -213,9 +213,9 @@ func (s *Sample) SetNumber(id ID, value float64) { s.Task.Put(NumberReading(id, 
 // SetAbsent sets the task's measurement id to absent, with the reason in words.
 func (s *Sample) SetAbsent(id ID, reason string) { s.Task.Put(AbsentReading(id, reason)) }
 
-// unmoved reports whether a measurement stands still while CPU time, pressure, memory and packets of the task's cgroup do: these
-// themselves, and the CPU time of each process. Bytes can be written back, and files of a sleeping task be used by others, so all
-// else may have moved.
+// unmoved reports whether a measurement stands still while CPU time, pressure, memory and packets of the task's cgroup
+// do: these themselves, and the CPU time of each process. Bytes can be written back, and files of a sleeping task be
+// used by others, so all else may have moved.
 func (m *Measurement) unmoved() bool {
 	switch m.ID {
 	case CgroupCPUUsage, CgroupCPUUser, CgroupCPUSystem, CgroupMemoryCurrent,
@@ -238,8 +238,8 @@ func (s *Sample) ReadAt(id ID) (stamp Stamp, ok bool) {
 	return stamp, !stamp.Zero()
 }
 
-// RowsAt is when the processes were read whose rows the sample has; ok is false if they were not. They can be older than the
-// sample.
+// RowsAt is when the processes were read whose rows the sample has; ok is false if they were not. They can be older
+// than the sample.
 func (s *Sample) RowsAt() (stamp Stamp, ok bool) {
 	stamp = s.Sources.At(SourceTree)
 	return stamp, !stamp.Zero()
@@ -268,8 +268,8 @@ func (s *Sample) AddProcess(id ProcessID) *ProcessRow {
 	return row
 }
 
-// Redacted returns a copy for everybody: without the texts of process rows that say more than what the process is doing,
-// as its command line does. It shares the rest with s.
+// Redacted returns a copy for everybody: without the texts of process rows that say more than what the process is
+// doing, as its command line does. It shares the rest with s.
 func (s *Sample) Redacted() *Sample {
 	c := *s
 	c.Processes = slices.Clone(s.Processes)

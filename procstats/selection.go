@@ -4,8 +4,13 @@
 package procstats
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
 	"math/bits"
 	"runtime"
+	"slices"
+	"strings"
 )
 
 // selectionWords bounds the IDs that can be selected: a table beyond it needs more words, and a test says so.
@@ -55,9 +60,10 @@ func AllSelection() Selection {
 	return SelectWhere(func(m Measurement) bool { return belongs(m.Source, runtime.GOOS) })
 }
 
-// DefaultSelection selects what costs little: every total, and of each process its CPU time, how long it waited for a CPU, resident
-// memory, state, threads and command line. Left out are what needs a walk (smaps, disk), a file more per process (process_io), and
-// details that few read (address space, faults, context switches, start and elapsed time, the command that every row carries anyway).
+// DefaultSelection selects what costs little: every total, and of each process its CPU time, how long it waited for a
+// CPU, resident memory, state, threads and command line. Left out are what needs a walk (smaps, disk), a file more per
+// process (process_io), and details that few read (address space, faults, context switches, start and elapsed time,
+// the command that every row carries anyway).
 func DefaultSelection() Selection {
 	return SelectWhere(func(m Measurement) bool { return belongs(m.Source, runtime.GOOS) && cheap(m) })
 }
@@ -71,7 +77,8 @@ func cheap(m Measurement) bool {
 		return m.ID != TreeVsize
 	}
 	switch m.ID {
-	case ProcessCPU, ProcessRSS, ProcessState, ProcessThreads, ProcessCmdline, ProcessRunDelay, PortableProcessCPU, PortableProcessRSS:
+	case ProcessCPU, ProcessRSS, ProcessState, ProcessThreads, ProcessCmdline, ProcessRunDelay,
+		PortableProcessCPU, PortableProcessRSS:
 		return true
 	}
 	return false
@@ -167,4 +174,157 @@ func (s Selection) Names() []string {
 		}
 	}
 	return names
+}
+
+// ErrUnknownMeasurement is wrapped by every error about a name that the table does not have.
+var ErrUnknownMeasurement = errors.New("unknown measurement")
+
+// UnknownError says which word names no measurement, and which names are near. It wraps ErrUnknownMeasurement.
+type UnknownError struct {
+	Word string
+	// Near are names that may have been meant, the likeliest first.
+	Near []string
+}
+
+// Error implements error.
+func (e *UnknownError) Error() string {
+	if len(e.Near) == 0 {
+		groups := strings.Join(groupNames(1), ", ")
+		return fmt.Sprintf("%v %q (there are the groups %s)", ErrUnknownMeasurement, e.Word, groups)
+	}
+	return fmt.Sprintf("%v %q (did you mean %s?)", ErrUnknownMeasurement, e.Word, strings.Join(e.Near, ", "))
+}
+
+// Unwrap returns ErrUnknownMeasurement.
+func (e *UnknownError) Unwrap() error { return ErrUnknownMeasurement }
+
+// ParseSelection reads a comma list of names as the table has them, of groups (whole words from the start of
+// names: cgroup_memory, psi, process), of headlines (which stand for what they can be taken from), all and
+// default. Words are taken from left to right; one with a leading minus removes what it names, from the
+// default where it comes first. A word that names nothing is an *UnknownError.
+func ParseSelection(expr string) (Selection, error) {
+	var s Selection
+	for i, word := range strings.Split(expr, ",") {
+		word = strings.TrimSpace(word)
+		name, remove := strings.CutPrefix(word, "-")
+		named, err := selectWord(name)
+		if err != nil {
+			return Selection{}, err
+		}
+		switch {
+		case remove && i == 0:
+			s = DefaultSelection().Minus(named)
+		case remove:
+			s = s.Minus(named)
+		default:
+			s = s.Union(named)
+		}
+	}
+	return s, nil
+}
+
+// selectWord resolves one word of a selection, its minus cut off.
+func selectWord(name string) (Selection, error) {
+	switch name {
+	case "all":
+		return AllSelection(), nil
+	case "default":
+		return DefaultSelection(), nil
+	}
+	if m, ok := LookupName(name); ok {
+		return Select(m.ID), nil
+	}
+	var s Selection
+	known := false
+	for m := range allRows() {
+		if hasPrefix(m.Name, name) {
+			known = true
+			s.add(m)
+		}
+	}
+	if !known {
+		return Selection{}, &UnknownError{Word: name, Near: nearNames(name)}
+	}
+	return s, nil
+}
+
+// maxNear bounds the names that an error offers.
+const maxNear = 4
+
+// nearNames lists what a mistyped name may have meant: names and groups that are few edits away, and those that
+// have the word in them.
+func nearNames(word string) []string {
+	if word == "" {
+		return nil
+	}
+	type candidate struct {
+		name  string
+		edits int
+	}
+	word = strings.ToLower(word)
+	limit := max(2, len(word)/6)
+	var found []candidate
+	for _, name := range namesAndGroups() {
+		edits := EditDistance(word, name)
+		if edits > limit && len(word) >= 3 && strings.Contains(name, word) {
+			edits = limit
+		}
+		if edits <= limit {
+			found = append(found, candidate{name, edits})
+		}
+	}
+	slices.SortStableFunc(found, func(a, b candidate) int { return cmp.Compare(a.edits, b.edits) })
+	var names []string
+	for _, c := range found[:min(len(found), maxNear)] {
+		if c.edits > found[0].edits+1 {
+			break
+		}
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// namesAndGroups lists every word that selects something.
+func namesAndGroups() []string {
+	names := slices.Concat([]string{"all", "default"}, groupNames(1), groupNames(2))
+	for m := range allRows() {
+		names = append(names, m.Name)
+	}
+	return names
+}
+
+// groupNames lists the distinct first one or more words of all names, in the order of the table.
+func groupNames(words int) []string {
+	var list []string
+	for m := range allRows() {
+		parts := strings.SplitN(m.Name, "_", words+1)
+		if len(parts) <= words {
+			continue
+		}
+		if group := strings.Join(parts[:words], "_"); !slices.Contains(list, group) {
+			list = append(list, group)
+		}
+	}
+	return list
+}
+
+// EditDistance counts the insertions, deletions and substitutions of bytes that make b of a.
+func EditDistance(a, b string) int {
+	costs := make([]int, len(b)+1)
+	for j := range costs {
+		costs[j] = j
+	}
+	for i := range len(a) {
+		diagonal := costs[0]
+		costs[0] = i + 1
+		for j := range len(b) {
+			substitute := diagonal
+			if a[i] != b[j] {
+				substitute++
+			}
+			diagonal = costs[j+1]
+			costs[j+1] = min(substitute, costs[j]+1, costs[j+1]+1)
+		}
+	}
+	return costs[len(b)]
 }

@@ -13,8 +13,8 @@ import (
 // NoValue stands where there is no value: never 0.
 const NoValue = "–"
 
-// Text writes a value for people: 1.5 MiB, 12.34 s, 1.23 cores, 5.5 %, 2026-11-20 12:00:00 UTC. What is no number is NoValue. Only 0 itself is written as 0:
-// a value too small for its last digit is written as less than it.
+// Text writes a value for people: 1.5 MiB, 12.34 s, 1.23 cores, 5.5 %, 2026-11-20 12:00:00 UTC. What is no number is
+// NoValue. Only 0 itself is written as 0: a value too small for its last digit is written as less than it.
 func (u Unit) Text(value float64) string {
 	switch {
 	case math.IsNaN(value) || math.IsInf(value, 0):
