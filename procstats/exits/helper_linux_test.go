@@ -59,7 +59,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// spawn runs the programs that its arguments name, each with a helper and an argument of its own: all at once, or in turn.
+// spawn runs the programs that its arguments name, each with a helper and an argument of its own: all at once, or in
+// turn.
 func spawn() {
 	var started []*exec.Cmd
 	for _, program := range os.Args[1:] {

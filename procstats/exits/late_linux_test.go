@@ -15,8 +15,8 @@ import (
 	"github.com/tachograph/tacho/procstats/exits"
 )
 
-// TestLate counts processes right after they were reaped, some with several threads, while others keep the scheduler from coming back
-// to them and a reader looks all the time.
+// TestLate counts processes right after they were reaped, some with several threads, while others keep the scheduler
+// from coming back to them and a reader looks all the time.
 func TestLate(t *testing.T) {
 	r := open(t)
 	for range 4 * runtime.NumCPU() {

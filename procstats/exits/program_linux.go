@@ -4,13 +4,15 @@
 package exits
 
 import (
+	"errors"
+	"slices"
+
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
-)
 
-// license is what the kernel is told: this source is MPL-2.0, which may be combined with the GPL, and only such programs may
-// read kernel memory.
-const license = "Dual MPL/GPL"
+	"github.com/tachograph/tacho/procstats/internal/bpf"
+	"github.com/tachograph/tacho/procstats/kernel"
+)
 
 // Registers that calls leave alone, and what the programs use them for.
 const (
@@ -33,161 +35,170 @@ const (
 )
 
 const (
-	taskDead   = 0x80 // TASK_DEAD of sched.h
-	mostLevels = 16   // of a watched cgroup that has others below it, the root being 0: the kernel checks the programs for each level
-	forceWake  = 2    // BPF_RB_FORCE_WAKEUP
-	noWake     = 1    // BPF_RB_NO_WAKEUP
-	available  = 0    // BPF_RB_AVAIL_DATA
+	taskDead = 0x80 // TASK_DEAD of sched.h
+	// mostLevels are those of a watched cgroup that has others below it, the root being 0: the kernel checks the programs
+	// for each level.
+	mostLevels = 16
+	forceWake  = 2 // BPF_RB_FORCE_WAKEUP
+	noWake     = 1 // BPF_RB_NO_WAKEUP
+	available  = 0 // BPF_RB_AVAIL_DATA
 
-	// An entry of shared.inherited has the PID, at most PID_MAX_LIMIT, a bit that says whether its place was another process's, and
-	// the number of pages.
+	// An entry of shared.inherited has the PID, at most PID_MAX_LIMIT, a bit that says whether its place was another
+	// process's, and the number of pages.
 	pidShift  = 64 - 22
 	pageBits  = pidShift - 1
 	mostPages = 1<<pageBits - 1
 )
 
+// What is counted of a watched cgroup: see shared.watched.
+const (
+	atLost   = 8
+	atForked = 16
+	atEnding = 24
+)
+
 // shared is what the programs and this process share.
 type shared struct {
-	// watched has, by the id of a cgroup, the number of its watch, the records that were lost of it, the processes that were
-	// forked in it, and the threads that have begun to end there.
+	// watched has, by the id of a cgroup, the number of its watch, the records that were lost of it, the processes that
+	// were forked in it, and the threads that have begun to end there.
 	watched *ebpf.Map
-	// inherited has what signal_struct.maxrss of a process was when it executed its program, in pages below its PID, by the last
-	// bits of that: an array is read and written in place, while a hash map takes as long as all the rest of an exec's program.
+	// inherited has what signal_struct.maxrss of a process was when it executed its program, in pages below its PID, by
+	// the last bits of that: an array is read and written in place, while a hash map takes as long as all the rest of an
+	// exec's program.
 	inherited *ebpf.Map
 	ring      *ebpf.Map
 }
 
-// exitProgram writes a record for each task that the scheduler switches away from for the last time. By then its last slice
-// is in its account, and in that of its cgroup.
+// exitProgram writes a record for each task that the scheduler switches away from for the last time. By then its last
+// slice is in its account, and in that of its cgroup.
 func exitProgram(o *offsets, m *shared) *ebpf.ProgramSpec {
-	code := asm.Instructions{}
+	current := asm.Instructions{asm.FnGetCurrentTask.Call().WithSymbol("dead"), asm.Mov.Reg(task, asm.R0)}
+	ifDead := asm.Instructions{asm.JSet.Imm(asm.R1, taskDead, "dead"), asm.Ja.Label("end")}
+	var code asm.Instructions
 	if o.stateArgument >= 0 {
-		code = append(code,
-			asm.LoadMem(asm.R1, asm.R1, int16(8*o.stateArgument), asm.DWord),
-			asm.JSet.Imm(asm.R1, taskDead, "dead"), asm.Ja.Label("end"),
-			asm.FnGetCurrentTask.Call().WithSymbol("dead"),
-			asm.Mov.Reg(task, asm.R0))
+		code = slices.Concat(
+			asm.Instructions{asm.LoadMem(asm.R1, asm.R1, int16(8*o.stateArgument), asm.DWord)}, ifDead, current)
 	} else {
-		code = append(code, asm.FnGetCurrentTask.Call(), asm.Mov.Reg(task, asm.R0))
-		code = append(code, read(stackState, 4, o.state)...)
-		code = append(code, asm.LoadMem(asm.R1, asm.RFP, stackState, asm.Word), asm.JSet.Imm(asm.R1, taskDead, "dead"), asm.Ja.Label("end"),
-			asm.Mov.Imm(asm.R0, 0).WithSymbol("dead"))
+		code = slices.Concat(
+			asm.Instructions{asm.FnGetCurrentTask.Call(), asm.Mov.Reg(task, asm.R0)}, read(stackState, 4, o.state),
+			asm.Instructions{asm.LoadMem(asm.R1, asm.RFP, stackState, asm.Word)}, ifDead, current)
 	}
-	code = append(code, filter(m)...)
-	code = append(code, reserve(m)...)
-	code = append(code, fill(o)...)
-	code = append(code, peakBefore(m)...)
-	code = append(code, submit(m)...)
-	return program("sched_switch", code)
+	return program("sched_switch", code, filter(m), reserve(m), fill(o), peakBefore(m), submit(m))
 }
 
 // execProgram notes the peak that a process had when it executed its program: the kernel takes it over from the memory
 // before, which is that of its parent.
 func execProgram(o *offsets, m *shared) *ebpf.ProgramSpec {
-	code := asm.Instructions{asm.FnGetCurrentTask.Call(), asm.Mov.Reg(task, asm.R0)}
-	code = append(code, filter(m)...)
-	code = append(code, read(stackSignal, 8, o.signal)...)
-	code = append(code, asm.LoadMem(asm.R3, asm.RFP, stackSignal, asm.DWord))
-	code = append(code, readFrom(stackMaxRSS, 8, o.maxRSS)...)
-	code = append(code, findInherited(m, "end")...)
-	code = append(code,
-		asm.LoadMem(asm.R1, asm.RFP, stackMaxRSS, asm.DWord),
-		asm.LSh.Imm(asm.R1, 64-pageBits), asm.RSh.Imm(asm.R1, 64-pageBits),
-		asm.LoadImm(asm.R4, 1<<pageBits, asm.DWord),
-		asm.LoadMem(asm.R2, asm.R0, 0, asm.DWord),
-		asm.Mov.Reg(asm.R3, asm.R2),
-		asm.And.Reg(asm.R3, asm.R4),
-		asm.JEq.Imm(asm.R2, 0, "free"),
-		asm.RSh.Imm(asm.R2, pidShift),
-		asm.JEq.Reg(asm.R2, tgid, "free"),
-		asm.Mov.Reg(asm.R3, asm.R4),
-		asm.Or.Reg(asm.R1, asm.R3).WithSymbol("free"),
-		asm.LSh.Imm(tgid, pidShift),
-		asm.Or.Reg(asm.R1, tgid),
-		asm.StoreMem(asm.R0, 0, asm.R1, asm.DWord))
-	return program("sched_process_exec", code)
+	return program("sched_process_exec",
+		asm.Instructions{asm.FnGetCurrentTask.Call(), asm.Mov.Reg(task, asm.R0)},
+		filter(m),
+		read(stackSignal, 8, o.signal),
+		asm.Instructions{asm.LoadMem(asm.R3, asm.RFP, stackSignal, asm.DWord)},
+		readFrom(stackMaxRSS, 8, o.maxRSS),
+		findInherited(m, "end"),
+		asm.Instructions{
+			asm.LoadMem(asm.R1, asm.RFP, stackMaxRSS, asm.DWord),
+			asm.LSh.Imm(asm.R1, 64-pageBits), asm.RSh.Imm(asm.R1, 64-pageBits),
+			asm.LoadImm(asm.R4, 1<<pageBits, asm.DWord),
+			asm.LoadMem(asm.R2, asm.R0, 0, asm.DWord),
+			asm.Mov.Reg(asm.R3, asm.R2),
+			asm.And.Reg(asm.R3, asm.R4),
+			asm.JEq.Imm(asm.R2, 0, "free"),
+			asm.RSh.Imm(asm.R2, pidShift),
+			asm.JEq.Reg(asm.R2, tgid, "free"),
+			asm.Mov.Reg(asm.R3, asm.R4),
+			asm.Or.Reg(asm.R1, asm.R3).WithSymbol("free"),
+			asm.LSh.Imm(tgid, pidShift),
+			asm.Or.Reg(asm.R1, tgid),
+			asm.StoreMem(asm.R0, 0, asm.R1, asm.DWord),
+		})
 }
 
-// forkProgram counts the processes that are forked in a cgroup: those that do not end there have left it. The current task is the
-// parent, the second argument the child; a new thread is not the leader of its group.
+// forkProgram counts the processes that are forked in a cgroup: those that do not end there have left it. The current
+// task is the parent, the second argument the child; a new thread is not the leader of its group.
 func forkProgram(o *offsets, m *shared) *ebpf.ProgramSpec {
-	code := asm.Instructions{asm.LoadMem(task, asm.R1, 8, asm.DWord)}
-	code = append(code, filter(m)...)
-	code = append(code, read(stackLeader, 8, o.leader)...)
-	code = append(code,
-		asm.LoadMem(asm.R1, asm.RFP, stackLeader, asm.DWord),
-		asm.JNE.Reg(asm.R1, task, "end"),
-		asm.Mov.Imm(asm.R1, 1),
-		asm.AddAtomic.Mem(watched, asm.R1, asm.DWord, 16))
-	return program("sched_process_fork", code)
+	return program("sched_process_fork",
+		asm.Instructions{asm.LoadMem(task, asm.R1, 8, asm.DWord)},
+		filter(m),
+		read(stackLeader, 8, o.leader),
+		asm.Instructions{asm.LoadMem(asm.R1, asm.RFP, stackLeader, asm.DWord), asm.JNE.Reg(asm.R1, task, "end")},
+		count(atForked))
 }
 
-// endingProgram counts the threads that begin to end, which is before their parents are told: the scheduler can take long to come
-// back to one that has nothing left to do but end, and the record is written then.
+// endingProgram counts the threads that begin to end, which is before their parents are told: the scheduler can take
+// long to come back to one that has nothing left to do but end, and the record is written then.
 func endingProgram(m *shared) *ebpf.ProgramSpec {
-	code := append(filter(m),
-		asm.Mov.Imm(asm.R1, 1),
-		asm.AddAtomic.Mem(watched, asm.R1, asm.DWord, 24))
-	return program("sched_process_exit", code)
+	return program("sched_process_exit", filter(m), count(atEnding))
 }
 
-func program(name string, code asm.Instructions) *ebpf.ProgramSpec {
-	code = append(code, asm.Mov.Imm(asm.R0, 0).WithSymbol("end"), asm.Return())
-	return &ebpf.ProgramSpec{Name: "tacho_" + name[len("sched_"):], Type: ebpf.RawTracepoint, License: license, Instructions: code}
-}
-
-// filter ends the program unless the cgroup of the current task, or one above it, is watched. Of several that are watched it takes the
-// deepest: the trial watches the root, and must not take the records of a task that runs meanwhile.
-//
-// It keeps the number of the deepest level and not what was found there, and asks nothing of that number, for the sake of the kernel's
-// check of the program: that goes through the loop once for each value that it has to tell from others.
-func filter(m *shared) asm.Instructions {
-	lookup := asm.Instructions{
-		asm.StoreMem(asm.RFP, stackCgroup, asm.R0, asm.DWord),
-		asm.LoadMapPtr(asm.R1, m.watched.FD()),
-		asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, stackCgroup),
-		asm.FnMapLookupElem.Call(),
+// program puts the parts of one for a tracepoint together.
+func program(tracepoint string, parts ...asm.Instructions) *ebpf.ProgramSpec {
+	code := append(slices.Concat(parts...), asm.Mov.Imm(asm.R0, 0).WithSymbol("end"), asm.Return())
+	return &ebpf.ProgramSpec{
+		Name: "tacho_" + tracepoint[len("sched_"):], AttachTo: tracepoint,
+		Type: ebpf.RawTracepoint, License: bpf.License, Instructions: code,
 	}
-	code := asm.Instructions{asm.FnGetCurrentCgroupId.Call()}
-	code = append(code, lookup...)
-	code = append(code,
-		asm.JNE.Imm(asm.R0, 0, "watched"),
-		asm.Mov.Imm(deepest, 0),
-		asm.Mov.Imm(level, 0),
-		asm.Mov.Reg(asm.R1, level).WithSymbol("level"), // from the root down: how deep the task's cgroup is, is not known
-		asm.FnGetCurrentAncestorCgroupId.Call(),
-		asm.JEq.Imm(asm.R0, 0, "deepest"))
-	code = append(code, lookup...)
-	code = append(code,
-		asm.JEq.Imm(asm.R0, 0, "deeper"),
-		asm.Mov.Reg(deepest, level),
-		asm.Add.Imm(level, 1).WithSymbol("deeper"),
-		asm.JLT.Imm(level, mostLevels, "level"),
-		asm.Mov.Reg(asm.R1, deepest).WithSymbol("deepest"),
-		asm.FnGetCurrentAncestorCgroupId.Call())
-	code = append(code, lookup...)
-	return append(code,
-		asm.JEq.Imm(asm.R0, 0, "end"),
-		asm.Mov.Reg(watched, asm.R0).WithSymbol("watched"))
+}
+
+// count adds one to a number of the watched cgroup.
+func count(at int16) asm.Instructions {
+	return asm.Instructions{asm.Mov.Imm(asm.R1, 1), asm.AddAtomic.Mem(watched, asm.R1, asm.DWord, at)}
+}
+
+// filter ends the program unless the cgroup of the current task, or one above it, is watched. Of several that are
+// watched it takes the deepest: the trial watches the root, and must not take the records of a task that runs
+// meanwhile.
+//
+// It keeps the number of the deepest level and not what was found there, and asks nothing of that number, for the sake
+// of the kernel's check of the program: that goes through the loop once for each value that it has to tell from
+// others.
+func filter(m *shared) asm.Instructions {
+	lookup := bpf.Lookup(m.watched, stackCgroup, asm.DWord)
+	return slices.Concat(
+		asm.Instructions{asm.FnGetCurrentCgroupId.Call()},
+		lookup,
+		asm.Instructions{
+			asm.JNE.Imm(asm.R0, 0, "watched"),
+			asm.Mov.Imm(deepest, 0),
+			asm.Mov.Imm(level, 0),
+			asm.Mov.Reg(asm.R1, level).WithSymbol("level"), // from the root down: the depth of the task's cgroup is not known
+			asm.FnGetCurrentAncestorCgroupId.Call(),
+			asm.JEq.Imm(asm.R0, 0, "deepest"),
+		},
+		lookup,
+		asm.Instructions{
+			asm.JEq.Imm(asm.R0, 0, "deeper"),
+			asm.Mov.Reg(deepest, level),
+			asm.Add.Imm(level, 1).WithSymbol("deeper"),
+			asm.JLT.Imm(level, mostLevels, "level"),
+			asm.Mov.Reg(asm.R1, deepest).WithSymbol("deepest"),
+			asm.FnGetCurrentAncestorCgroupId.Call(),
+		},
+		lookup,
+		asm.Instructions{asm.JEq.Imm(asm.R0, 0, "end"), asm.Mov.Reg(watched, asm.R0).WithSymbol("watched")},
+	)
 }
 
 // reserve gets room for a record, and counts it as lost if there is none.
 func reserve(m *shared) asm.Instructions {
-	return asm.Instructions{
-		asm.LoadMapPtr(asm.R1, m.ring.FD()),
-		asm.Mov.Imm(asm.R2, recordSize),
-		asm.Mov.Imm(asm.R3, 0),
-		asm.FnRingbufReserve.Call(),
-		asm.JNE.Imm(asm.R0, 0, "reserved"),
-		asm.Mov.Imm(asm.R1, 1),
-		asm.AddAtomic.Mem(watched, asm.R1, asm.DWord, 8),
-		asm.Ja.Label("end"),
-		asm.Mov.Reg(entry, asm.R0).WithSymbol("reserved"),
-		asm.LoadMem(asm.R1, watched, 0, asm.DWord),
-		asm.StoreMem(entry, atWatch, asm.R1, asm.DWord),
-		asm.FnGetCurrentPidTgid.Call(),
-		asm.StoreMem(entry, atPID, asm.R0, asm.DWord),
-	}
+	return slices.Concat(
+		asm.Instructions{
+			asm.LoadMapPtr(asm.R1, m.ring.FD()),
+			asm.Mov.Imm(asm.R2, recordSize),
+			asm.Mov.Imm(asm.R3, 0),
+			asm.FnRingbufReserve.Call(),
+			asm.JNE.Imm(asm.R0, 0, "reserved"),
+		},
+		count(atLost),
+		asm.Instructions{
+			asm.Ja.Label("end"),
+			asm.Mov.Reg(entry, asm.R0).WithSymbol("reserved"),
+			asm.LoadMem(asm.R1, watched, 0, asm.DWord),
+			asm.StoreMem(entry, atWatch, asm.R1, asm.DWord),
+			asm.FnGetCurrentPidTgid.Call(),
+			asm.StoreMem(entry, atPID, asm.R0, asm.DWord),
+		},
+	)
 }
 
 // fill copies the fields of the task, of its process, and of the process's first thread.
@@ -216,8 +227,8 @@ func fill(o *offsets) asm.Instructions {
 	return code
 }
 
-// peakBefore adds what execProgram noted, and forgets it when the process has ended. If another process has the place, or
-// has had it, it is not known what this one has inherited.
+// peakBefore adds what execProgram noted, and forgets it when the process has ended. If another process has the place,
+// or has had it, it is not known what this one has inherited.
 func peakBefore(m *shared) asm.Instructions {
 	code := append(zero(atInherited), findInherited(m, "submit")...)
 	return append(code,
@@ -241,18 +252,15 @@ func peakBefore(m *shared) asm.Instructions {
 
 // findInherited puts the PID of the process into tgid, and the address of its place into R0.
 func findInherited(m *shared, none string) asm.Instructions {
-	return asm.Instructions{
+	code := asm.Instructions{
 		asm.FnGetCurrentPidTgid.Call(),
 		asm.Mov.Reg(tgid, asm.R0),
 		asm.RSh.Imm(tgid, 32),
 		asm.RSh.Imm(asm.R0, 32),
 		asm.And.Imm(asm.R0, mostInherited-1),
-		asm.StoreMem(asm.RFP, stackPlace, asm.R0, asm.Word),
-		asm.LoadMapPtr(asm.R1, m.inherited.FD()),
-		asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, stackPlace),
-		asm.FnMapLookupElem.Call(),
-		asm.JEq.Imm(asm.R0, 0, none),
 	}
+	code = append(code, bpf.Lookup(m.inherited, stackPlace, asm.Word)...)
+	return append(code, asm.JEq.Imm(asm.R0, 0, none))
 }
 
 // submit hands the record over, and wakes the reader only if the buffer is half full: it looks by itself otherwise.
@@ -287,4 +295,86 @@ func readFrom(to int16, size, offset int32) asm.Instructions {
 		asm.Mov.Imm(asm.R2, size),
 		asm.FnProbeReadKernel.Call(),
 	}
+}
+
+// owner is the struct that a field is in.
+type owner uint8
+
+const (
+	ofTask owner = iota
+	ofSignal
+	ofLeader
+)
+
+// field is one that is copied into a record.
+type field struct {
+	of      owner
+	offset  int32
+	size    int32
+	to      int16
+	missing bool // this kernel does not have it
+}
+
+// offsets are where the running kernel has what a record is made of.
+type offsets struct {
+	// stateArgument is the argument of sched_switch that has the state of the task before; -1 if it must be read of the
+	// task.
+	stateArgument                 int
+	state, signal, leader, maxRSS int32
+	fields                        []field
+	hasDelay, hasIO               bool
+}
+
+func readOffsets(fs kernel.FS) (*offsets, error) {
+	types, err := kernel.OpenBTF(fs)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the operation and the file
+	}
+	o := offsetsOf(types)
+	return o, errors.Join(types.Err(), types.Close())
+}
+
+func offsetsOf(types *kernel.BTF) *offsets {
+	o := &offsets{
+		stateArgument: -1, state: types.Offset("task_struct", "__state", "state"),
+		signal: types.Offset("task_struct", "signal"),
+		leader: types.Offset("task_struct", "group_leader"), maxRSS: types.Offset("signal_struct", "maxrss"),
+	}
+	for i, integer := range types.TracepointArguments("sched_switch") {
+		if i > 0 && integer { // the first says whether the task was preempted
+			o.stateArgument = i
+		}
+	}
+	add := func(of owner, to int16, size, offset int32) {
+		o.fields = append(o.fields, field{of: of, to: to, size: size, offset: offset})
+	}
+	add(ofLeader, atStart, 8, types.Offset("task_struct", "start_boottime", "real_start_time"))
+	add(ofLeader, atCommand, commandSize, types.Offset("task_struct", "comm"))
+	add(ofTask, atExitCode, 4, types.Offset("task_struct", "exit_code"))
+	add(ofSignal, atGroupExitCode, 4, types.Offset("signal_struct", "group_exit_code"))
+	add(ofSignal, atFlags, 4, types.Offset("signal_struct", "flags"))
+	add(ofSignal, atLive, 4, types.Offset("signal_struct", "live"))
+	add(ofSignal, atThreads, 4, types.Offset("signal_struct", "nr_threads"))
+	add(ofSignal, atReleased, 8, types.Offset("signal_struct", "sum_sched_runtime"))
+	add(ofSignal, atMaxRSS, 8, o.maxRSS)
+	add(ofTask, atCPU, 8, types.Offset("task_struct", "se")+types.Offset("sched_entity", "sum_exec_runtime"))
+	for i, name := range []string{"min_flt", "maj_flt", "nvcsw", "nivcsw"} {
+		add(ofTask, atMinorFaults+8*int16(i), 8, types.Offset("task_struct", name)) //nolint:gosec // four of them
+	}
+	o.addOptional(types)
+	return o
+}
+
+// addOptional adds what depends on CONFIG_SCHED_INFO and CONFIG_TASK_IO_ACCOUNTING.
+func (o *offsets) addOptional(types *kernel.BTF) {
+	add := func(to int16, member, structure, name string) (has bool) {
+		outer, hasOuter := types.OptionalOffset("task_struct", member)
+		inner, hasInner := types.OptionalOffset(structure, name)
+		has = hasOuter && hasInner
+		o.fields = append(o.fields, field{of: ofTask, to: to, size: 8, offset: outer + inner, missing: !has})
+		return has
+	}
+	o.hasDelay = add(atDelay, "sched_info", "sched_info", "run_delay")
+	o.hasIO = add(atRead, "ioac", "task_io_accounting", "read_bytes")
+	add(atWritten, "ioac", "task_io_accounting", "write_bytes")
 }

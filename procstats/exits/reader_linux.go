@@ -16,22 +16,24 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/internal/bpf"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 const (
 	// ringSize is room for 1600 records: the reader is woken when half of it is used.
 	ringSize = 256 << 10
-	// mostWatched bounds the watched cgroups. mostInherited is how many live processes have a place for their peak at their exec,
-	// by the last bits of the PID.
+	// mostWatched bounds the watched cgroups. mostInherited is how many live processes have a place for their peak at
+	// their exec, by the last bits of the PID.
 	mostWatched   = 4096
 	mostInherited = 8192
-	// mostRSSLag is how far off the kernel's largest resident set may be and still count as exact: with up to eight CPUs it is not more.
+	// mostRSSLag is how far off the kernel's largest resident set may be and still count as exact: with up to eight CPUs
+	// it is not more.
 	mostRSSLag = 1 << 20
 )
 
-// Reader gets a record of every thread that ends in a watched cgroup or below one. The kernel runs its programs at every
-// context switch and every exec of the machine until it is closed.
+// Reader gets a record of every thread that ends in a watched cgroup or below one. The kernel runs its programs at
+// every context switch and every exec of the machine until it is closed.
 type Reader struct {
 	maps  shared
 	links []link.Link
@@ -50,8 +52,8 @@ type Reader struct {
 	reported bool // the end of a thread with its account
 }
 
-// Open loads the programs. The error says why exits are not had here. What loads may still report nothing: see [Reader.Try] and
-// [Watch.Finish].
+// Open loads the programs. The error says why exits are not had here. What loads may still report nothing: see
+// [Reader.Try] and [Watch.Finish].
 func Open(fs kernel.FS) (*Reader, error) {
 	r := &Reader{page: int64(os.Getpagesize()), peaks: procstats.Exact, watches: make(map[uint64]*Watch)}
 	if kernel.RSSLag(fs) > mostRSSLag {
@@ -79,16 +81,29 @@ func (r *Reader) load(fs kernel.FS) error {
 	if r.ring, err = openRing(r.maps.ring.FD(), int(r.page)); err != nil {
 		return err
 	}
-	if err := r.attach("sched_switch", exitProgram(o, &r.maps)); err != nil { // the first: it is what readers are counted by
-		return err
+	for _, spec := range []*ebpf.ProgramSpec{ // the first is what readers are counted by
+		exitProgram(o, &r.maps), execProgram(o, &r.maps), forkProgram(o, &r.maps), endingProgram(&r.maps),
+	} {
+		l, err := bpf.Attach(spec, func(p *ebpf.Program) (link.Link, error) { return r.attach(p, spec.AttachTo) })
+		if err != nil {
+			return err
+		}
+		r.links = append(r.links, l)
 	}
-	if err := r.attach("sched_process_exec", execProgram(o, &r.maps)); err != nil {
-		return err
+	return nil
+}
+
+func (r *Reader) attach(p *ebpf.Program, tracepoint string) (link.Link, error) {
+	if len(r.links) == 0 {
+		if err := checkReaders(p, mostReaders); err != nil {
+			return nil, err
+		}
 	}
-	if err := r.attach("sched_process_fork", forkProgram(o, &r.maps)); err != nil {
-		return err
+	l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: tracepoint, Program: p})
+	if err != nil {
+		return nil, fmt.Errorf("attach BPF program to %s: %w", tracepoint, err)
 	}
-	return r.attach("sched_process_exit", endingProgram(&r.maps))
+	return l, nil
 }
 
 func (r *Reader) makeMaps() error {
@@ -97,8 +112,13 @@ func (r *Reader) makeMaps() error {
 		spec ebpf.MapSpec
 	}{
 		{&r.maps.ring, ebpf.MapSpec{Name: "tacho_exits", Type: ebpf.RingBuf, MaxEntries: ringSize}},
-		{&r.maps.watched, ebpf.MapSpec{Name: "tacho_watched", Type: ebpf.Hash, KeySize: 8, ValueSize: 32, MaxEntries: mostWatched, Flags: unix.BPF_F_NO_PREALLOC}},
-		{&r.maps.inherited, ebpf.MapSpec{Name: "tacho_peaks", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: mostInherited}},
+		{&r.maps.watched, ebpf.MapSpec{
+			Name: "tacho_watched", Type: ebpf.Hash, KeySize: 8, ValueSize: 32, MaxEntries: mostWatched,
+			Flags: unix.BPF_F_NO_PREALLOC,
+		}},
+		{&r.maps.inherited, ebpf.MapSpec{
+			Name: "tacho_peaks", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: mostInherited,
+		}},
 	} {
 		var err error
 		if *m.to, err = ebpf.NewMap(&m.spec); err != nil {
@@ -106,25 +126,6 @@ func (r *Reader) makeMaps() error {
 		}
 	}
 	return nil
-}
-
-func (r *Reader) attach(tracepoint string, spec *ebpf.ProgramSpec) error {
-	p, err := ebpf.NewProgram(spec)
-	if err != nil {
-		return fmt.Errorf("load BPF program for %s: %w", tracepoint, err)
-	}
-	if len(r.links) == 0 {
-		err = checkReaders(p, mostReaders)
-	}
-	if err != nil {
-		return errors.Join(err, p.Close())
-	}
-	l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: tracepoint, Program: p})
-	if err != nil {
-		return errors.Join(fmt.Errorf("attach BPF program to %s: %w", tracepoint, err), p.Close())
-	}
-	r.links = append(r.links, l)
-	return p.Close() // the link holds it
 }
 
 // Close detaches the programs, and waits for the reader's goroutine.
@@ -188,8 +189,8 @@ func (r *Reader) Watch(dir string) (*Watch, error) {
 	return w, nil
 }
 
-// find returns the id of a cgroup, the number of its directory, unless it is so deep that what ends below it would not be found.
-// In a namespace of cgroups not all of those above it are seen.
+// find returns the id of a cgroup, the number of its directory, unless it is so deep that what ends below it would not
+// be found. In a namespace of cgroups not all of those above it are seen.
 func find(dir string) (cgroup uint64, err error) {
 	var own, above unix.Stat_t
 	if err := unix.Stat(dir, &own); err != nil {
@@ -213,7 +214,8 @@ func (r *Reader) watch(cgroup uint64) (*Watch, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.next++
-	w := &Watch{reader: r, cgroup: cgroup, number: r.next, since: uint64(kernel.SinceBoot()), tally: newTally(r.peaks)} //nolint:gosec // positive
+	w := &Watch{reader: r, cgroup: cgroup, number: r.next, tally: newTally(r.peaks)}
+	w.since = uint64(kernel.SinceBoot()) //nolint:gosec // positive
 	if err := r.maps.watched.Update(cgroup, [4]uint64{w.number}, ebpf.UpdateAny); err != nil {
 		return nil, err //nolint:wrapcheck // by the callers
 	}
@@ -249,10 +251,11 @@ func (w *Watch) Read() Summary {
 	}
 	s.Commands = w.tally.list()
 	for i := range s.Commands {
-		if c := &s.Commands[i]; !w.reader.hasDelay {
+		c := &s.Commands[i]
+		if !w.reader.hasDelay {
 			c.RunDelaySeconds = nil
 		}
-		if c := &s.Commands[i]; !w.reader.hasIO {
+		if !w.reader.hasIO {
 			c.ReadBytes, c.WrittenBytes = nil, nil
 		}
 	}
@@ -274,16 +277,18 @@ func (w *Watch) counts() counts {
 	return counts{lost: int64(value[1]), forked: int64(value[2]), ending: int64(value[3])} //nolint:gosec // counts
 }
 
-// outstanding returns how many records of the threads that have begun to end have not been read; the reader's lock is held. What has
-// been read is counted first: against a count from before, the record of a thread that began later would stand for one that is missing.
+// outstanding returns how many records of the threads that have begun to end have not been read; the reader's lock is
+// held. What has been read is counted first: against a count from before, the record of a thread that began later
+// would stand for one that is missing.
 func (w *Watch) outstanding() int64 {
 	read := w.records
 	c := w.counts()
 	return max(0, c.ending-c.lost-read)
 }
 
-// left returns how many processes have left the cgroup when nothing in it is alive: of the first one and those that were forked
-// there, those that did not end there. Others may have joined it, so that it is at least so many; 0 if records were lost.
+// left returns how many processes have left the cgroup when nothing in it is alive: of the first one and those that
+// were forked there, those that did not end there. Others may have joined it, so that it is at least so many; 0 if
+// records were lost.
 func (w *Watch) left(lost int64) int64 {
 	forked := w.counts().forked
 	w.reader.mu.Lock()
@@ -294,7 +299,8 @@ func (w *Watch) left(lost int64) int64 {
 	return max(0, 1+forked-w.tally.ended)
 }
 
-// pollInterval is between two looks for a record that is outstanding: of single records the kernel does not wake the reader.
+// pollInterval is between two looks for a record that is outstanding: of single records the kernel does not wake the
+// reader.
 const pollInterval = 500 * time.Microsecond
 
 // await reads until what it asks for is found, and reports whether that was within the limit.
@@ -318,8 +324,9 @@ func (r *Reader) await(limit time.Duration, found func() bool) bool {
 	}
 }
 
-// Await reads the records of the threads that have begun to end, until none is outstanding, but no longer than the limit: a process
-// can be reaped long before the scheduler switches away from it for the last time. It returns how many are outstanding.
+// Await reads the records of the threads that have begun to end, until none is outstanding, but no longer than the
+// limit: a process can be reaped long before the scheduler switches away from it for the last time. It returns how
+// many are outstanding.
 func (w *Watch) Await(limit time.Duration) int64 {
 	var outstanding int64
 	w.reader.await(limit, func() bool {
@@ -331,8 +338,9 @@ func (w *Watch) Await(limit time.Duration) int64 {
 	return outstanding
 }
 
-// Finish returns what has ended when nothing in the cgroup is alive. It waits for outstanding records as [Watch.Await] does, and
-// counts as lost what has not come by then. The error says that the programs report nothing, if they have not been tried before.
+// Finish returns what has ended when nothing in the cgroup is alive. It waits for outstanding records as [Watch.Await]
+// does, and counts as lost what has not come by then. The error says that the programs report nothing, if they have
+// not been tried before.
 func (w *Watch) Finish(limit time.Duration) (Summary, error) {
 	outstanding := w.Await(limit)
 	w.reader.mu.Lock()

@@ -293,7 +293,8 @@ func TestFilter(t *testing.T) {
 	})
 }
 
-// A process that ends below two watched cgroups belongs to the inner one: the trial watches the root, and runs when tasks do.
+// A process that ends below two watched cgroups belongs to the inner one: the trial watches the root, and runs when
+// tasks do.
 func TestDeepestWatch(t *testing.T) {
 	r, dir := open(t), group(t)
 	dirs := []string{dir, filepath.Join(dir, "task"), filepath.Join(dir, "task/nest"), filepath.Join(dir, "task/nest/below")}
@@ -334,7 +335,8 @@ func TestDeepestWatch(t *testing.T) {
 	}
 }
 
-// TestLeft counts the processes that end elsewhere: children that nobody waits for, and those of a process that had left.
+// TestLeft counts the processes that end elsewhere: children that nobody waits for, and those of a process that had
+// left.
 func TestLeft(t *testing.T) {
 	r := open(t)
 	if err := r.Try(); err != nil { // none of the processes below may end where it is watched

@@ -29,7 +29,8 @@ func readerProgram(t *testing.T) *ebpf.Program {
 	return p
 }
 
-// TestReaders holds that readers are counted in the order in which they loaded their programs, and that one that ends makes room.
+// TestReaders holds that readers are counted in the order in which they loaded their programs, and that one that ends
+// makes room.
 func TestReaders(t *testing.T) {
 	first, second, third := readerProgram(t), readerProgram(t), readerProgram(t)
 	others, err := readersBefore(first) // of this machine
@@ -50,7 +51,8 @@ func TestReaders(t *testing.T) {
 	}
 }
 
-// TestNoSlots holds that nobody can keep a reader from counting who may not load programs: names of sockets are everybody's.
+// TestNoSlots holds that nobody can keep a reader from counting who may not load programs: names of sockets are
+// everybody's.
 func TestNoSlots(t *testing.T) {
 	for i := range mostReaders {
 		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)

@@ -95,11 +95,13 @@ func decode(raw []byte, pageSize int64) (t thread, ok bool) {
 		name = []byte(noName)
 	}
 	t = thread{
-		watch: uint64(long(atWatch)), process: process{pid: pid, start: uint64(long(atStart))}, first: id == pid, command: string(name), //nolint:gosec // bits
-		status: word(atExitCode), whole: id == pid, ended: word(atLive) == 0, others: word(atThreads) > 1 || long(atReleased) > 0,
+		watch: uint64(long(atWatch)), process: process{pid: pid, start: uint64(long(atStart))}, //nolint:gosec // bits
+		first: id == pid, command: string(name), status: word(atExitCode), whole: id == pid,
+		ended: word(atLive) == 0, others: word(atThreads) > 1 || long(atReleased) > 0,
 		maxRSS: long(atMaxRSS) * pageSize, inherited: long(atInherited) * pageSize,
 		use: use{
-			cpu: time.Duration(long(atCPU)), delay: time.Duration(long(atDelay)), read: long(atRead), written: long(atWritten),
+			cpu: time.Duration(long(atCPU)), delay: time.Duration(long(atDelay)),
+			read: long(atRead), written: long(atWritten),
 			minorFaults: long(atMinorFaults), majorFaults: long(atMinorFaults + 8),
 			voluntary: long(atMinorFaults + 16), involuntary: long(atMinorFaults + 24),
 		},

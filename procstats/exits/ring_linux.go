@@ -21,13 +21,15 @@ const (
 	ringDiscard = 1 << 30
 )
 
-// ring reads a ring buffer of BPF programs: the kernel writes and this process reads what is mapped into both. The look is taken
-// by whoever asks, without a system call, and by wait. A goroutine that blocked in epoll_wait would hold the only P of an executor
-// until the runtime's monitor takes it away, milliseconds later.
+// ring reads a ring buffer of BPF programs: the kernel writes and this process reads what is mapped into both. The
+// look is taken by whoever asks, without a system call, and by wait. A goroutine that blocked in epoll_wait would hold
+// the only P of an executor until the runtime's monitor takes it away, milliseconds later.
 type ring struct {
-	file     *os.File // the map, for the runtime's poller
-	readAt   []byte   // a page: the position up to which this process has read
-	written  []byte   // a page: the position up to which the kernel has written; then the data, mapped twice, so that no record is cut
+	file   *os.File // the map, for the runtime's poller
+	readAt []byte   // a page: the position up to which this process has read
+	// written is a page, the position up to which the kernel has written; then the data, mapped twice, so that no record
+	// is cut.
+	written  []byte
 	pageSize int
 
 	mu sync.Mutex // one reader at a time

@@ -114,43 +114,33 @@ func (t *tally) name(command string) string {
 
 // settle closes the processes that ended before the round before, and begins another.
 func (t *tally) settle() {
-	for id, p := range t.open {
-		if p.ended && p.round < t.round {
-			t.close(p.thread)
-			delete(t.open, id)
-		}
-	}
+	t.closeThose(func(p *open) bool { return p.ended && p.round < t.round })
 	t.round++
 }
 
 // closeAll closes all processes that have ended, or else all.
 func (t *tally) closeAll() {
-	before := len(t.open)
-	for id, p := range t.open {
-		if p.ended {
-			t.close(p.thread)
-			delete(t.open, id)
-		}
+	if t.closeThose(func(p *open) bool { return p.ended }) == 0 {
+		t.finish()
 	}
-	if len(t.open) < before {
-		return
-	}
-	for _, p := range t.open {
-		t.close(p.thread)
-	}
-	clear(t.open)
 }
 
 // finish closes everything: nothing is alive.
-func (t *tally) finish() {
-	for _, p := range t.open {
-		t.close(p.thread)
+func (t *tally) finish() { t.closeThose(func(*open) bool { return true }) }
+
+func (t *tally) closeThose(which func(p *open) bool) (closed int) {
+	for id, p := range t.open {
+		if which(p) {
+			t.close(p.thread)
+			delete(t.open, id)
+			closed++
+		}
 	}
-	clear(t.open)
+	return closed
 }
 
-// withEnded returns a copy in which the processes are closed that have ended, while this one waits for what their other threads
-// may report.
+// withEnded returns a copy in which the processes are closed that have ended, while this one waits for what their
+// other threads may report.
 func (t *tally) withEnded() *tally {
 	all := &tally{commands: maps.Clone(t.commands)}
 	for _, p := range t.open {
@@ -181,15 +171,20 @@ func (t *tally) list() []procstats.Command {
 
 func (s *sum) command(name string, peaks procstats.Guarantee) procstats.Command {
 	c := procstats.Command{
-		Name: name, Processes: s.processes, Failed: s.failed, CPUSeconds: s.use.cpu.Seconds(), RunDelaySeconds: new(s.use.delay.Seconds()),
-		PeakRSSBytes: max(s.peak, s.bound), PeakRSSGuarantee: peaks, ReadBytes: new(s.use.read), WrittenBytes: new(s.use.written),
-		MinorFaults: s.use.minorFaults, MajorFaults: s.use.majorFaults, Voluntary: s.use.voluntary, Involuntary: s.use.involuntary,
+		Name: name, Processes: s.processes, Failed: s.failed,
+		CPUSeconds: s.use.cpu.Seconds(), RunDelaySeconds: new(s.use.delay.Seconds()),
+		PeakRSSBytes: max(s.peak, s.bound), PeakRSSGuarantee: peaks,
+		ReadBytes: new(s.use.read), WrittenBytes: new(s.use.written),
+		MinorFaults: s.use.minorFaults, MajorFaults: s.use.majorFaults,
+		Voluntary: s.use.voluntary, Involuntary: s.use.involuntary,
 	}
 	if s.bound > s.peak {
 		c.PeakRSSGuarantee = procstats.UpperBound
 	}
 	for status, processes := range s.statuses {
-		c.Failures = append(c.Failures, procstats.CommandFailure{ExitCode: int(status >> 8 & 0xff), Signal: int(status & 0x7f), Processes: processes})
+		c.Failures = append(c.Failures, procstats.CommandFailure{
+			ExitCode: int(status >> 8 & 0xff), Signal: int(status & 0x7f), Processes: processes,
+		})
 	}
 	c.Failures = procstats.JoinFailures(c.Failures)
 	return c

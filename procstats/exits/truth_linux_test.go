@@ -21,7 +21,8 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// TestPeaksOfShort holds the largest resident set of commands that live for 20 ms against what each found in its own page tables.
+// TestPeaksOfShort holds the largest resident set of commands that live for 20 ms against what each found in its own
+// page tables.
 func TestPeaksOfShort(t *testing.T) {
 	r, truth := open(t), t.TempDir()
 	sizes := []int{10, 20, 30, 40, 60, 80, 100, 120, 160, 200}
@@ -101,8 +102,8 @@ func link(t *testing.T, name string) string {
 	return path
 }
 
-// TestSharedPlace holds that the largest resident set of a process is not called its own if another has taken the place of what it
-// inherited: a PID that many places further.
+// TestSharedPlace holds that the largest resident set of a process is not called its own if another has taken the
+// place of what it inherited: a PID that many places further.
 func TestSharedPlace(t *testing.T) {
 	const last, places, tries = "/proc/sys/kernel/ns_last_pid", 8192, 50
 	r, dir := open(t), group(t)

@@ -7,13 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync/atomic"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"github.com/tachograph/tacho/procstats/internal/bpf"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -48,8 +51,8 @@ func open(dir string) (_ *Counter, err error) {
 		return nil, fmt.Errorf("create BPF map: %w", err)
 	}
 	err = errors.Join(
-		c.attach(cgroup, ebpf.AttachCGroupInetIngress, program("tacho_received", ebpf.AttachCGroupInetIngress, m, receivedAt)),
-		c.attach(cgroup, ebpf.AttachCGroupInetEgress, program("tacho_sent", ebpf.AttachCGroupInetEgress, m, sentAt)),
+		c.attach(cgroup, "tacho_received", ebpf.AttachCGroupInetIngress, m, receivedAt),
+		c.attach(cgroup, "tacho_sent", ebpf.AttachCGroupInetEgress, m, sentAt),
 	)
 	if err = errors.Join(err, m.Close()); err != nil { // the programs hold it
 		return nil, errors.Join(err, c.Close())
@@ -63,7 +66,8 @@ func (c *Counter) makeMap() (m *ebpf.Map, err error) {
 		return nil, err //nolint:wrapcheck // it names the file
 	}
 	m, err = ebpf.NewMap(&ebpf.MapSpec{
-		Name: "tacho_network", Type: ebpf.Array, KeySize: 4, ValueSize: countsSize, MaxEntries: uint32(c.cpus), Flags: unix.BPF_F_MMAPABLE, //nolint:gosec // few
+		Name: "tacho_network", Type: ebpf.Array, KeySize: 4, ValueSize: countsSize,
+		MaxEntries: uint32(c.cpus), Flags: unix.BPF_F_MMAPABLE, //nolint:gosec // few
 	})
 	if err != nil {
 		return nil, err //nolint:wrapcheck // by the caller
@@ -75,18 +79,18 @@ func (c *Counter) makeMap() (m *ebpf.Map, err error) {
 	return m, nil
 }
 
-// attach adds a program to those of the cgroup. A link never replaces others, and the kernel removes it with this process.
-func (c *Counter) attach(cgroup *os.File, to ebpf.AttachType, spec *ebpf.ProgramSpec) error {
-	p, err := ebpf.NewProgram(spec)
+// attach adds a program to those of the cgroup. A link never replaces others, and the kernel removes it with this
+// process.
+func (c *Counter) attach(cgroup *os.File, name string, to ebpf.AttachType, m *ebpf.Map, at int16) error {
+	spec := program(name, to, m, at)
+	l, err := bpf.Attach(spec, func(p *ebpf.Program) (*link.RawLink, error) {
+		return link.AttachRawLink(link.RawLinkOptions{Target: int(cgroup.Fd()), Program: p, Attach: to})
+	})
 	if err != nil {
-		return fmt.Errorf("load BPF program %s: %w", spec.Name, err)
-	}
-	l, err := link.AttachRawLink(link.RawLinkOptions{Target: int(cgroup.Fd()), Program: p, Attach: to})
-	if err != nil {
-		return errors.Join(fmt.Errorf("attach BPF program to cgroup %s: %w", cgroup.Name(), err), p.Close())
+		return fmt.Errorf("attach BPF program to cgroup %s: %w", cgroup.Name(), err)
 	}
 	c.links = append(c.links, l)
-	return p.Close() // the link holds it
+	return nil
 }
 
 // Read returns what was counted so far. It does nothing but add numbers up.
@@ -126,4 +130,48 @@ func (c *Counter) Close() error {
 		c.memory, c.cpus = nil, 0
 	}
 	return errors.Join(errs...)
+}
+
+// Where the context of a program, struct __sk_buff, has what.
+const (
+	atLength    = 0  // from the IP header on
+	atInterface = 40 // ifindex
+)
+
+// loopback is the index of the interface lo in every network namespace.
+const loopback = 1
+
+// The map has a Counts for each CPU.
+const (
+	trafficSize  = 16
+	receivedAt   = 0
+	sentAt       = 2 * trafficSize
+	countsSize   = 4 * trafficSize
+	stackKey     = -4
+	allowPacket  = 1
+	packetsField = 8
+)
+
+// program counts each packet at an offset of the map's value, and at the next place those of the loopback interface.
+// On one CPU a softirq can interrupt it, hence the atomic additions.
+func program(name string, attach ebpf.AttachType, m *ebpf.Map, at int16) *ebpf.ProgramSpec {
+	return &ebpf.ProgramSpec{
+		Name: name, Type: ebpf.CGroupSKB, AttachType: attach, License: bpf.License,
+		Instructions: slices.Concat(
+			asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1), asm.FnGetSmpProcessorId.Call()},
+			bpf.Lookup(m, stackKey, asm.Word),
+			asm.Instructions{
+				asm.JEq.Imm(asm.R0, 0, "allow"),
+				asm.LoadMem(asm.R1, asm.R6, atInterface, asm.Word),
+				asm.LoadMem(asm.R2, asm.R6, atLength, asm.Word),
+				asm.JNE.Imm(asm.R1, loopback, "count"),
+				asm.Add.Imm(asm.R0, trafficSize),
+				asm.AddAtomic.Mem(asm.R0, asm.R2, asm.DWord, at).WithSymbol("count"),
+				asm.Mov.Imm(asm.R2, 1),
+				asm.AddAtomic.Mem(asm.R0, asm.R2, asm.DWord, at+packetsField),
+				asm.Mov.Imm(asm.R0, allowPacket).WithSymbol("allow"),
+				asm.Return(),
+			},
+		),
+	}
 }

@@ -238,8 +238,8 @@ func stream(t *testing.T, from, to net.Conn, data io.Reader) {
 	}
 }
 
-// serve returns the address of a server in the peer's namespace, and its end of a connection. Its socket is made before this process
-// enters the cgroup.
+// serve returns the address of a server in the peer's namespace, and its end of a connection. Its socket is made
+// before this process enters the cgroup.
 func (c *traffic) serve(t *testing.T, peer *namespace) (server func() net.Conn, address string) {
 	t.Helper()
 	var err error
@@ -329,7 +329,8 @@ func minus(a, b network.Counts) network.Counts {
 	return a
 }
 
-// TestLoopback holds that datagrams over the loopback interface are counted apart, and that the counts outlive the cgroup.
+// TestLoopback holds that datagrams over the loopback interface are counted apart, and that the counts outlive the
+// cgroup.
 func TestLoopback(t *testing.T) {
 	fs := host(t)
 	dir := enter(t, fs)
@@ -358,8 +359,8 @@ func TestLoopback(t *testing.T) {
 	}
 }
 
-// TestLoopbackStream holds both ends of a TCP connection against the interface: large packets are counted as sent before the kernel
-// divides them, and nothing that is low is called exact.
+// TestLoopbackStream holds both ends of a TCP connection against the interface: large packets are counted as sent
+// before the kernel divides them, and nothing that is low is called exact.
 func TestLoopbackStream(t *testing.T) {
 	fs, task := host(t), newNamespace(t)
 	task.ip(t, "link set lo up")
@@ -426,7 +427,8 @@ func enterNested(t *testing.T, nested, dir string) {
 	}
 }
 
-// TestAbsent holds that a source that cannot count says why for each measurement, and that one that is not selected says nothing.
+// TestAbsent holds that a source that cannot count says why for each measurement, and that one that is not selected
+// says nothing.
 func TestAbsent(t *testing.T) {
 	selection := procstats.SelectWhere(func(m procstats.Measurement) bool { return m.Source == procstats.SourceSkb })
 	for name, s := range map[string]*network.Source{

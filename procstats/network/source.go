@@ -1,6 +1,11 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
+// Package network counts the IP packets and bytes that the sockets of a cgroup receive and send.
+//
+// Two BPF programs of some dozen instructions, assembled here, are attached to the ingress and egress hooks of a
+// cgroup of version 2 (cgroup_skb, with links since Linux 5.7): nothing runs for the packets of other cgroups. They
+// need CAP_BPF and CAP_NET_ADMIN.
 package network
 
 import (
@@ -36,8 +41,8 @@ func Absent(selection procstats.Selection, reason string) *Source {
 	return &Source{selection: selection, reason: reason}
 }
 
-// Open counts the packets of the cgroup in dir, a directory of the version 2 hierarchy, of a task that has been started; started is
-// false for one that has not. If nothing of it is selected nothing is loaded.
+// Open counts the packets of the cgroup in dir, a directory of the version 2 hierarchy, of a task that has been
+// started; started is false for one that has not. If nothing of it is selected nothing is loaded.
 func Open(host kernel.FS, selection procstats.Selection, dir string, started bool) *Source {
 	s := &Source{selection: selection}
 	switch {
@@ -58,13 +63,14 @@ func Open(host kernel.FS, selection procstats.Selection, dir string, started boo
 	return s
 }
 
-// Of returns a source of what a counter has counted since before the start of its task, or that says why there is none. It closes the counter.
+// Of returns a source of what a counter has counted since before the start of its task, or that says why there is
+// none. It closes the counter.
 func Of(selection procstats.Selection, counter *Counter, reason string) *Source {
 	return &Source{selection: selection, counter: counter, reason: reason}
 }
 
-// Continue adds what an earlier reader of the task has counted, by its last sample. What came between the two was not counted: it is known
-// without a gap since this one was opened.
+// Continue adds what an earlier reader of the task has counted, by its last sample. What came between the two was not
+// counted: it is known without a gap since this one was opened.
 func (s *Source) Continue(last *procstats.Sample) {
 	number := func(id procstats.ID) uint64 {
 		value, _ := last.Task.Number(id)
@@ -140,4 +146,28 @@ func (s *Source) Close() error {
 		return nil
 	}
 	return s.counter.Close()
+}
+
+// Traffic is what went one way.
+type Traffic struct {
+	// Bytes are those of IP packets, with their headers.
+	Bytes   uint64
+	Packets uint64
+}
+
+// Counts are the packets of the sockets of a cgroup. Those of the loopback interface are counted apart.
+type Counts struct {
+	Received, ReceivedLoopback, Sent, SentLoopback Traffic
+}
+
+func (t *Traffic) add(other Traffic) {
+	t.Bytes += other.Bytes
+	t.Packets += other.Packets
+}
+
+func (c *Counts) add(other *Counts) {
+	c.Received.add(other.Received)
+	c.Sent.add(other.Sent)
+	c.ReceivedLoopback.add(other.ReceivedLoopback)
+	c.SentLoopback.add(other.SentLoopback)
 }

@@ -7,13 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/tachograph/tacho/procstats/internal/bpf"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -32,8 +30,9 @@ func Try(host kernel.FS) error {
 	return c.Close()
 }
 
-// Trial does the same, and leaves the counter open that it did it with. The first program of a kind in any cgroup, and the removal
-// of the last, patch the kernel's code, which stops all CPUs for a moment: what is opened meanwhile, and stays, spares that.
+// Trial does the same, and leaves the counter open that it did it with. The first program of a kind in any cgroup, and
+// the removal of the last, patch the kernel's code, which stops all CPUs for a moment: what is opened meanwhile, and
+// stays, spares that.
 func Trial(host kernel.FS) (*Counter, error) {
 	own, err := kernel.FindCgroup(host, os.Getpid())
 	if err != nil {
@@ -83,7 +82,8 @@ func sendToSelf() error {
 
 func awaitInput(fd int) error {
 	for {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(tryLimit.Milliseconds())) //nolint:gosec // a descriptor
+		input := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}} //nolint:gosec // a descriptor
+		n, err := unix.Poll(input, int(tryLimit.Milliseconds()))
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err != nil:
@@ -98,16 +98,5 @@ func awaitInput(fd int) error {
 
 // explain says what is missing where packets cannot be counted.
 func explain(host kernel.FS, err error) error {
-	lockdown, _ := os.ReadFile(filepath.Join(host.Sys, "kernel/security/lockdown"))
-	switch {
-	case strings.Contains(string(lockdown), "[confidentiality]"):
-		return fmt.Errorf("the kernel is locked down: %w", err)
-	case os.Geteuid() == 0 && errors.Is(err, unix.EPERM): // a container can take the capabilities from root
-		return fmt.Errorf("CAP_BPF and CAP_NET_ADMIN are required, and before Linux 5.11 a limit of locked memory (ulimit -l) that has room for it: %w", unix.EPERM)
-	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES): // without the text of the library, which suspects a limit
-		return fmt.Errorf("CAP_BPF and CAP_NET_ADMIN are required; run as root: %w", unix.EPERM)
-	case errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, unix.EINVAL):
-		return fmt.Errorf("it takes Linux 5.7 or later with CONFIG_CGROUP_BPF: %w", err)
-	}
-	return err
+	return bpf.Explain(host, err, "CAP_BPF and CAP_NET_ADMIN", "Linux 5.7 or later with CONFIG_CGROUP_BPF")
 }
