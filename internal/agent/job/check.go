@@ -30,8 +30,8 @@ func Check(ctx context.Context, source Source) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, trial.ErrFailed):
-		return Mistakes(tooLarge(startOf(source.Filename), "its evaluation "+err.Error()+
+	case errors.Is(err, trial.ErrFailed), errors.Is(err, trial.ErrLimit):
+		return Mistakes(tooLarge(startOf(source.Filename), "its evaluation "+trial.ErrLimit.Error()+
 			"; let the task compute large values, or write fewer and shorter loops"))
 	}
 	return fmt.Errorf("check job file: %w", err)

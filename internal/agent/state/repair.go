@@ -90,7 +90,7 @@ func openWhole(path string) (*bolt.DB, *Damage, error) {
 		if errors.Is(err, trial.ErrFailed) {
 			return replace(path, nil, errDamaged)
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, trial.ErrLimit) { // a large database on a slow disk is not damaged
 			return nil, nil, err
 		}
 	}

@@ -26,17 +26,30 @@ const (
 	maxStack  = 64 << 20
 )
 
+// limitStatus is the exit status of a process that reached a limit. The Go runtime ends a process that crashed with 2.
+const limitStatus = 3
+
+// marker is in the environment of the process, which starts none itself: an executable that does not call MainOf would
+// otherwise start itself without end.
+const marker = "TACHO_TRIAL"
+
 // Command is the subcommand of tacho agent that calls Main, with the kind of work as its argument.
 const Command = "trial"
 
-// ErrFailed is returned for work that did not end within the limits, or failed.
-var ErrFailed = fmt.Errorf("takes more than %s or %d MiB", MaxTime, MaxMemory>>20)
+// ErrFailed is returned for work that failed or crashed, ErrLimit for work that did not end within the limits.
+var (
+	ErrFailed = errors.New("failed in a process of its own")
+	ErrLimit  = fmt.Errorf("takes more than %s or %d MiB", MaxTime, MaxMemory>>20)
+)
 
 // Work reads its input.
 type Work func(stdin io.Reader) error
 
 // Run does work of a kind in another process of this executable.
 func Run(ctx context.Context, kind string, input []byte) error {
+	if os.Getenv(marker) != "" {
+		return errors.New("a trial starts no other trial")
+	}
 	self := "/proc/self/exe" // valid even after an upgrade has replaced the file
 	if runtime.GOOS != "linux" {
 		var err error
@@ -48,12 +61,16 @@ func Run(ctx context.Context, kind string, input []byte) error {
 	defer cancel()
 	cmd := exec.CommandContext(limited, self, "agent", Command, kind)
 	cmd.Args[0] = os.Args[0]
+	cmd.Env = append(os.Environ(), marker+"=1")
 	cmd.Stdin = bytes.NewReader(input)
 	err := cmd.Run()
-	if ctx.Err() != nil {
+	exit, ended := errors.AsType[*exec.ExitError](err)
+	switch {
+	case ctx.Err() != nil:
 		return ctx.Err()
-	}
-	if _, ended := errors.AsType[*exec.ExitError](err); ended {
+	case ended && (limited.Err() != nil || exit.ExitCode() == limitStatus):
+		return ErrLimit
+	case ended:
 		return ErrFailed
 	}
 	return err
@@ -75,7 +92,7 @@ func enforceLimits(begun time.Time) {
 	heap := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	for range time.NewTicker(interval).C {
 		if metrics.Read(heap); heap[0].Value.Uint64() > MaxMemory || time.Since(begun) > MaxTime {
-			os.Exit(1)
+			os.Exit(limitStatus)
 		}
 	}
 }
