@@ -134,7 +134,11 @@ func replace(path string, found *records, faults ...error) (*bolt.DB, *Damage, e
 			return err
 		}
 		for _, c := range found.whole {
-			if err := c.apply(tx); err != nil {
+			err := c.apply(tx)
+			if c.bucket == bucketMeta {
+				err = putMeta(tx.Bucket([]byte(bucketMeta)), c.key, c.value)
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -177,6 +181,9 @@ func survey(tx *bolt.Tx) (*records, error) {
 func (r *records) add(bucket, key string, value []byte, b *bolt.Bucket) {
 	err := checkRecord(bucket, key, value)
 	if bucket == bucketMeta {
+		if strings.HasSuffix(key, suffixChecksum) {
+			return // checked and written with its value
+		}
 		err = checkMeta(key, value, b)
 	}
 	if err != nil {
@@ -197,9 +204,6 @@ func (r *records) add(bucket, key string, value []byte, b *bolt.Bucket) {
 
 // checkMeta compares a value of the meta bucket with its checksum. Earlier versions of tacho wrote none.
 func checkMeta(key string, value []byte, b *bolt.Bucket) error {
-	if strings.HasSuffix(key, suffixChecksum) {
-		return nil // checked with its value
-	}
 	sum := b.Get([]byte(key + suffixChecksum))
 	if sum != nil && (len(sum) != 4 || binary.BigEndian.Uint32(sum) != checksum(bucketMeta, key, value)) {
 		return errors.New("checksum differs")

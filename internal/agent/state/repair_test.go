@@ -102,7 +102,7 @@ func TestAnyDamage(t *testing.T) {
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
-			rounds := 4_000 / (size + 50)
+			rounds := 3_000 / (size + 50)
 			if n, err := strconv.Atoi(os.Getenv("TACHO_DAMAGES")); err == nil {
 				rounds = n
 			}
