@@ -4,7 +4,6 @@
 package executor_test
 
 import (
-	enc "encoding/binary"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,76 +15,61 @@ import (
 	"github.com/tachograph/tacho/executor/proto"
 )
 
-// programFor is the header of a program for a machine, elf(5).
-func programFor(machine uint16) string {
-	header := make([]byte, 64)
-	copy(header, "\x7fELF\x02\x01\x01")
-	enc.LittleEndian.PutUint16(header[16:], 2)
-	enc.LittleEndian.PutUint16(header[18:], machine)
-	return string(header)
-}
-
 // TestStartReasons has the kernel refuse commands, and wants to be told which file it was about. DIR stands for the
 // directory of the test.
 func TestStartReasons(t *testing.T) {
-	const alpha = 0x9026 // no machine of today
 	tests := []struct {
-		name   string
-		files  map[string]string // executable; by name
-		change func(f *fixture, r *proto.LaunchRequest)
-		want   string
+		name string
+		// file is the text of the executable x, and next that of y; without text they do not exist.
+		file, next string
+		change     func(f *fixture, r *proto.LaunchRequest)
+		want       string
 	}{
-		{name: "interpreter", files: map[string]string{"x": "#!/nope\n"}, want: "DIR/x: its interpreter /nope does not exist"},
-		{name: "interpreter with a space and arguments", files: map[string]string{"x": "#! \t/nope -a -b"}, want: "DIR/x: its interpreter /nope does not exist"},
+		{name: "interpreter", file: "#!/nope\n", want: "DIR/x: its interpreter /nope does not exist"},
+		{name: "spaces and arguments", file: "#! \t/nope -a -b", want: "DIR/x: its interpreter /nope does not exist"},
 		{
-			name: "interpreter of the interpreter", files: map[string]string{"x": "#!DIR/y\n", "y": "#!/nope\n"},
+			name: "interpreter of the interpreter", file: "#!DIR/y\n", next: "#!/nope\n",
 			want: "DIR/x: its interpreter DIR/y: its interpreter /nope does not exist",
 		},
-		{name: "loop of interpreters", files: map[string]string{"x": "#!DIR/y\n", "y": "#!DIR/x\n"}, want: "DIR/x: its interpreters are a loop, or more than 5"},
-		{name: "directory as interpreter", files: map[string]string{"x": "#!/etc\n"}, want: "DIR/x: its interpreter /etc is a directory"},
-		{name: "interpreter below a file", files: map[string]string{"x": "#!/etc/passwd/sh\n"}, want: "DIR/x: its interpreter /etc/passwd/sh: /etc/passwd is not a directory"},
-		{name: "interpreter without a mode", files: map[string]string{"x": "#!/etc/passwd\n"}, want: "DIR/x: its interpreter /etc/passwd is not executable"},
-		{name: "no interpreter", files: map[string]string{"x": "#!\n"}, want: "DIR/x: its #! line names no interpreter"},
+		{name: "directory", file: "#!/etc\n", want: "DIR/x: its interpreter /etc is a directory"},
 		{
-			name: "lines of Windows", files: map[string]string{"x": "#!/bin/sh\r\ntrue\r\n"},
-			want: `DIR/x: its interpreter "/bin/sh\r" does not exist: the line ends in a carriage return, as on Windows`,
+			name: "below a file", file: "#!/etc/passwd/sh\n",
+			want: "DIR/x: its interpreter /etc/passwd/sh: /etc/passwd is not a directory",
 		},
-		{name: "text", files: map[string]string{"x": "true\n"}, want: "DIR/x is neither a program for this machine nor a script that begins with #!"},
-		{name: "empty", files: map[string]string{"x": ""}, want: "DIR/x is empty"},
-		{name: "other machine", files: map[string]string{"x": programFor(alpha)}, want: "DIR/x is a program for another machine (ALPHA, and this one is "},
-		{name: "open for writing", files: map[string]string{"x": "#!/bin/sh\n"}, want: "DIR/x is open for writing: text file busy", change: func(f *fixture, _ *proto.LaunchRequest) {
-			file, err := os.OpenFile(filepath.Join(f.dir, "x"), os.O_WRONLY, 0)
-			if err != nil {
-				f.t.Fatal(err)
-			}
-			f.t.Cleanup(func() { _ = file.Close() })
-		}},
-		{name: "symbolic link to nothing", want: "DIR/x is a symbolic link to /nope, which does not exist", change: func(f *fixture, _ *proto.LaunchRequest) {
-			if err := os.Symlink("/nope", filepath.Join(f.dir, "x")); err != nil {
-				f.t.Fatal(err)
-			}
-		}},
-		{name: "loop of links", want: "DIR/x is a loop of symbolic links", change: func(f *fixture, _ *proto.LaunchRequest) {
-			if err := os.Symlink("x", filepath.Join(f.dir, "x")); err != nil {
-				f.t.Fatal(err)
-			}
-		}},
+		{name: "without a mode", file: "#!/etc/passwd\n", want: "DIR/x: its interpreter /etc/passwd is not executable"},
+		{
+			name: "lines of Windows", file: "#!/bin/sh\r\ntrue\r\n",
+			want: `DIR/x: its interpreter "/bin/sh\r" does not exist`,
+		},
+		{
+			name: "text", file: "true\n",
+			want: "DIR/x is neither a program for this machine nor a script that begins with #!",
+		},
+		{name: "open for writing", file: "#!/bin/sh\n", want: "DIR/x is open for writing: text file busy", change: openForWriting},
 		{name: "nothing there", want: "DIR/x does not exist"},
-		{name: "no directory above it", want: "DIR/no/x does not exist", change: func(f *fixture, r *proto.LaunchRequest) {
-			r.Command = filepath.Join(f.dir, "no", "x")
-		}},
-		{name: "no directory to work in", files: map[string]string{"x": "#!/bin/sh\n"}, want: "DIR/x: the working directory DIR/x is not a directory", change: func(_ *fixture, r *proto.LaunchRequest) {
-			r.Dir = r.GetCommand()
-		}},
-		{name: "arguments", want: "the arguments and the environment of /bin/sh are too long", change: func(_ *fixture, r *proto.LaunchRequest) {
-			r.Command, r.Args = "/bin/sh", []string{strings.Repeat("x", 3<<20)}
-		}},
+		{
+			name: "no directory above it", want: "DIR/no/x does not exist",
+			change: func(f *fixture, r *proto.LaunchRequest) { r.Command = filepath.Join(f.dir, "no", "x") },
+		},
+		{
+			name: "no directory to work in", file: "#!/bin/sh\n",
+			want:   "DIR/x: the working directory DIR/x is not a directory",
+			change: func(_ *fixture, r *proto.LaunchRequest) { r.Dir = r.GetCommand() },
+		},
+		{
+			name: "arguments", want: "the arguments and the environment of /bin/sh are too long",
+			change: func(_ *fixture, r *proto.LaunchRequest) {
+				r.Command, r.Args = "/bin/sh", []string{strings.Repeat("x", 3<<20)}
+			},
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			f := start(t)
-			for name, text := range test.files {
-				f.file(name, strings.ReplaceAll(text, "DIR", f.dir), 0o755)
+			for name, text := range map[string]string{"x": test.file, "y": test.next} {
+				if text != "" {
+					f.file(name, strings.ReplaceAll(text, "DIR", f.dir), 0o755)
+				}
 			}
 			request := f.request("echo never")
 			request.Command, request.Args = filepath.Join(f.dir, "x"), nil
@@ -95,6 +79,14 @@ func TestStartReasons(t *testing.T) {
 			checkReason(t, f, request, test.want)
 		})
 	}
+}
+
+func openForWriting(f *fixture, _ *proto.LaunchRequest) {
+	file, err := os.OpenFile(filepath.Join(f.dir, "x"), os.O_WRONLY, 0)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { _ = file.Close() })
 }
 
 // TestStartReasonsOfUsers has a user who may not pass.
@@ -107,7 +99,7 @@ func TestStartReasonsOfUsers(t *testing.T) {
 		dir, file os.FileMode
 		want      string
 	}{
-		{"directory", 0o700, 0o755, "DIR/private/x: the directory DIR/private may not be entered by user 65534:65534"},
+		{"directory", 0o700, 0o755, "DIR/private/x: DIR/private may not be entered by user 65534:65534"},
 		{"file", 0o755, 0o700, "DIR/private/x may not be executed by user 65534:65534"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
