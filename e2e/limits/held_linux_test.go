@@ -26,8 +26,8 @@ import (
 // heldFile has how many bytes a task holds, once it has touched all of them.
 const heldFile = "held"
 
-// hold holds so many bytes of huge pages, or of memory that is swapped out, from when it makes heldFile until there is a
-// goFile, and tells how many these are.
+// hold holds so many bytes of huge pages, or of memory that is swapped out, from when it makes heldFile until there
+// is a goFile, and tells how many these are.
 func hold(role, argument string) (t told, err error) {
 	size, err := strconv.Atoi(argument)
 	if err != nil {
@@ -151,8 +151,8 @@ func TestHugePages(t *testing.T) {
 	})
 }
 
-// mostHeld runs a task and returns what it told, its record, and the headlines of the report that has most of one: the last
-// sample can be of a process that is ending. The task ends when a report has that share of what it holds.
+// mostHeld runs a task and returns what it told, its record, and the headlines of the report that has most of one:
+// the last sample can be of a process that is ending. The task ends when a report has that share of what it holds.
 func mostHeld(t *testing.T, name string, share float64, task string, flags ...string) (told, *record.Record, map[string]record.HeadlineValue) {
 	t.Helper()
 	p := rig.NewPlace(t, rig.Self())
@@ -175,8 +175,8 @@ func mostOf(reports []*record.Usage, name string) (most map[string]record.Headli
 	return most
 }
 
-// awaitReport returns once the task says that it holds its memory, and a report has a share of that, or the slow clock of
-// smaps_rollup, which is at most 10 s, has come round twice without one.
+// awaitReport returns once the task says that it holds its memory, and a report has a share of that, or the slow
+// clock of smaps_rollup, which is at most 10 s, has come round twice without one.
 func awaitReport(t *testing.T, p *rig.Place, name string, share float64) {
 	t.Helper()
 	var held float64

@@ -166,7 +166,8 @@ func TestIO(t *testing.T) {
 	checkDevices(t, r, filepath.Base(disk), told.Bytes)
 }
 
-// checkDevices holds what a record says of a disk against what was written to it, and the sum over devices against the total.
+// checkDevices holds what a record says of a disk against what was written to it, and the sum over devices against
+// the total.
 func checkDevices(t *testing.T, r *record.Record, name string, written int64) {
 	t.Helper()
 	total, counted := r.Measurements["cgroup_io_write_bytes_total"].(float64)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,24 +32,22 @@ type Options struct {
 	// CpusetDir is a group of the v1 cpuset hierarchy that the host keeps, perhaps for many tasks: the task joins it, and
 	// has none of its own there, in which it would not notice when the host moves CPUs. Absolute in the file system.
 	CpusetDir string
-	// Planned is called with groups before they are made, so that they are found if this process dies meanwhile; nil is none.
+	// Planned is called with groups before they are made, so that they are found if this process dies meanwhile; nil is
+	// none.
 	Planned func(procstats.Cgroup)
 }
 
-// v1Controllers are the version 1 hierarchies a task is put into.
+// v1Controllers returns the version 1 hierarchies that a task is put into.
 func v1Controllers(cpuset bool) []string {
-	controllers := []string{"memory", "cpu", "cpuacct", "pids", "blkio", "freezer"}
-	if cpuset {
-		controllers = append(controllers, "cpuset")
-	}
-	return controllers
+	return withCpuset(cpuset, "memory", "cpu", "cpuacct", "pids", "blkio", "freezer")
 }
 
-// v2Controllers are the version 2 controllers a task's group should have.
-func v2Controllers(cpuset bool) []string {
-	controllers := []string{"memory", "cpu", "io", "pids"}
+// v2Controllers returns the version 2 controllers that a task's group should have.
+func v2Controllers(cpuset bool) []string { return withCpuset(cpuset, "memory", "cpu", "io", "pids") }
+
+func withCpuset(cpuset bool, controllers ...string) []string {
 	if cpuset {
-		controllers = append(controllers, "cpuset")
+		return append(controllers, "cpuset")
 	}
 	return controllers
 }
@@ -75,8 +74,9 @@ func Create(o Options) (*Group, error) {
 	if err != nil {
 		return None("no cgroup: " + err.Error()), nil
 	}
-	m := &maker{Options: o, mounts: mounts, refused: map[string][]string{}}
-	m.group = &Group{executor: own, sought: true, Owned: true, Placement: Nested, Cgroup: procstats.Cgroup{V1: map[string]string{}}}
+	m := &maker{Options: o, mounts: mounts, refused: map[string][]string{}, group: &Group{
+		executor: own, sought: true, Owned: true, Placement: Nested, Cgroup: procstats.Cgroup{V1: map[string]string{}},
+	}}
 	if err := m.make(); err != nil {
 		// Nothing is left behind.
 		return nil, errors.Join(err, m.group.Remove())
@@ -232,16 +232,11 @@ func (m *maker) isRefused(hierarchy string, err error) bool {
 
 // noteRefused says in one sentence a reason what hierarchies are lost.
 func (m *maker) noteRefused() {
-	reasons := make([]string, 0, len(m.refused))
-	for reason := range m.refused {
-		reasons = append(reasons, reason)
-	}
-	slices.Sort(reasons)
 	what := "no cgroup"
 	if m.group.Exists() {
 		what = "no group"
 	}
-	for _, reason := range reasons {
+	for _, reason := range slices.Sorted(maps.Keys(m.refused)) {
 		m.group.note("%s in %s: %s", what, strings.Join(m.refused[reason], ", "), reason)
 	}
 }

@@ -128,7 +128,8 @@ func TestCreateInParent(t *testing.T) {
 	}
 }
 
-// TestParentMissingInAHierarchy names a parent that does not have the limit's controller; what the error says to do helps.
+// TestParentMissingInAHierarchy names a parent that does not have the limit's controller; what the error says to do
+// helps.
 func TestParentMissingInAHierarchy(t *testing.T) {
 	needRoot(t)
 	mounts, err := kernel.CgroupMounts(kernel.HostFS())

@@ -79,7 +79,8 @@ func Use(host kernel.FS, folders procstats.Cgroup) (*Group, error) {
 	}
 	for _, mount := range mounts {
 		if g.Encloses() && slices.Contains(g.Folders(), filepath.Clean(mount.Point)) {
-			return nil, fmt.Errorf("use cgroup: %s is the root of its hierarchy, with all processes of the host in it", mount.Point)
+			return nil, fmt.Errorf("use cgroup: %s is the root of its hierarchy, with all processes of the host in it",
+				mount.Point)
 		}
 	}
 	for _, dir := range g.Folders() {
@@ -118,17 +119,7 @@ func (g *Group) v1Folders() []string {
 
 // Has reports whether a controller's files are there for this group.
 func (g *Group) Has(controller string) bool {
-	if g.V1[controller] != "" {
-		return true
-	}
-	if g.V2 == "" {
-		return false
-	}
-	return slices.Contains(g.v2Controllers(), controller)
-}
-
-func (g *Group) v2Controllers() []string {
-	return readWords(g.V2, "cgroup.controllers")
+	return g.V1[controller] != "" || g.V2 != "" && slices.Contains(readWords(g.V2, controllersFile), controller)
 }
 
 // readWords reads a file of words; one that cannot be read has none.
@@ -148,9 +139,7 @@ func (g *Group) Remove() error {
 	}
 	var errs []error
 	for _, dir := range g.Folders() {
-		if err := removeTree(dir); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, removeTree(dir))
 	}
 	return errors.Join(errs...)
 }

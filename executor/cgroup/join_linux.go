@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Enter prepares the calling thread, which must be locked, and the arguments of clone(2), so that what the thread forks is
-// in the task's groups from its first instruction. leave undoes it. With visit it does without clone3(2), where
-// CanClone says that it must.
+// Enter prepares the calling thread, which must be locked, and the arguments of clone(2), so that what the thread
+// forks is in the task's groups from its first instruction. leave undoes it. With visit it does without clone3(2),
+// where CanClone says that it must.
 func (g *Group) Enter(attributes *syscall.SysProcAttr, visit bool) (leave func() error, err error) {
 	leaveV2, err := g.enterV2(attributes, visit)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// PIDs returns the processes in the group and in groups below it, in any hierarchy: a process can be moved in one and stay
-// in another. A group that is gone has none.
+// PIDs returns the processes in the group and in groups below it, in any hierarchy: a process can be moved in one and
+// stay in another. A group that is gone has none.
 func (g *Group) PIDs() ([]int, error) {
 	var pids []int
 	for _, dir := range g.Folders() {
@@ -99,8 +99,8 @@ func (g *Group) thaw() {
 // maxHeld is how many processes are held at once: each takes a descriptor.
 const maxHeld = 256
 
-// killMembers kills the listed processes that still are members once they are held: the numbers alone could have been used
-// again since the list was read. So they are held first, and then listed again, once for all.
+// killMembers kills the listed processes that still are members once they are held: the numbers alone could have been
+// used again since the list was read. So they are held first, and then listed again, once for all.
 func (g *Group) killMembers(pids []int) (err error) {
 	members := pids
 	isMember := func(pid int) bool {

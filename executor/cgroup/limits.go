@@ -73,8 +73,8 @@ const (
 	minShares, usualShares, maxShares = 2, 1024, 262_144
 )
 
-// SharesOf is the CPU shares of a reservation, which can be any number of MHz above 0: what is outside of the kernel's range it
-// clamps itself (kernel/sched: sched_group_set_shares).
+// SharesOf is the CPU shares of a reservation, which can be any number of MHz above 0: what is outside of the
+// kernel's range it clamps itself (kernel/sched: sched_group_set_shares).
 func SharesOf(mhz int64) int64 { return max(minShares, min(maxShares, mhz)) }
 
 // check refuses values that no kernel takes, so that the words are ours and not EINVAL.
@@ -132,8 +132,8 @@ type ioKey struct {
 
 func (l *IOLimit) check() error {
 	var major, minor uint32
-	var rest string
-	if n, _ := fmt.Sscanf(l.Device+" .", "%d:%d %s", &major, &minor, &rest); n != 3 || l.Device != fmt.Sprintf("%d:%d", major, minor) {
+	_, _ = fmt.Sscanf(l.Device, "%d:%d", &major, &minor) // what it has not read is 0, and more than it has read differs
+	if l.Device != fmt.Sprintf("%d:%d", major, minor) {
 		return fmt.Errorf("I/O limit: device %q is not major:minor", l.Device)
 	}
 	given := false
@@ -189,6 +189,6 @@ func quota(cores float64) (quota, period int64) {
 }
 
 func (l *Limits) empty() bool {
-	return l.MemoryMax == nil && l.MemoryHigh == nil && l.MemorySwapMax == nil && l.MemoryOOMGroup == nil && l.CPUQuota == nil &&
-		l.CPUWeight == nil && l.CPUShares == nil && l.Cpuset == "" && l.PidsMax == nil && len(l.IO) == 0
+	return l.MemoryMax == nil && l.MemoryHigh == nil && l.MemorySwapMax == nil && l.MemoryOOMGroup == nil &&
+		l.CPUQuota == nil && l.CPUWeight == nil && l.CPUShares == nil && l.Cpuset == "" && l.PidsMax == nil && len(l.IO) == 0
 }

@@ -118,7 +118,8 @@ func (s *setter) cpuset() error {
 	dir, version, err := s.folder("cpuset", "cpuset "+s.limits.Cpuset)
 	if err != nil {
 		// Orchestrators name all CPUs where a task may use any: that needs no group.
-		if online, onlineErr := readCPUs("/sys/devices/system/cpu", "online"); onlineErr == nil && slices.Equal(online, wanted) {
+		online, onlineErr := readCPUs("/sys/devices/system/cpu", "online")
+		if onlineErr == nil && slices.Equal(online, wanted) {
 			s.addCpuset(wanted, wanted, "")
 			return nil
 		}
@@ -134,8 +135,9 @@ func (s *setter) cpuset() error {
 	if err != nil {
 		return fmt.Errorf("set limit: %w", err)
 	}
-	if foreign := slices.DeleteFunc(slices.Clone(wanted), func(cpu int) bool { return slices.Contains(there, cpu) }); len(foreign) > 0 {
-		return newHostError("cpuset %s cannot be applied here: %s has only the CPUs %s", s.limits.Cpuset, parent, FormatCPUs(there))
+	if slices.ContainsFunc(wanted, func(cpu int) bool { return !slices.Contains(there, cpu) }) {
+		return newHostError("cpuset %s cannot be applied here: %s has only the CPUs %s",
+			s.limits.Cpuset, parent, FormatCPUs(there))
 	}
 	if err := write(dir, cpusetFile, FormatCPUs(wanted)); err != nil {
 		return fmt.Errorf("set limit: %w", err)
@@ -145,15 +147,16 @@ func (s *setter) cpuset() error {
 		return fmt.Errorf("read limit back: %w", err)
 	}
 	if !slices.Equal(held, wanted) {
-		return newHostError("set limit: %s: wrote %s, read back %s", filepath.Join(dir, cpusetFile), FormatCPUs(wanted), FormatCPUs(held))
+		return newHostError("set limit: %s: wrote %s, read back %s",
+			filepath.Join(dir, cpusetFile), FormatCPUs(wanted), FormatCPUs(held))
 	}
 	s.addCpuset(wanted, held, dir)
 	return nil
 }
 
-// fillCpuset gives a host's v1 group what it lacks of CPUs and memory nodes, without which it takes no process: a host
-// makes the group of a task with cores of its own, and leaves them to the program that starts the task. What is there is the
-// host's to change.
+// fillCpuset gives a host's v1 group what it lacks of CPUs and memory nodes, without which it takes no process: a
+// host makes the group of a task with cores of its own, and leaves them to the program that starts the task. What is
+// there is the host's to change.
 func fillCpuset(dir string, cpus []int) error {
 	if isBlank(dir, cpusetFile) {
 		if err := write(dir, cpusetFile, FormatCPUs(cpus)); err != nil {

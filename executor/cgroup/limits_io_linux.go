@@ -55,7 +55,8 @@ func (s *setter) ioV2(dir string, limit *IOLimit) error {
 		}
 		held, ok := readIOMax(dir, limit.Device, key.name)
 		if !ok || held != *key.value {
-			return newHostError("set limit: %s: wrote %q, which is not there when read back", filepath.Join(dir, ioMax), line.String())
+			return newHostError("set limit: %s: wrote %q, which is not there when read back",
+				filepath.Join(dir, ioMax), line.String())
 		}
 		where := dir
 		for _, ancestor := range kernel.CgroupAncestors(dir, s.mounts) {
@@ -88,7 +89,8 @@ func (s *setter) ioV1(dir string, limit *IOLimit) error {
 		s.add(key.fileV1+" "+limit.Device, number(key.value), float64(*key.value), dir, true)
 	}
 	if limit.WriteBytesPerSecond != nil || limit.WriteOperationsPerSecond != nil {
-		s.group.note("I/O limit of %s: cgroup v1 does not limit writes through the page cache, only direct and synchronous ones", limit.Device)
+		s.group.note("I/O limit of %s: cgroup v1 does not limit writes through the page cache, "+
+			"only direct and synchronous ones", limit.Device)
 	}
 	return nil
 }
@@ -132,8 +134,8 @@ func explainDevice(device string, err error) error {
 	if _, statErr := os.Stat(filepath.Join(sys, "partition")); statErr == nil {
 		// Not by filepath.Join: sys is a symbolic link, and the folder above is its target's.
 		whole, _ := os.ReadFile(sys + "/../dev")
-		return fmt.Errorf("I/O limit of %s cannot be applied here: it is a partition, and the kernel limits whole devices, here %s: %w",
-			device, strings.TrimSpace(string(whole)), err)
+		return fmt.Errorf("I/O limit of %s cannot be applied here: "+
+			"it is a partition, and the kernel limits whole devices, here %s: %w", device, strings.TrimSpace(string(whole)), err)
 	}
 	return err
 }

@@ -28,8 +28,8 @@ type setter struct {
 }
 
 // SetLimits writes limits into the task's groups, before anything runs there, and reads them back. It returns those
-// that were asked for and those that an ancestor sets. A limit that cannot be applied here is an error that says what to
-// do and wraps errors.ErrUnsupported if that is the host's doing; what was written before it stays in the group,
+// that were asked for and those that an ancestor sets. A limit that cannot be applied here is an error that says what
+// to do and wraps errors.ErrUnsupported if that is the host's doing; what was written before it stays in the group,
 // which is to be removed then.
 func (g *Group) SetLimits(host kernel.FS, l Limits) ([]Limit, error) {
 	if err := l.check(int64(os.Getpagesize())); err != nil {
@@ -43,7 +43,9 @@ func (g *Group) SetLimits(host kernel.FS, l Limits) ([]Limit, error) {
 		return nil, err
 	}
 	s := &setter{group: g, host: host, mounts: mounts, limits: l}
-	for _, set := range []func() error{s.memory, s.memoryHigh, s.swap, s.oomGroup, s.quota, s.weight, s.cpuset, s.pids, s.io} {
+	for _, set := range []func() error{
+		s.memory, s.memoryHigh, s.swap, s.oomGroup, s.quota, s.weight, s.cpuset, s.pids, s.io,
+	} {
 		if err := set(); err != nil {
 			return nil, err
 		}
@@ -95,8 +97,8 @@ func newHostError(format string, args ...any) error { return &hostError{fmt.Spri
 
 // onV2 is the error of a limit that only v2 has.
 func onV2(what, instead string) error {
-	return newHostError("%s cannot be applied here: cgroup v1 has no such limit; %s, or boot with systemd.unified_cgroup_hierarchy=1 (cgroup v2)",
-		what, instead)
+	return newHostError("%s cannot be applied here: cgroup v1 has no such limit; %s, "+
+		"or boot with systemd.unified_cgroup_hierarchy=1 (cgroup v2)", what, instead)
 }
 
 // add records a limit that was requested or is set.
@@ -112,7 +114,8 @@ func (s *setter) add(name string, requested *float64, effective float64, where s
 
 // addLowest adds a limit of which the lowest of the task's group and those above it holds.
 func (s *setter) addLowest(
-	id procstats.ID, requested *float64, effective func(procstats.Cgroup, []kernel.CgroupMount) (limit int64, dir string, ok bool),
+	id procstats.ID, requested *float64,
+	effective func(procstats.Cgroup, []kernel.CgroupMount) (limit int64, dir string, ok bool),
 ) {
 	lowest, where, set := effective(s.group.Cgroup, s.mounts)
 	s.add(id.String(), requested, float64(lowest), where, set)
@@ -196,7 +199,8 @@ func (s *setter) swap() error {
 		file = swapLimitV1
 	}
 	if _, err := os.Lstat(filepath.Join(dir, file)); err != nil {
-		return newHostError("%s cannot be applied here: the kernel does not account swap (no %s); boot with swapaccount=1", what, file)
+		return newHostError("%s cannot be applied here: the kernel does not account swap (no %s); boot with swapaccount=1",
+			what, file)
 	}
 	if version == 2 {
 		if err := setBytes(dir, file, *limit); err != nil {
@@ -206,7 +210,8 @@ func (s *setter) swap() error {
 		return nil
 	}
 	if s.limits.MemoryMax == nil {
-		return newHostError("%s cannot be applied here: cgroup v1 limits memory and swap together; give a memory limit too", what)
+		return newHostError("%s cannot be applied here: cgroup v1 limits memory and swap together; give a memory limit too",
+			what)
 	}
 	both := *s.limits.MemoryMax + *limit
 	if err := setBytes(dir, file, both); err != nil {

@@ -343,7 +343,7 @@ func version(t *testing.T, controller string) int {
 		t.Fatal(err)
 	case mountedV1(mounts, nameV1(controller)):
 		return 1
-	case availableV2(mounts, controller):
+	case mounted(mounts, 2, controller):
 		return 2
 	}
 	return 0

@@ -67,7 +67,8 @@ func CheckParent(host kernel.FS, path string, controllers ...string) error {
 	var lacks []string
 	for _, controller := range controllers {
 		if dir := p.missing[nameV1(controller)]; dir != "" {
-			lacks = append(lacks, fmt.Sprintf("no such group in the hierarchy of %s; to get it: %s", controller, makeParent(dir, nameV1(controller))))
+			lacks = append(lacks, fmt.Sprintf("no such group in the hierarchy of %s; to get it: %s",
+				controller, makeParent(dir, nameV1(controller))))
 		}
 	}
 	if len(lacks) > 0 {

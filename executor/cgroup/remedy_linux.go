@@ -30,14 +30,15 @@ type Remedy struct {
 func (r Remedy) Lack(controller string) (found, enable string) {
 	v1 := nameV1(controller)
 	// With v1 hierarchies beside it, v2 has the controllers that those do not have.
-	onV2 := isPureV2(r.Mounts) || availableV2(r.Mounts, controller)
+	onV2 := isPureV2(r.Mounts) || mounted(r.Mounts, 2, controller)
 	switch {
 	case len(r.Mounts) == 0 || r.readOnly():
 		return "", r.Delegation()
 	case kernel.ControllerDisabled(r.FS, v1):
 		return "switched off in the kernel", "boot with cgroup_enable=" + v1
 	case onV2 && !handedOn(r.Mounts, controller) && !mustMoveAway(r.v2()):
-		return "not delegated by the root", fmt.Sprintf("echo +%s | sudo tee %s", controller, filepath.Join(r.v2(), subtreeControl))
+		file := filepath.Join(r.v2(), subtreeControl)
+		return "not delegated by the root", fmt.Sprintf("echo +%s | sudo tee %s", controller, file)
 	case onV2:
 		return "", r.Delegation()
 	case !mountedV1(r.Mounts, v1):
@@ -63,7 +64,8 @@ func (r Remedy) Delegation() string {
 	case len(r.Mounts) == 0:
 		return "mount -t cgroup2 none /sys/fs/cgroup"
 	case r.readOnly():
-		return "mount -o remount,rw /sys/fs/cgroup (a container: start it with a writable cgroup mount, as docker run --privileged does)"
+		return "mount -o remount,rw /sys/fs/cgroup " +
+			"(a container: start it with a writable cgroup mount, as docker run --privileged does)"
 	case !isPureV2(r.Mounts):
 		return delegationV1(r.Mounts)
 	case r.systemdRuns() && uid == 0:
@@ -73,20 +75,23 @@ func (r Remedy) Delegation() string {
 	case r.systemdRuns():
 		return "systemd-run --user --scope -p Delegate=yes tacho run -- COMMAND"
 	case uid == 0 && mustMoveAway(r.v2()):
-		return fmt.Sprintf(`sh -c "mkdir -p %[1]s/init; for p in \$(cat %[1]s/cgroup.procs); do echo \$p > %[1]s/init/cgroup.procs; done"; tacho run --cgroup-parent / -- COMMAND`,
-			r.v2())
+		return fmt.Sprintf(`sh -c "mkdir -p %[1]s/init; `+
+			`for p in \$(cat %[1]s/cgroup.procs); do echo \$p > %[1]s/init/cgroup.procs; done"; `+
+			`tacho run --cgroup-parent / -- COMMAND`, r.v2())
 	}
 	// A group with processes can hand no controllers on, so the shell gets a group beside the task's.
-	return fmt.Sprintf(`sudo sh -c "mkdir -p %[1]s/shell && chown -R %[2]d %[1]s && echo $$ > %[1]s/shell/cgroup.procs" && tacho run --cgroup-parent tacho -- COMMAND`,
+	return fmt.Sprintf(`sudo sh -c "mkdir -p %[1]s/shell && chown -R %[2]d %[1]s && `+
+		`echo $$ > %[1]s/shell/cgroup.procs" && tacho run --cgroup-parent tacho -- COMMAND`,
 		filepath.Join(r.v2(), "tacho"), uid)
 }
 
-// makeParent is a command that makes a named parent in the hierarchy of a v1 controller for this user. A cpuset takes no
-// process before it has CPUs and nodes.
+// makeParent is a command that makes a named parent in the hierarchy of a v1 controller for this user. A cpuset takes
+// no process before it has CPUs and nodes.
 func makeParent(dir, controller string) string {
 	command := "mkdir -p " + dir
 	if controller == "cpuset" {
-		command += fmt.Sprintf(" && for f in %s %s; do cat %s/\\$f > %s/\\$f; done", cpusetFile, memsFile, filepath.Dir(dir), dir)
+		command += fmt.Sprintf(" && for f in %s %s; do cat %s/\\$f > %s/\\$f; done",
+			cpusetFile, memsFile, filepath.Dir(dir), dir)
 	}
 	uid := os.Geteuid()
 	switch {
@@ -128,8 +133,8 @@ func delegationV1(mounts []kernel.CgroupMount) string {
 	if len(dirs) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(`sudo sh -c "for d in %s; do mkdir -p \$d && chown -R %d \$d && echo $$ > \$d/cgroup.procs; done" && tacho run -- COMMAND`,
-		strings.Join(dirs, " "), os.Geteuid())
+	return fmt.Sprintf(`sudo sh -c "for d in %s; do mkdir -p \$d && chown -R %d \$d && `+
+		`echo $$ > \$d/cgroup.procs; done" && tacho run -- COMMAND`, strings.Join(dirs, " "), os.Geteuid())
 }
 
 // isOurs reports whether tasks are put into the hierarchy of a v1 controller.
@@ -150,15 +155,13 @@ func handedOn(mounts []kernel.CgroupMount, controller string) bool {
 
 // mountedV1 reports whether a controller has a v1 hierarchy.
 func mountedV1(mounts []kernel.CgroupMount, controller string) bool {
-	return slices.ContainsFunc(mounts, func(m kernel.CgroupMount) bool {
-		return m.Version == 1 && slices.Contains(m.Controllers, controller)
-	})
+	return mounted(mounts, 1, controller)
 }
 
-// availableV2 reports whether v2 has a controller that it could hand on.
-func availableV2(mounts []kernel.CgroupMount, controller string) bool {
+// mounted reports whether a version of cgroups has a controller, which v2 can delegate then.
+func mounted(mounts []kernel.CgroupMount, version int, controller string) bool {
 	return slices.ContainsFunc(mounts, func(m kernel.CgroupMount) bool {
-		return m.Version == 2 && slices.Contains(m.Controllers, controller)
+		return m.Version == version && slices.Contains(m.Controllers, controller)
 	})
 }
 

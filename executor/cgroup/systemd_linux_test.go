@@ -200,7 +200,8 @@ func mustRead(dir string) []byte {
 	return text
 }
 
-// TestCreateInScopeOfUserManager is about a user without privileges whose own systemd was given a part of the hierarchy.
+// TestCreateInScopeOfUserManager is about a user without privileges whose own systemd was given a part of the
+// hierarchy.
 func TestCreateInScopeOfUserManager(t *testing.T) {
 	needRoot(t)
 	if _, err := os.Stat(systemd); err != nil || layout(t) != "v2" {

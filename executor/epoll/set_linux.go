@@ -25,8 +25,8 @@ type Set struct {
 // New returns an empty set, which has no goroutine yet.
 func New() *Set { return &Set{ready: make(map[int32]func() bool)} }
 
-// Add calls ready whenever a descriptor can be read or has come to its end, until that returns false or Remove is called. It must
-// not block, nor call the set, and may be called without a reason.
+// Add calls ready whenever a descriptor can be read or has come to its end, until that returns false or Remove is
+// called. It must not block, nor call the set, and may be called without a reason.
 func (s *Set) Add(fd int, ready func() (again bool)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,8 +43,8 @@ func (s *Set) Add(fd int, ready func() (again bool)) error {
 	return nil
 }
 
-// Remove sees to it that a descriptor's function is not called any more, nor running. Whoever has added it calls this before
-// closing it; removing one that is not in the set is fine.
+// Remove sees to it that a descriptor's function is not called any more, nor running. Whoever has added it calls this
+// before closing it; removing one that is not in the set is fine.
 func (s *Set) Remove(fd int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

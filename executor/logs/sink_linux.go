@@ -70,7 +70,8 @@ func (s *sink) put(hard context.Context, p []byte) {
 // isFull reports whether an error may go away by waiting: a full disk or quota, or a machine short of memory or of
 // file descriptors.
 func isFull(err error) bool {
-	return slices.ContainsFunc([]error{unix.ENOSPC, unix.EDQUOT, unix.ENOMEM, unix.EMFILE, unix.ENFILE}, func(full error) bool {
+	shortages := []error{unix.ENOSPC, unix.EDQUOT, unix.ENOMEM, unix.EMFILE, unix.ENFILE}
+	return slices.ContainsFunc(shortages, func(full error) bool {
 		return errors.Is(err, full)
 	})
 }

@@ -27,8 +27,8 @@ type LogReader struct {
 	buffer []byte
 }
 
-// OpenLog opens the log, at its oldest record. It is a bare descriptor: the runtime's poller would wake the process with
-// every line that the kernel logs.
+// OpenLog opens the log, at its oldest record. It is a bare descriptor: the runtime's poller would wake the process
+// with every line that the kernel logs.
 func OpenLog() (*LogReader, error) {
 	fd, err := unix.Open(LogPath, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -45,8 +45,8 @@ type LoggedKill struct {
 	Group string
 }
 
-// chosen reports that the kernel chose this very process, in a line "oom-kill:…" of its own. The others of a group are killed
-// after it.
+// chosen reports that the kernel chose this very process, in a line "oom-kill:…" of its own. The others of a group
+// are killed after it.
 func (k LoggedKill) chosen() bool { return k.Group == "" && k.TaskCgroup != "" }
 
 // LogParser puts the records of one log together. A kill takes several: since Linux 5.0 "oom-kill:…" with the groups,
@@ -86,7 +86,8 @@ func (p *LogParser) Add(r LogRecord) (kill LoggedKill, ok bool) {
 			p.dump, p.group, p.lastPID = &LoggedKill{Constraint: ConstraintMemcg, TaskCgroup: task, OOMCgroup: limit}, "", 0
 		}
 	case strings.HasPrefix(text, "Tasks in "):
-		group, ok := strings.CutSuffix(strings.TrimPrefix(text, "Tasks in "), " are going to be killed due to memory.oom.group set")
+		const end = " are going to be killed due to memory.oom.group set"
+		group, ok := strings.CutSuffix(strings.TrimPrefix(text, "Tasks in "), end)
 		if ok {
 			p.group, p.groupAt = group, r.Time
 		}
@@ -128,7 +129,8 @@ func (p *LogParser) complete(kill LoggedKill) (LoggedKill, bool) {
 
 // parseDump reads
 //
-//	oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/a,task_memcg=/a/b,task=tail,pid=7,uid=0
+//	oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/a,task_memcg=/a/b,\
+//	task=tail,pid=7,uid=0
 //
 // with global_oom instead of oom_memcg=… if no cgroup's limit was the reason. Names of groups and processes
 // may have commas in them: what surrounds them is looked for from the outside.
@@ -165,7 +167,8 @@ func parseDump(text string) (LoggedKill, bool) {
 
 // parseKilled reads
 //
-//	Memory cgroup out of memory: Killed process 7 (tail) total-vm:46872kB, anon-rss:44032kB, file-rss:1596kB, shmem-rss:0kB, UID:0 …
+//	Memory cgroup out of memory: Killed process 7 (tail) total-vm:46872kB, anon-rss:44032kB, file-rss:1596kB, \
+//	shmem-rss:0kB, UID:0 …
 //
 // "Out of memory: …" if it was the machine's, and without anything before "Killed process" up to Linux 5.0.
 func parseKilled(text string) (LoggedKill, bool) {

@@ -47,7 +47,8 @@ func openMemoryEvents(g groups, local bool) (layout, []*watch, error) {
 	if m.own, err = kernel.Open(filepath.Join(g.own, "memory.events")); err != nil {
 		return nil, nil, err
 	}
-	if m.local, err = kernel.Open(filepath.Join(g.own, "memory.events.local")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	m.local, err = kernel.Open(filepath.Join(g.own, "memory.events.local"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, errors.Join(err, m.close())
 	}
 	if local {
@@ -135,4 +136,21 @@ func localEvents(host kernel.FS) bool {
 	return slices.ContainsFunc(mounts, func(m kernel.Mount) bool {
 		return m.FSType == "cgroup2" && slices.Contains(m.SuperOptions, "memory_localevents")
 	})
+}
+
+// counters returns the values of some keys of memory.events or memory.oom_control; ok is false if one of them is
+// missing or not a number.
+func counters(data []byte, keys ...string) (values []int64, ok bool) {
+	fields := make([]kernel.Field, len(keys))
+	for i, key := range keys {
+		fields[i].Key = key
+	}
+	kernel.ParseFlatKeyed(data, fields)
+	for _, field := range fields {
+		if field.State != kernel.FieldRead {
+			return nil, false
+		}
+		values = append(values, int64(field.Value))
+	}
+	return values, true
 }

@@ -50,7 +50,9 @@ type Options struct {
 func Open(o Options) *Monitor {
 	m := &Monitor{log: o.Logger, watcher: openWatcher(o.FS, o.Cgroup), report: o.Report}
 	m.before = m.watcher.Counters()
-	m.victims = &victimFinder{host: o.FS, own: m.watcher.Own(), path: m.watcher.Path(), peak: m.watcher.Peak, latest: o.Latest}
+	m.victims = &victimFinder{
+		host: o.FS, own: m.watcher.Own(), path: m.watcher.Path(), peak: m.watcher.Peak, latest: o.Latest,
+	}
 	return m
 }
 
@@ -222,4 +224,24 @@ func (m *Monitor) askForMain(e *record.Evidence) {
 	}
 	m.add(kill)
 	m.report(kill, false)
+}
+
+// userspaceKillers lists the running programs that are known to send SIGKILL when memory is short.
+func userspaceKillers(host kernel.FS) []string {
+	pids, err := kernel.Processes(host)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, pid := range pids {
+		name, err := kernel.Comm(host, pid)
+		if err != nil {
+			continue // it has ended, or is not ours to see
+		}
+		if slices.Contains([]string{"systemd-oomd", "earlyoom", "nohang", "oomd"}, name) && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }

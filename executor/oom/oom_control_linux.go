@@ -37,8 +37,8 @@ type oomControl struct {
 	nested *nestedKills
 }
 
-// eventLooks covers what may lie between an event and the count of the kill, with pauses from firstRecheck to taskPause:
-// a quarter of a second, because a hypervisor may keep the CPU that kills from running.
+// eventLooks covers what may lie between an event and the count of the kill, with pauses from firstRecheck to
+// taskPause: a quarter of a second, because a hypervisor may keep the CPU that kills from running.
 const eventLooks = 10
 
 // openOOMControl registers on the task's group and on every one above it that lets us.

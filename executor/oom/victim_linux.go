@@ -299,14 +299,16 @@ func (v *victimFinder) scopeOf(kill LoggedKill) (scope record.Scope, limitPath s
 func (v *victimFinder) translate(victim *record.Victim) {
 	victim.Namespace = "host"
 	killed, gone := v.dead()
-	match := slices.DeleteFunc(append(killed, gone...), func(row procstats.ProcessRow) bool { return row.Command != victim.Command })
+	match := slices.DeleteFunc(append(killed, gone...), func(row procstats.ProcessRow) bool {
+		return row.Command != victim.Command
+	})
 	if len(match) == 1 {
 		victim.PID, victim.Namespace = match[0].PID, ""
 	}
 }
 
-// isLarge reports whether a process had a good part of the memory that was too much. One that had not ended by itself: the victim began
-// after the sample.
+// isLarge reports whether a process had a good part of the memory that was too much. One that had not ended by
+// itself: the victim began after the sample.
 func (v *victimFinder) isLarge(row procstats.ProcessRow) bool {
 	if v.peak == nil {
 		return true

@@ -361,7 +361,8 @@ func TestUserspaceKillers(t *testing.T) {
 	}
 }
 
-// TestVictimOfAGroup holds that the process which the kernel chose is the victim, and not the main process that was killed with it.
+// TestVictimOfAGroup holds that the process which the kernel chose is the victim, and not the main process that was
+// killed with it.
 func TestVictimOfAGroup(t *testing.T) {
 	log, err := os.ReadFile("testdata/6.12-v2.kmsg")
 	if err != nil {

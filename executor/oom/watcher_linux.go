@@ -32,8 +32,8 @@ const (
 	// hitSpan is how long after a limit was hit a kill is held to be its doing: the kernel writes to its log in
 	// between, which takes seconds on a slow console.
 	hitSpan = 5 * time.Second
-	// groupCountWait is for how long the kernel's count of a group is waited for: a hypervisor may keep the CPU that kills from
-	// running, and before Linux 5.17 there is none.
+	// groupCountWait is for how long the kernel's count of a group is waited for: a hypervisor may keep the CPU that
+	// kills from running, and before Linux 5.17 there is none.
 	groupCountWait = 250 * time.Millisecond
 	// costShare bounds the time spent in looking: the pause is this many times as long as the look took, but at most
 	// costPause, because a look can be long for others' sake.
@@ -109,8 +109,8 @@ type groups struct {
 	top, topPath string
 }
 
-// openWatcher finds the task's memory cgroup and registers for its events. It cannot fail: where nothing can be watched the
-// counters say why, and Run waits for its context.
+// openWatcher finds the task's memory cgroup and registers for its events. It cannot fail: where nothing can be
+// watched the counters say why, and Run waits for its context.
 func openWatcher(host kernel.FS, cgroup procstats.Cgroup) *watcher {
 	w := &watcher{epoll: -1}
 	reason := w.register(host, cgroup)
@@ -300,11 +300,11 @@ func (w *watcher) report(before, after record.OOMCounters, notice func(before, a
 	notice(before, after)
 }
 
-// awaitsGroup reports whether a kill is the first of a group that is killed as a whole, because of memory.oom.group: the
-// kernel counts the chosen process, then the group, then all of its processes. It is looked at again soon.
+// awaitsGroup reports whether a kill is the first of a group that is killed as a whole, because of memory.oom.group:
+// the kernel counts the chosen process, then the group, then all of its processes. It is looked at again soon.
 func (w *watcher) awaitsGroup(before, after record.OOMCounters) bool {
-	if w.groups.version == 1 || after.GroupKills > before.GroupKills || hits(after)-after.Below == hits(before)-before.Below ||
-		!grouped([]string{w.groups.own}) {
+	if w.groups.version == 1 || after.GroupKills > before.GroupKills ||
+		hits(after)-after.Below == hits(before)-before.Below || !grouped([]string{w.groups.own}) {
 		return false
 	}
 	if w.awaited.IsZero() {

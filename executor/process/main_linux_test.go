@@ -74,7 +74,8 @@ func play(roles string) int {
 	return 0
 }
 
-// playKiller starts what roles say, kills it and what it left when asked to, and reports whether it has no child any more.
+// playKiller starts what roles say, kills it and what it left when asked to, and reports whether it has no child any
+// more.
 func playKiller(roles string) int {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return 2

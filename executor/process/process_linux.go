@@ -120,7 +120,8 @@ func (p *Process) exists() bool {
 // pollInterval is how often Wait looks at a process without a pidfd.
 const pollInterval = 100 * time.Millisecond
 
-// Wait returns nil once the process has ended, also if it has not been reaped yet, and the cause of ctx if that ends first.
+// Wait returns nil once the process has ended, also if it has not been reaped yet, and the cause of ctx if that ends
+// first.
 func (p *Process) Wait(ctx context.Context) error {
 	if p.pidfd != nil && p.waitByPidfd(ctx) == nil {
 		return nil
@@ -176,8 +177,9 @@ func hasEnded(pidfd uintptr) bool {
 	return err == nil && n > 0
 }
 
-// Watch calls ended once when the process has ended, also if it has not been reaped yet, in the goroutine of a set, which it must
-// not block. It returns how to end the watch, before Close. An error says nothing of the process, which Wait waits for all the same.
+// Watch calls ended once when the process has ended, also if it has not been reaped yet, in the goroutine of a set,
+// which it must not block. It returns how to end the watch, before Close. An error says nothing of the process, which
+// Wait waits for all the same.
 func (p *Process) Watch(set *epoll.Set, ended func()) (unwatch func(), err error) {
 	if p.pidfd == nil {
 		return nil, p.denied

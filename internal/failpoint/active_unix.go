@@ -5,9 +5,9 @@
 
 // Package failpoint names the steps at which tests let a process die, hang, or get an error from the kernel.
 //
-// A step is armed by a file with its name in the directory that is named like the executable, with .failpoints behind. The
-// file has what happens: kill, stop, or an error such as ENOSPC. The first process that gets there renames the file to
-// NAME.PID, and no other finds it: a step that is armed once happens once.
+// A step is armed by a file with its name in the directory that is named like the executable, with .failpoints
+// behind. The file has what happens: kill, stop, or an error such as ENOSPC. The first process that gets there
+// renames the file to NAME.PID, and no other finds it: a step that is armed once happens once.
 package failpoint
 
 import (

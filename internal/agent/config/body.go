@@ -15,9 +15,10 @@ import (
 	"github.com/zclconf/go-cty/cty/gocty"
 )
 
-// decodeBody decodes a body over a struct, by the hcl tags that gohcl reads too: "name", "name,optional" and "name,block", and in
-// the structs of blocks "name,label", ",remain" and ",def_range". What the body does not have keeps its value. gohcl itself also
-// writes HCL, and what it links for that runs at the start of every executor: a third of the time that its packages take there.
+// decodeBody decodes a body over a struct, by the hcl tags that gohcl reads too: "name", "name,optional" and
+// "name,block", and in the structs of blocks "name,label", ",remain" and ",def_range". What the body does not have
+// keeps its value. gohcl itself also writes HCL, and what it links for that runs at the start of every executor: a
+// third of the time that its packages take there.
 func decodeBody(body hcl.Body, into reflect.Value) hcl.Diagnostics {
 	fields := fieldsOf(into)
 	var content *hcl.BodyContent

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestMergeDecodes holds that every kind of key is decoded over what there was, and that what is wrong is named with its place.
+// TestMergeDecodes holds that every kind of key is decoded over what there was, and that what is wrong is named with
+// its place.
 func TestMergeDecodes(t *testing.T) {
 	c := Default()
 	for _, text := range []string{

@@ -101,7 +101,7 @@ func TestExamples(t *testing.T) {
 			}
 		}
 	}
-	if read < 3 {
-		t.Errorf("the pages have %d examples", read)
+	if read == 0 {
+		t.Error("the pages have no examples")
 	}
 }

@@ -56,7 +56,8 @@ type plugin struct {
 // decode lays a file over the configuration.
 func (c *Config) decode(body *hclsyntax.Body) error {
 	if _, said := body.Attributes["plugin_dir"]; said {
-		return c.places.Invalid("plugin_dir", "is an option of Nomad clients: this agent runs tasks with its built-in driver tacho only")
+		return c.places.Invalid("plugin_dir",
+			"is an option of Nomad clients: this agent runs tasks with its built-in driver tacho only")
 	}
 	invalid := c.readDurations(body)
 	f := file{Ports: &c.Ports, Telemetry: &c.Telemetry, History: &c.History, Client: &c.Client, ACL: &c.ACL, TLS: &c.TLS}
@@ -94,11 +95,13 @@ func (c *Config) decode(body *hclsyntax.Body) error {
 	return invalid
 }
 
-// readDurations puts numbers in the place of durations such as "10s", for decodeBody, which knows only numbers. It removes
-// what is null: that is not set.
+// readDurations puts numbers in the place of durations such as "10s", for decodeBody, which knows only numbers. It
+// removes what is null: that is not set.
 func (c *Config) readDurations(body *hclsyntax.Body) error {
 	var errs []error
-	keys := map[string][]string{"telemetry": {"collection_interval"}, "history": {"span", "interval"}, "client": {"gc_age", "gc_interval"}}
+	keys := map[string][]string{
+		"telemetry": {"collection_interval"}, "history": {"span", "interval"}, "client": {"gc_age", "gc_interval"},
+	}
 	for _, block := range body.Blocks {
 		for name, attribute := range block.Body.Attributes {
 			value, diags := attribute.Expr.Value(nil)
@@ -112,7 +115,8 @@ func (c *Config) readDurations(body *hclsyntax.Body) error {
 			}
 			d, err := time.ParseDuration(text.AsString())
 			if err != nil || d < 0 {
-				errs = append(errs, c.places.Invalid(block.Type+"."+name, "must be a duration such as \"10s\" or \"1h30m\", not %q", text.AsString()))
+				errs = append(errs, c.places.Invalid(block.Type+"."+name,
+					"must be a duration such as \"10s\" or \"1h30m\", not %q", text.AsString()))
 			}
 			attribute.Expr = &hclsyntax.LiteralValueExpr{Val: cty.NumberIntVal(int64(d)), SrcRange: attribute.Expr.Range()}
 		}

@@ -41,8 +41,8 @@ func Load(paths ...string) (Config, error) {
 	return c, c.Check()
 }
 
-// filesOf is a file itself, or the files of a directory. One without any is an error: a misspelled path must not start an
-// agent with the defaults.
+// filesOf is a file itself, or the files of a directory. One without any is an error: a misspelled path must not
+// start an agent with the defaults.
 func filesOf(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -127,7 +127,8 @@ func (c *Config) Check() error {
 	refuse(c.Client.GCMaxAllocs < 0, "client.gc_max_allocs", "%d is negative", c.Client.GCMaxAllocs)
 
 	t, h := c.Telemetry, c.History
-	refuse(t.CollectionInterval < shortestInterval, "telemetry.collection_interval", "%s is less than %s", t.CollectionInterval, shortestInterval)
+	refuse(t.CollectionInterval < shortestInterval, "telemetry.collection_interval",
+		"%s is less than %s", t.CollectionInterval, shortestInterval)
 	oneOf("telemetry.allocation_detail", t.AllocationDetail, details())
 	for _, rule := range t.PrefixFilter {
 		refuse(!strings.HasPrefix(rule, "+") && !strings.HasPrefix(rule, "-"), "telemetry.prefix_filter",

@@ -13,7 +13,8 @@ import (
 func (c Config) Reloaded(next Config) (merged Config, ignored []string) {
 	merged = c
 	interval := c.Telemetry.CollectionInterval
-	merged.LogLevel, merged.Client, merged.Telemetry, merged.ACL, merged.TLS = next.LogLevel, next.Client, next.Telemetry, next.ACL, next.TLS
+	merged.LogLevel, merged.Client, merged.Telemetry = next.LogLevel, next.Client, next.Telemetry
+	merged.ACL, merged.TLS = next.ACL, next.TLS
 	merged.Telemetry.CollectionInterval = interval
 	for _, other := range []struct {
 		name    string

@@ -7,5 +7,6 @@ package datadir
 
 import "io/fs"
 
-// isOurs reports whether a file belongs to this process's user. The temporary directory is the user's own on these systems.
+// isOurs reports whether a file belongs to this process's user. The temporary directory is the user's own on these
+// systems.
 func isOurs(fs.FileInfo) bool { return true }

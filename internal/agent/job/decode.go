@@ -113,15 +113,21 @@ func (d *decoder) labels(block *hclsyntax.Block, wanted bool) {
 
 func (d *decoder) unknown(at hcl.Range, name, kind, where string, f fields) {
 	if slices.Contains(f.elsewhere, name) {
-		d.errorf(at, "Not supported", "%s is not supported by the embedded agent; run this job on a Nomad cluster", name)
+		d.unsupported(at, "%s is not supported by the embedded agent", name)
 		return
 	}
-	known := slices.Concat(slices.Collect(maps.Keys(f.attributes)), slices.Collect(maps.Keys(f.blocks)), f.placed, f.elsewhere)
+	known := slices.AppendSeq(slices.Concat(f.placed, f.elsewhere), maps.Keys(f.attributes))
+	known = slices.AppendSeq(known, maps.Keys(f.blocks))
 	hint := ""
 	if near := Near(name, known); near != "" {
 		hint = fmt.Sprintf("; did you mean %q?", near)
 	}
 	d.errorf(at, "Unknown "+kind, "unknown %s %q in %s%s", kind, name, where, hint)
+}
+
+// unsupported reports what only a cluster carries out.
+func (d *decoder) unsupported(at hcl.Range, format string, args ...any) {
+	d.errorf(at, "Not supported", format+"; run this job on a Nomad cluster", args...)
 }
 
 // value evaluates an expression to a type. ok is false if that is not possible, which has been said then.
@@ -207,7 +213,8 @@ func (d *decoder) duration(into *time.Duration) func(*hclsyntax.Attribute) {
 		switch {
 		case err != nil || parsed < 0:
 		case v.Type() == cty.Number && parsed > 0 && parsed < leastNumber:
-			d.errorf(a.Expr.Range(), "Invalid value", "%s = %d is %[2]dns; did you mean \"%[2]ds\"?", a.Name, parsed.Nanoseconds())
+			d.errorf(a.Expr.Range(), "Invalid value",
+				"%s = %d is %[2]dns; did you mean \"%[2]ds\"?", a.Name, parsed.Nanoseconds())
 			return
 		default:
 			*into = parsed

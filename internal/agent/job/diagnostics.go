@@ -34,16 +34,17 @@ func Mistakes(diags hcl.Diagnostics) error {
 	return places.Join(errs...)
 }
 
-// elsewhereFunctions are those of Nomad's job files that read files of whoever submits the job, that have another value each time, or
-// that need what is not linked here: nomad job run evaluates them before it sends a job.
+// elsewhereFunctions are those of Nomad's job files that read files of whoever submits the job, that have another
+// value each time, or that need what is not linked here: nomad job run evaluates them before it sends a job.
 func elsewhereFunctions() []string {
 	return []string{
-		"abspath", "bcrypt", "cidrhost", "cidrnetmask", "cidrsubnet", "cidrsubnets", "file", "fileexists", "fileset", "pathexpand",
-		"rsadecrypt", "timestamp", "uuidv4", "yamldecode", "yamlencode",
+		"abspath", "bcrypt", "cidrhost", "cidrnetmask", "cidrsubnet", "cidrsubnets", "file", "fileexists", "fileset",
+		"pathexpand", "rsadecrypt", "timestamp", "uuidv4", "yamldecode", "yamlencode",
 	}
 }
 
-// explainFunctions returns diagnostics in which a call of one of the elsewhereFunctions is not taken for a misspelled one.
+// explainFunctions returns diagnostics in which a call of one of the elsewhereFunctions is not taken for a misspelled
+// one.
 func explainFunctions(diags hcl.Diagnostics) hcl.Diagnostics {
 	explained := slices.Clone(diags)
 	for i, d := range diags {
@@ -53,7 +54,8 @@ func explainFunctions(diags hcl.Diagnostics) hcl.Diagnostics {
 		}
 		one := *d
 		one.Summary = "Not supported"
-		one.Detail = unknown.CalledFunctionName() + " is not supported by the agent: nomad job run evaluates it; use a variable"
+		one.Detail = unknown.CalledFunctionName() +
+			" is not supported by the agent: nomad job run evaluates it; use a variable"
 		explained[i] = &one
 	}
 	return explained

@@ -13,8 +13,8 @@ import (
 	"github.com/tachograph/tacho/docs"
 )
 
-// TestLogsWithoutBlock holds that a task without a logs block has the driver's limits, as docs/configuration.md says, and not
-// the defaults of the keys in the block.
+// TestLogsWithoutBlock holds that a task without a logs block has the driver's limits, as docs/configuration.md says,
+// and not the defaults of the keys in the block.
 func TestLogsWithoutBlock(t *testing.T) {
 	for text, want := range map[string]*Logs{"": nil, "logs {}": {MaxFiles: 10, MaxFileSizeMB: 10}} {
 		if diff := cmp.Diff(want, parsed(t, []any{"", "", "", text}).Groups[0].Task("t").Logs); diff != "" {
@@ -27,8 +27,8 @@ func TestLogsWithoutBlock(t *testing.T) {
 	}
 }
 
-// TestDocs holds docs/configuration.md against the program: a job that says every default is the one that says none, but for
-// its blocks that are not there if nothing is in them.
+// TestDocs holds docs/configuration.md against the program: a job that says every default is the one that says none,
+// but for its blocks that are not there if nothing is in them.
 func TestDocs(t *testing.T) {
 	said := []any{}
 	for _, heading := range []string{`job "NAME"`, `group "NAME"`, "restart", `task "NAME"`} {

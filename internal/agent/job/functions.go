@@ -58,10 +58,12 @@ func textFunctions() map[string]function.Function {
 		"urlencode":    ofText(func(s string) (string, error) { return url.QueryEscape(s), nil }),
 		"basename":     ofText(func(s string) (string, error) { return filepath.Base(s), nil }),
 		"dirname":      ofText(func(s string) (string, error) { return filepath.Dir(s), nil }),
-		"md5":          ofText(func(s string) (string, error) { return inHex(md5.Sum([]byte(s))) }),  //nolint:gosec // not for secrecy
-		"sha1":         ofText(func(s string) (string, error) { return inHex(sha1.Sum([]byte(s))) }), //nolint:gosec // not for secrecy
-		"sha256":       ofText(func(s string) (string, error) { return inHex(sha256.Sum256([]byte(s))) }),
-		"sha512":       ofText(func(s string) (string, error) { return inHex(sha512.Sum512([]byte(s))) }),
+		//nolint:gosec // not for secrecy
+		"md5": ofText(func(s string) (string, error) { return inHex(md5.Sum([]byte(s))) }),
+		//nolint:gosec // not for secrecy
+		"sha1":   ofText(func(s string) (string, error) { return inHex(sha1.Sum([]byte(s))) }),
+		"sha256": ofText(func(s string) (string, error) { return inHex(sha256.Sum256([]byte(s))) }),
+		"sha512": ofText(func(s string) (string, error) { return inHex(sha512.Sum512([]byte(s))) }),
 		"uuidv5": function.New(&function.Spec{
 			Params: []function.Parameter{{Name: "namespace", Type: cty.String}, {Name: "name", Type: cty.String}},
 			Type:   function.StaticReturnType(cty.String),

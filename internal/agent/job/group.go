@@ -88,8 +88,8 @@ func defaultRestart(jobType string) Restart {
 // Policy is the restart policy of one of the job's tasks.
 func (t *Task) Policy(jobType string) hook.RestartPolicy {
 	policy := hook.RestartPolicy{
-		Attempts: t.Restart.Attempts, Interval: t.Restart.Interval, Delay: t.Restart.Delay, Mode: hook.RestartMode(t.Restart.Mode),
-		OnSuccess: jobType == TypeService || jobType == TypeSystem,
+		Attempts: t.Restart.Attempts, Interval: t.Restart.Interval, Delay: t.Restart.Delay,
+		Mode: hook.RestartMode(t.Restart.Mode), OnSuccess: jobType == TypeService || jobType == TypeSystem,
 	}
 	if t.Lifecycle != nil {
 		policy.OnSuccess = t.Lifecycle.Sidecar

@@ -385,7 +385,8 @@ func TestLocalsNeedEachOther(t *testing.T) {
 	}
 }
 
-// TestOneErrorForOneMistake holds that a word that is not allowed is not an error again where its block is checked as a whole.
+// TestOneErrorForOneMistake holds that a word that is not allowed is not an error again where its block is checked as
+// a whole.
 func TestOneErrorForOneMistake(t *testing.T) {
 	const text = "job \"j\" {\n group \"g\" {\n restart {\n mode = \"foo\"\n }\n task \"t\" {\n driver = \"x\"\n }\n }\n}"
 	const want = `f.hcl:4,9-14: Invalid value; mode must be fail or delay, not "foo"`

@@ -19,8 +19,8 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// jsonFilename is what the text of a translated job is called in messages, until [Translation.Explain] puts in the place
-// of a line what stands there.
+// jsonFilename is what the text of a translated job is called in messages, until [Translation.Explain] puts in the
+// place of a line what stands there.
 const jsonFilename = "job.json"
 
 // Translation is a job in Nomad's JSON, written as a job file: one key in a line.
@@ -33,8 +33,9 @@ type Translation struct {
 	labels map[int]string
 }
 
-// Translate writes a job in the JSON of Nomad's API as a job file. What a job file cannot say is written all the same, so
-// that reading the file refuses it by its name. Null and empty values are left out: their defaults are those of the file.
+// Translate writes a job in the JSON of Nomad's API as a job file. What a job file cannot say is written all the
+// same, so that reading the file refuses it by its name. Null and empty values are left out: their defaults are those
+// of the file.
 func Translate(text []byte) (*Translation, error) {
 	var j object
 	if err := newDecoder(text).Decode(&j); err != nil {
@@ -43,7 +44,8 @@ func Translate(text []byte) (*Translation, error) {
 	w := &jsonWriter{labels: map[int]string{}}
 	w.labelled("Job", "job", "ID", j, func() { w.object("Job", j, jobKeys()) })
 	stop, _ := j["Stop"].(bool)
-	return &Translation{Source: Source{Filename: jsonFilename, Text: w.text.String()}, Stop: stop, paths: w.paths, labels: w.labels}, nil
+	source := Source{Filename: jsonFilename, Text: w.text.String()}
+	return &Translation{Source: source, Stop: stop, paths: w.paths, labels: w.labels}, nil
 }
 
 // jsonError says in words of JSON what is no job.
@@ -88,7 +90,7 @@ func (o object) text(key string) string {
 }
 
 // keys says how the keys of an object are written.
-type keys map[string]func(w *jsonWriter, path string, v any)
+type keys map[string]writer
 
 // jsonWriter writes a job file and remembers which part of the JSON each line is.
 type jsonWriter struct {
@@ -102,8 +104,8 @@ func (w *jsonWriter) line(path, format string, args ...any) {
 	w.paths = append(w.paths, path)
 }
 
-// object writes the parts of an object. A key without a rule is written under its name in a job file: an error there, if
-// the file has no such key.
+// object writes the parts of an object. A key without a rule is written under its name in a job file: an error there,
+// if the file has no such key.
 func (w *jsonWriter) object(path string, o object, rules keys) {
 	for _, key := range slices.Sorted(maps.Keys(o)) {
 		v := o[key]
@@ -178,40 +180,40 @@ func unset(v any) bool {
 }
 
 // scalar writes an attribute, unless it is empty.
-func scalar(name string) func(*jsonWriter, string, any) {
+func scalar(name string) writer {
 	return func(w *jsonWriter, path string, v any) {
 		if !empty(v) {
-			w.line(path, "%s = %s", name, expression(v, true))
+			always(name)(w, path, v)
 		}
 	}
 }
 
 // always writes an attribute whose zero is not its default.
-func always(name string) func(*jsonWriter, string, any) {
+func always(name string) writer {
 	return func(w *jsonWriter, path string, v any) { w.line(path, "%s = %s", name, expression(v, true)) }
 }
 
 // literal writes a text in which nothing is evaluated.
-func literal(name string) func(*jsonWriter, string, any) {
+func literal(name string) writer {
 	return func(w *jsonWriter, path string, v any) {
 		if !empty(v) {
-			w.line(path, "%s = %s", name, expression(v, false))
+			text(name)(w, path, v)
 		}
 	}
 }
 
 // text writes one in which nothing is evaluated, also if it is empty.
-func text(name string) func(*jsonWriter, string, any) {
+func text(name string) writer {
 	return func(w *jsonWriter, path string, v any) { w.line(path, "%s = %s", name, expression(v, false)) }
 }
 
 // span writes a number of nanoseconds, and a text such as "10s" as it is. A negative one is none.
-func span(name string) func(*jsonWriter, string, any) { return spanFrom(0, name) }
+func span(name string) writer { return spanFrom(0, name) }
 
 // positiveSpan writes one that is none if it is zero.
-func positiveSpan(name string) func(*jsonWriter, string, any) { return spanFrom(1, name) }
+func positiveSpan(name string) writer { return spanFrom(1, name) }
 
-func spanFrom(least int64, name string) func(*jsonWriter, string, any) {
+func spanFrom(least int64, name string) writer {
 	return func(w *jsonWriter, path string, v any) {
 		if n, isNumber := v.(json.Number); isNumber {
 			if ns, err := n.Int64(); err == nil && ns >= least {
@@ -224,7 +226,7 @@ func spanFrom(least int64, name string) func(*jsonWriter, string, any) {
 }
 
 // ignored leaves out what a server fills in, or what means nothing here with the given values.
-func ignored(values ...string) func(*jsonWriter, string, any) {
+func ignored(values ...string) writer {
 	return func(w *jsonWriter, path string, v any) {
 		if len(values) > 0 && !empty(v) && !slices.Contains(values, fmt.Sprint(v)) {
 			w.line(path, "%s = %s", fileKey(path[strings.LastIndexByte(path, '.')+1:]), expression(v, true))
@@ -233,7 +235,7 @@ func ignored(values ...string) func(*jsonWriter, string, any) {
 }
 
 // named writes a block without contents for each object: its name alone decides.
-func named(name string) func(*jsonWriter, string, any) {
+func named(name string) writer {
 	return func(w *jsonWriter, path string, v any) {
 		if !unset(v) {
 			w.line(path, "%s {}", name)
@@ -242,7 +244,7 @@ func named(name string) func(*jsonWriter, string, any) {
 }
 
 // setBlock writes an object as a block, unless nothing in it is set.
-func setBlock(name string, rules func() keys) func(*jsonWriter, string, any) {
+func setBlock(name string, rules func() keys) writer {
 	return func(w *jsonWriter, path string, v any) {
 		if !unset(v) {
 			block(name, rules)(w, path, v)
@@ -251,7 +253,7 @@ func setBlock(name string, rules func() keys) func(*jsonWriter, string, any) {
 }
 
 // block writes an object, or each of a list, as a block.
-func block(name string, rules func() keys) func(*jsonWriter, string, any) {
+func block(name string, rules func() keys) writer {
 	return each(func(w *jsonWriter, path string, o object) {
 		w.line(path, "%s {", name)
 		w.object(path, o, rules())
@@ -260,13 +262,13 @@ func block(name string, rules func() keys) func(*jsonWriter, string, any) {
 }
 
 // labelledBlocks writes each object of a list as a block with its name.
-func labelledBlocks(kind, label string, rules func() keys) func(*jsonWriter, string, any) {
+func labelledBlocks(kind, label string, rules func() keys) writer {
 	return each(func(w *jsonWriter, path string, o object) {
 		w.labelled(path, kind, label, o, func() { w.object(path, o, rules()) })
 	})
 }
 
-func each(write func(w *jsonWriter, path string, o object)) func(*jsonWriter, string, any) {
+func each(write func(w *jsonWriter, path string, o object)) writer {
 	return func(w *jsonWriter, path string, v any) {
 		switch v := v.(type) {
 		case map[string]any:
@@ -284,7 +286,7 @@ func each(write func(w *jsonWriter, path string, o object)) func(*jsonWriter, st
 }
 
 // body writes an object as a block of attributes, whatever their names.
-func body(name string) func(*jsonWriter, string, any) {
+func body(name string) writer {
 	return func(w *jsonWriter, path string, v any) {
 		o, ok := v.(map[string]any)
 		if !ok {

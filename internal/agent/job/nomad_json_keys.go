@@ -6,48 +6,64 @@ package job
 // ServerKeys are those of any job that Nomad's servers, or this agent, fill in.
 func ServerKeys() []string {
 	return []string{
-		"ConsulNamespace", "CreateIndex", "Dispatched", "JobModifyIndex", "ModifyIndex", "NomadTokenID", "Payload", "Stable", "Status",
-		"StatusDescription", "SubmitTime", "TachoNotes", "VaultNamespace", "Version", "DispatchIdempotencyToken", "VersionTag",
+		"ConsulNamespace", "CreateIndex", "Dispatched", "JobModifyIndex", "ModifyIndex", "NomadTokenID", "Payload",
+		"Stable", "Status", "StatusDescription", "SubmitTime", "TachoNotes", "VaultNamespace", "Version",
+		"DispatchIdempotencyToken", "VersionTag",
 	}
 }
 
+// writer writes the value of a key.
+type writer = func(w *jsonWriter, path string, v any)
+
+// with adds rules for keys that have the same name in a job file.
+func (k keys) with(rule func(name string) writer, names ...string) keys {
+	for _, name := range names {
+		k[name] = rule(fileKey(name))
+	}
+	return k
+}
+
+// without adds keys that are not written.
+func (k keys) without(names ...string) keys {
+	for _, name := range names {
+		k[name] = ignored()
+	}
+	return k
+}
+
 func jobKeys() keys {
-	all := keys{
-		"ID": ignored(), "Name": literal("name"), "Namespace": literal("namespace"), "Region": literal("region"), "Type": literal("type"),
-		"Datacenters": scalar("datacenters"), "Meta": literal("meta"), "Stop": ignored(), "NodePool": ignored("default", "all"),
-		"Constraints": block("constraint", constraintKeys), "Affinities": named("affinity"), "Spreads": named("spread"), "UI": named("ui"),
-		"TaskGroups": labelledBlocks("group", "Name", groupKeys), "Update": updateKeys, "Migrate": named("migrate"),
-		"Reschedule": block("reschedule", rescheduleKeys), "Periodic": named("periodic"), "ParameterizedJob": named("parameterized"),
-		"Multiregion": named("multiregion"), "ParentID": scalar("parent_id"),
-	}
-	for _, key := range ServerKeys() {
-		all[key] = ignored()
-	}
-	return all
+	return keys{
+		"NodePool": ignored("default", "all"), "Constraints": block("constraint", constraintKeys),
+		"Affinities": named("affinity"), "Spreads": named("spread"), "UI": named("ui"),
+		"TaskGroups": labelledBlocks("group", "Name", groupKeys), "Update": updateKeys,
+		"Reschedule": block("reschedule", rescheduleKeys), "ParameterizedJob": named("parameterized"),
+		"ParentID": scalar("parent_id"),
+	}.with(literal, "Name", "Namespace", "Region", "Type", "Meta").with(named, "Migrate", "Periodic", "Multiregion").
+		without("ID", "Stop").without(ServerKeys()...)
 }
 
 func groupKeys() keys {
 	return keys{
-		"Name": ignored(), "Count": always("count"), "Meta": literal("meta"), "Tasks": labelledBlocks("task", "Name", taskKeys),
-		"Constraints": block("constraint", constraintKeys), "Affinities": named("affinity"), "Spreads": named("spread"),
-		"RestartPolicy": block("restart", restartKeys), "ReschedulePolicy": block("reschedule", rescheduleKeys),
-		"EphemeralDisk": setBlock("ephemeral_disk", diskKeys), "Update": updateKeys, "Migrate": named("migrate"), "Disconnect": named("disconnect"),
-		"Networks": block("network", networkKeys), "Services": serviceKeys, "Volumes": named("volume"), "Scaling": scalingKeys,
-		"Consul": named("consul"), "Ports": ignored(), "DiskMB": ignored(), "ShutdownDelay": positiveSpan("shutdown_delay"),
-	}
+		"Tasks": labelledBlocks("task", "Name", taskKeys), "Constraints": block("constraint", constraintKeys),
+		"Affinities": named("affinity"), "Spreads": named("spread"), "RestartPolicy": block("restart", restartKeys),
+		"ReschedulePolicy": block("reschedule", rescheduleKeys), "EphemeralDisk": setBlock("ephemeral_disk", diskKeys),
+		"Update": updateKeys, "Networks": block("network", networkKeys), "Services": serviceKeys,
+		"Volumes": named("volume"), "Scaling": scalingKeys,
+	}.with(always, "Count").with(literal, "Meta").with(positiveSpan, "ShutdownDelay").
+		with(named, "Migrate", "Disconnect", "Consul").without("Name", "Ports", "DiskMB")
 }
 
 func taskKeys() keys {
 	return keys{
-		"Name": ignored(), "Config": body("config"), "Env": scalar("env"), "Meta": literal("meta"), "Driver": literal("driver"),
-		"User": literal("user"), "Resources": block("resources", resourceKeys), "RestartPolicy": block("restart", restartKeys),
-		"KillTimeout": span("kill_timeout"), "LogConfig": setBlock("logs", logKeys), "Lifecycle": block("lifecycle", plainKeys),
-		"Templates": block("template", templateKeys), "Constraints": block("constraint", constraintKeys), "Affinities": named("affinity"),
-		"Services": serviceKeys, "Artifacts": named("artifact"), "Vault": named("vault"), "Consul": named("consul"),
-		"DispatchPayload": named("dispatch_payload"), "VolumeMounts": named("volume_mount"), "CSIPluginConfig": named("csi_plugin"),
-		"ShutdownDelay": positiveSpan("shutdown_delay"), "ScalingPolicies": named("scaling"), "Identity": named("identity"),
-		"Identities": named("identity"), "Actions": named("action"), "Schedule": named("schedule"), "Secrets": named("secret"),
-	}
+		"Config": body("config"), "Resources": block("resources", resourceKeys),
+		"RestartPolicy": block("restart", restartKeys), "LogConfig": setBlock("logs", logKeys),
+		"Lifecycle": block("lifecycle", plainKeys), "Templates": block("template", templateKeys),
+		"Constraints": block("constraint", constraintKeys), "Affinities": named("affinity"), "Services": serviceKeys,
+		"Artifacts": named("artifact"), "VolumeMounts": named("volume_mount"), "CSIPluginConfig": named("csi_plugin"),
+		"ScalingPolicies": named("scaling"), "Identities": named("identity"), "Actions": named("action"),
+		"Secrets": named("secret"),
+	}.with(literal, "Meta", "Driver", "User").with(span, "KillTimeout").with(positiveSpan, "ShutdownDelay").
+		with(named, "Vault", "Consul", "DispatchPayload", "Identity", "Schedule").without("Name")
 }
 
 func constraintKeys() keys {
@@ -55,32 +71,28 @@ func constraintKeys() keys {
 }
 
 func restartKeys() keys {
-	return keys{"Attempts": always("attempts"), "Interval": span("interval"), "Delay": span("delay"), "Mode": literal("mode")}
+	return keys{}.with(always, "Attempts").with(span, "Interval", "Delay").with(literal, "Mode")
 }
 
 func rescheduleKeys() keys {
-	return keys{
-		"Attempts": always("attempts"), "Interval": span("interval"), "Delay": span("delay"), "DelayFunction": literal("delay_function"),
-		"MaxDelay": span("max_delay"), "Unlimited": always("unlimited"),
-	}
+	return keys{}.with(always, "Attempts", "Unlimited").with(span, "Interval", "Delay", "MaxDelay").
+		with(literal, "DelayFunction")
 }
 
 func diskKeys() keys { return keys{"SizeMB": scalar("size")} }
 
 func networkKeys() keys {
-	port := labelledBlocks("port", "Label", func() keys {
-		return keys{"Label": ignored(), "Value": scalar("static"), "To": scalar("to"), "HostNetwork": scalar("host_network")}
-	})
+	port := labelledBlocks("port", "Label", func() keys { return keys{"Value": scalar("static")}.without("Label") })
 	return keys{
 		"ReservedPorts": port, "DynamicPorts": port, "DNS": named("dns"), "CNI": named("cni"), "MBits": scalar("mbits"),
-		"Device": ignored(), "IP": ignored(), "CIDR": ignored(),
-	}
+	}.without("Device", "IP", "CIDR")
 }
 
 func resourceKeys() keys {
 	return keys{
-		"CPU": scalar("cpu"), "MemoryMB": scalar("memory"), "MemoryMaxMB": scalar("memory_max"), "DiskMB": scalar("disk"),
-		"IOPS": scalar("iops"), "Networks": named("network"), "Devices": named("device"), "NUMA": named("numa"), "SecretsMB": scalar("secrets"),
+		"CPU": scalar("cpu"), "MemoryMB": scalar("memory"), "MemoryMaxMB": scalar("memory_max"),
+		"DiskMB": scalar("disk"), "IOPS": scalar("iops"), "Networks": named("network"), "Devices": named("device"),
+		"NUMA": named("numa"), "SecretsMB": scalar("secrets"),
 	}
 }
 
@@ -93,29 +105,32 @@ func plainKeys() keys { return nil }
 
 func templateKeys() keys {
 	return keys{
-		"EmbeddedTmpl": text("data"), "DestPath": literal("destination"), "SourcePath": scalar("source"), "Envvars": scalar("env"),
-		"LeftDelim": literal("left_delimiter"), "RightDelim": literal("right_delimiter"), "Splay": ignored("5000000000"),
-		"Uid": ignored("-1"), "Gid": ignored("-1"), "ErrMissingKey": scalar("error_on_missing_key"), "Perms": literal("perms"),
-		"ChangeScript": named("change_script"), "Wait": named("wait"), "VaultGrace": ignored(),
-	}
+		"EmbeddedTmpl": text("data"), "DestPath": literal("destination"), "SourcePath": scalar("source"),
+		"Envvars": scalar("env"), "LeftDelim": literal("left_delimiter"), "RightDelim": literal("right_delimiter"),
+		"Splay": ignored("5000000000"), "Uid": ignored("-1"), "Gid": ignored("-1"),
+		"ErrMissingKey": scalar("error_on_missing_key"),
+	}.with(literal, "Perms").with(named, "ChangeScript", "Wait").without("VaultGrace")
 }
 
 // updateKeys writes an update block that says something.
-func updateKeys(w *jsonWriter, path string, v any) {
-	if o, ok := v.(map[string]any); ok && !unset(v) {
-		w.line(path, "update {")
-		w.object(path, object{"Canary": o["Canary"]}, nil)
-		w.line(path, "}")
-	}
-}
+func updateKeys(w *jsonWriter, path string, v any) { partly(w, path, "update", v, "Canary") }
 
 // scalingKeys writes a scaling block that says something.
-func scalingKeys(w *jsonWriter, path string, v any) {
-	if o, ok := v.(map[string]any); ok && !unset(v) {
-		w.line(path, "scaling {")
-		w.object(path, object{"Min": o["Min"], "Max": o["Max"]}, nil)
-		w.line(path, "}")
+func scalingKeys(w *jsonWriter, path string, v any) { partly(w, path, "scaling", v, "Min", "Max") }
+
+// partly writes some keys of an object as a block, unless nothing in the object is set.
+func partly(w *jsonWriter, path, name string, v any, some ...string) {
+	o, ok := v.(map[string]any)
+	if !ok || unset(v) {
+		return
 	}
+	part := object{}
+	for _, key := range some {
+		part[key] = o[key]
+	}
+	w.line(path, "%s {", name)
+	w.object(path, part, nil)
+	w.line(path, "}")
 }
 
 // serviceKeys writes of services what decides whether they are supported.

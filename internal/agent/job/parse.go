@@ -117,8 +117,8 @@ func (d *decoder) file(body *hclsyntax.Body, source Source) *Job {
 
 func (d *decoder) job(b *hclsyntax.Block) *Job {
 	j := &Job{
-		Places: places.Places{}.With(b.Body), ID: b.Labels[0], Name: b.Labels[0], Namespace: "default", Region: "global", Type: TypeService, Priority: 50,
-		Datacenters: []string{"*"},
+		Places: places.Places{}.With(b.Body), ID: b.Labels[0], Name: b.Labels[0], Namespace: "default",
+		Region: "global", Type: TypeService, Priority: 50, Datacenters: []string{"*"},
 	}
 	metaAttribute, metaBlock := d.pairs(&j.Meta)
 	var groups []*hclsyntax.Block
@@ -168,7 +168,8 @@ func (d *decoder) checkSize(b *hclsyntax.Block, j *Job) {
 		d.errorf(b.TypeRange, "Too large", "%d tasks in all groups together; a job can have %d: split it", tasks, maxTasks)
 	}
 	if count > MaxCount {
-		d.errorf(b.TypeRange, "Too large", "the counts of all groups come to %d; a job can have %d allocations: split it", count, MaxCount)
+		d.errorf(b.TypeRange, "Too large",
+			"the counts of all groups come to %d; a job can have %d allocations: split it", count, MaxCount)
 	}
 }
 
@@ -187,11 +188,13 @@ func (d *decoder) name(at hcl.Range, what, name string) {
 	}
 }
 
-// digest sums up what a group's allocations run; how many there are of them, and when they are replaced, is not part of it.
+// digest sums up what a group's allocations run; how many there are of them, and when they are replaced, is not part
+// of it.
 func digest(j *Job, g *Group) string {
 	one := *g
 	one.Count, one.Reschedule = 0, Reschedule{}
-	one.Ports = slices.SortedFunc(slices.Values(g.Ports), func(a, b *Port) int { return strings.Compare(a.Label, b.Label) })
+	one.Ports = slices.Clone(g.Ports)
+	slices.SortFunc(one.Ports, func(a, b *Port) int { return strings.Compare(a.Label, b.Label) })
 	text, err := json.Marshal(struct {
 		Type, Namespace string
 		Meta            map[string]string
@@ -204,8 +207,8 @@ func digest(j *Job, g *Group) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Same reports whether two jobs come to the same: what runs, how much of it, where, and when it is replaced. What has no effect here is
-// not part of it.
+// Same reports whether two jobs come to the same: what runs, how much of it, where, and when it is replaced. What has
+// no effect here is not part of it.
 func (j *Job) Same(o *Job) bool {
 	own, err := json.Marshal(j.essence())
 	if err != nil {

@@ -36,9 +36,11 @@ const (
 // comparisons are the operands that compare two values, by what job files call them.
 func comparisons() map[string]string {
 	return map[string]string{
-		"=": "=", "==": "=", "is": "=", "!=": "!=", "not": "!=", ">": ">", ">=": ">=", "<": "<", "<=": "<=", "regexp": "regexp",
+		"=": "=", "==": "=", "is": "=", "!=": "!=", "not": "!=", ">": ">", ">=": ">=", "<": "<", "<=": "<=",
+		"regexp":  "regexp",
 		"version": "version", "semver": "semver", "set_contains": "set_contains", "set_contains_all": "set_contains",
-		"set_contains_any": "set_contains_any", IsSet: IsSet, IsNotSet: IsNotSet, "attribute_is_set": IsSet, "attribute_is_not_set": IsNotSet,
+		"set_contains_any": "set_contains_any", IsSet: IsSet, IsNotSet: IsNotSet,
+		"attribute_is_set": IsSet, "attribute_is_not_set": IsNotSet,
 		DistinctHosts: DistinctHosts, DistinctProperty: DistinctProperty,
 	}
 }
@@ -89,7 +91,8 @@ func (d *decoder) lenientStr(into *string) func(*hclsyntax.Attribute) {
 	}
 }
 
-// elsewhereOnly accepts what chooses among nodes, or changes how allocations are replaced, and notes that it does nothing.
+// elsewhereOnly accepts what chooses among nodes, or changes how allocations are replaced, and notes that it does
+// nothing.
 func (d *decoder) elsewhereOnly(name string) {
 	if !slices.Contains(d.placed, name) {
 		d.placed = append(d.placed, name)
@@ -105,7 +108,7 @@ func (d *decoder) update(b *hclsyntax.Block) {
 	}
 	canaries := 0
 	if d.number(&canaries, 0, MaxCount)(a); canaries > 0 {
-		d.errorf(a.NameRange, "Not supported", "canary is not supported by the embedded agent; run this job on a Nomad cluster")
+		d.unsupported(a.NameRange, "canary is not supported by the embedded agent")
 	}
 }
 
@@ -133,12 +136,12 @@ func (d *decoder) service(b *hclsyntax.Block) {
 	for _, inner := range b.Body.Blocks {
 		switch inner.Type {
 		case "connect", "check_restart":
-			d.errorf(inner.TypeRange, "Not supported", "%s is not supported by the embedded agent; run this job on a Nomad cluster", inner.Type)
+			d.unsupported(inner.TypeRange, "%s is not supported by the embedded agent", inner.Type)
 		case "check":
 			for _, deeper := range inner.Body.Blocks {
 				if deeper.Type == "check_restart" {
-					d.errorf(deeper.TypeRange, "Not supported", "check_restart is not supported by the embedded agent, which does not run checks; "+
-						"run this job on a Nomad cluster")
+					d.unsupported(deeper.TypeRange,
+						"check_restart is not supported by the embedded agent, which does not run checks")
 				}
 			}
 		}
@@ -161,7 +164,8 @@ func (d *decoder) notes() []string {
 // Port is a port that a group asks for.
 type Port struct {
 	Label string
-	// Value is the port, 0 for one that the agent chooses. To is the port that the task is told to listen on; 0 for the same.
+	// Value is the port, 0 for one that the agent chooses. To is the port that the task is told to listen on; 0 for the
+	// same.
 	Value int
 	To    int `json:",omitempty"`
 }
@@ -178,8 +182,8 @@ func (d *decoder) network(g *Group) func(*hclsyntax.Block) {
 			elsewhere:  []string{"dns", "hostname", "cni"},
 		})
 		if mode != "host" && mode != "" {
-			d.errorf(b.TypeRange, "Not supported", "network mode %q is not supported by the embedded agent, whose tasks are on the host's network; "+
-				"run this job on a Nomad cluster", mode)
+			d.unsupported(b.TypeRange,
+				"network mode %q is not supported by the embedded agent, whose tasks are on the host's network", mode)
 		}
 	}
 }
@@ -195,7 +199,7 @@ func (d *decoder) port(b *hclsyntax.Block, g *Group) {
 		},
 	})
 	if network != "default" || collide {
-		d.errorf(b.TypeRange, "Not supported", "host_network and ignore_collision are not supported by the embedded agent; run this job on a Nomad cluster")
+		d.unsupported(b.TypeRange, "host_network and ignore_collision are not supported by the embedded agent")
 	}
 	if slices.ContainsFunc(g.Ports, func(o *Port) bool { return o.Label == p.Label }) {
 		d.errorf(b.LabelRanges[0], "Duplicate name", "duplicate port %q", p.Label)
@@ -231,13 +235,11 @@ func (g *Group) capLogs() {
 	}
 }
 
-// implicitGroup is a task that stands in its job: in a group of its own, with its name.
+// implicitGroup puts a task that is directly in its job into a group of the same name.
 func implicitGroup(b *hclsyntax.Block) *hclsyntax.Block {
 	return &hclsyntax.Block{
-		Type: "group", Labels: b.Labels, TypeRange: b.TypeRange, LabelRanges: b.LabelRanges, OpenBraceRange: b.OpenBraceRange,
-		CloseBraceRange: b.CloseBraceRange,
-		Body: &hclsyntax.Body{
-			Attributes: hclsyntax.Attributes{}, Blocks: hclsyntax.Blocks{b}, SrcRange: b.Body.SrcRange, EndRange: b.Body.EndRange,
-		},
+		Type: "group", Labels: b.Labels, TypeRange: b.TypeRange, LabelRanges: b.LabelRanges,
+		OpenBraceRange: b.OpenBraceRange, CloseBraceRange: b.CloseBraceRange,
+		Body: &hclsyntax.Body{Blocks: hclsyntax.Blocks{b}, SrcRange: b.Body.SrcRange, EndRange: b.Body.EndRange},
 	}
 }

@@ -27,7 +27,8 @@ const (
 	DelayFibonacci   = "fibonacci"
 )
 
-// defaultReschedule is Nomad's: services are replaced again and again, batch jobs once a day, and those that run on every node never.
+// defaultReschedule is Nomad's: services are replaced again and again, batch jobs once a day, and those that run on
+// every node never.
 func defaultReschedule(jobType string) Reschedule {
 	switch jobType {
 	case TypeService:
@@ -38,8 +39,8 @@ func defaultReschedule(jobType string) Reschedule {
 	return Reschedule{}
 }
 
-// Next returns how long after its failure an allocation is replaced; past are the times of the earlier ones. ok is false if
-// it is not replaced.
+// Next returns how long after its failure an allocation is replaced; past are the times of the earlier ones. ok is
+// false if it is not replaced.
 func (r *Reschedule) Next(failed time.Time, past []time.Time) (delay time.Duration, ok bool) {
 	within := 0
 	for _, at := range past {
@@ -74,7 +75,8 @@ func (d *decoder) reschedule(into *Reschedule) func(*hclsyntax.Block) {
 		_, limited := b.Body.Attributes["attempts"]
 		into.Unlimited = into.Unlimited && !limited
 		d.body("reschedule", b.Body, fields{attributes: map[string]func(*hclsyntax.Attribute){
-			"attempts": d.number(&into.Attempts, 0, maxInt), "interval": d.duration(&into.Interval), "delay": d.duration(&into.Delay),
+			"attempts": d.number(&into.Attempts, 0, maxInt),
+			"interval": d.duration(&into.Interval), "delay": d.duration(&into.Delay),
 			"delay_function": d.word(&into.DelayFunction, DelayConstant, DelayExponential, DelayFibonacci),
 			"max_delay":      d.duration(&into.MaxDelay), "unlimited": d.flag(&into.Unlimited),
 		}})

@@ -46,7 +46,8 @@ func (d *decoder) variable(t *Task, x *Expressions, name string, expr hclsyntax.
 	if t.Env == nil {
 		t.Env = make(map[string]string)
 	}
-	if shown, err := convert.Convert(d.shown(expr, cty.StringVal(text)), cty.String); err == nil && !shown.IsNull() && shown.IsKnown() {
+	shown, err := convert.Convert(d.shown(expr, cty.StringVal(text)), cty.String)
+	if err == nil && !shown.IsNull() && shown.IsKnown() {
 		text = shown.AsString()
 	}
 	t.Env[name], x.env[name] = text, expr
@@ -79,9 +80,9 @@ func (d *decoder) loose(body *hclsyntax.Body) map[string]any {
 	return tree
 }
 
-// Environment evaluates the env block with the variables of a start. A variable may refer to others of the block, and by
-// its own name to the value that it replaces. Names that nothing has stay as they are, as in Nomad: programs may expand
-// them.
+// Environment evaluates the env block with the variables of a start. A variable may refer to others of the block, and
+// by its own name to the value that it replaces. Names that nothing has stay as they are, as in Nomad: programs may
+// expand them.
 func (x *Expressions) Environment(start map[string]cty.Value) (map[string]string, hcl.Diagnostics) {
 	e := &environment{x: x, scope: x.scope(maps.Clone(start)), values: make(map[string]string, len(x.env))}
 	for _, name := range slices.Sorted(maps.Keys(x.env)) { // so that mistakes are named in one order

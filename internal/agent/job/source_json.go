@@ -15,9 +15,9 @@ import (
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 )
 
-// shown evaluates an expression for whoever reads the job, so that a client can put back what it has read: what has a value only at a
-// start stands as ${NAME} or ${(EXPRESSION)}, and a text that looks like that has another dollar in front. literal is the value in
-// which every name that is not known stands for its own text.
+// shown evaluates an expression for whoever reads the job, so that a client can put back what it has read: what has a
+// value only at a start stands as ${NAME} or ${(EXPRESSION)}, and a text that looks like that has another dollar in
+// front. literal is the value in which every name that is not known stands for its own text.
 func (d *decoder) shown(expr hclsyntax.Expression, literal cty.Value) cty.Value {
 	s := &showing{decoder: d}
 	if v, ok := s.value(expr); ok {

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// TestShown is what clients read of a config block: the same text comes to the same again, from a job file and from JSON.
+// TestShown is what clients read of a config block: the same text comes to the same again, from a job file and from
+// JSON.
 func TestShown(t *testing.T) {
 	const file = `
 variable "v" {

@@ -10,8 +10,8 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// Limits on the text of a job file, which are checked before it is parsed: the parser and the evaluation of HCL recurse,
-// and a stack overflow ends the process.
+// Limits on the text of a job file, which are checked before it is parsed: the parser and the evaluation of HCL
+// recurse, and a stack overflow ends the process.
 const (
 	// MaxSource bounds the text of a job file in bytes.
 	MaxSource = 1 << 20

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -172,7 +173,7 @@ func (s *Store) noteResult(changes []Change, err error) (first bool) {
 	for _, c := range changes {
 		delete(s.retry.pending, c.id())
 		if c.below {
-			maps.DeleteFunc(s.retry.pending, func(id string, _ Change) bool { return len(id) > len(c.id()) && id[:len(c.id())] == c.id() })
+			maps.DeleteFunc(s.retry.pending, func(id string, _ Change) bool { return strings.HasPrefix(id, c.id()) })
 		}
 	}
 	return false
@@ -203,7 +204,8 @@ func (s *Store) Health() error {
 	case s.retry.err == nil:
 		return fmt.Errorf("%d changes are not persisted yet", n)
 	default:
-		return fmt.Errorf("%d changes are not persisted since %s: %w", n, s.retry.since.UTC().Format(time.RFC3339), s.retry.err)
+		since := s.retry.since.UTC().Format(time.RFC3339)
+		return fmt.Errorf("%d changes are not persisted since %s: %w", n, since, s.retry.err)
 	}
 }
 
@@ -214,8 +216,8 @@ const (
 	lookInterval = 10 * time.Second
 )
 
-// Run persists what could not be, once that is possible again, until ctx is done. changed is called with nil then, and with an
-// error if the file was deleted or replaced while nothing was persisted.
+// Run persists what could not be, once that is possible again, until ctx is done. changed is called with nil then,
+// and with an error if the file was deleted or replaced while nothing was persisted.
 func (s *Store) Run(ctx context.Context, changed func(error)) {
 	look := time.NewTicker(lookInterval)
 	defer look.Stop()

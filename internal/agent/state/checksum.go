@@ -14,8 +14,8 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 )
 
-// A record is a JSON object whose last member is its checksum: earlier versions of tacho read it as before, and records that
-// they write have none.
+// A record is a JSON object whose last member is its checksum: earlier versions of tacho read it as before, and
+// records that they write have none.
 const (
 	checksumBegin = `"Checksum":"`
 	checksumEnd   = `"}`
@@ -58,7 +58,8 @@ func verifyChecksum(bucket, key string, value []byte) error {
 	return nil
 }
 
-// resemblesChecksum reports whether most of the end of a record is that of a checksum: a damaged one must not pass for none.
+// resemblesChecksum reports whether most of the end of a record is that of a checksum: a damaged one must not pass
+// for none.
 func resemblesChecksum(end []byte) bool {
 	same := 0
 	for i := range checksumBegin {

@@ -83,7 +83,8 @@ func openBolt(path string, readOnly bool) (db *bolt.DB, err error) {
 	return nil, fmt.Errorf("%w: %w", errDamaged, err)
 }
 
-// openWhole opens a database, or creates it. A damaged one is moved, and its records that are whole are put into another.
+// openWhole opens a database, or creates it. A damaged one is moved, and its records that are whole are put into
+// another.
 func openWhole(path string) (*bolt.DB, *Damage, error) {
 	if info, err := os.Stat(path); err == nil && info.Size() > 0 {
 		err := trial.Run(context.Background(), Trial, []byte(path))

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package state persists what an agent has to know after it was killed: jobs, allocations, the states of tasks, their
-// drivers' handles, and final records. Each record has a checksum; a damaged database is moved, and its whole records are used.
+// drivers' handles, and final records. Each record has a checksum; a damaged database is moved, and its whole records
+// are used.
 //
 //	before it happens   Apply    all changes or none are on disk when it returns
 //	after it happened   Persist  what fails is tried again; Health says so meanwhile
@@ -89,8 +90,8 @@ type Task struct {
 	Outcome record.Outcome
 	// RunID is the driver's id of the last start; empty before the first.
 	RunID string
-	// Starting is what the driver is told to start, persisted before it is; nil once Handle is. A later run of the agent adopts
-	// the task, see driver.Adopter, or ends it.
+	// Starting is what the driver is told to start, persisted before it is; nil once Handle is. A later run of the agent
+	// adopts the task, see driver.Adopter, or ends it.
 	Starting *driver.TaskConfig `json:",omitempty"`
 	// Handle is the driver's of the last start; nil before the first and once the driver was told to forget it.
 	Handle *driver.TaskHandle

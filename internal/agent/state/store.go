@@ -62,8 +62,8 @@ type Store struct {
 	retry retry
 }
 
-// Open opens the database, or creates it. A damaged database is moved aside, which Damage says, and its records that are
-// whole are used.
+// Open opens the database, or creates it. A damaged database is moved aside, which Damage says, and its records that
+// are whole are used.
 func Open(path string) (*Store, error) {
 	s := &Store{path: path, index: func() uint64 { return 0 }, retry: newRetry()}
 	if err := s.open(); err != nil {
@@ -195,8 +195,11 @@ func (s *Store) Allocations() (all []*Allocation, err error) {
 
 // DeleteAllocation deletes an allocation with its tasks and records.
 func (s *Store) DeleteAllocation(id string) error {
-	return s.Apply(Change{bucket: bucketTasks, key: id + "/", below: true}, Change{bucket: bucketRecords, key: id + "/", below: true},
-		Change{bucket: bucketAllocs, key: id})
+	return s.Apply(
+		Change{bucket: bucketTasks, key: id + "/", below: true},
+		Change{bucket: bucketRecords, key: id + "/", below: true},
+		Change{bucket: bucketAllocs, key: id},
+	)
 }
 
 // Tasks returns all tasks' states, by allocation and name.
