@@ -23,7 +23,8 @@ import (
 // adoptLimit is how long a start that was under way when its host died may take until it has succeeded or failed.
 const adoptLimit = 10 * time.Second
 
-// AdoptTask implements Adopter.
+// AdoptTask makes a task known whose start was [TaskConfig.Persisted] and whose handle was not, and returns the handle.
+// The error wraps [ErrTaskNotFound] if the task was not started; nothing of the start is left then.
 func (d *Tacho) AdoptTask(ctx context.Context, config *TaskConfig) (*TaskHandle, error) {
 	if err := d.reserve(config); err != nil {
 		return nil, err
@@ -54,7 +55,8 @@ func writeConfig(folder string, config *TaskConfig) error {
 	return nil
 }
 
-// StartedTasks implements Adopter.
+// StartedTasks returns what the tasks were started with whose executors are there, for a host that has lost its own
+// record.
 func (d *Tacho) StartedTasks() ([]*TaskConfig, error) {
 	folders, err := client.Folders(runtimeDir(d.currentConfig()))
 	errs := []error{err}
@@ -101,15 +103,17 @@ func (d *Tacho) adopt(ctx context.Context, config *TaskConfig) (*task, error) {
 	}
 	launched, err := c.AwaitLaunch(ctx)
 	if err != nil {
-		d.log.Warn("executor has not started its task; it is ended", "task", config.Name, "alloc_id", config.AllocID, "error", err)
+		d.log.Warn("executor has not started its task; it is ended", "task", config.Name, "alloc_id", config.AllocID,
+			"error", err)
 		return nil, errors.Join(ErrTaskNotFound, c.Abandon())
 	}
 	t := d.newTask(config, c, stateOf(c, launched, d.currentConfig()))
-	t.warning = fmt.Sprintf("adopted: the executor process %d had started process %d", address.Executor.PID, launched.GetMain().GetPid())
+	t.warning = fmt.Sprintf("adopted: the executor process %d had started process %d", address.Executor.PID,
+		launched.GetMain().GetPid())
 	return t, nil
 }
 
-// stateAt is the state of a started task of which its executor cannot tell more.
+// stateAt is the state of a started task whose executor reports nothing more.
 func (d *Tacho) stateAt(address *wire.Address) *driverState {
 	return &driverState{Address: *address, LogCollection: d.currentConfig().LogCollection, Attributes: map[string]string{
 		attrMain: strconv.Itoa(address.Main.PID), attrExecutor: strconv.Itoa(address.Executor.PID),
@@ -178,7 +182,7 @@ func (d *Tacho) endTask(ctx context.Context, address wire.Address) error {
 		defer cancel()
 		return t.stop(kill, syscall.SIGKILL, 0)
 	}
-	d.log.Warn("killed an earlier start of a task, whose host did not know of it", "executor", address.ID, "alloc_id", address.AllocID,
-		"task", address.Task)
+	d.log.Warn("killed an earlier start of a task, whose host did not know of it", "executor", address.ID,
+		"alloc_id", address.AllocID, "task", address.Task)
 	return endExecutor(ctx, address)
 }

@@ -27,7 +27,9 @@ type confirmationWatch struct {
 // newConfirmationWatch calls end after each connection, with its time, unless another follows at once, until ctx is
 // done: after confirmLimit, and after forgetLimit unless there was another connection until then, when ended tasks
 // are forgotten as well.
-func newConfirmationWatch(ctx context.Context, end func(ctx context.Context, before time.Time, forget bool)) *confirmationWatch {
+func newConfirmationWatch(
+	ctx context.Context, end func(ctx context.Context, before time.Time, forget bool),
+) *confirmationWatch {
 	w := &confirmationWatch{connected: make(chan time.Time, 1)}
 	w.work.Go(func() {
 		var forget <-chan time.Time // nil if nothing is to be forgotten

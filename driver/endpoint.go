@@ -4,6 +4,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -24,6 +26,66 @@ import (
 // sampleAge is how old a sample may be for a reader of the endpoint: however many scrape, a task is read once in
 // that time.
 const sampleAge = time.Second
+
+// numbers has the endpoint, if the configuration asks for one.
+type numbers struct {
+	changing sync.Mutex // held while current is replaced
+
+	mu      sync.Mutex // guards current
+	current *endpoint
+}
+
+// Serve serves numbers where the configuration says, for a driver that is configured by [Options] and not by SetConfig.
+func (d *Tacho) Serve() { d.serveNumbers(d.currentConfig().MetricsAddress) }
+
+// serveNumbers serves numbers at another address than before, or tries again. An address that cannot be used is
+// reported in the log and in the fingerprint: it is no reason to leave tasks without their driver.
+func (d *Tacho) serveNumbers(address string) {
+	n := &d.numbers
+	n.changing.Lock()
+	defer n.changing.Unlock()
+	before := n.endpoint()
+	if d.ctx.Err() != nil || before != nil && before.address == address && before.failure() == nil {
+		return
+	}
+	if err := n.replace(nil); err != nil {
+		d.log.Error("stop metrics endpoint", "address", before.address, "error", err)
+	}
+	if address == "" {
+		return
+	}
+	e := newEndpoint(d, address)
+	if err := e.open(); err != nil {
+		d.log.Error("serve numbers", "address", address, "error", err)
+	}
+	_ = n.replace(e) // there is none to close
+}
+
+// endpoint returns the endpoint; nil if numbers are not served.
+func (n *numbers) endpoint() *endpoint {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.current
+}
+
+// replace closes the endpoint, if there is one, and has another in its place. It is called with n.changing held.
+func (n *numbers) replace(e *endpoint) error {
+	n.mu.Lock()
+	before := n.current
+	n.current = e
+	n.mu.Unlock()
+	if before == nil {
+		return nil
+	}
+	return before.close()
+}
+
+// close closes the endpoint for good.
+func (n *numbers) close() error {
+	n.changing.Lock()
+	defer n.changing.Unlock()
+	return n.replace(nil)
+}
 
 // endpoint serves what the driver's tasks use, read-only: /metrics, /v1/tasks, /v1/task/ID/stats and
 // /v1/task/ID/commands. As an agent does to untrusted callers, it shows numbers, names and states over TCP, and
@@ -226,7 +288,8 @@ func (e *endpoint) tasks(w http.ResponseWriter, _ *http.Request) {
 
 // task sends one thing about a task.
 func (e *endpoint) task(w http.ResponseWriter, r *http.Request) {
-	for suffix, send := range map[string]func(http.ResponseWriter, *http.Request, *task){"/stats": e.stats, "/commands": e.commands} {
+	sends := map[string]func(http.ResponseWriter, *http.Request, *task){"/stats": e.stats, "/commands": e.commands}
+	for suffix, send := range sends {
 		if id, found := strings.CutSuffix(r.PathValue("path"), suffix); found {
 			if t, err := e.driver.find(id); err == nil {
 				send(w, r, t)
@@ -274,4 +337,61 @@ func (e *endpoint) stats(w http.ResponseWriter, r *http.Request, t *task) {
 	if _, err := w.Write(append(text, '\n')); err != nil {
 		e.driver.log.Debug("send stats", "error", err)
 	}
+}
+
+// taskSample is a task with one reading of it.
+type taskSample struct {
+	config    *TaskConfig
+	sample    *procstats.Sample
+	startedAt time.Time
+}
+
+// families are the tasks' metrics, under the names that the agent has for them. What is absent has no sample.
+func families(tasks []taskSample) []exposition.Family {
+	slices.SortFunc(tasks, func(a, b taskSample) int { return cmp.Compare(a.config.ID, b.config.ID) })
+	headlines := make([][]procstats.HeadlineValue, len(tasks))
+	labels := make([]*exposition.Labels, len(tasks))
+	for i, t := range tasks {
+		headlines[i] = procstats.Headlines(t.sample, procstats.History{Elapsed: t.sample.Wall.Sub(t.startedAt)})
+		labels[i] = labelsOf(t.config)
+	}
+	missing, usual := exposition.AbsentFamily(), procstats.DefaultSelection()
+	for i, t := range tasks {
+		missing.AddAbsent(labels[i], t.sample, usual)
+	}
+	all := []exposition.Family{missing}
+	for _, m := range procstats.Table() {
+		name, ok := exposition.Name(m)
+		if !ok {
+			continue
+		}
+		f := exposition.Family{Name: name, Help: m.Help}
+		if m.Kind == procstats.Counter {
+			f.Type = exposition.Counter
+		}
+		for i, t := range tasks {
+			if value, ok := valueOf(t.sample, headlines[i], m); ok {
+				f.Add(labels[i], value)
+			}
+		}
+		all = append(all, f)
+	}
+	return all
+}
+
+func valueOf(s *procstats.Sample, headlines []procstats.HeadlineValue, m procstats.Measurement) (float64, bool) {
+	if m.Scope != procstats.HeadlineScope {
+		return s.Task.Number(m.ID)
+	}
+	for _, h := range headlines {
+		if h.ID == m.ID {
+			return h.Reading.Number()
+		}
+	}
+	return 0, false
+}
+
+func labelsOf(c *TaskConfig) *exposition.Labels {
+	return exposition.NewLabels("alloc_id", c.AllocID, "job", c.JobName, "namespace", c.Namespace, "task", c.Name,
+		"task_group", c.TaskGroupName)
 }

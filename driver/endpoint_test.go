@@ -81,14 +81,14 @@ func TestEndpointIsTriedAgain(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "later")
 	address := "unix:" + filepath.Join(dir, "socket")
 	d.serveNumbers(address)
-	if err := d.endpoint.failure(); !errors.Is(err, os.ErrNotExist) {
+	if err := d.numbers.endpoint().failure(); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without a directory: %v", err)
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	d.serveNumbers(address)
-	if err := d.endpoint.failure(); err != nil {
+	if err := d.numbers.endpoint().failure(); err != nil {
 		t.Errorf("with one: %v", err)
 	}
 	if err := d.Close(); err != nil {

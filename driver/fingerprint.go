@@ -17,6 +17,60 @@ import (
 	"github.com/tachograph/tacho/procstats/source"
 )
 
+// Health says whether a driver can run tasks.
+type Health int32
+
+// The hosts' numbers.
+const (
+	// Undetected drivers are not there at all.
+	Undetected Health = 0
+	Unhealthy  Health = 1
+	Healthy    Health = 2
+)
+
+// Fingerprint is a driver's state on its node.
+type Fingerprint struct {
+	// Attributes can be used in constraints of jobs. Values are string, bool, int64 or float64.
+	Attributes map[string]Attribute
+	Health     Health
+	// Description says why, in a sentence.
+	Description string
+	// Err is set where fingerprinting itself failed. Over a wire only its text arrives.
+	Err error
+}
+
+// Attribute is a value with an optional unit.
+type Attribute struct {
+	// Value is a string, bool, int64 or float64.
+	Value any
+	Unit  string
+}
+
+// Capabilities says what a driver can do, for the host's decisions.
+type Capabilities struct {
+	SendSignals, Exec bool
+	FSIsolation       FSIsolation
+	NetworkModes      []NetworkMode
+	// MustCreateNetwork drivers make the network namespaces of their groups themselves.
+	MustCreateNetwork bool
+	// NoMounts drivers refuse mounts.
+	NoMounts bool
+	// DisableLogCollection drivers write the task's log files themselves.
+	DisableLogCollection bool
+	DynamicWorkloadUsers bool
+}
+
+// FSIsolation says what of the host's file system a task sees.
+type FSIsolation int32
+
+// The hosts' numbers.
+const (
+	FSNone   FSIsolation = 0
+	FSChroot FSIsolation = 1
+	FSImage  FSIsolation = 2
+	FSUnveil FSIsolation = 3
+)
+
 // fingerprintInterval is how often a driver looks whether anything has changed.
 const fingerprintInterval = 30 * time.Second
 
@@ -87,7 +141,7 @@ func (d *Tacho) fingerprint() *Fingerprint {
 }
 
 func (d *Tacho) describeMetrics(f *Fingerprint) {
-	endpoint := d.currentEndpoint()
+	endpoint := d.numbers.endpoint()
 	if endpoint == nil {
 		return
 	}
@@ -118,4 +172,75 @@ func describeSources(f *Fingerprint, host kernel.FS, own procstats.Cgroup) error
 		return fmt.Errorf("close sources: %w", err)
 	}
 	return nil
+}
+
+// Node is what a host says of the machine it runs on.
+type Node struct {
+	// MinPort and MaxPort bound the ports that the host gives to tasks; 0 where it does not say.
+	MinPort, MaxPort uint32
+	// Topology is nil where the host does not say.
+	Topology *Topology
+}
+
+// Topology is a machine's cores.
+type Topology struct {
+	// NodeIDs are the NUMA nodes, Distances the distances between them.
+	NodeIDs   []uint32
+	Distances *Distances
+	Cores     []Core
+	// OverrideTotalCompute and OverrideWithheldCompute are the operator's words in MHz, 0 for none.
+	OverrideTotalCompute, OverrideWithheldCompute uint64
+}
+
+// Distances are the distances between NUMA nodes, a square of Dimension rows.
+type Distances struct {
+	Dimension uint32
+	Values    []uint32
+}
+
+// CoreGrade says what kind of core it is.
+type CoreGrade int32
+
+// The hosts' numbers.
+const (
+	PerformanceCore CoreGrade = 0
+	EfficiencyCore  CoreGrade = 1
+)
+
+// Core is one core. Speeds are MHz, 0 where not known.
+type Core struct {
+	SocketID, NodeID, CoreID          uint32
+	Grade                             CoreGrade
+	Disabled                          bool
+	BaseSpeed, MaxSpeed, GuessedSpeed uint64
+}
+
+// MHz returns the speed that a core is counted with: its base speed, else the highest, else what was guessed; 0
+// where nothing is known.
+func (c Core) MHz() uint64 {
+	switch {
+	case c.BaseSpeed > 0:
+		return c.BaseSpeed
+	case c.MaxSpeed > 0:
+		return c.MaxSpeed
+	}
+	return c.GuessedSpeed
+}
+
+// CoreMHz returns the mean speed of the machine's cores in MHz, by the operator's word where there is one. ok is
+// false where it is not known.
+func (t *Topology) CoreMHz() (mhz float64, ok bool) {
+	if t == nil || len(t.Cores) == 0 {
+		return 0, false
+	}
+	total := t.OverrideTotalCompute
+	if total == 0 {
+		for _, core := range t.Cores {
+			if core.MHz() == 0 {
+				return 0, false
+			}
+			total += core.MHz()
+		}
+	}
+	return float64(total) / float64(len(t.Cores)), true
 }

@@ -11,11 +11,14 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/failpoint"
+	"github.com/tachograph/tacho/procstats"
 )
 
 // WaitTask implements Lifecycle. A host that listens to events is told of the end when it has those of the task:
@@ -136,4 +139,44 @@ func (d *Tacho) SignalTask(ctx context.Context, id, signal string) error {
 		return fmt.Errorf("signal task %s: %w", t.config.Name, err)
 	}
 	return nil
+}
+
+// signalNumber returns the signal of a full name, 0 if there is none.
+func signalNumber(name string) syscall.Signal { return unix.SignalNum(name) }
+
+// FinalRecord returns the final record of an ended task that was not destroyed yet. That of a task whose executor was
+// lost has what its cgroup counted; it is nil if the task had none.
+func (d *Tacho) FinalRecord(id string) (*record.Record, error) {
+	t, err := d.find(id)
+	if err != nil {
+		return nil, err
+	}
+	if t.running() {
+		return nil, ErrTaskRunning
+	}
+	return t.final, nil
+}
+
+// Commands returns what the ended processes of a task used, so far if it runs; nil if they are not counted.
+func (d *Tacho) Commands(id string) (*record.Commands, error) {
+	t, err := d.find(id)
+	if err != nil {
+		return nil, err
+	}
+	return t.commands(), nil
+}
+
+// commands is what the ended processes of a task used, or why they are not counted: so far if it runs; nil if its
+// record is lost.
+func (t *task) commands() *record.Commands {
+	if t.running() {
+		if c := t.loop.CommandsSoFar(t.config.ID, t.state.StartedAt); c != nil {
+			return c
+		}
+		return &record.Commands{Rows: []procstats.Command{}, Reason: t.whyUncounted()}
+	}
+	if t.final == nil {
+		return nil
+	}
+	return t.final.Commands
 }

@@ -16,48 +16,10 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/executor/client"
-	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/internal/failpoint"
-	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
-
-// FinalRecord implements Recorder: that of a task whose executor was lost has what its cgroup counted, if it had one.
-func (d *Tacho) FinalRecord(id string) (*record.Record, error) {
-	t, err := d.find(id)
-	if err != nil {
-		return nil, err
-	}
-	if t.running() {
-		return nil, ErrTaskRunning
-	}
-	return t.final, nil
-}
-
-// Commands implements Recorder.
-func (d *Tacho) Commands(id string) (*record.Commands, error) {
-	t, err := d.find(id)
-	if err != nil {
-		return nil, err
-	}
-	return t.commands(), nil
-}
-
-// commands is what the ended processes of a task used, or why they are not counted: so far if it runs; nil if its
-// record is lost.
-func (t *task) commands() *record.Commands {
-	if t.running() {
-		if c := t.loop.CommandsSoFar(t.config.ID, t.state.StartedAt); c != nil {
-			return c
-		}
-		return &record.Commands{Rows: []procstats.Command{}, Reason: t.whyUncounted()}
-	}
-	if t.final == nil {
-		return nil
-	}
-	return t.final.Commands
-}
 
 // KillOrphans kills every task in the runtime directory that this driver does not know, with its executor, and returns
 // their names. It is for a host that has the directory for itself and was killed between the start of a task and
@@ -112,7 +74,8 @@ func (d *Tacho) endUnknown(ctx context.Context, id string) error {
 	if err != nil {
 		return fmt.Errorf("destroy task: %w", err)
 	}
-	d.log.Info("ended a task of which only its host knew", "executor", address.ID, "alloc_id", address.AllocID, "task", address.Task)
+	d.log.Info("ended a task of which only its host knew", "executor", address.ID, "alloc_id", address.AllocID,
+		"task", address.Task)
 	return endExecutor(ctx, *address)
 }
 

@@ -11,7 +11,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/tachograph/tacho/executor/cgroup"
 	"github.com/tachograph/tacho/executor/proto"
@@ -21,7 +23,8 @@ import (
 // launchRequest returns what an executor is told to start.
 func (d *Tacho) launchRequest(task *TaskConfig, b *ConfigBlock, config Config) (*proto.LaunchRequest, error) {
 	if len(task.Mounts) > 0 {
-		return nil, fmt.Errorf("task %s has mounts: a task of this driver sees the host's file system: %w", task.Name, ErrNotSupported)
+		return nil, fmt.Errorf("task %s has mounts: a task of this driver sees the host's file system: %w", task.Name,
+			ErrNotSupported)
 	}
 	settings := b.or(config.Settings)
 	r := &proto.LaunchRequest{
@@ -320,4 +323,31 @@ func stdio(task *TaskConfig, limits LogLimits, config Config) *proto.Stdio {
 		MaxFiles:     uint32(limits.MaxFiles),
 		DropOnFull:   config.LogOverflow == LogsDrop,
 	}}
+}
+
+// defaultStopSignal is what hosts mean where they name none.
+const defaultStopSignal = syscall.SIGINT
+
+// CheckSignal refuses a name that is no signal here, with an error that wraps ErrInvalid. Empty is the default.
+func CheckSignal(name string) error {
+	if name == "" {
+		return nil
+	}
+	_, err := parseSignal(name)
+	return err
+}
+
+// parseSignal returns the signal of a name such as SIGTERM or term, or of a number.
+func parseSignal(name string) (syscall.Signal, error) {
+	full := strings.ToUpper(strings.TrimSpace(name))
+	if !strings.HasPrefix(full, "SIG") {
+		full = "SIG" + full
+	}
+	if signal := signalNumber(full); signal != 0 {
+		return signal, nil
+	}
+	if number, err := strconv.Atoi(strings.TrimSpace(name)); err == nil && number > 0 && number <= 64 {
+		return syscall.Signal(number), nil
+	}
+	return 0, invalid("signal %q: must be a name such as TERM or a number from 1 to 64", name)
 }

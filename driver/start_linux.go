@@ -25,7 +25,8 @@ import (
 // StartTask implements Starter.
 func (d *Tacho) StartTask(ctx context.Context, config *TaskConfig) (*TaskHandle, *NetworkOverride, error) {
 	if !d.currentConfig().Enabled {
-		return nil, nil, Recoverable(fmt.Errorf("start task %s: %w (enabled = false in its configuration)", config.Name, ErrDisabled), false)
+		err := fmt.Errorf("start task %s: %w (enabled = false in its configuration)", config.Name, ErrDisabled)
+		return nil, nil, Recoverable(err, false)
 	}
 	if err := d.reserve(config); err != nil {
 		return nil, nil, Recoverable(err, false)
@@ -42,7 +43,7 @@ func (d *Tacho) StartTask(ctx context.Context, config *TaskConfig) (*TaskHandle,
 	return handle, nil, err
 }
 
-// handle is by what the task is recovered.
+// handle identifies the task for recovery.
 func (t *task) handle() (*TaskHandle, error) {
 	state, err := t.state.encode()
 	if err != nil {
@@ -113,7 +114,8 @@ func (d *Tacho) launch(
 	failpoint.At("driver.start.executor")
 	if config.Persisted {
 		if err := writeConfig(c.Address().Folder, config); err != nil {
-			d.log.Warn("task cannot be adopted if the state of its host is lost", "task", config.Name, "alloc_id", config.AllocID, "error", err)
+			d.log.Warn("task cannot be adopted if the state of its host is lost", "task", config.Name,
+				"alloc_id", config.AllocID, "error", err)
 		}
 	}
 	launched, err := d.launchCounted(ctx, c, config, request, counted)
@@ -160,8 +162,8 @@ func (d *Tacho) expectsStream(config *TaskConfig) bool {
 
 func (d *Tacho) newTask(config *TaskConfig, c *client.Client, state *driverState) *task {
 	return &task{
-		config: config, state: state, client: c, events: d.events, loop: d.loop, quietAfter: d.quietAfter,
-		done: make(chan struct{}), passed: make(chan struct{}), announced: make(chan struct{}),
+		config: config, state: state, client: c, loop: d.loop, quietAfter: d.quietAfter,
+		relay: relay{to: d.events, passed: make(chan struct{})}, done: make(chan struct{}), announced: make(chan struct{}),
 		log: d.log.With("task", config.Name, "alloc_id", config.AllocID),
 	}
 }
@@ -244,7 +246,8 @@ func (d *Tacho) recover(ctx context.Context, config *TaskConfig, state *driverSt
 	case c.Hello() == nil:
 		t.warning = notResponding(&state.Address)
 	case c.Hello().GetState() == proto.TaskState_TASK_STATE_RUNNING:
-		t.log.Info("recovered", "pid", state.Attributes[attrMain], "executor", state.Address.Executor.PID, "version", c.Hello().GetBuild())
+		t.log.Info("recovered", "pid", state.Attributes[attrMain], "executor", state.Address.Executor.PID,
+			"version", c.Hello().GetBuild())
 	}
 	return t, nil
 }

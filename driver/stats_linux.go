@@ -56,9 +56,10 @@ func (d *Tacho) TaskStats(ctx context.Context, id string, interval time.Duration
 func (t *task) sampled(limits RowLimits, budget float64) sampling.Task {
 	address := t.client.Address()
 	return sampling.Task{
-		ID: t.config.ID, Executor: t.client, Process: address.Executor, Folder: address.Folder, Cgroup: address.Cgroup, Started: t.state.StartedAt,
-		Rows: *limits.Max > 0, RowInterval: limits.Interval, Done: t.done, SamplingBudget: cmp.Or(t.state.SamplingBudget, budget),
-		Stretched: func(text string) { t.addEvent(time.Now(), text, nil, nil) },
+		ID: t.config.ID, Executor: t.client, Process: address.Executor, Folder: address.Folder, Cgroup: address.Cgroup,
+		Started: t.state.StartedAt, Rows: *limits.Max > 0, RowInterval: limits.Interval, Done: t.done,
+		SamplingBudget: cmp.Or(t.state.SamplingBudget, budget),
+		Stretched:      func(text string) { t.addEvent(time.Now(), text, nil, nil) },
 	}
 }
 

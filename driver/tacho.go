@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -59,9 +60,11 @@ type Tacho struct {
 	// loop reads the tasks that have streams; nil if their executors do.
 	loop *sampling.Loop
 
+	// numbers serves what the tasks use.
+	numbers numbers
+
 	// watch ends tasks of a host behind a wire that does not know of them; nil for a host in this process.
-	watch   *confirmationWatch
-	serving sync.Mutex // held while endpoint is changed
+	watch *confirmationWatch
 
 	mu       sync.Mutex // guards following
 	config   Config
@@ -70,7 +73,6 @@ type Tacho struct {
 	starting map[string]reservation // what is being started or recovered, by id
 	reserved uint64                 // counts reservations
 	changed  chan struct{}          // closed and replaced when the configuration changes
-	endpoint *endpoint              // nil where numbers are not served
 }
 
 var _ Driver = (*Tacho)(nil)
@@ -102,9 +104,7 @@ func (d *Tacho) Close() error {
 	d.watch.join()
 	d.loop.Close()
 	d.events.log.Close()
-	d.serving.Lock()
-	errs := []error{d.serveNothing()}
-	d.serving.Unlock()
+	errs := []error{d.numbers.close()}
 	for _, t := range d.list() {
 		errs = append(errs, t.detach())
 	}
@@ -139,51 +139,6 @@ func (d *Tacho) CoreMHz() float64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.coreMHz
-}
-
-// Serve serves numbers where the configuration says, for a driver that is told so by [Options] and not by SetConfig.
-func (d *Tacho) Serve() { d.serveNumbers(d.currentConfig().MetricsAddress) }
-
-// serveNumbers serves numbers at another address than before, or tries again. An address that cannot be used is said in
-// the log and in the fingerprint: it is no reason to leave tasks without their driver.
-func (d *Tacho) serveNumbers(address string) {
-	d.serving.Lock()
-	defer d.serving.Unlock()
-	before := d.currentEndpoint()
-	if d.ctx.Err() != nil || before != nil && before.address == address && before.failure() == nil {
-		return
-	}
-	if err := d.serveNothing(); err != nil {
-		d.log.Error("stop metrics endpoint", "address", before.address, "error", err)
-	}
-	if address == "" {
-		return
-	}
-	endpoint := newEndpoint(d, address)
-	if err := endpoint.open(); err != nil {
-		d.log.Error("serve numbers", "address", address, "error", err)
-	}
-	d.mu.Lock()
-	d.endpoint = endpoint
-	d.mu.Unlock()
-}
-
-// serveNothing closes the endpoint, where there is one. It is called with d.serving held.
-func (d *Tacho) serveNothing() error {
-	d.mu.Lock()
-	before := d.endpoint
-	d.endpoint = nil
-	d.mu.Unlock()
-	if before == nil {
-		return nil
-	}
-	return before.close()
-}
-
-func (d *Tacho) currentEndpoint() *endpoint {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.endpoint
 }
 
 // Capabilities implements Describer.
@@ -307,5 +262,30 @@ func (d *Tacho) settle(id string, t *task) {
 	delete(d.starting, id)
 	if t != nil {
 		d.tasks[id] = t
+	}
+}
+
+// slowStart is how long a start counts towards the limit: one that hangs must not delay the others.
+const slowStart = 2 * time.Second
+
+// startLimit limits how many executors start at the same time. A hundred that start at once are not running sooner
+// than one after the other, and the ends of running tasks are delayed by all of them.
+type startLimit chan struct{}
+
+// newStartLimit allows as many starts as keep the CPUs busy while some of them wait for storage.
+func newStartLimit() startLimit { return make(startLimit, 2*runtime.GOMAXPROCS(0)) }
+
+// acquire waits until another start is allowed, or until ctx is done. release ends the start.
+func (l startLimit) acquire(ctx context.Context) (release func()) {
+	select {
+	case l <- struct{}{}:
+	case <-ctx.Done():
+		return func() {}
+	}
+	free := sync.OnceFunc(func() { <-l })
+	late := time.AfterFunc(slowStart, free)
+	return func() {
+		late.Stop()
+		free()
 	}
 }

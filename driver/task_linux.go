@@ -7,10 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -22,7 +18,6 @@ import (
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
-	"github.com/tachograph/tacho/internal/failpoint"
 )
 
 const (
@@ -44,7 +39,7 @@ var errQuiet = errors.New("nothing has happened")
 type task struct {
 	config *TaskConfig
 	state  *driverState
-	events *delivery
+	relay  relay
 	log    hclog.Logger
 
 	// warning is what a host has to know of a recovery; empty if nothing is unusual. Hosts keep few events of a task,
@@ -72,13 +67,6 @@ type task struct {
 
 	cancel context.CancelFunc // ends work
 	work   sync.WaitGroup
-	// passed is closed when all events were passed on, or cannot be any more.
-	passed chan struct{}
-	told   uint64 // sequence of the last event that was passed on: of the goroutine that does it
-
-	passing     sync.Mutex // guards following
-	passingOn   bool       // a goroutine passes on events; none does for a quiet task
-	passingOver bool       // passed is closed
 	// announced is closed when the task has ended and whoever listens to events has them.
 	announced chan struct{}
 
@@ -91,9 +79,9 @@ type task struct {
 func (t *task) follow(ctx context.Context) {
 	ctx, t.cancel = context.WithCancel(ctx)
 	if t.client == nil {
-		close(t.passed)
+		close(t.relay.passed)
 	} else {
-		t.told = t.readPassed()
+		t.relay.told = t.readPassed()
 		t.passMore(ctx)
 	}
 	t.work.Go(func() {
@@ -119,11 +107,11 @@ func (t *task) announce(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, announceLimit)
 	defer cancel()
 	select {
-	case <-t.passed:
+	case <-t.relay.passed:
 	case <-ctx.Done():
 		return
 	}
-	t.events.awaitHandled(ctx)
+	t.relay.to.awaitHandled(ctx)
 }
 
 // warnRecovered waits a little first: a host that has just started drops events of tasks that it has recovered and
@@ -290,7 +278,7 @@ func (t *task) release(ctx context.Context) error {
 	defer cancel()
 	// Hosts destroy a task as soon as they know of its end; the last events may still be on their way.
 	select {
-	case <-t.passed:
+	case <-t.relay.passed:
 	case <-ctx.Done():
 	}
 	t.unfollow()
@@ -309,146 +297,4 @@ func (t *task) detach() error {
 		return nil
 	}
 	return t.client.Close()
-}
-
-// addEvent adds an event. sequence is the executor's, nil for events of the driver's own.
-func (t *task) addEvent(at time.Time, message string, annotations map[string]string, sequence *uint64) {
-	var onPassed func()
-	if sequence != nil {
-		onPassed = func() { t.persistPassed(*sequence) }
-	}
-	t.events.add(&Event{
-		TaskID: t.config.ID, AllocID: t.config.AllocID, TaskName: t.config.Name,
-		Timestamp: at, Message: message, Annotations: annotations,
-	}, onPassed)
-}
-
-// passMore has events passed on until the task is quiet again.
-func (t *task) passMore(ctx context.Context) {
-	t.passing.Lock()
-	defer t.passing.Unlock()
-	if !t.passingOn && !t.passingOver {
-		t.passingOn = true
-		t.work.Go(func() { t.passEvents(ctx) })
-	}
-}
-
-// passEvents passes on what the executor says happened, from the first that no host has received.
-func (t *task) passEvents(ctx context.Context) {
-	for limit := t.quietAfter; ctx.Err() == nil; {
-		changed := t.client.Changed()
-		attended, end := attend(ctx, changed, limit)
-		err := t.passStream(ctx, attended)
-		quiet := isQuiet(attended)
-		end()
-		if t.havePassed(err) {
-			break
-		}
-		if !quiet {
-			t.pauseOrEnd(ctx)
-			continue
-		}
-		limit *= 2
-		if p, err := t.client.Progress(ctx); err == nil && p.Events <= t.told && t.rest(changed) {
-			return // awaitEnd sees the next change, and calls passMore
-		}
-	}
-	t.passing.Lock()
-	defer t.passing.Unlock()
-	t.passingOver = true
-	close(t.passed)
-}
-
-// havePassed reports whether no more events can come after a stream of them ended with err.
-func (t *task) havePassed(err error) bool {
-	select {
-	case <-t.client.Lost():
-		return true
-	case <-t.done:
-		return err == nil // the stream is whole when the task has ended and nothing came any more
-	default:
-		return false
-	}
-}
-
-// rest ends the passing on of events, unless something has changed.
-func (t *task) rest(changed <-chan struct{}) bool {
-	t.passing.Lock()
-	defer t.passing.Unlock()
-	select {
-	case <-changed:
-	case <-t.client.Lost():
-	case <-t.done:
-	default:
-		t.passingOn = false
-	}
-	return !t.passingOn
-}
-
-// pauseOrEnd waits before events are asked for again; not longer than until the task has ended.
-func (t *task) pauseOrEnd(ctx context.Context) {
-	select {
-	case <-t.done:
-		// Seen already: what failed since must not be tried without a pause.
-		pause(ctx, callAgain)
-		return
-	default:
-	}
-	ctx, cancel := context.WithTimeout(ctx, callAgain)
-	defer cancel()
-	select {
-	case <-t.done:
-	case <-ctx.Done():
-	}
-}
-
-// passStream passes on one stream of events, which ends with attended; nil at its end.
-func (t *task) passStream(ctx, attended context.Context) error {
-	stream, err := t.client.Events(attended)
-	if err != nil {
-		return err
-	}
-	for {
-		event, err := stream.Recv()
-		if err != nil {
-			return endOfStream(err)
-		}
-		if event.GetSequence() <= t.told {
-			continue
-		}
-		t.told = event.GetSequence()
-		if message, annotations, ok := t.describe(ctx, event); ok {
-			sequence := event.GetSequence()
-			t.addEvent(time.Unix(0, event.GetUnixNs()), message, annotations, &sequence)
-		}
-	}
-}
-
-// passedFile, in the executor's directory, has the sequence of the last event that a host has received, so that a
-// driver which is started again neither repeats nor loses one. Received twice is possible, where the process died in
-// between.
-const passedFile = "events.told"
-
-func (t *task) readPassed() uint64 {
-	text, err := os.ReadFile(filepath.Join(t.state.Address.Folder, passedFile))
-	if err != nil {
-		return 0
-	}
-	sequence, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return sequence
-}
-
-func (t *task) persistPassed(sequence uint64) {
-	path := filepath.Join(t.state.Address.Folder, passedFile)
-	text := strconv.AppendUint(nil, sequence, 10)
-	err := failpoint.Err("driver.events.persist")
-	if err == nil {
-		err = os.WriteFile(path, text, 0o600)
-	}
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		t.log.Warn("persist reported events", "error", err)
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"syscall"
 	"time"
 
 	"github.com/tachograph/tacho/executor/record"
@@ -46,10 +47,10 @@ func (d *Tacho) StartTask(context.Context, *TaskConfig) (*TaskHandle, *NetworkOv
 	return nil, nil, Recoverable(errNoExecutor("start task"), false)
 }
 
-// StartedTasks implements Adopter.
+// StartedTasks has nothing to adopt here.
 func (d *Tacho) StartedTasks() ([]*TaskConfig, error) { return nil, nil }
 
-// AdoptTask implements Adopter.
+// AdoptTask has nothing to adopt here.
 func (d *Tacho) AdoptTask(context.Context, *TaskConfig) (*TaskHandle, error) {
 	return nil, errNoExecutor("adopt task")
 }
@@ -91,4 +92,31 @@ func (d *Tacho) ExecTask(context.Context, string, []string, time.Duration) (*Exe
 // ExecTaskStreaming implements Execer.
 func (d *Tacho) ExecTaskStreaming(context.Context, string, ExecOptions) (ExecStream, error) {
 	return nil, ErrTaskNotFound
+}
+
+// FinalRecord returns [ErrTaskNotFound]: there are no tasks here.
+func (d *Tacho) FinalRecord(string) (*record.Record, error) { return nil, ErrTaskNotFound }
+
+// Commands returns [ErrTaskNotFound].
+func (d *Tacho) Commands(string) (*record.Commands, error) { return nil, ErrTaskNotFound }
+
+// KillOrphans finds none: there are no executors here.
+func (d *Tacho) KillOrphans(context.Context, ...*TaskHandle) ([]string, error) { return nil, nil }
+
+// signalNumber returns the signal of a full name, 0 where there is none. Only the signals that every system has are
+// known here.
+func signalNumber(name string) syscall.Signal {
+	switch name {
+	case "SIGHUP":
+		return syscall.SIGHUP
+	case "SIGINT":
+		return syscall.SIGINT
+	case "SIGQUIT":
+		return syscall.SIGQUIT
+	case "SIGKILL":
+		return syscall.SIGKILL
+	case "SIGTERM":
+		return syscall.SIGTERM
+	}
+	return 0
 }

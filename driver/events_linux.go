@@ -8,16 +8,23 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/internal/failpoint"
 	"github.com/tachograph/tacho/procstats"
 )
 
 // describe says an executor's event in a user's words; ok is false for those that a user has no use for.
-func (t *task) describe(ctx context.Context, event *proto.Event) (message string, annotations map[string]string, ok bool) {
+func (t *task) describe(
+	ctx context.Context, event *proto.Event,
+) (message string, annotations map[string]string, ok bool) {
 	switch event.GetKind() {
 	case "launched":
 		return startedText(t.state.Attributes), t.state.Attributes, true
@@ -156,10 +163,159 @@ func logAttributes(logs *proto.Logs) map[string]string {
 	}
 }
 
-// endOfStream is nil for the end of a stream.
-func endOfStream(err error) error {
-	if errors.Is(err, io.EOF) {
-		return nil
+// relay passes on what a task's executor says happened.
+type relay struct {
+	to *delivery
+	// passed is closed when all events were passed on, or cannot be any more.
+	passed chan struct{}
+	told   uint64 // sequence of the last event that was passed on: of the goroutine that does it
+
+	mu   sync.Mutex // guards following
+	on   bool       // a goroutine passes on events; none does for a quiet task
+	over bool       // passed is closed
+}
+
+// addEvent adds an event. sequence is the executor's, nil for events of the driver's own.
+func (t *task) addEvent(at time.Time, message string, annotations map[string]string, sequence *uint64) {
+	var onPassed func()
+	if sequence != nil {
+		onPassed = func() { t.persistPassed(*sequence) }
 	}
-	return err
+	t.relay.to.add(&Event{
+		TaskID: t.config.ID, AllocID: t.config.AllocID, TaskName: t.config.Name,
+		Timestamp: at, Message: message, Annotations: annotations,
+	}, onPassed)
+}
+
+// passMore has events passed on until the task is quiet again.
+func (t *task) passMore(ctx context.Context) {
+	t.relay.mu.Lock()
+	defer t.relay.mu.Unlock()
+	if !t.relay.on && !t.relay.over {
+		t.relay.on = true
+		t.work.Go(func() { t.passEvents(ctx) })
+	}
+}
+
+// passEvents passes on what the executor says happened, from the first that no host has received.
+func (t *task) passEvents(ctx context.Context) {
+	for limit := t.quietAfter; ctx.Err() == nil; {
+		changed := t.client.Changed()
+		attended, end := attend(ctx, changed, limit)
+		err := t.passStream(ctx, attended)
+		quiet := isQuiet(attended)
+		end()
+		if t.havePassed(err) {
+			break
+		}
+		if !quiet {
+			t.pauseOrEnd(ctx)
+			continue
+		}
+		limit *= 2
+		if p, err := t.client.Progress(ctx); err == nil && p.Events <= t.relay.told && t.rest(changed) {
+			return // awaitEnd sees the next change, and calls passMore
+		}
+	}
+	t.relay.mu.Lock()
+	defer t.relay.mu.Unlock()
+	t.relay.over = true
+	close(t.relay.passed)
+}
+
+// havePassed reports whether no more events can come after a stream of them ended with err.
+func (t *task) havePassed(err error) bool {
+	select {
+	case <-t.client.Lost():
+		return true
+	case <-t.done:
+		return err == nil // the stream is whole when the task has ended and nothing came any more
+	default:
+		return false
+	}
+}
+
+// rest ends the passing on of events, unless something has changed.
+func (t *task) rest(changed <-chan struct{}) bool {
+	t.relay.mu.Lock()
+	defer t.relay.mu.Unlock()
+	select {
+	case <-changed:
+	case <-t.client.Lost():
+	case <-t.done:
+	default:
+		t.relay.on = false
+	}
+	return !t.relay.on
+}
+
+// pauseOrEnd waits before events are asked for again; not longer than until the task has ended.
+func (t *task) pauseOrEnd(ctx context.Context) {
+	select {
+	case <-t.done:
+		// Seen already: what failed since must not be tried without a pause.
+		pause(ctx, callAgain)
+		return
+	default:
+	}
+	ctx, cancel := context.WithTimeout(ctx, callAgain)
+	defer cancel()
+	select {
+	case <-t.done:
+	case <-ctx.Done():
+	}
+}
+
+// passStream passes on one stream of events, which ends with attended; nil at its end.
+func (t *task) passStream(ctx, attended context.Context) error {
+	stream, err := t.client.Events(attended)
+	if err != nil {
+		return err
+	}
+	for {
+		event, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if event.GetSequence() <= t.relay.told {
+			continue
+		}
+		t.relay.told = event.GetSequence()
+		if message, annotations, ok := t.describe(ctx, event); ok {
+			sequence := event.GetSequence()
+			t.addEvent(time.Unix(0, event.GetUnixNs()), message, annotations, &sequence)
+		}
+	}
+}
+
+// passedFile, in the executor's directory, has the sequence of the last event that a host has received, so that a
+// driver which is started again neither repeats nor loses one. Received twice is possible, where the process died in
+// between.
+const passedFile = "events.told"
+
+func (t *task) readPassed() uint64 {
+	text, err := os.ReadFile(filepath.Join(t.state.Address.Folder, passedFile))
+	if err != nil {
+		return 0
+	}
+	sequence, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return sequence
+}
+
+func (t *task) persistPassed(sequence uint64) {
+	path := filepath.Join(t.state.Address.Folder, passedFile)
+	text := strconv.AppendUint(nil, sequence, 10)
+	err := failpoint.Err("driver.events.persist")
+	if err == nil {
+		err = os.WriteFile(path, text, 0o600)
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.log.Warn("persist reported events", "error", err)
+	}
 }
