@@ -256,6 +256,11 @@ func coresHeadline(s *Sample, h History) HeadlineValue {
 	return noHeadline(HeadlineCores, cmp.Or(reason, whyNone(s, coresSources[:])))
 }
 
+// CoresSince returns how many cores the task kept busy since an earlier sample, from the source of the headline.
+func CoresSince(s, before *Sample) Reading {
+	return coresHeadline(s, History{Previous: before}).Reading
+}
+
 // rate is the rate of a counter of the task up to a sample.
 func (h History) rate(s *Sample, id ID) Reading {
 	if h.Window == nil {

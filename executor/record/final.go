@@ -112,6 +112,23 @@ func Headlines(list []procstats.HeadlineValue) map[string]HeadlineValue {
 	return all
 }
 
+// HeadlineList returns the headlines of a record as a reading has them, in the order of the table.
+func HeadlineList(headline map[string]HeadlineValue) []procstats.HeadlineValue {
+	list := make([]procstats.HeadlineValue, 0, len(headline))
+	for _, m := range procstats.Table() {
+		h, given := headline[m.Name]
+		if !given || m.Scope != procstats.HeadlineScope {
+			continue
+		}
+		v := procstats.HeadlineValue{ID: m.ID, Source: h.Source, Guarantee: h.Guarantee, Notes: h.Notes}
+		if v.Reading = procstats.AbsentReading(m.ID, h.Reason); h.Value != nil {
+			v.Reading = procstats.NumberReading(m.ID, *h.Value)
+		}
+		list = append(list, v)
+	}
+	return list
+}
+
 // Contradictions returns the sentences about headlines that other readings contradicted, one for each quantity.
 func Contradictions(headline map[string]HeadlineValue) []string {
 	var texts []string

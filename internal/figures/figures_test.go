@@ -116,3 +116,38 @@ func TestLast(t *testing.T) {
 		t.Errorf("counters end with the newest reading: %s", diff)
 	}
 }
+
+// TestRateWithoutLateTime leaves out CPU time that was used before it was seen, unless a cgroup counts it.
+func TestRateWithoutLateTime(t *testing.T) {
+	t.Parallel()
+	late := func(seconds float64) map[procstats.ID]float64 {
+		return map[procstats.ID]float64{procstats.TreeCPULate: seconds}
+	}
+	for name, test := range map[string]struct {
+		before, now map[procstats.ID]float64
+		want        float64
+	}{
+		"none is known": {nil, nil, 4},
+		"some is late":  {late(0), late(6), 1},
+		"all is late":   {late(0), late(9), 0},
+		"in a cgroup": {
+			map[procstats.ID]float64{procstats.TreeCPULate: 0, procstats.CgroupCPUUsage: 1},
+			map[procstats.ID]float64{procstats.TreeCPULate: 6, procstats.CgroupCPUUsage: 9},
+			4,
+		},
+	} {
+		at := func(at time.Duration, cpu float64, more map[procstats.ID]float64) figures.Moment {
+			return figures.MomentOfValues(procstats.Stamp{Mono: at}, 1, func(id procstats.ID) (float64, bool) {
+				value, ok := more[id]
+				if id == procstats.TreeCPU {
+					return cpu, true
+				}
+				return value, ok
+			})
+		}
+		before, now := at(10*time.Second, 1, test.before), at(12*time.Second, 9, test.now)
+		if got := now.Rate(&before, figures.CPU); got != test.want {
+			t.Errorf("%s: %v cores, want %v", name, got, test.want)
+		}
+	}
+}

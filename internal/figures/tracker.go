@@ -150,10 +150,20 @@ func (t *Tracker) headlines(r *reading) []procstats.HeadlineValue {
 	return r.headlines
 }
 
-// scratch has lists of headlines that nothing refers to.
-//
+// scrap is memory for one reading that nothing refers to afterwards.
+type scrap struct {
+	sample procstats.Sample
+	list   []procstats.HeadlineValue
+}
+
 //nolint:gochecknoglobals // a pool is shared
-var scratch = sync.Pool{New: func() any { return new([]procstats.HeadlineValue) }}
+var scratch = sync.Pool{New: func() any { return new(scrap) }}
+
+func (w *scrap) free() {
+	w.sample.Reset()
+	clear(w.list)
+	scratch.Put(w)
+}
 
 // WithHeadlines calls a function with the headlines of the newest reading, which must not keep them.
 func (t *Tracker) WithHeadlines(use func([]procstats.HeadlineValue)) {
@@ -161,11 +171,10 @@ func (t *Tracker) WithHeadlines(use func([]procstats.HeadlineValue)) {
 		use(t.newest.headlines)
 		return
 	}
-	list := scratch.Get().(*[]procstats.HeadlineValue)
-	*list = t.make(*list, &t.newest)
-	use(*list)
-	clear(*list)
-	scratch.Put(list)
+	w := scratch.Get().(*scrap)
+	defer w.free()
+	w.list = t.make(w.list, &t.newest)
+	use(w.list)
 }
 
 func (t *Tracker) make(list []procstats.HeadlineValue, r *reading) []procstats.HeadlineValue {

@@ -11,8 +11,8 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// ResourceUsage returns what a task uses in Nomad's form. Rates are over the time since an earlier sample; before is nil
-// if there is none. coreMHz is the mean speed of the machine's cores, 0 if it is not known.
+// ResourceUsage returns what a task uses in Nomad's form. Rates are measured from an earlier sample, which may be nil.
+// coreMHz is the mean speed of the machine's cores, 0 if it is not known.
 func ResourceUsage(s, before *procstats.Sample, coreMHz float64) *drivers.TaskResourceUsage {
 	cpu := &drivers.CPUUsage{}
 	measured := func(f drivers.CPUUsage_Fields) { cpu.MeasuredFields = append(cpu.MeasuredFields, f) }
@@ -68,21 +68,17 @@ func setCores(u *drivers.CPUUsage, cores, coreMHz float64) {
 	}
 }
 
-// taskCores returns how many cores the task kept busy, by the first CPU counter that has a rate, in the headline's order
-// of preference. A driver of others sends no counter and says it itself.
+// taskCores returns how many cores the task kept busy. A driver of others sends no counter, but the rate itself.
 func taskCores(s, before *procstats.Sample) (cores float64, ok bool) {
-	for _, id := range []procstats.ID{procstats.CgroupCPUUsage, procstats.TreeCPU, procstats.RusageCPU, procstats.PortableCPU} {
-		if cores, ok := s.Rate(before, id).Number(); ok {
-			return cores, true
-		}
+	if cores, ok = procstats.CoresSince(s, before).Number(); ok {
+		return cores, true
 	}
 	return s.Task.Number(procstats.HeadlineCores)
 }
 
-// memoryUsage returns what is measured of the task's memory. RSS is what a host shows as the task's memory: anonymous
-// memory and, because it cannot be reclaimed either, shared memory and tmpfs, which the kernel counts as file memory and
-// Cache therefore leaves out. Without a cgroup RSS is the sum over the processes, an upper bound. MaxUsage has no
-// stand-in: the largest sum that was sampled is no peak.
+// memoryUsage returns what is measured of the task's memory. RSS is anonymous memory and, because it cannot be reclaimed
+// either, shared memory and tmpfs; the kernel counts both as file memory, so Cache leaves them out. Without a cgroup RSS
+// is the sum over the processes, an upper bound.
 func memoryUsage(readings procstats.Readings) *drivers.MemoryUsage {
 	u := &drivers.MemoryUsage{}
 	set := func(field drivers.MemoryUsage_Fields, into *uint64, ids ...procstats.ID) {

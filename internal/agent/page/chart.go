@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/internal/chart"
+	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -37,7 +38,7 @@ func newFrame(since, until time.Time, moments []moment) *frame {
 		m := &moments[i]
 		if m.gap == series.NoGap && !m.Wall.Before(since) {
 			f.shown = append(f.shown, i)
-			apart := i > 0 && (moments[i-1].gap != series.NoGap || moments[i-1].run != m.run)
+			apart := i > 0 && (moments[i-1].gap != series.NoGap || moments[i-1].Run != m.Run)
 			f.axis.Moments = append(f.axis.Moments, chart.Moment{At: m.Wall, Break: apart})
 		}
 	}
@@ -45,7 +46,7 @@ func newFrame(since, until time.Time, moments []moment) *frame {
 }
 
 // rates are the rates of a counter since the moments before, NaN if there is none.
-func (f *frame) rates(q quantity) []float64 {
+func (f *frame) rates(q figures.Quantity) []float64 {
 	values := make([]float64, 0, len(f.shown))
 	for _, i := range f.shown {
 		rate := math.NaN()
@@ -58,18 +59,18 @@ func (f *frame) rates(q quantity) []float64 {
 }
 
 // values are those of a gauge.
-func (f *frame) values(q quantity) []float64 {
+func (f *frame) values(q figures.Quantity) []float64 {
 	values := make([]float64, 0, len(f.shown))
 	for _, i := range f.shown {
-		values = append(values, f.moments[i].values[q])
+		values = append(values, f.moments[i].Value(q))
 	}
 	return values
 }
 
 // limits is the newest value of a limit, if one holds.
-func (f *frame) limits(label string, q quantity) []chart.Limit {
+func (f *frame) limits(label string, q figures.Quantity) []chart.Limit {
 	for _, m := range slices.Backward(f.moments) {
-		if v := m.values[q]; m.gap == series.NoGap && !math.IsNaN(v) {
+		if v := m.Value(q); m.gap == series.NoGap && !math.IsNaN(v) {
 			return []chart.Limit{{Label: label, Value: v}}
 		}
 	}
@@ -82,7 +83,7 @@ func (f *frame) earlier(values []float64) []float64 {
 	var starts []int // of each run, as places in shown
 	for j, i := range f.shown {
 		first := i == 0 && !f.moments[0].Wall.Before(f.axis.Since.Add(time.Second)) // nothing is before it, not only nothing shown
-		if first || i > 0 && f.moments[i].run != f.moments[i-1].run {
+		if first || i > 0 && f.moments[i].Run != f.moments[i-1].Run {
 			starts = append(starts, j)
 		}
 	}
@@ -125,62 +126,62 @@ func (f *frame) draw(key, name string, c chart.Chart) drawnChart {
 	return drawnChart{Key: key, Title: c.Title, Name: name, Body: template.HTML(c.HTML(&f.axis))}
 }
 
-// measured reports whether any of the readings has a quantity.
-func (f *frame) measured(q quantity) bool {
-	return slices.ContainsFunc(f.shown, func(i int) bool { return !math.IsNaN(f.moments[i].values[q]) })
+// measured reports whether any of the readings has a figures.Quantity.
+func (f *frame) measured(q figures.Quantity) bool {
+	return slices.ContainsFunc(f.shown, func(i int) bool { return !math.IsNaN(f.moments[i].Value(q)) })
 }
 
-// counted reports whether any of the readings has more than 0 of a quantity.
-func (f *frame) counted(q quantity) bool {
-	return slices.ContainsFunc(f.shown, func(i int) bool { return f.moments[i].values[q] > 0 })
+// counted reports whether any of the readings has more than 0 of a figures.Quantity.
+func (f *frame) counted(q figures.Quantity) bool {
+	return slices.ContainsFunc(f.shown, func(i int) bool { return f.moments[i].Value(q) > 0 })
 }
 
 // charts draws the charts of a task: four, and those of what is not measured of every task.
 func (f *frame) charts() []drawnChart {
 	memory := f.withEarlier(
-		chart.Series{Label: "with page cache", Class: "cache", Area: true, Values: f.values(memoryCharged)},
-		chart.Series{Label: "needed", Class: "memory", Area: true, Values: f.values(memoryNeeded)},
+		chart.Series{Label: "with page cache", Class: "cache", Area: true, Values: f.values(figures.MemoryCharged)},
+		chart.Series{Label: "needed", Class: "memory", Area: true, Values: f.values(figures.Memory)},
 	)
-	if f.measured(pss) {
-		memory = append(memory, chart.Series{Label: "proportional", Class: "third", Values: f.values(pss)})
+	if f.measured(figures.PSS) {
+		memory = append(memory, chart.Series{Label: "proportional", Class: "third", Values: f.values(figures.PSS)})
 	}
 	drawn := []drawnChart{
 		f.draw("chart-cpu", "cpu_cores", chart.Chart{
-			Title: "CPU, in cores", Unit: procstats.Cores, Limits: f.limits("quota", cpuQuota),
-			Series: f.withEarlier(chart.Series{Label: "used", Class: "cpu", Area: true, Values: f.rates(cpuSeconds)}),
+			Title: "CPU, in cores", Unit: procstats.Cores, Limits: f.limits("quota", figures.Quota),
+			Series: f.withEarlier(chart.Series{Label: "used", Class: "cpu", Area: true, Values: f.rates(figures.CPU)}),
 		}),
 		f.draw("chart-memory", "memory_bytes", chart.Chart{
-			Title: "Memory", Unit: procstats.Bytes, Limits: f.limits("limit", memoryMax), Series: memory,
+			Title: "Memory", Unit: procstats.Bytes, Limits: f.limits("limit", figures.MemoryLimit), Series: memory,
 		}),
 		f.draw("chart-io", "io_read_bytes_total", chart.Chart{
 			Title: "Storage, in bytes a second", Unit: procstats.BytesPerSecond,
 			Series: []chart.Series{
-				{Label: "read", Class: "read", Values: f.rates(ioRead)},
-				{Label: "written", Class: "write", Values: f.rates(ioWrite)},
+				{Label: "read", Class: "read", Values: f.rates(figures.Read)},
+				{Label: "written", Class: "write", Values: f.rates(figures.Written)},
 			},
 		}),
 		f.draw("chart-pressure", "psi_cpu_some_seconds_total", chart.Chart{
 			Title: "Pressure, share of the time that some process waited", Unit: procstats.Share,
 			Series: []chart.Series{
-				{Label: "for a CPU", Class: "cpu", Values: f.rates(stallCPU)},
-				{Label: "for memory", Class: "memory", Values: f.rates(stallMemory)},
-				{Label: "for I/O", Class: "io", Values: f.rates(stallIO)},
+				{Label: "for a CPU", Class: "cpu", Values: f.rates(figures.WaitCPU)},
+				{Label: "for memory", Class: "memory", Values: f.rates(figures.WaitMemory)},
+				{Label: "for I/O", Class: "io", Values: f.rates(figures.WaitIO)},
 			},
 		}),
 	}
-	if f.counted(networkReceived) || f.counted(networkSent) {
+	if f.counted(figures.Received) || f.counted(figures.Sent) {
 		drawn = append(drawn, f.draw("chart-network", "network_received_bytes_total", chart.Chart{
 			Title: "Network, in bytes a second", Unit: procstats.BytesPerSecond,
 			Series: []chart.Series{
-				{Label: "received", Class: "read", Values: f.rates(networkReceived)},
-				{Label: "sent", Class: "write", Values: f.rates(networkSent)},
+				{Label: "received", Class: "read", Values: f.rates(figures.Received)},
+				{Label: "sent", Class: "write", Values: f.rates(figures.Sent)},
 			},
 		}))
 	}
-	if f.measured(diskUsage) {
+	if f.measured(figures.Disk) {
 		drawn = append(drawn, f.draw("chart-disk", "disk_usage_bytes", chart.Chart{
 			Title: "Directory of the task", Unit: procstats.Bytes,
-			Series: []chart.Series{{Label: "disk space", Class: "write", Area: true, Values: f.values(diskUsage)}},
+			Series: []chart.Series{{Label: "disk space", Class: "write", Area: true, Values: f.values(figures.Disk)}},
 		}))
 	}
 	return drawn
@@ -197,7 +198,7 @@ type spark struct {
 
 func sparkOf(recent []moment, now time.Time, newest float64, whole bool) spark {
 	f := newFrame(now.Add(-trackSpan), now, recent)
-	s := chart.Series{Class: "cpu", Values: f.rates(cpuSeconds)}
+	s := chart.Series{Class: "cpu", Values: f.rates(figures.CPU)}
 	description := "no CPU history"
 	if low, high, ok := s.Range(); ok {
 		description = "CPU over 5 min, between " + procstats.CoresText(low) + " and " + procstats.CoresText(high) + " cores"

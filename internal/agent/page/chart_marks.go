@@ -77,10 +77,10 @@ func (f *frame) past() (all []happening) {
 			continue
 		}
 		before := &f.moments[i-1]
-		if kills, _ := m.counter(oomKills).GrowthSince(before.counter(oomKills)); kills > 0 {
-			all = append(all, happening{at: m.Wall, What: record.KillsText(int64(kills)), Class: "oom"})
+		if kills := m.Kills(&before.Moment); kills > 0 {
+			all = append(all, happening{at: m.Wall, What: record.KillsText(kills), Class: "oom"})
 		}
-		if before.run != m.run {
+		if before.Run != m.Run {
 			all = append(all, happening{at: m.Wall, What: "started", Class: "start"})
 		}
 	}

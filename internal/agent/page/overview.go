@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/internal/agent/snapshot"
+	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -145,13 +146,13 @@ func (p *Page) row(t task, now time.Time, published bool) row {
 	} else {
 		r.read = t.usage.Sample.Wall
 		r.CPU = headline(list, procstats.HeadlineCores, procstats.CoresText)
-		r.Read = rateNumber(list, procstats.HeadlineIORead, newest.rate(before, ioRead))
-		r.Write = rateNumber(list, procstats.Writing(list), newest.rate(before, ioWrite))
+		r.Read = rateNumber(list, procstats.HeadlineIORead, newest.rate(before, figures.Read))
+		r.Write = rateNumber(list, procstats.Writing(list), newest.rate(before, figures.Written))
 		r.Memory = memoryOf(t)
 		r.Pressure = pressureOf(&newest, calm(recent, &newest))
 		r.sort = sortKeysOf(t, &newest, before)
 	}
-	r.Spark = sparkOf(recent, now, newest.rate(before, cpuSeconds), p.past.whole(t))
+	r.Spark = sparkOf(recent, now, newest.rate(before, figures.CPU), p.past.whole(t))
 	r.Age = runningFor(t, now)
 	if reading := ageOf(t, now); published && t.usage.Running && reading.Stale {
 		r.Stale = reading.Text
@@ -223,10 +224,10 @@ func sortKeysOf(t task, newest, before *moment) sortKeys {
 	if v, ok := headlineValue(t.usage.Headlines, procstats.HeadlineMemory); ok {
 		k.memory = v
 	}
-	if read, write := newest.rate(before, ioRead), newest.rate(before, ioWrite); !math.IsNaN(read + write) {
+	if read, write := newest.rate(before, figures.Read), newest.rate(before, figures.Written); !math.IsNaN(read + write) {
 		k.io = read + write
 	}
-	for _, q := range []quantity{stallCPU, stallMemory, stallIO} {
+	for _, q := range []figures.Quantity{figures.WaitCPU, figures.WaitMemory, figures.WaitIO} {
 		if v := newest.rate(before, q); !math.IsNaN(v) {
 			k.pressure = max(k.pressure, v)
 		}

@@ -27,15 +27,14 @@ type past struct {
 	readings Past
 	now      func() time.Time
 
-	mu        sync.Mutex // guards following
-	condenser *condenser
-	tracks    map[string]*track
-	records   map[string]*record.Record
-	began     time.Time
+	mu      sync.Mutex // guards following
+	tracks  map[string]*track
+	records map[string]*record.Record
+	began   time.Time
 }
 
 func newPast(r Past, now func() time.Time) *past {
-	return &past{readings: r, now: now, condenser: newCondenser(), tracks: map[string]*track{}, records: map[string]*record.Record{}}
+	return &past{readings: r, now: now, tracks: map[string]*track{}, records: map[string]*record.Record{}}
 }
 
 // begin starts a page's budget and drops the tasks that nobody looks at.
@@ -71,9 +70,9 @@ func (p *past) of(a task, now time.Time) (before *moment, newest moment, recent 
 	}
 	run := 0
 	if n := len(t.moments); n > 0 {
-		run = t.moments[n-1].run
+		run = t.moments[n-1].Run
 	}
-	newest = p.condenser.live(a.usage.Sample, a.usage.Headlines, run)
+	newest = liveMoment(a.usage, run)
 	before = t.before(&newest, trackStep-time.Second)
 	t.add(newest, trackStep)
 	return before, newest, t.moments
@@ -107,7 +106,7 @@ func (p *past) read(t *track, a task, now time.Time) {
 	// A new list: pages that are being made read the old one.
 	t.moments = make([]moment, 0, len(points))
 	for _, point := range points {
-		t.moments = append(t.moments, p.condenser.point(point))
+		t.moments = append(t.moments, momentOf(point))
 	}
 }
 

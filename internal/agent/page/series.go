@@ -4,186 +4,58 @@
 package page
 
 import (
-	"math"
 	"time"
 
+	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 )
 
-// quantity is one of the numbers that charts are drawn from.
-type quantity int
-
-const (
-	cpuSeconds quantity = iota
-	memoryNeeded
-	memoryCharged
-	ioRead
-	ioWrite
-	stallCPU
-	stallMemory
-	stallIO
-	throttled
-	throttledAbove
-	oomKills
-	memoryMax
-	cpuQuota
-	diskUsage
-	pss
-	leftPressure
-	networkReceived
-	networkSent
-	// cpuLate and cpuInCgroup say what of the CPU time was used before it was seen: see moment.rate.
-	cpuLate
-	cpuInCgroup
-	quantities
-)
-
-// plain are the quantities that are one measurement each; the others are headlines.
-//
-//nolint:gochecknoglobals // a constant table
-var plain = [quantities]procstats.ID{
-	stallCPU: procstats.PSICPUSome, stallMemory: procstats.PSIMemorySome,
-	stallIO: procstats.PSIIOSome, throttled: procstats.CgroupCPUThrottled,
-	throttledAbove: procstats.CgroupCPUAncestorThrottled, oomKills: procstats.CgroupMemoryEventsOOMKill,
-	memoryMax: procstats.CgroupMemoryMax, cpuQuota: procstats.CgroupCPUQuota,
-	diskUsage: procstats.DiskUsage, pss: procstats.SmapsPSS,
-	leftPressure: procstats.TreeLeftPressure, cpuLate: procstats.TreeCPULate, cpuInCgroup: procstats.CgroupCPUUsage,
-}
-
-// chosen are the quantities that are headlines.
-//
-//nolint:gochecknoglobals // a constant table
-var chosen = [...]struct {
-	quantity quantity
-	id       procstats.ID
-}{
-	{cpuSeconds, procstats.HeadlineCPU},
-	{memoryNeeded, procstats.HeadlineMemory},
-	{memoryCharged, procstats.HeadlineMemoryCharged},
-	{ioRead, procstats.HeadlineIORead},
-	{ioWrite, procstats.HeadlineIOWrite},
-	{networkReceived, procstats.HeadlineNetworkReceived},
-	{networkSent, procstats.HeadlineNetworkSent},
-}
-
-// moment is what charts need of one reading. Absent quantities are NaN.
+// moment is a reading, or a gap: then it has no numbers.
 type moment struct {
-	procstats.Stamp
-	run    int
-	gap    series.Gap
-	values [quantities]float64
-	// sources are what the headlines were taken from: counters of two sources have no difference.
-	sources [len(chosen)]string
+	figures.Moment
+	gap series.Gap
 }
 
-// condenser makes moments. It is used by one goroutine at a time.
-type condenser struct {
-	needs  []procstats.ID
-	sample procstats.Sample
-}
-
-func newCondenser() *condenser {
-	return &condenser{needs: procstats.Select(
-		procstats.HeadlineCPU, procstats.HeadlineMemory, procstats.HeadlineMemoryCharged,
-		procstats.HeadlineIORead, procstats.HeadlineIOWrite, procstats.HeadlineIOHanded,
-		procstats.HeadlineNetworkReceived, procstats.HeadlineNetworkSent,
-	).IDs()}
-}
-
-// point condenses a point of the history.
-func (c *condenser) point(p series.Point) moment {
+// momentOf returns a point of the history.
+func momentOf(p series.Point) moment {
 	if p.Gap != series.NoGap {
-		return moment{Stamp: p.Stamp, run: p.Run, gap: p.Gap}
+		return moment{figures.Gap(p.Stamp, p.Run), p.Gap}
 	}
-	c.sample.Reset()
-	c.sample.Stamp = p.Stamp
-	for _, id := range c.needs {
-		if v, ok := p.Values[id]; ok {
-			c.sample.SetNumber(id, v)
-		}
+	number := func(id procstats.ID) (value float64, ok bool) {
+		value, ok = p.Values[id]
+		return value, ok
 	}
-	m := c.headlines(procstats.Headlines(&c.sample, procstats.History{}))
-	m.Stamp, m.run = p.Stamp, p.Run
-	if v, ok := p.Value(procstats.HeadlineMemory, procstats.Max); ok {
-		m.values[memoryNeeded] = v // a peak within the step must not be lost
-	}
-	if v, ok := p.Value(procstats.HeadlineMemoryCharged, procstats.Max); ok {
-		m.values[memoryCharged] = v
-	}
-	for q, id := range plain {
-		if v, ok := p.Values[id]; ok && id != 0 {
-			m.values[q] = v
+	m := moment{Moment: figures.MomentOfValues(p.Stamp, p.Run, number)}
+	for q, id := range map[figures.Quantity]procstats.ID{
+		figures.Memory: procstats.HeadlineMemory, figures.MemoryCharged: procstats.HeadlineMemoryCharged,
+	} {
+		if highest, ok := p.Value(id, procstats.Max); ok {
+			m.Raise(q, highest) // a peak within the step must not be lost
 		}
 	}
 	return m
 }
 
-// live condenses the newest reading.
-func (c *condenser) live(s *procstats.Sample, headlines []procstats.HeadlineValue, run int) moment {
-	m := c.headlines(headlines)
-	m.Stamp, m.run = s.Stamp, run
-	for q, id := range plain {
-		if v, ok := s.Task.Number(id); ok && id != 0 {
-			m.values[q] = v
-		}
-	}
-	return m
-}
-
-func (c *condenser) headlines(list []procstats.HeadlineValue) (m moment) {
-	for q := range m.values {
-		m.values[q] = math.NaN()
-	}
-	for i, from := range chosen {
-		id := from.id
-		if id == procstats.HeadlineIOWrite {
-			id = procstats.Writing(list)
-		}
-		for _, h := range list {
-			if v, ok := h.Reading.Number(); ok && h.ID == id {
-				m.values[from.quantity], m.sources[i] = v, h.Source
-			}
-		}
-	}
-	return m
+// liveMoment returns the newest reading of a task.
+func liveMoment(f *figures.Figures, run int) moment {
+	return moment{Moment: figures.MomentOf(f.Sample.Stamp, run, f.Sample.Task.Number, f.Headlines)}
 }
 
 // follows reports whether counters went on from an earlier moment to this one.
 func (m *moment) follows(earlier *moment) bool {
-	return earlier.gap == series.NoGap && m.gap == series.NoGap && earlier.run == m.run && m.Mono > earlier.Mono
+	return earlier.gap == series.NoGap && m.gap == series.NoGap && earlier.Run == m.Run && m.Mono > earlier.Mono
 }
 
-// counter is a quantity that only grows.
-func (m *moment) counter(q quantity) procstats.CounterReading {
-	c := procstats.CounterReading{Value: m.values[q], At: m.Mono, Run: m.run}
-	if m.gap != series.NoGap {
-		c.Value = math.NaN()
-	}
-	for i, from := range chosen {
-		if from.quantity == q {
-			c.Source = m.sources[i]
-		}
-	}
-	return c
-}
+// rate is the growth of a quantity per second since an earlier moment, which may be nil, or NaN.
+func (m *moment) rate(before *moment, q figures.Quantity) float64 { return m.Rate(before.reading(), q) }
 
-// rate is the growth of a counter a second since an earlier moment, which may be nil; NaN if there is none. CPU time that was used
-// before, by processes that were found late, is left out: no cgroup counts it when it is used.
-func (m *moment) rate(earlier *moment, q quantity) float64 {
-	if earlier == nil {
-		return math.NaN()
+// reading returns the numbers of a moment; nil for nil.
+func (m *moment) reading() *figures.Moment {
+	if m == nil {
+		return nil
 	}
-	rate, reason := m.counter(q).RateSince(earlier.counter(q))
-	if reason != "" {
-		return math.NaN()
-	}
-	if q == cpuSeconds && math.IsNaN(m.values[cpuInCgroup]) {
-		if late := m.rate(earlier, cpuLate); !math.IsNaN(late) {
-			return max(0, rate-late)
-		}
-	}
-	return rate
+	return &m.Moment
 }
 
 // track is the recent past of a task, oldest first, with one moment a step.
@@ -200,7 +72,7 @@ type track struct {
 func (t *track) before(now *moment, span time.Duration) *moment {
 	for i := len(t.moments) - 1; i >= 0; i-- {
 		m := &t.moments[i]
-		if m.Mono >= now.Mono && m.run == now.run && m.gap == series.NoGap {
+		if m.Mono >= now.Mono && m.Run == now.Run && m.gap == series.NoGap {
 			continue // the same reading, looked at twice
 		}
 		if !now.follows(m) {

@@ -17,6 +17,7 @@ import (
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/chart"
+	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -172,11 +173,11 @@ func (p *Page) readings(t task, body *taskView, f *frame) {
 		{Key: "memory", Label: "Memory needed", Value: body.Memory.Needed, Detail: memoryDetail(body.Memory)},
 		{Key: "peak", Label: "Memory peak", Value: body.Memory.Peak, Detail: "limit " + body.Memory.Limit.Text},
 		{
-			Key: "read", Label: "Read from storage", Value: rateNumber(list, procstats.HeadlineIORead, newest.rate(before, ioRead)),
+			Key: "read", Label: "Read from storage", Value: rateNumber(list, procstats.HeadlineIORead, newest.rate(before, figures.Read)),
 			Detail: sinceStart(headline(list, procstats.HeadlineIORead, procstats.Bytes.Text)),
 		},
 		{
-			Key: "write", Label: "Written", Value: rateNumber(list, procstats.Writing(list), newest.rate(before, ioWrite)),
+			Key: "write", Label: "Written", Value: rateNumber(list, procstats.Writing(list), newest.rate(before, figures.Written)),
 			Detail: writtenDetail(procstats.WrittenOf(t.usage.Sample, list)),
 		},
 	}
@@ -184,7 +185,7 @@ func (p *Page) readings(t task, body *taskView, f *frame) {
 	if sent := headline(list, procstats.HeadlineNetworkSent, procstats.Bytes.Text); !received.Absent {
 		body.Figures = append(body.Figures, figure{
 			Key: "network", Label: "Network, received",
-			Value:  rateNumber(list, procstats.HeadlineNetworkReceived, newest.rate(before, networkReceived)),
+			Value:  rateNumber(list, procstats.HeadlineNetworkReceived, newest.rate(before, figures.Received)),
 			Detail: "received " + received.Mark + received.Text + ", sent " + sinceStart(sent),
 		})
 	}
@@ -252,13 +253,12 @@ func (p *Page) charts(t task, body *taskView, latest time.Time, asked url.Values
 	if errors.Is(err, series.ErrBlocked) && body.Reason == "" {
 		body.Reason = "no history: " + series.ErrBlocked.Error()
 	}
-	c := newCondenser()
 	moments := make([]moment, 0, len(points)+1)
 	for _, point := range points {
-		moments = append(moments, c.point(point))
+		moments = append(moments, momentOf(point))
 	}
 	if sample := t.usage.Sample; sample != nil && t.usage.Running && !t.dead() && !s.fixed {
-		moments = appendLive(moments, c, t)
+		moments = appendLive(moments, t)
 	}
 	f := newFrame(until.Add(-s.size), until, moments)
 	f.axis.Ticks = chart.TicksBefore(f.axis.Since, until, s.endWord(t))
@@ -269,15 +269,15 @@ func (p *Page) charts(t task, body *taskView, latest time.Time, asked url.Values
 }
 
 // appendLive puts the newest reading behind a history that does not have it yet.
-func appendLive(moments []moment, c *condenser, t task) []moment {
+func appendLive(moments []moment, t task) []moment {
 	run := 0
 	if n := len(moments); n > 0 {
 		if !t.usage.Sample.Wall.After(moments[n-1].Wall) {
 			return moments
 		}
-		run = moments[n-1].run
+		run = moments[n-1].Run
 	}
-	return append(moments, c.live(t.usage.Sample, t.usage.Headlines, run))
+	return append(moments, liveMoment(t.usage, run))
 }
 
 func (w window) endWord(t task) string {

@@ -109,7 +109,7 @@ type share struct{ Name, Text, Bar, Class string }
 
 // pressureOf says in a word what a task waited for between two moments.
 func pressureOf(newest, before *moment) pressure {
-	w := waitsSince(newest, before)
+	w := newest.Waits(before.reading())
 	if w.CPUSome == nil && w.MemorySome == nil && w.IOSome == nil {
 		if before != nil {
 			return pressure{Hint: "pressure is not read: the kernel has no pressure files for this task"}
@@ -121,7 +121,7 @@ func pressureOf(newest, before *moment) pressure {
 		p.Hint = "throttled by the CPU quota of a cgroup above its own"
 	}
 	label := string(procstats.Exact)
-	if *w.Left > 0 {
+	if w.Left != nil && *w.Left > 0 {
 		label = "without those that run outside its cgroup"
 	}
 	var shares []string
@@ -152,7 +152,7 @@ func calm(moments []moment, newest *moment) (from *moment) {
 	for i := range slices.Backward(moments) {
 		m := &moments[i]
 		switch {
-		case m.Mono >= newest.Mono && m.run == newest.run && m.gap == series.NoGap: // the same reading
+		case m.Mono >= newest.Mono && m.Run == newest.Run && m.gap == series.NoGap: // the same reading
 			continue
 		case !newest.follows(m):
 			return from
@@ -162,20 +162,6 @@ func calm(moments []moment, newest *moment) (from *moment) {
 		}
 	}
 	return from
-}
-
-// waitsSince returns what a task waited for since an earlier moment, in each second.
-func waitsSince(newest, before *moment) record.Waits {
-	rate := func(q quantity) *float64 {
-		if r := newest.rate(before, q); !math.IsNaN(r) {
-			return &r
-		}
-		return nil
-	}
-	return record.Waits{
-		Wall: time.Second, CPU: rate(cpuSeconds), Throttled: rate(throttled), AncestorThrottled: rate(throttledAbove),
-		CPUSome: rate(stallCPU), MemorySome: rate(stallMemory), IOSome: rate(stallIO), Left: &newest.values[leftPressure],
-	}
 }
 
 func pressureIn(stall record.Stall) pressure {

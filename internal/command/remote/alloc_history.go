@@ -56,7 +56,7 @@ func historyTable(p cli.Palette, points []shape.Point) string {
 			before = nil
 			continue
 		}
-		now := usageOf(pointReading(point), pointReading(before))
+		now := usageOf(pointMoment(point), pointMoment(before))
 		row := []cli.Cell{at, cli.Plain(coresText(now.Cores))}
 		for _, value := range []*float64{now.Memory, now.Charged, now.Peak, now.Read, now.Written} {
 			row = append(row, cli.Plain(cli.Optional(procstats.Bytes, value)))
@@ -86,10 +86,10 @@ func processHistory(p cli.Palette, points []shape.Point) string {
 		}
 		for k := range point.Processes {
 			row := &point.Processes[k]
-			now := processReading(point, row)
-			cores := rateOf(now, processReading(before, sameProcess(before, row)), procstats.ProcessCPU, procstats.PortableProcessCPU)
+			now := readingOf(point, row)
+			cores := now.coresSince(readingOf(before, sameProcess(before, row)))
 			t.Add(at, cli.Plain(fmt.Sprint(row.PID)), cli.Plain(coresText(cores)),
-				cli.Plain(cli.Optional(procstats.Bytes, first(now, procstats.ProcessRSS, procstats.PortableProcessRSS))),
+				cli.Plain(cli.Optional(procstats.Bytes, now.first(procstats.ProcessRSS, procstats.PortableProcessRSS))),
 				cli.Plain(cli.Printable(row.Command)))
 		}
 		before = point
@@ -107,12 +107,12 @@ func sameProcess(point *shape.Point, row *shape.PointProcess) *shape.PointProces
 	return nil
 }
 
-// processReading returns the reading of a process; nil for nil.
-func processReading(point *shape.Point, row *shape.PointProcess) *numbers {
+// readingOf returns what was read of a process in a past reading; nil for nil.
+func readingOf(point *shape.Point, row *shape.PointProcess) *processReading {
 	if row == nil {
 		return nil
 	}
-	return &numbers{at: sinceBoot(point.Mono), run: point.Run, number: row.Number}
+	return &processReading{at: monotonic(point.Mono).Mono, run: point.Run, number: row.Number}
 }
 
 func (o *statsOptions) printMoment(cmd *cobra.Command, agent *client.Client, id string, part client.Part) error {
@@ -150,10 +150,10 @@ func processesAt(p cli.Palette, point *shape.Point) string {
 	t := cli.Table{Indent: "  ", Header: []string{"PID", "PARENT", "CPU", "RSS", "COMMAND"}, Right: []int{0, 1, 2, 3}}
 	for i := range point.Processes {
 		row := &point.Processes[i]
-		now := processReading(point, row)
+		now := readingOf(point, row)
 		t.AddTexts(fmt.Sprint(row.PID), fmt.Sprint(row.PPID),
-			cli.Optional(procstats.Seconds, first(now, procstats.ProcessCPU, procstats.PortableProcessCPU)),
-			cli.Optional(procstats.Bytes, first(now, procstats.ProcessRSS, procstats.PortableProcessRSS)), cli.Printable(row.Command))
+			cli.Optional(procstats.Seconds, now.first(procstats.ProcessCPU, procstats.PortableProcessCPU)),
+			cli.Optional(procstats.Bytes, now.first(procstats.ProcessRSS, procstats.PortableProcessRSS)), cli.Printable(row.Command))
 	}
 	return t.Render(p)
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/agent/client"
 	"github.com/tachograph/tacho/internal/agent/shape"
-	"github.com/tachograph/tacho/procstats"
 )
 
 // topRow is one task of one allocation, also in the JSON of tacho top. Null is not measured.
@@ -131,7 +130,7 @@ func (p *taskPoll) row(a *shape.Allocation, task string, stats *client.Stats) *t
 	row.sample = reading.Sample
 	switch {
 	case old == nil || old.sample == nil || old.Restarts != row.Restarts:
-		row.usage = usageOf(sampleReading(row.sample, row.Restarts), nil)
+		row.usage = usageOf(sampleMoment(row.sample, row.Restarts), nil)
 	case old.sample.At.Equal(row.sample.At):
 		row.before, row.earlierSet, row.usage = old.before, old.earlierSet, old.usage // no new reading
 		return row
@@ -140,7 +139,7 @@ func (p *taskPoll) row(a *shape.Allocation, task string, stats *client.Stats) *t
 		if sameSet(row.sample, old.sample) {
 			row.earlierSet = old.earlierSet
 		}
-		row.usage = usageOf(sampleReading(row.sample, row.Restarts), sampleReading(old.sample, old.Restarts))
+		row.usage = usageOf(sampleMoment(row.sample, row.Restarts), sampleMoment(old.sample, old.Restarts))
 	}
 	row.past = remember(row.past, row.Cores)
 	return row
@@ -177,9 +176,9 @@ func processCores(row *topRow, process *client.Process) *float64 {
 		if old.PID != process.PID || old.Start != process.Start {
 			continue
 		}
-		now := &numbers{at: sinceBoot(row.sample.Mono) - setAge(row.sample), number: process.Number}
-		before := &numbers{at: sinceBoot(row.earlierSet.Mono) - setAge(row.earlierSet), number: old.Number}
-		return rateOf(now, before, procstats.ProcessCPU, procstats.PortableProcessCPU)
+		now := &processReading{at: monotonic(row.sample.Mono).Mono - setAge(row.sample), number: process.Number}
+		before := &processReading{at: monotonic(row.earlierSet.Mono).Mono - setAge(row.earlierSet), number: old.Number}
+		return now.coresSince(before)
 	}
 	return nil
 }

@@ -268,7 +268,7 @@ func TestTopShowsNoOldReadings(t *testing.T) {
 	look := func(seconds int, cpu float64, reason string) *topRow {
 		reading := &client.Reading{Running: true, Reason: reason, Sample: &client.Sample{
 			At: at.Add(time.Duration(seconds) * time.Second), Mono: float64(seconds),
-			Measurements: map[string]any{"cgroup_cpu_usage_seconds_total": cpu, "cgroup_memory_current_bytes": 4096.0},
+			Headline: map[string]record.HeadlineValue{"cpu_seconds_total": {Value: &cpu}, "memory_charged_bytes": {Value: new(4096.0)}},
 		}}
 		stats := &client.Stats{}
 		stats.Tacho.Tasks = map[string]*client.Reading{"server": reading}

@@ -222,7 +222,7 @@ func (m *topModel) treeLines(width int) []string {
 	closing := func(cores, seconds, name string) { t.AddTexts("", cores, seconds, "", "", "", "", name) }
 	closing("", cli.Optional(procstats.Seconds, processes.Exited.CPUSeconds), exited)
 	closing("", cli.Optional(procstats.Seconds, processes.Unattributed.CPUSeconds), "unattributed")
-	total := cmp.Or(processes.Total.CPUSeconds, first(sampleReading(row.sample, 0), procstats.HeadlineCPU))
+	total := cmp.Or(processes.Total.CPUSeconds, row.sample.Headline[procstats.HeadlineCPU.String()].Value)
 	closing(m.cpu(row.Cores), cli.Optional(procstats.Seconds, total), "total")
 	if age := setAge(row.sample); age >= time.Second {
 		closing("", "", fmt.Sprintf("read %s ago", procstats.AgeText(age)))

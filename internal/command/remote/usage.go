@@ -4,12 +4,15 @@
 package remote
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
+	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/agent/client"
 	"github.com/tachograph/tacho/internal/agent/shape"
 	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -33,107 +36,73 @@ type usage struct {
 	Processes      *float64 `json:"processes"`
 }
 
-// numbers is one reading of a task, from its history or from a sample.
-type numbers struct {
-	// at is the monotonic clock of the agent's host, run counts the starts of the task.
-	at     time.Duration
-	run    int
-	number func(procstats.ID) (float64, bool)
-	// source returns the source of a headline; nil if the reading has no headlines.
-	source func(procstats.ID) string
+// monotonic returns the seconds of the monotonic clock as a stamp.
+func monotonic(seconds float64) procstats.Stamp {
+	return procstats.Stamp{Mono: time.Duration(seconds * float64(time.Second))}
 }
 
-// counter returns a counter of the reading; ok is false if it was not read.
-func (n *numbers) counter(id procstats.ID) (c procstats.CounterReading, ok bool) {
-	value, ok := n.number(id)
-	c = procstats.CounterReading{Value: value, At: n.at, Run: n.run}
-	if n.source != nil {
-		c.Source = n.source(id)
-	}
-	return c, ok
-}
-
-// sinceBoot converts the seconds of the monotonic clock.
-func sinceBoot(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
-
-// pointReading returns the reading of a point; nil for nil.
-func pointReading(p *shape.Point) *numbers {
+// pointMoment returns the numbers of a past reading; nil for nil.
+func pointMoment(p *shape.Point) *figures.Moment {
 	if p == nil {
 		return nil
 	}
-	return &numbers{at: sinceBoot(p.Mono), run: p.Run, number: p.Number}
+	return new(figures.MomentOfValues(monotonic(p.Mono), p.Run, p.Number))
 }
 
-// sampleReading returns the reading of a sample; nil for nil.
-func sampleReading(s *client.Sample, run int) *numbers {
+// sampleMoment returns the numbers of a sample; nil for nil.
+func sampleMoment(s *client.Sample, run int) *figures.Moment {
 	if s == nil {
 		return nil
 	}
-	number := func(id procstats.ID) (float64, bool) {
-		if value, ok := s.Headlined(id); ok {
-			return value, true
-		}
-		return s.Number(id)
-	}
-	source := func(id procstats.ID) string { return s.Headline[id.String()].Source }
-	return &numbers{at: sinceBoot(s.Mono), run: run, number: number, source: source}
+	return new(figures.MomentOf(monotonic(s.Mono), run, s.Number, record.HeadlineList(s.Headline)))
 }
 
 // usageOf returns the usage of a reading. Rates need the reading before it, of the same start of the task.
-func usageOf(now, before *numbers) usage {
-	rate := func(ids ...procstats.ID) *float64 { return rateOf(now, before, ids...) }
-	f := usage{
-		Cores:          rate(procstats.HeadlineCPU, procstats.CgroupCPUUsage, procstats.TreeCPU, procstats.PortableCPU),
-		Memory:         first(now, procstats.HeadlineMemory),
-		Charged:        first(now, procstats.HeadlineMemoryCharged, procstats.CgroupMemoryCurrent),
-		Peak:           first(now, procstats.HeadlineMemoryPeak, procstats.CgroupMemoryPeak),
-		Limit:          first(now, procstats.CgroupMemoryMax),
-		Read:           rate(procstats.HeadlineIORead, procstats.CgroupIORead, procstats.TreeIORead),
-		Written:        rate(procstats.CgroupIOWrite, procstats.HeadlineIOHanded, procstats.TreeIOWrite, procstats.HeadlineIOWrite),
-		Received:       rate(procstats.HeadlineNetworkReceived, procstats.SkbReceived),
-		Sent:           rate(procstats.HeadlineNetworkSent, procstats.SkbSent),
-		CPUPressure:    rate(procstats.PSICPUSome),
-		MemoryPressure: rate(procstats.PSIMemorySome),
-		IOPressure:     rate(procstats.PSIIOSome),
-		Processes:      first(now, procstats.TreeProcesses, procstats.PortableProcesses),
+func usageOf(now, before *figures.Moment) usage {
+	if now == nil {
+		return usage{}
 	}
-	if late := rate(procstats.TreeCPULate); f.Cores != nil && late != nil && first(now, procstats.CgroupCPUUsage) == nil {
-		*f.Cores = max(0, *f.Cores-*late) // what was used before it was seen: no cgroup counts it when it is used
+	value := func(q figures.Quantity) *float64 { return figures.Known(now.Value(q)) }
+	rate := func(q figures.Quantity) *float64 { return figures.Known(now.Rate(before, q)) }
+	return usage{
+		Cores: cmp.Or(rate(figures.CPU), value(figures.Cores)), Memory: value(figures.Memory),
+		Charged: value(figures.MemoryCharged), Peak: value(figures.MemoryPeak), Limit: value(figures.MemoryLimit),
+		Read: rate(figures.Read), Written: rate(figures.Written), Received: rate(figures.Received), Sent: rate(figures.Sent),
+		CPUPressure: rate(figures.WaitCPU), MemoryPressure: rate(figures.WaitMemory), IOPressure: rate(figures.WaitIO),
+		Processes: value(figures.Processes),
 	}
-	if f.Cores == nil {
-		f.Cores = first(now, procstats.HeadlineCores)
-	}
-	if f.Memory == nil {
-		f.Memory = first(now, procstats.TreeRSS, procstats.PortableRSS)
-	}
-	return f
 }
 
-// first returns the first of ids that a reading has.
-func first(now *numbers, ids ...procstats.ID) *float64 {
-	if now == nil {
+// processReading is what was read of one process; nil if nothing was.
+type processReading struct {
+	at     time.Duration // on the monotonic clock
+	run    int           // counts the starts of the task
+	number figures.Lookup
+}
+
+// first returns the first of ids that was read.
+func (r *processReading) first(ids ...procstats.ID) *float64 {
+	if r == nil {
 		return nil
 	}
 	for _, id := range ids {
-		if value, ok := now.number(id); ok {
+		if value, ok := r.number(id); ok {
 			return &value
 		}
 	}
 	return nil
 }
 
-// rateOf returns the rate of the first of ids that has one between two readings.
-func rateOf(now, before *numbers, ids ...procstats.ID) *float64 {
-	if now == nil || before == nil {
-		return nil
-	}
-	for _, id := range ids {
-		c, okNow := now.counter(id)
-		earlier, okBefore := before.counter(id)
-		if !okNow || !okBefore {
+// coresSince returns the CPU of a process in cores since an earlier reading of it.
+func (r *processReading) coresSince(before *processReading) *float64 {
+	for _, id := range []procstats.ID{procstats.ProcessCPU, procstats.PortableProcessCPU} {
+		now, then := r.first(id), before.first(id)
+		if now == nil || then == nil {
 			continue
 		}
-		if rate, reason := c.RateSince(earlier); reason == "" {
+		rate, reason := procstats.CounterReading{Value: *now, At: r.at, Run: r.run}.
+			RateSince(procstats.CounterReading{Value: *then, At: before.at, Run: before.run})
+		if reason == "" {
 			return &rate
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/client"
 	"github.com/tachograph/tacho/internal/agent/shape"
 	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -36,14 +37,14 @@ func TestUsageHasRatesOfTheSameStart(t *testing.T) {
 		{"at the same time", point(100, 1, map[procstats.ID]float64{procstats.CgroupCPUUsage: 4}), nil, nil, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			f := usageOf(pointReading(test.now), pointReading(before))
+			f := usageOf(pointMoment(test.now), pointMoment(before))
 			if diff := cmp.Diff([]*float64{test.cores, test.pressure, test.read}, []*float64{f.Cores, f.CPUPressure, f.Read}); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
-	tree := func(at, cpu, late float64, more procstats.ID) *numbers {
-		return pointReading(point(at, 1, map[procstats.ID]float64{procstats.TreeCPU: cpu, procstats.TreeCPULate: late, more: cpu}))
+	tree := func(at, cpu, late float64, more procstats.ID) *figures.Moment {
+		return pointMoment(point(at, 1, map[procstats.ID]float64{procstats.TreeCPU: cpu, procstats.TreeCPULate: late, more: cpu}))
 	}
 	if f := usageOf(tree(12, 9, 6, procstats.HeadlineCPU), tree(10, 1, 0, procstats.HeadlineCPU)); f.Cores == nil || *f.Cores != 1 {
 		t.Errorf("8 s in 2 s, of which 6 are late: %v cores", f.Cores)
