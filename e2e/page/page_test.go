@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/internal/agent/page"
-	"github.com/tachograph/tacho/internal/agent/page/pagetest"
+	"github.com/tachograph/tacho/e2e/page/pagetest"
 	"github.com/tachograph/tacho/procstats"
 )
 

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/internal/agent/page"
-	"github.com/tachograph/tacho/internal/agent/page/pagetest"
+	"github.com/tachograph/tacho/e2e/page/pagetest"
 )
 
 // TestHeight holds that a page of 200 tasks is a few screens long, on a desk and on a telephone.

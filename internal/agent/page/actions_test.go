@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/internal/agent/page"
-	"github.com/tachograph/tacho/internal/agent/page/pagetest"
+	"github.com/tachograph/tacho/e2e/page/pagetest"
 )
 
 const (

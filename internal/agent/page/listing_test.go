@@ -16,7 +16,7 @@ import (
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/page"
-	"github.com/tachograph/tacho/internal/agent/page/pagetest"
+	"github.com/tachograph/tacho/e2e/page/pagetest"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 )
 

@@ -23,7 +23,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/tachograph/tacho/internal/agent/page"
-	"github.com/tachograph/tacho/internal/agent/page/pagetest"
+	"github.com/tachograph/tacho/e2e/page/pagetest"
 	"github.com/tachograph/tacho/internal/agent/streams"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/net/html"
 
-	"github.com/tachograph/tacho/internal/agent/page/pagetest"
+	"github.com/tachograph/tacho/e2e/page/pagetest"
 )
 
 // TestWindow holds that the charts show the time that is asked for, and that the links around it lead somewhere.
