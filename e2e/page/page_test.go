@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tachograph/tacho/internal/agent/page"
 	"github.com/tachograph/tacho/e2e/page/pagetest"
+	"github.com/tachograph/tacho/internal/agent/page"
 	"github.com/tachograph/tacho/procstats"
 )
 

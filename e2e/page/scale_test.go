@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tachograph/tacho/internal/agent/page"
 	"github.com/tachograph/tacho/e2e/page/pagetest"
+	"github.com/tachograph/tacho/internal/agent/page"
 )
 
 // TestHeight holds that a page of 200 tasks is a few screens long, on a desk and on a telephone.

@@ -184,4 +184,3 @@ func (t *Tracker) make(list []procstats.HeadlineValue, r *reading) []procstats.H
 	}
 	return procstats.HeadlinesInto(list, r.sample, past)
 }
-

@@ -10,8 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-
-	"github.com/tachograph/tacho/internal/agent/page/signin"
 )
 
 // secured sets what keeps a page from being more than it is: nothing from elsewhere, no script in the page itself,
@@ -58,7 +56,7 @@ func (p *Page) isToken(given string) bool {
 // page of this agent. Programs that send no Origin must not rely on a cookie, which browsers add by themselves.
 func (p *Page) act(trusted bool, do func(w http.ResponseWriter, r *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		same, absent := signin.SameOrigin(r)
+		same, absent := sameOrigin(r)
 		if !same && !absent || absent && !trusted && !p.authorized(r) {
 			http.Error(w, "the request does not come from a page of this agent", http.StatusForbidden)
 			return
@@ -102,7 +100,7 @@ func (p *Page) redeem(w http.ResponseWriter, r *http.Request) {
 // signIn takes the token from the form.
 func (p *Page) signIn(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
-	if same, _ := signin.SameOrigin(r); !same {
+	if same, _ := sameOrigin(r); !same {
 		http.Error(w, "the request does not come from a page of this agent", http.StatusForbidden)
 		return
 	}

@@ -25,9 +25,9 @@ func (p *Page) actionsOf(t task, trusted bool) *actions {
 	if !trusted || p.options.Actions == nil || t.dead() {
 		return nil
 	}
-	a := &actions{Stop: t.path() + "/stop", StopJob: t.path() + "/stop-job"}
+	a := &actions{Stop: t.Path() + "/stop", StopJob: t.Path() + "/stop-job"}
 	if t.state.State.Phase == hook.PhaseRunning {
-		a.Restart = t.path() + "/restart"
+		a.Restart = t.Path() + "/restart"
 	}
 	return a
 }
@@ -39,11 +39,11 @@ func (p *Page) doing(do func(a Actions, t task) error) func(http.ResponseWriter,
 		if err != nil {
 			return err
 		}
-		p.log.Info("action from the page", "path", t.path(), "remote", r.RemoteAddr)
+		p.log.Info("action from the page", "path", t.Path(), "remote", r.RemoteAddr)
 		if err := do(p.options.Actions, t); err != nil {
 			return err
 		}
-		http.Redirect(w, r, t.path(), http.StatusSeeOther)
+		http.Redirect(w, r, t.Path(), http.StatusSeeOther)
 		return nil
 	}
 }

@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tachograph/tacho/internal/agent/page"
 	"github.com/tachograph/tacho/e2e/page/pagetest"
+	"github.com/tachograph/tacho/internal/agent/page"
 )
 
 const (

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/internal/chart"
+	"github.com/tachograph/tacho/procstats"
 )
 
 //go:embed assets/*
@@ -70,7 +71,9 @@ func (a *assets) serve(w http.ResponseWriter, r *http.Request) {
 // parseTemplates parses the embedded templates.
 func parseTemplates(files *assets) *template.Template {
 	t := template.New("").Funcs(template.FuncMap{
-		"asset": files.path, "clock": formatClock, "event": formatEvent, "time": formatTime, "printable": printable,
+		"asset": files.path, "clock": formatClock, "day": formatDay, "event": formatEvent, "time": formatTime,
+		"seconds": textOf(procstats.Seconds), "bytes": textOf(procstats.Bytes), "count": textOf(procstats.None),
+		"share": func(part float64, whole *float64) string { return shareText(&part, whole) }, "largest": largest,
 		"iso":         func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"ended":       func(id, title string, s section) titled { return titled{id, title, s} },
 		"gauged":      func(label string, g gauge) labelled { return labelled{label, g} },

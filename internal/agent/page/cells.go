@@ -4,27 +4,64 @@
 package page
 
 import (
+	"bytes"
+	"fmt"
+	"html"
 	"math"
-	"strconv"
 	"time"
 )
 
-// cell is one element that changes: its name, the template of its content and the data of it.
-type cell struct {
-	name, template string
-	data           any
+// cells are the elements of a page that change, by what they carry in data-live.
+type cells map[string]string
+
+// liveCells renders a page and returns the content of its elements with data-live. They are not in each other.
+func (p *Page) liveCells(v *view) (cells, error) {
+	v.Machine = p.machine(v.request.Context(), v.now, v.Trusted)
+	rest, err := p.execute("page", v)
+	if err != nil {
+		return nil, err
+	}
+	found := cells{}
+	attribute := []byte(` data-live="`)
+	for {
+		at := bytes.Index(rest, attribute)
+		if at < 0 {
+			return found, nil
+		}
+		tag, _, _ := bytes.Cut(rest[bytes.LastIndexByte(rest[:at], '<')+1:at], []byte(" "))
+		name, after, _ := bytes.Cut(rest[at+len(attribute):], []byte(`"`))
+		_, after, _ = bytes.Cut(after, []byte(">")) // attributes have it as &gt;
+		end := endOf(after, tag)
+		if end < 0 {
+			return nil, fmt.Errorf("element %s of the page has no end", name)
+		}
+		found[html.UnescapeString(string(name))] = string(after[:end])
+		rest = after[end:]
+	}
 }
 
-func (p *Page) renderCells(list []cell) (cells, error) {
-	rendered := make(cells, len(list))
-	for _, c := range list {
-		html, err := p.fragment(c.template, c.data)
-		if err != nil {
-			return nil, err
+// endOf returns where the end tag of an element is, in what follows its start tag; -1 if there is none.
+func endOf(content, tag []byte) int {
+	starts, end := [][]byte{tagged("<", tag, " "), tagged("<", tag, ">")}, tagged("</", tag, ">")
+	from, open := 0, 0
+	for {
+		at := bytes.Index(content[from:], end)
+		if at < 0 {
+			return -1
 		}
-		rendered[c.name] = html
+		for _, start := range starts {
+			open += bytes.Count(content[from:from+at], start)
+		}
+		if open == 0 {
+			return from + at
+		}
+		open--
+		from += at + len(end)
 	}
-	return rendered, nil
+}
+
+func tagged(before string, tag []byte, after string) []byte {
+	return []byte(before + string(tag) + after)
 }
 
 // overviewSource is the live page of tasks. The tasks are those that the page had when it was loaded, in their order:
@@ -40,80 +77,66 @@ type overviewSource struct {
 // overviewSource finds the table that the page was made from.
 func (p *Page) overviewSource(v *view) (source, cells, error) {
 	query := v.request.URL.Query()
-	l := listingOf(query)
+	s := &overviewSource{page: p, listing: listingOf(query)}
 	g := p.overview.find(query.Get("at"))
-	if g == nil {
+	known := g != nil
+	if !known {
 		g = p.rows(v.now, v.Now)
-		return &overviewSource{page: p, listing: l, loaded: g.list(l, v.Now), pointed: g.at}, nil, nil
 	}
-	s := &overviewSource{page: p, listing: l, loaded: g.list(l, v.Now), pointed: g.at}
-	shown, err := p.renderCells(s.list(g, s.loaded))
+	s.loaded, s.pointed = g.list(s.listing, v.Now), g.at
+	if !known {
+		return s, nil, nil
+	}
+	_, shown, err := s.show(v, g)
 	return s, shown, err
 }
 
 // cells implements source.
 func (s *overviewSource) cells(v *view) (string, cells, error) {
-	g := s.page.rows(v.now, v.Now)
-	now := g.list(s.listing, v.Now)
-	list := append(s.list(g, now), cell{"machine", "machine", s.page.machine(v.request.Context(), v.now, v.Trusted)})
-	rendered, err := s.page.renderCells(append(list, s.sparks(g)...))
-	return now.shape, rendered, err
+	return s.show(v, s.page.rows(v.now, v.Now))
 }
 
-// list are the cells of the loaded page with the numbers of a table.
-func (s *overviewSource) list(g *generation, now *overview) []cell {
-	list := []cell{{"read", "text", now.Read}}
-	for _, f := range now.Filters {
-		list = append(list, cell{f.Key, "text", f.Count})
-	}
+// show makes the loaded page with the numbers of a table. Rows that have ended stay: the page is loaded again for them.
+func (s *overviewSource) show(v *view, g *generation) (string, cells, error) {
+	now := g.list(s.listing, v.Now)
+	known := s.known(g)
+	shown := *now
+	shown.Groups = make([]group, 0, len(s.loaded.Groups))
 	for _, loaded := range s.loaded.Groups {
-		if loaded.Head {
+		rows := make([]*row, 0, len(loaded.Rows))
+		for _, r := range loaded.Rows {
+			if current := known[r.Key()]; current != nil {
+				r = current
+			}
+			rows = append(rows, r)
+		}
+		if loaded.Rows = rows; loaded.Head {
 			loaded.sum(now.live)
-			list = append(list, cell{"job " + loaded.Job + " cpu", "number", loaded.CPU}, cell{"job " + loaded.Job + " memory", "number", loaded.Memory},
-				cell{"job " + loaded.Job + " count", "text", strconv.Itoa(loaded.Count) + " tasks"})
+		}
+		shown.Groups = append(shown.Groups, loaded)
+	}
+	v.Template, v.Body = "overview", &shown
+	c, err := s.page.liveCells(v)
+	for _, r := range s.loaded.rows {
+		// The small lines get points. Only one whose history was not read yet when the page was made is drawn again.
+		if current := known[r.Key()]; r.Spark.whole || current == nil || !current.Spark.whole {
+			delete(c, r.Key()+" spark")
+		} else {
+			r.Spark.whole = true
 		}
 	}
-	for _, r := range s.rows(g) {
-		list = append(list,
-			cell{r.Key + " state", "state", r}, cell{r.Key + " cpu", "number", r.CPU}, cell{r.Key + " memory", "memory", r.Memory},
-			cell{r.Key + " io", "io", r}, cell{r.Key + " pressure", "pressure", r.Pressure}, cell{r.Key + " age", "age", r.Age},
-		)
-	}
-	return list
+	return now.shape, c, err
 }
 
-// rows are those of the loaded page, without those that have ended: the page is loaded again for them.
-func (s *overviewSource) rows(g *generation) []*row {
+// known returns the rows of a table that have not ended, by key.
+func (s *overviewSource) known(g *generation) map[string]*row {
 	known := make(map[string]*row, len(g.rows))
 	for i := range g.rows {
-		if g.rows[i].End == nil {
-			known[g.rows[i].Key] = &g.rows[i]
+		if r := &g.rows[i]; r.End == nil {
+			known[r.Key()] = r
 		}
 	}
-	rows := make([]*row, 0, len(s.loaded.rows))
-	for _, r := range s.loaded.rows {
-		if found := known[r.Key]; found != nil {
-			rows = append(rows, found)
-		}
-	}
-	return rows
-}
-
-// sparks are the lines of tasks whose history was not read yet when the page was made, once it has been.
-func (s *overviewSource) sparks(g *generation) (list []cell) {
-	missing := map[string]*row{}
-	for _, r := range s.loaded.rows {
-		if !r.Spark.whole {
-			missing[r.Key] = r
-		}
-	}
-	for _, r := range s.rows(g) {
-		if loaded := missing[r.Key]; loaded != nil && r.Spark.whole {
-			loaded.Spark.whole = true
-			list = append(list, cell{r.Key + " spark", "spark", r.Spark})
-		}
-	}
-	return list
+	return known
 }
 
 // points implements pointSource.
@@ -123,13 +146,10 @@ func (s *overviewSource) points(v *view) (*points, bool) {
 		return nil, false
 	}
 	s.pointed = v.Now
-	known := map[string]*row{}
-	for _, r := range s.rows(s.page.rows(v.now, v.Now)) {
-		known[r.Key] = r
-	}
+	known := s.known(s.page.rows(v.now, v.Now))
 	p := &points{Step: math.Round(1e4*float64(passed)/float64(trackSpan)) / 1e4, Values: make([]*float64, len(s.loaded.rows))}
 	for i, r := range s.loaded.rows {
-		if r = known[r.Key]; r != nil && !math.IsNaN(r.Spark.newest) {
+		if r = known[r.Key()]; r != nil && !math.IsNaN(r.Spark.newest) {
 			value := math.Round(1e4*r.Spark.newest) / 1e4
 			p.Values[i] = &value
 		}
@@ -143,48 +163,18 @@ type taskSource struct{ page *Page }
 // taskSource says what the page of a task shows if nothing was read since it was made.
 func (p *Page) taskSource(v *view) (source, cells, error) {
 	s := taskSource{p}
-	if err := p.taskPage(v); err != nil {
+	_, shown, err := s.cells(v)
+	if body, ok := v.Body.(*taskView); err != nil || !ok || body.at != v.request.URL.Query().Get("at") {
 		return s, nil, nil //nolint:nilerr // the first event says that the page is gone
 	}
-	if body, _ := v.Body.(*taskView); body.at != v.request.URL.Query().Get("at") {
-		return s, nil, nil
-	}
-	_, shown, err := s.cells(v)
-	return s, shown, err
+	return s, shown, nil
 }
 
 // cells implements source.
 func (s taskSource) cells(v *view) (string, cells, error) {
-	p := s.page
-	if err := p.taskPage(v); err != nil {
+	if err := s.page.taskPage(v); err != nil {
 		return "", nil, err
 	}
-	b, _ := v.Body.(*taskView)
-	list := []cell{
-		{"machine", "machine", p.machine(v.request.Context(), v.now, v.Trusted)},
-		{"reason", "reason", b},
-	}
-	if b.Up != "" {
-		list = append(list, cell{"up", "text", b.Up})
-	}
-	if b.Read {
-		list = append(list, cell{"age", "reading-age", b.Age})
-		for _, f := range b.Figures {
-			list = append(list, cell{"figure-" + f.Key, "figure", f})
-		}
-		list = append(list, cell{"pressure", "pressure-figure", b.Pressure}, cell{"memory-bar", "memory-bar", b.Memory}, cell{"notes", "notes", b},
-			cell{"processes", "processes", b}, cell{"commands", "commands", b.Commands})
-		for _, m := range b.Measurements {
-			list = append(list, cell{"m " + m.Name, "number", m.Value})
-		}
-	}
-	for _, c := range b.Charts {
-		list = append(list, cell{c.Key, "chart", c})
-	}
-	for _, l := range b.Logs {
-		list = append(list, cell{"log " + l.Stream, "log", l})
-	}
-	list = append(list, cell{"happened", "happened", b})
-	rendered, err := p.renderCells(list)
-	return v.Shape, rendered, err
+	c, err := s.page.liveCells(v)
+	return v.Shape, c, err
 }

@@ -63,8 +63,11 @@ func (p *Page) advice(now *snapshot.Agent, t task) []string {
 	if len(records) == 0 {
 		return nil
 	}
-	return printableAll(record.AdviseTask(records).Why)
+	return record.AdviseTask(records).Why
 }
+
+// limitRow is a limit as requested and as the kernel enforces it.
+type limitRow struct{ Name, Requested, Effective, Where string }
 
 // limitAttribute is the prefix of the driver's attributes with effective limits.
 const limitAttribute = "limit."
@@ -95,7 +98,7 @@ func limitsOf(t task) []limitRow {
 	maps.Copy(names, requested)
 	var rows []limitRow
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		rows = append(rows, limitRow{Name: printable(name), Requested: orDash(requested[name]), Effective: orDash(printable(effective[name]))})
+		rows = append(rows, limitRow{Name: name, Requested: orDash(requested[name]), Effective: orDash(effective[name])})
 	}
 	return rows
 }
@@ -134,7 +137,7 @@ func eventsOf(t task, trusted bool) (rows []eventRow) {
 	for i := range slices.Backward(t.state.Events) {
 		e := &t.state.Events[i]
 		message, _ := e.MessageFor(trusted)
-		row := eventRow{When: e.Time, Type: printable(string(e.Type)), Message: printable(message)}
+		row := eventRow{When: e.Time, Type: string(e.Type), Message: message}
 		switch e.Type {
 		case hook.EventDriverFailure, hook.EventHookFailed, hook.EventKillFailed, hook.EventNotRestarting:
 			row.Class = "bad"
@@ -200,11 +203,7 @@ func tailOf(t task, stream string) (tail logTail, err error) {
 // escapes are the control sequences of terminals, such as colours, ECMA-48, 5.4.
 var escapes = regexp.MustCompile("\x1b\\[[^@-~]*[@-~]?")
 
-// logText is output without escape sequences, and with a replacement for what is not printable.
+// logText is output without escape sequences.
 func logText(content []byte) string {
-	lines := strings.Split(strings.ReplaceAll(string(escapes.ReplaceAll(content, nil)), "\r", ""), "\n")
-	for i, line := range lines {
-		lines[i] = printable(strings.ReplaceAll(line, "\x1b", ""))
-	}
-	return strings.Join(lines, "\n")
+	return strings.NewReplacer("\r", "", "\x1b", "").Replace(string(escapes.ReplaceAll(content, nil)))
 }

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
@@ -18,25 +17,17 @@ import (
 
 // ending is how a start of a task ended, with its totals.
 type ending struct {
-	Outcome, Class string
-	// What the record says of the end; see record.End.
-	Summary, OOM, LastReading, Remedy string
-
-	At, Started, Wall string
-	// When is At, as short as can be.
-	When                string
-	CPU, Peak           number
-	Stall               string
-	Headlines, Evidence []fact
-	Absent              []fact
-	Notes               []string
-	Limits              []limitRow
-	Command, Dir        string
-	Samples, PeakAt     string
-	Processes           []processRow
-	ProcessesSum        *processSum
-	Commands            *commandTable
-	at                  time.Time
+	record.End
+	*record.Record
+	// Label and Class are the outcome as a chip shows it.
+	Label, Class string
+	CPU, Peak    number
+	// The rest is only on the task's own page.
+	Headlines, Facts, Missing []fact
+	Notes                     []string
+	Rows                      []processRow
+	Sum                       *processSum
+	ByCommand                 *commandTable
 }
 
 // fact is a name with a value.
@@ -45,43 +36,29 @@ type fact struct {
 	Value number
 }
 
-// limitRow is a limit as requested and as the kernel enforces it.
-type limitRow struct{ Name, Requested, Effective, Where string }
-
 // endingOf says how a task ended, for untrusted readers; without a record it says what the task's state knows.
 func endingOf(t task, r *record.Record) *ending {
 	if r == nil {
 		return endingWithoutRecord(t)
 	}
-	r = r.Redacted()
-	e := &ending{
-		Stall: printable(r.Diagnosis.StallText()), at: r.EndedAt, At: formatTime(r.EndedAt), When: formatDay(r.EndedAt), Started: formatTime(r.StartedAt),
-		Wall: procstats.NoValue,
-	}
-	e.describe(r)
-	if r.WallSeconds != nil {
-		e.Wall = procstats.Seconds.Text(*r.WallSeconds)
-	}
-	e.CPU = recorded(r, procstats.HeadlineCPU)
-	e.Peak = recorded(r, procstats.HeadlineMemoryPeak)
+	e := &ending{}
+	e.describe(r.Redacted())
+	e.CPU, e.Peak = recorded(e.Record, procstats.HeadlineCPU), recorded(e.Record, procstats.HeadlineMemoryPeak)
 	return e
 }
 
-// describe uses the record's sentences.
+// describe uses the sentences of a record.
 func (e *ending) describe(r *record.Record) {
-	end := r.End()
-	e.Outcome, e.Class = outcomeText(end.Outcome), outcomeClass(end.Outcome)
-	if e.Outcome == "" {
-		e.Outcome = printable(string(r.State))
+	e.Record, e.End = r, r.End()
+	if e.Label, e.Class = outcomeText(e.Outcome), outcomeClass(e.Outcome); e.Label == "" {
+		e.Label = string(r.State)
 	}
-	if end.OOM != "" {
+	if e.OOM != "" {
 		e.Class = "bad"
 	}
-	e.Summary, e.OOM = printable(end.Summary), printable(end.OOM)
-	e.LastReading, e.Remedy = printable(end.LastReading), printable(end.Remedy)
 }
 
-func outcomeText(o record.Outcome) string { return strings.ReplaceAll(printable(string(o)), "_", " ") }
+func outcomeText(o record.Outcome) string { return strings.ReplaceAll(string(o), "_", " ") }
 
 func outcomeClass(o record.Outcome) string {
 	switch record.Verdict(o) {
@@ -95,148 +72,127 @@ func outcomeClass(o record.Outcome) string {
 }
 
 func endingWithoutRecord(t task) *ending {
-	s := t.state.State
+	const why = "there is no final record"
+	s, c := t.state.State, t.condition()
 	e := &ending{
-		Outcome: t.condition().Word, Class: t.condition().Class, Summary: t.condition().Hint, at: s.FinishedAt,
-		At: formatTime(s.FinishedAt), When: formatDay(s.FinishedAt), Started: formatTime(s.StartedAt), Wall: procstats.NoValue,
-		CPU:  absent("cpu_seconds_total", "there is no final record"),
-		Peak: absent("memory_peak_bytes", "there is no final record"),
+		End: record.End{Summary: c.Hint}, Label: c.Word, Class: c.Class,
+		Record: &record.Record{StartedAt: s.StartedAt, EndedAt: s.FinishedAt},
+		CPU:    absent("cpu_seconds_total", why), Peak: absent("memory_peak_bytes", why),
 	}
 	if !s.StartedAt.IsZero() && s.FinishedAt.After(s.StartedAt) {
-		e.Wall = procstats.Seconds.Text(s.FinishedAt.Sub(s.StartedAt).Seconds())
+		e.WallSeconds = new(s.FinishedAt.Sub(s.StartedAt).Seconds())
 	}
 	return e
 }
 
-// details adds what only the task's own page shows; trusted readers see what was run, too. For the others the record is
-// redacted first, so that nothing below has to know who reads.
+// details adds what only the task's own page shows. Untrusted readers get nothing but the redacted record, so that
+// nothing below has to know who reads.
 func (e *ending) details(r *record.Record, trusted bool) {
-	if !trusted {
-		r = r.Redacted()
-	}
-	for _, id := range headlineIDs() {
-		if _, given := r.Headline[id.String()]; given {
-			e.Headlines = append(e.Headlines, fact{Name: id.String(), Value: recorded(r, id)})
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(r.Absent)) {
-		e.Absent = append(e.Absent, fact{Name: printable(name), Value: absent(name, r.Absent[name])})
-	}
-	for _, l := range r.Limits {
-		e.Limits = append(e.Limits, limitOf(l))
-	}
-	e.Samples = strconv.FormatInt(r.Samples, 10)
-	if often := r.SamplingText(); often != "" {
-		e.Samples += ", " + often
-	}
-	if r.Peak != nil && !r.Peak.At.IsZero() {
-		e.PeakAt = procstats.Bytes.Text(r.Peak.MemoryBytes) + " (" + printable(r.Peak.Measurement) + ") at " + formatTime(r.Peak.At)
-		var largest []string
-		for _, row := range r.Peak.Largest[:min(3, len(r.Peak.Largest))] {
-			largest = append(largest, fmt.Sprintf("%s (%d)", printable(row.Command), row.PID))
-		}
-		if len(largest) > 0 {
-			e.PeakAt += ", held by " + strings.Join(largest, ", ")
-		}
-	}
-	if r.Processes != nil {
-		e.Processes, e.ProcessesSum = recordedProcesses(r.Processes)
-	}
-	if r.Commands != nil && len(r.Commands.Rows) > 0 {
-		e.Commands = commandsOf(r.Commands)
-	}
-	e.Notes = printableAll(record.Contradictions(r.Headline))
 	if trusted {
 		e.describe(r)
-		e.secrets(r)
-	}
-}
-
-// secrets adds what names commands and files, or may.
-func (e *ending) secrets(r *record.Record) {
-	e.Command, e.Dir = printable(commandLine(r.Command)), printable(r.Dir)
-	for _, name := range slices.Sorted(maps.Keys(r.Diagnosis.Evidence)) {
-		e.Evidence = append(e.Evidence, fact{Name: printable(name), Value: number{Text: evidenceText(name, r.Diagnosis.Evidence[name])}})
-	}
-	e.Notes = printableAll(r.AllNotes())
-}
-
-// printableAll makes texts safe to show.
-func printableAll(texts []string) []string {
-	shown := make([]string, 0, len(texts))
-	for _, text := range texts {
-		shown = append(shown, printable(text))
-	}
-	return shown
-}
-
-// headlineIDs are the headlines in the order of the table.
-func headlineIDs() []procstats.ID {
-	var ids []procstats.ID
-	for _, m := range procstats.Table() {
-		if m.Scope == procstats.HeadlineScope {
-			ids = append(ids, m.ID)
+		for _, name := range slices.Sorted(maps.Keys(r.Diagnosis.Evidence)) {
+			e.Facts = append(e.Facts, fact{name, number{Text: evidenceText(name, r.Diagnosis.Evidence[name])}})
 		}
 	}
-	return ids
-}
-
-// recorded is a headline of a record.
-func recorded(r *record.Record, id procstats.ID) number {
-	name := id.String()
-	h, ok := r.Headline[name]
-	switch {
-	case !ok:
-		return absent(name, "it is not in the record")
-	case h.Value == nil:
-		return absent(name, h.Reason)
+	for _, h := range record.HeadlineList(e.Headline) {
+		e.Headlines = append(e.Headlines, fact{h.ID.String(), recorded(e.Record, h.ID)})
 	}
-	if h.Guarantee.Vacuous(*h.Value) {
-		return vacuous(name)
+	for _, name := range slices.Sorted(maps.Keys(e.Absent)) {
+		e.Missing = append(e.Missing, fact{name, absent(name, e.Absent[name])})
 	}
-	m, _ := procstats.Lookup(id)
-	return numberOf(name, m.Unit.Text(*h.Value), h.Source, h.Guarantee, r.EndedAt)
-}
-
-func limitOf(l record.Limit) limitRow {
-	m, _ := procstats.LookupName(l.Name)
-	text := func(value *float64, list string) string {
-		switch {
-		case list != "":
-			return printable(list)
-		case value == nil:
-			return "none"
-		}
-		return m.Unit.Text(*value)
+	e.Notes = e.AllNotes()
+	if e.Processes != nil {
+		e.Rows, e.Sum = recordedProcesses(e.Processes)
 	}
-	return limitRow{
-		Name: printable(l.Name), Requested: text(l.Requested, l.RequestedText), Effective: text(l.Effective, l.EffectiveText), Where: printable(l.Where),
+	if e.Commands != nil && len(e.Commands.Rows) > 0 {
+		e.ByCommand = commandsOf(e.Commands)
 	}
 }
 
-// evidenceText writes what a diagnosis rests on: numbers in the unit that their names end in, all else as JSON.
-func evidenceText(name string, value any) string {
-	if n, ok := value.(float64); ok {
-		return procstats.UnitOf(name).Text(n)
+// Sampled says how often the task was sampled.
+func (e *ending) Sampled() string {
+	text := strconv.FormatInt(e.Samples, 10)
+	if often := e.SamplingText(); often != "" {
+		text += ", " + often
 	}
-	if s, ok := value.(string); ok {
-		return printable(s)
-	}
-	text, err := json.Marshal(value)
-	if err != nil {
-		return printable(fmt.Sprint(value))
-	}
-	return printable(string(text))
+	return text
 }
 
-// commandLine quotes arguments that would not read as one.
-func commandLine(args []string) string {
-	quoted := make([]string, len(args))
-	for i, arg := range args {
+// PeakText says when memory was highest, and who held it.
+func (e *ending) PeakText() string {
+	p := e.Record.Peak
+	if p == nil || p.At.IsZero() {
+		return ""
+	}
+	text := procstats.Bytes.Text(p.MemoryBytes) + " (" + p.Measurement + ") at " + formatTime(p.At)
+	var largest []string
+	for _, row := range p.Largest[:min(3, len(p.Largest))] {
+		largest = append(largest, fmt.Sprintf("%s (%d)", row.Command, row.PID))
+	}
+	if len(largest) > 0 {
+		text += ", held by " + strings.Join(largest, ", ")
+	}
+	return text
+}
+
+// CommandLine quotes arguments that would not read as one.
+func (e *ending) CommandLine() string {
+	quoted := make([]string, len(e.Command))
+	for i, arg := range e.Command {
 		quoted[i] = arg
 		if arg == "" || strings.ContainsAny(arg, " \t\n\"'\\$`;&|<>()*?[]#~") {
 			quoted[i] = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
 		}
 	}
 	return strings.Join(quoted, " ")
+}
+
+// LimitRows are the limits of the record.
+func (e *ending) LimitRows() (rows []limitRow) {
+	for _, l := range e.Limits {
+		m, _ := procstats.LookupName(l.Name)
+		text := func(value *float64, list string) string {
+			switch {
+			case list != "":
+				return list
+			case value == nil:
+				return "none"
+			}
+			return m.Unit.Text(*value)
+		}
+		rows = append(rows, limitRow{l.Name, text(l.Requested, l.RequestedText), text(l.Effective, l.EffectiveText), l.Where})
+	}
+	return rows
+}
+
+// recorded is a headline of a record.
+func recorded(r *record.Record, id procstats.ID) number {
+	h, ok := r.Headline[id.String()]
+	if !ok {
+		return absent(id.String(), "it is not in the record")
+	}
+	value, reason := h.Known()
+	switch {
+	case reason == procstats.ReasonVacuous:
+		return vacuous(id.String())
+	case value == nil:
+		return absent(id.String(), reason)
+	}
+	m, _ := procstats.Lookup(id)
+	return numberOf(id.String(), m.Unit.Text(*value), h.Source, h.Guarantee, r.EndedAt)
+}
+
+// evidenceText writes what a diagnosis rests on: numbers in the unit that their names end in, all else as JSON.
+func evidenceText(name string, value any) string {
+	switch value := value.(type) {
+	case float64:
+		return procstats.UnitOf(name).Text(value)
+	case string:
+		return value
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Sprint(value)
+	}
+	return string(text)
 }

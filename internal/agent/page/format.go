@@ -4,7 +4,7 @@
 package page
 
 import (
-	"strings"
+	"bytes"
 	"time"
 	"unicode"
 
@@ -43,15 +43,49 @@ func formatEvent(t time.Time) string {
 	return formatClock(t)
 }
 
-// printable shows what a name has in it that would not be seen, or that would turn the text around.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' {
-			return ' '
-		}
-		if !unicode.IsPrint(r) {
+// visible replaces what would not be seen in a page, or would turn its text around: names and logs may contain anything.
+// It is applied once, to all that is rendered; markup is the templates' business.
+func visible(rendered []byte) []byte {
+	if bytes.IndexFunc(rendered, isHidden) < 0 {
+		return rendered
+	}
+	return bytes.Map(func(r rune) rune {
+		if isHidden(r) {
 			return unicode.ReplacementChar
 		}
 		return r
-	}, s)
+	}, rendered)
+}
+
+func isHidden(r rune) bool { return !unicode.IsGraphic(r) && r != '\n' && r != '\t' }
+
+// textOf writes a number of one of the types that there are; one that is not known is a dash.
+func textOf(unit procstats.Unit) func(value any) string {
+	return func(value any) string {
+		switch value := value.(type) {
+		case float64:
+			return unit.Text(value)
+		case int:
+			return unit.Text(float64(value))
+		case int64:
+			return unit.Text(float64(value))
+		case *float64:
+			if value != nil {
+				return unit.Text(*value)
+			}
+		case *int64:
+			if value != nil {
+				return unit.Text(float64(*value))
+			}
+		}
+		return procstats.NoValue
+	}
+}
+
+// shareText writes a part of a whole.
+func shareText(part, whole *float64) string {
+	if part == nil || whole == nil || *whole <= 0 {
+		return procstats.NoValue
+	}
+	return procstats.Share.Text(*part / *whole)
 }

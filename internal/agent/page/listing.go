@@ -32,7 +32,7 @@ type listing struct {
 }
 
 func listingOf(values url.Values) listing {
-	l := listing{Query: printable(values.Get("q")), State: values.Get("state"), Sort: values.Get("sort"), Page: 1}
+	l := listing{Query: values.Get("q"), State: values.Get("state"), Sort: values.Get("sort"), Page: 1}
 	if !slices.Contains([]string{"problems", "running", "waiting", "ended"}, l.State) {
 		l.State = ""
 	}
@@ -202,7 +202,7 @@ func (o *overview) choices(counts map[string]int) {
 
 // finished lists ended tasks: the newest failures before what runs, the newest others behind it.
 func (o *overview) finished(rows []row) {
-	slices.SortStableFunc(rows, func(a, b row) int { return b.End.at.Compare(a.End.at) })
+	slices.SortStableFunc(rows, func(a, b row) int { return b.End.EndedAt.Compare(a.End.EndedAt) })
 	if o.State == "ended" {
 		o.Matching = len(rows)
 		from, to := o.window()
@@ -240,8 +240,8 @@ func (o *overview) running(rows []*row) {
 	byJob := o.Sort == "" || o.Sort == "name"
 	for _, r := range rows[from:to] {
 		shown := *r // others show it in other groups
-		if n := len(o.Groups); n == 0 || (byJob && o.Groups[n-1].Job != r.Job) {
-			o.Groups = append(o.Groups, group{Job: r.Job, Link: "/?" + url.Values{"q": {r.Job}}.Encode()})
+		if n := len(o.Groups); n == 0 || (byJob && o.Groups[n-1].Job != r.Job()) {
+			o.Groups = append(o.Groups, group{Job: r.Job(), Link: "/?" + url.Values{"q": {r.Job()}}.Encode()})
 		}
 		g := &o.Groups[len(o.Groups)-1]
 		g.Rows = append(g.Rows, &shown)
@@ -264,7 +264,7 @@ func (g *group) sum(rows []*row) {
 	cpu, memory, missing := 0.0, 0.0, 0
 	g.Count = 0
 	for _, r := range rows {
-		if r.Job != g.Job {
+		if r.Job() != g.Job {
 			continue
 		}
 		g.Count++
@@ -314,10 +314,10 @@ func shapeOf(live []*row, ended []row, wait []waiting) string {
 		parts = append(parts, fmt.Sprint("waiting ", w))
 	}
 	for _, r := range live {
-		parts = append(parts, r.Key)
+		parts = append(parts, r.Key())
 	}
 	for _, r := range ended {
-		parts = append(parts, r.Key+" ended")
+		parts = append(parts, r.Key()+" ended")
 	}
 	slices.Sort(parts)
 	return digest(parts)
@@ -325,7 +325,7 @@ func shapeOf(live []*row, ended []row, wait []waiting) string {
 
 func (r *row) matches(query string) bool {
 	query = strings.ToLower(query)
-	for _, text := range []string{r.Name, r.Job, r.Group, r.ID, r.Condition.Word} {
+	for _, text := range []string{r.Name(), r.Job(), r.Group(), r.ID(), r.Condition.Word} {
 		if strings.Contains(strings.ToLower(text), query) {
 			return true
 		}
@@ -346,7 +346,7 @@ func sortRows(rows []*row, by string) {
 	worst := map[string]int{}
 	if by == "" {
 		for _, r := range rows {
-			worst[r.Job] = max(worst[r.Job], r.severity)
+			worst[r.Job()] = max(worst[r.Job()], r.severity)
 		}
 	}
 	value := sortKey(by)
@@ -356,11 +356,11 @@ func sortRows(rows []*row, by string) {
 				return c
 			}
 		}
-		c := cmp.Or(cmp.Compare(worst[b.Job], worst[a.Job]), cmp.Compare(a.Job, b.Job))
+		c := cmp.Or(cmp.Compare(worst[b.Job()], worst[a.Job()]), cmp.Compare(a.Job(), b.Job()))
 		if by == "" {
 			c = cmp.Or(c, cmp.Compare(b.severity, a.severity))
 		}
-		return cmp.Or(c, cmp.Compare(a.Group, b.Group), cmp.Compare(a.Index, b.Index), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(c, cmp.Compare(a.Group(), b.Group()), cmp.Compare(a.Index(), b.Index()), cmp.Compare(a.Name(), b.Name()))
 	})
 }
 

@@ -38,7 +38,7 @@ type driverState struct{ Name, Version, Class, Hint string }
 // machine reads what the machine uses.
 func (p *Page) machine(ctx context.Context, now *snapshot.Agent, trusted bool) machine {
 	n := now.Node
-	m := machine{Name: printable(n.Name), Drivers: driversOf(n.Drivers, trusted)}
+	m := machine{Name: n.Name, Drivers: driversOf(n.Drivers, trusted)}
 	if cores := len(n.Resources.Cores); cores > 0 {
 		m.Cores = strconv.Itoa(cores)
 	}
@@ -103,14 +103,14 @@ func driversOf(drivers map[string]node.Driver, trusted bool) []driverState {
 		if !trusted {
 			d.Reason = ""
 		}
-		s := driverState{Name: printable(name), Version: printable(d.Version), Class: "good", Hint: printable(cmp.Or(d.Reason, "healthy"))}
+		s := driverState{Name: name, Version: d.Version, Class: "good", Hint: cmp.Or(d.Reason, "healthy")}
 		switch {
 		case !d.Detected:
 			s.Class = "quiet"
-			s.Hint = printable(cmp.Or(d.Reason, "not usable here"))
+			s.Hint = cmp.Or(d.Reason, "not usable here")
 		case !d.Healthy:
 			s.Class = "bad"
-			s.Hint = printable(cmp.Or(d.Reason, "unhealthy"))
+			s.Hint = cmp.Or(d.Reason, "unhealthy")
 		}
 		list = append(list, s)
 	}

@@ -32,7 +32,7 @@ type number struct {
 func absent(name, reason string) number {
 	return number{
 		Text: procstats.NoValue, Absent: true, Name: name,
-		Words: "not measured", Hint: printable(name + ": not measured: " + cmp.Or(reason, "no reason reported")),
+		Words: "not measured", Hint: name + ": not measured: " + cmp.Or(reason, "no reason reported"),
 	}
 }
 
@@ -88,7 +88,7 @@ func numberOf(name, text, source string, g procstats.Guarantee, at time.Time) nu
 	if !at.IsZero() {
 		parts = append(parts, "read at "+at.Format("15:04:05.000"))
 	}
-	n.Hint = printable(strings.Join(parts, " · "))
+	n.Hint = strings.Join(parts, " · ")
 	return n
 }
 
@@ -141,7 +141,7 @@ func readingAs(s *procstats.Sample, r procstats.Reading, g procstats.Guarantee) 
 		at = stamp.Wall
 	}
 	if text, ok := r.Text(); ok {
-		return numberOf(name, printable(text), "", g, at)
+		return numberOf(name, text, "", g, at)
 	}
 	value, _ := r.Number()
 	if g.Vacuous(value) {

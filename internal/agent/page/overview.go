@@ -18,10 +18,8 @@ import (
 
 // row is one task in a table.
 type row struct {
-	Key, Path, Name, Job, Group, Allocation, ID string
-	Index                                       int
-	Condition                                   condition
-	Restarts                                    int
+	task
+	Condition condition
 	// Trouble is what is wrong with the task, in a sentence; empty if nothing is.
 	Trouble          string
 	CPU, Read, Write number
@@ -72,10 +70,8 @@ type waiting struct {
 func waitingOf(jobs []*snapshot.Job) (list []waiting) {
 	for _, j := range jobs {
 		for _, group := range slices.Sorted(maps.Keys(j.Unplaced)) {
-			w := waiting{Job: printable(j.ID), Group: printable(group), Count: len(j.Unplaced[group].Indexes)}
-			for _, reason := range j.Unplaced[group].Reasons() {
-				w.Reasons = append(w.Reasons, printable(reason))
-			}
+			u := j.Unplaced[group]
+			w := waiting{Job: j.ID, Group: group, Count: len(u.Indexes), Reasons: u.Reasons()}
 			list = append(list, w)
 		}
 	}
@@ -127,11 +123,7 @@ func (p *Page) rows(known *snapshot.Agent, now time.Time) *generation {
 }
 
 func (p *Page) row(t task, now time.Time, published bool) row {
-	a := t.allocation
-	r := row{
-		Key: t.key(), Path: t.path(), Name: printable(t.state.Name), Job: printable(a.JobID), Group: printable(a.Group),
-		Index: a.Index, ID: a.ID, Allocation: short(a.ID), Condition: t.condition(), Restarts: t.state.State.Restarts,
-	}
+	r := row{task: t, Condition: t.condition()}
 	if t.dead() {
 		r.End = endingOf(t, p.past.record(t))
 		return r
@@ -205,7 +197,7 @@ func ageOf(t task, now time.Time) age {
 	limit := max(5*time.Second, 3*t.usage.Interval)
 	a := age{Text: procstats.AgeText(d), Hint: "since the newest reading", Stale: d > limit || t.usage.Reason != ""}
 	if t.usage.Reason != "" {
-		a.Hint += ": " + printable(t.usage.Reason)
+		a.Hint += ": " + t.usage.Reason
 	}
 	if t.usage.Backlogged > 0 {
 		a.Hint += "; readings that came late: " + procstats.None.Text(float64(t.usage.Backlogged))

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
-	"io"
 	"net/http"
 	"sync"
 	"time"
@@ -21,7 +20,6 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/node"
-	"github.com/tachograph/tacho/internal/agent/page/signin"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/agent/streams"
 	"github.com/tachograph/tacho/internal/series"
@@ -79,7 +77,7 @@ type Page struct {
 	closed    chan struct{}
 	closeOnce sync.Once
 	past      *past
-	desk      *signin.Desk
+	desk      *desk
 	overview  shared
 }
 
@@ -103,7 +101,7 @@ func New(a Agent, o Options) *Page {
 	files := newAssets()
 	return &Page{
 		agent: a, options: o, log: o.Logger, templates: parseTemplates(files), assets: files,
-		closed: make(chan struct{}), past: newPast(a, o.Now), desk: signin.New(o.Now),
+		closed: make(chan struct{}), past: newPast(a, o.Now), desk: newDesk(o.Now),
 	}
 }
 
@@ -196,13 +194,13 @@ func (p *Page) fail(v *view, err error) {
 	default:
 		p.log.Error("make page", "path", v.request.URL.Path, "error", err)
 	}
-	v.Template, v.Body, v.Live = "error", printable(err.Error()), ""
+	v.Template, v.Body, v.Live = "error", err.Error(), ""
 }
 
 // render writes a page as a whole or, if a template fails, not at all.
 func (p *Page) render(w http.ResponseWriter, v *view) {
-	var b bytes.Buffer
-	if err := p.templates.ExecuteTemplate(&b, "page", v); err != nil {
+	content, err := p.execute("page", v)
+	if err != nil {
 		p.log.Error("render page", "path", v.request.URL.Path, "error", err)
 		http.Error(w, "render page", http.StatusInternalServerError)
 		return
@@ -212,38 +210,29 @@ func (p *Page) render(w http.ResponseWriter, v *view) {
 	w.Header().Add("Vary", "Accept-Encoding, Authorization, Cookie, X-Nomad-Token")
 	// A table of tasks is a tenth of its size when compressed. Pages with secrets never are: lengths would say something
 	// about them.
-	if b.Len() < compressFrom || v.Trusted || !acceptsGzip(v.request) {
+	if len(content) < compressFrom || v.Trusted || !acceptsGzip(v.request) {
 		w.WriteHeader(v.Status)
-		p.written(v, b.WriteTo, w)
-		return
+		_, err = w.Write(content)
+	} else {
+		w.Header().Set("Content-Encoding", "gzip")
+		w.WriteHeader(v.Status)
+		z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // the level is valid
+		_, err = z.Write(content)
+		err = errors.Join(err, z.Close())
 	}
-	w.Header().Set("Content-Encoding", "gzip")
-	w.WriteHeader(v.Status)
-	p.written(v, func(w io.Writer) (int64, error) {
-		z, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
-		if err != nil {
-			return 0, err
-		}
-		n, err := b.WriteTo(z)
-		return n, errors.Join(err, z.Close())
-	}, w)
+	if err != nil { // the reader went away
+		p.log.Debug("write page", "path", v.request.URL.Path, "error", err)
+	}
 }
 
 // compressFrom is the size in bytes from which pages are compressed.
 const compressFrom = 8 << 10
 
-// written writes a page; a reader that went away is not an error.
-func (p *Page) written(v *view, write func(io.Writer) (int64, error), w io.Writer) {
-	if _, err := write(w); err != nil {
-		p.log.Debug("write page", "path", v.request.URL.Path, "error", err)
-	}
-}
-
-// fragment renders one template alone.
-func (p *Page) fragment(name string, data any) (string, error) {
+// execute renders one template.
+func (p *Page) execute(name string, data any) ([]byte, error) {
 	var b bytes.Buffer
 	if err := p.templates.ExecuteTemplate(&b, name, data); err != nil {
-		return "", fmt.Errorf("render %s: %w", name, err)
+		return nil, fmt.Errorf("render %s: %w", name, err)
 	}
-	return b.String(), nil
+	return visible(b.Bytes()), nil
 }

@@ -82,7 +82,7 @@ func (p *past) of(a task, now time.Time) (before *moment, newest moment, recent 
 func (p *past) whole(a task) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	t := p.tracks[a.key()]
+	t := p.tracks[a.Key()]
 	return t != nil && !t.readAt.IsZero()
 }
 
@@ -111,14 +111,14 @@ func (p *past) read(t *track, a task, now time.Time) {
 }
 
 // record returns the final record of an ended task, which never changes once a task is dead.
-func (p *past) record(a task) *record.Record { return p.recordAs(a, a.key()) }
+func (p *past) record(a task) *record.Record { return p.recordAs(a, a.Key()) }
 
 // lastRecord returns the final record of the last start of a task that has ended.
 func (p *past) lastRecord(a task) *record.Record {
 	if a.dead() {
 		return p.record(a)
 	}
-	return p.recordAs(a, a.key()+" "+a.state.State.Exit.At.String())
+	return p.recordAs(a, a.Key()+" "+a.state.State.Exit.At.String())
 }
 
 func (p *past) recordAs(a task, key string) *record.Record {

@@ -34,9 +34,11 @@ type processRow struct {
 
 // processSum closes the table: the rows, what has exited and what nobody saw add up to the total.
 type processSum struct {
-	Rows, Exited, Unattributed, Total string
-	Count, ExitedCount                string
-	Omitted                           int
+	Rows                        float64
+	Exited, Unattributed, Total *float64
+	Count, Omitted              int
+	// ExitedCount is empty if it is not known.
+	ExitedCount string
 	// Adds says whether the sum was checked and holds, in a sentence.
 	Adds string
 	OK   bool
@@ -50,7 +52,7 @@ type processSum struct {
 func processesOf(s *procstats.Sample) ([]processRow, *processSum) {
 	rows := make([]processRow, 0, len(s.Processes))
 	for i := range s.Processes {
-		rows = append(rows, processOf(s, &s.Processes[i]))
+		rows = append(rows, processOf(s, &s.Processes[i], "it is not selected"))
 	}
 	if len(rows) == 0 {
 		return nil, nil
@@ -87,14 +89,10 @@ func sumOf(rows []processRow, exited, rest, total *float64, omitted int) *proces
 		sum += *r.cpu
 	}
 	for i := range rows {
-		rows[i].Share = procstats.NoValue
-		if cpu := rows[i].cpu; cpu != nil && total != nil && *total > 0 {
-			rows[i].Share = procstats.Share.Text(*cpu / *total)
-		}
+		rows[i].Share = shareText(rows[i].cpu, total)
 	}
 	p := &processSum{
-		Rows: procstats.Seconds.Text(sum), Exited: secondsText(exited), Unattributed: secondsText(rest), Total: secondsText(total),
-		Count: procstats.None.Text(float64(len(rows))), Omitted: omitted,
+		Rows: sum, Exited: exited, Unattributed: rest, Total: total, Count: len(rows), Omitted: omitted,
 	}
 	switch {
 	case missing:
@@ -112,22 +110,15 @@ func sumOf(rows []processRow, exited, rest, total *float64, omitted int) *proces
 	return p
 }
 
-func secondsText(value *float64) string {
-	if value == nil {
-		return procstats.NoValue
-	}
-	return procstats.Seconds.Text(*value)
-}
-
-func processOf(s *procstats.Sample, p *procstats.ProcessRow) processRow {
-	r := processRow{PID: p.PID, PPID: p.PPID, Command: printable(p.Command), State: procstats.NoValue}
+func processOf(s *procstats.Sample, p *procstats.ProcessRow, missing string) processRow {
+	r := processRow{PID: p.PID, PPID: p.PPID, Command: p.Command, State: procstats.NoValue}
 	first := func(ids ...procstats.ID) number {
 		for _, id := range ids {
 			if found, ok := p.Readings.Get(id); ok {
 				return reading(s, found)
 			}
 		}
-		return absent(ids[0].String(), "it is not selected")
+		return absent(ids[0].String(), missing)
 	}
 	r.CPU = first(procstats.ProcessCPU, procstats.PortableProcessCPU)
 	r.RSS = first(procstats.ProcessRSS, procstats.PortableProcessRSS)
@@ -139,8 +130,7 @@ func processOf(s *procstats.Sample, p *procstats.ProcessRow) processRow {
 		}
 	}
 	if line, ok := p.Readings.Get(procstats.ProcessCmdline); ok {
-		text, _ := line.Text()
-		r.Line = printable(text)
+		r.Line, _ = line.Text()
 	}
 	return r
 }
@@ -150,7 +140,7 @@ func stateWord(state string) string {
 	words := map[string]string{
 		"R": "running", "S": "sleeping", "D": "waiting for I/O", "Z": "zombie", "T": "stopped", "t": "traced", "I": "idle", "X": "dead",
 	}
-	return cmp.Or(words[state], printable(state))
+	return cmp.Or(words[state], state)
 }
 
 // asTree orders processes so that children follow their parents.
@@ -169,23 +159,25 @@ const mostIndent = 8
 
 // recordedProcesses are the processes of a final record, those with most CPU time first.
 func recordedProcesses(p *record.Processes) ([]processRow, *processSum) {
-	var rows []processRow
-	for _, row := range p.Rows {
-		r := processRow{
-			PID: row.PID, PPID: row.PPID, Command: printable(row.Command), State: procstats.NoValue,
-			CPU: recordedValue(row, procstats.ProcessCPU), RSS: recordedValue(row, procstats.ProcessRSS),
-			Threads: recordedValue(row, procstats.ProcessThreads),
-		}
-		if v, ok := row.Measurements[procstats.ProcessCPU.String()].(float64); ok {
-			r.cpu = &v
-		}
-		if line, ok := row.Measurements[procstats.ProcessCmdline.String()].(string); ok {
-			r.Line = printable(line)
-		}
-		rows = append(rows, r)
-	}
-	if len(rows) == 0 {
+	if len(p.Rows) == 0 {
 		return nil, nil
+	}
+	rows := make([]processRow, 0, len(p.Rows))
+	for _, row := range p.Rows {
+		var readings procstats.Readings
+		for _, id := range []procstats.ID{
+			procstats.ProcessCPU, procstats.ProcessRSS, procstats.ProcessThreads, procstats.ProcessCmdline,
+		} {
+			switch value := row.Measurements[id.String()].(type) {
+			case float64:
+				readings.Put(procstats.NumberReading(id, value))
+			case string:
+				readings.Put(procstats.TextReading(id, value))
+			}
+		}
+		process := &procstats.ProcessRow{PPID: row.PPID, Command: row.Command, Readings: readings}
+		process.PID = row.PID
+		rows = append(rows, processOf(&procstats.Sample{}, process, "it is not in the record"))
 	}
 	slices.SortStableFunc(rows, func(a, b processRow) int { return cmp.Compare(cpuOf(b), cpuOf(a)) })
 	sum := sumOf(rows, p.Exited.CPUSeconds, p.UnattributedCPUSeconds, p.TotalCPUSeconds, p.Omitted)
@@ -199,13 +191,4 @@ func cpuOf(r processRow) float64 {
 		return 0
 	}
 	return *r.cpu
-}
-
-func recordedValue(row record.ProcessRow, id procstats.ID) number {
-	m, _ := procstats.Lookup(id)
-	value, ok := row.Measurements[m.Name].(float64)
-	if !ok {
-		return absent(m.Name, "it is not in the record")
-	}
-	return numberOf(m.Name, m.Unit.Text(value), m.File, m.Guarantee, time.Time{})
 }

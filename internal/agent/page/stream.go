@@ -18,9 +18,6 @@ import (
 	"github.com/tachograph/tacho/internal/agent/streams"
 )
 
-// cells are the elements of a page that change, by what they carry in data-live.
-type cells map[string]string
-
 // source makes what a live page shows.
 type source interface {
 	// cells are the elements that change, with a word that changes when the page as a whole has to be loaded anew.

@@ -22,8 +22,8 @@ import (
 
 	"golang.org/x/net/html"
 
-	"github.com/tachograph/tacho/internal/agent/page"
 	"github.com/tachograph/tacho/e2e/page/pagetest"
+	"github.com/tachograph/tacho/internal/agent/page"
 	"github.com/tachograph/tacho/internal/agent/streams"
 )
 

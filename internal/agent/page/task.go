@@ -68,15 +68,26 @@ func (p *Page) allocation(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, target, http.StatusFound)
 }
 
-// path is the task's page.
-func (t task) path() string { return taskPath(t.allocation.ID, t.state.Name) }
+// What templates show of a task.
+
+func (t task) Name() string       { return t.state.Name }
+func (t task) Driver() string     { return t.state.Driver }
+func (t task) Restarts() int      { return t.state.State.Restarts }
+func (t task) Job() string        { return t.allocation.JobID }
+func (t task) Group() string      { return t.allocation.Group }
+func (t task) Index() int         { return t.allocation.Index }
+func (t task) ID() string         { return t.allocation.ID }
+func (t task) Allocation() string { return allocation.ShortID(t.allocation.ID) }
+
+// Path is the task's page.
+func (t task) Path() string { return taskPath(t.ID(), t.Name()) }
 
 func taskPath(id, name string) string {
 	return "/alloc/" + url.PathEscape(id) + "/" + url.PathEscape(name)
 }
 
-// key names the task in the elements of a page; ids are UUIDs, names are anything.
-func (t task) key() string { return t.allocation.ID + "/" + t.state.Name }
+// Key names the task in the elements of a page; ids are UUIDs, names are anything.
+func (t task) Key() string { return t.ID() + "/" + t.Name() }
 
 // dead reports whether the task will not run again.
 func (t task) dead() bool { return t.state.State.Phase == hook.PhaseDead }
@@ -125,10 +136,5 @@ func exitText(e *hook.Exit) string {
 	return e.String()
 }
 
-// short is the part of an id that people read.
-func short(id string) string { return allocation.ShortID(id) }
-
 // absentReason says why a task has no numbers.
-func (t task) absentReason() string {
-	return printable(cmp.Or(t.usage.Reason, "not read yet"))
-}
+func (t task) absentReason() string { return cmp.Or(t.usage.Reason, "not read yet") }

@@ -24,12 +24,10 @@ import (
 
 // taskView is the page of one task.
 type taskView struct {
-	Name, Job, Group, Allocation, ID, Driver string
-	Index                                    int
-	Condition                                condition
-	Description                              string
-	Restarts                                 int
-	Started, Up                              string
+	task
+	Condition   condition
+	Description string
+	Started, Up string
 	// Reason says why there are no fresh numbers.
 	Reason   string
 	Figures  []figure
@@ -43,15 +41,14 @@ type taskView struct {
 	Spans []span
 	// Moves lead to the time around the one that is shown.
 	Moves  []choice
-	Path   string
 	Charts []drawnChart
 	Step   string
 	// Happened are gaps, restarts and OOM kills in words.
 	Happened []happening
 	// Earlier is how many more there are before them.
-	Earlier      int
-	Processes    []processRow
-	ProcessesSum *processSum
+	Earlier int
+	Rows    []processRow
+	Sum     *processSum
 	// Commands is nil if the task does not run.
 	Commands     *commandTable
 	Measurements []fact
@@ -94,7 +91,7 @@ func (p *Page) taskPage(v *view) error {
 		return err
 	}
 	body := p.taskView(t, v)
-	v.Title, v.Template, v.Body = body.Name+" · "+body.Job, "task", body
+	v.Title, v.Template, v.Body = t.Name()+" · "+t.Job(), "task", body
 	v.Shape = body.shape()
 	values := url.Values{"at": {body.at}}
 	for _, name := range []string{"span", "until"} {
@@ -102,7 +99,7 @@ func (p *Page) taskPage(v *view) error {
 			values.Set(name, value)
 		}
 	}
-	v.Live = "/page/stream" + t.path() + "?" + values.Encode()
+	v.Live = "/page/stream" + t.Path() + "?" + values.Encode()
 	return nil
 }
 
@@ -110,13 +107,10 @@ func (p *Page) taskView(t task, v *view) *taskView {
 	now, trusted, notice := v.Now, v.Trusted, v.Notice
 	a, s := t.allocation, t.state.State
 	body := &taskView{
-		Name: printable(t.state.Name), Job: printable(a.JobID), Group: printable(a.Group), Index: a.Index, ID: a.ID,
-		Allocation: short(a.ID), Driver: printable(t.state.Driver), Condition: t.condition(),
-		Restarts: s.Restarts, Started: formatTime(s.StartedAt), Path: t.path(),
-		Age: ageOf(t, now), Limits: limitsOf(t),
+		task: t, Condition: t.condition(), Started: formatTime(s.StartedAt), Age: ageOf(t, now), Limits: limitsOf(t),
 	}
 	if s.Phase == hook.PhaseRunning {
-		body.Reason = printable(t.usage.Reason)
+		body.Reason = t.usage.Reason
 	}
 	if notice != "" { // it says so once, above
 		body.Reason = ""
@@ -135,7 +129,7 @@ func (p *Page) taskView(t task, v *view) *taskView {
 	if sample := t.usage.Sample; sample != nil && t.usage.Running && !t.dead() {
 		body.Read, body.at = true, strconv.FormatInt(int64(sample.Mono), 36)
 		p.readings(t, body, f)
-		body.Processes, body.ProcessesSum = processesOf(sample)
+		body.Rows, body.Sum = processesOf(sample)
 		body.Commands = p.commands(t)
 		guarantees := procstats.Guarantees(sample, t.usage.Headlines)
 		for _, r := range sample.Task {
@@ -147,9 +141,9 @@ func (p *Page) taskView(t task, v *view) *taskView {
 	body.Advice = p.advice(v.now, t)
 	body.Events, body.Actions = eventsOf(t, trusted), p.actionsOf(t, trusted)
 	if trusted {
-		body.Description = printable(a.Description)
+		body.Description = a.Description
 		for _, key := range slices.Sorted(maps.Keys(t.state.Attributes)) {
-			body.Attributes = append(body.Attributes, fact{Name: printable(key), Value: number{Text: printable(t.state.Attributes[key])}})
+			body.Attributes = append(body.Attributes, fact{Name: key, Value: number{Text: t.state.Attributes[key]}})
 		}
 		body.Logs = p.logs(t)
 	}
@@ -190,7 +184,7 @@ func (p *Page) readings(t task, body *taskView, f *frame) {
 		})
 	}
 	body.Figures = append(body.Figures, selectedFigures(t.usage.Sample)...)
-	body.Notes = printableAll(record.Contradictions(record.Headlines(list)))
+	body.Notes = record.Contradictions(record.Headlines(list))
 }
 
 // sinceStart says what a counter has come to; nothing if that is not known.
@@ -217,7 +211,7 @@ func writtenDetail(w procstats.Written) string {
 func selectedFigures(s *procstats.Sample) (figures []figure) {
 	add := func(id procstats.ID, key, label, detail string) {
 		if r, selected := s.Task.Get(id); selected {
-			figures = append(figures, figure{Key: key, Label: label, Value: reading(s, r), Detail: printable(cmp.Or(r.Reason(), detail))})
+			figures = append(figures, figure{Key: key, Label: label, Value: reading(s, r), Detail: cmp.Or(r.Reason(), detail)})
 		}
 	}
 	add(procstats.SmapsPSS, "pss", "Memory, proportional", "shared pages divided among their users")
@@ -239,7 +233,7 @@ func (p *Page) charts(t task, body *taskView, latest time.Time, asked url.Values
 	longest := body.Spans[len(body.Spans)-1].size
 	s := windowOf(body.Spans, asked, t.born(), latest)
 	until := s.until
-	body.Moves = s.moves(body.Path, longest)
+	body.Moves = s.moves(t.Path(), longest)
 	interval := max(p.options.Interval, p.options.HistoryInterval)
 	step := max(interval, (s.size / mostPoints).Truncate(time.Second))
 	query := series.Query{
@@ -293,7 +287,7 @@ func (w window) endWord(t task) string {
 // shape tells pages with other parts apart.
 func (b *taskView) shape() string {
 	return digest([]string{
-		b.Condition.Word, b.Started, fmt.Sprint(b.Read), fmt.Sprint(len(b.Events), b.newestEvent()), fmt.Sprint(b.End != nil), fmt.Sprint(b.Restarts),
+		b.Condition.Word, b.Started, fmt.Sprint(b.Read), fmt.Sprint(len(b.Events), b.newestEvent()), fmt.Sprint(b.End != nil), fmt.Sprint(b.Restarts()),
 		fmt.Sprint(len(b.Measurements)), fmt.Sprint(len(b.Figures), len(b.Charts)),
 	})
 }

@@ -1,9 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package signin lets the readers of a page sign in: by a link that works once and for a minute, which leaves a cookie.
-// Links and sessions live in memory, as hashes, and end with the agent.
-package signin
+package page
 
 import (
 	"crypto/rand"
@@ -16,36 +14,37 @@ import (
 )
 
 const (
-	// LinkLife is how long a link works.
-	LinkLife = time.Minute
-	// SessionLife is how long a session lasts.
-	SessionLife = 12 * time.Hour
+	// linkLife is how long a link works.
+	linkLife = time.Minute
+	// sessionLife is how long a session lasts.
+	sessionLife = 12 * time.Hour
 	// mostLinks and mostSessions bound what is remembered; the oldest are forgotten.
 	mostLinks, mostSessions = 16, 256
 )
 
-// Desk hands out links and sessions. Its methods may be called concurrently.
-type Desk struct {
+// desk lets readers sign in: by a link that works once and for a minute, which leaves a cookie. Links and sessions live in
+// memory, as hashes, and end with the agent. Its methods may be called concurrently.
+type desk struct {
 	now func() time.Time
 
 	mu              sync.Mutex // guards following
 	links, sessions expiring
 }
 
-// New returns a desk; now is its clock.
-func New(now func() time.Time) *Desk {
-	return &Desk{now: now, links: expiring{most: mostLinks, life: LinkLife}, sessions: expiring{most: mostSessions, life: SessionLife}}
+// newDesk returns a desk; now is its clock.
+func newDesk(now func() time.Time) *desk {
+	return &desk{now: now, links: expiring{most: mostLinks, life: linkLife}, sessions: expiring{most: mostSessions, life: sessionLife}}
 }
 
 // Link returns the path of a page that signs its first reader in.
-func (d *Desk) Link() string {
+func (d *desk) Link() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return "/sign-in/" + d.links.add(d.now())
 }
 
 // Redeem signs a reader in with the code of a link; false if it was used, has expired or never was.
-func (d *Desk) Redeem(w http.ResponseWriter, r *http.Request, code string) bool {
+func (d *desk) Redeem(w http.ResponseWriter, r *http.Request, code string) bool {
 	d.mu.Lock()
 	ok := d.links.take(code, d.now())
 	d.mu.Unlock()
@@ -56,17 +55,17 @@ func (d *Desk) Redeem(w http.ResponseWriter, r *http.Request, code string) bool 
 }
 
 // SignIn signs a reader in who has proved who they are. The session is new: what the browser sent before is not used.
-func (d *Desk) SignIn(w http.ResponseWriter, r *http.Request) {
+func (d *desk) SignIn(w http.ResponseWriter, r *http.Request) {
 	d.mu.Lock()
 	secret := d.sessions.add(d.now())
 	d.mu.Unlock()
 	cookie := cookieOf(r, secret)
-	cookie.MaxAge = int(SessionLife.Seconds())
+	cookie.MaxAge = int(sessionLife.Seconds())
 	http.SetCookie(w, cookie)
 }
 
 // SignOut ends the reader's session.
-func (d *Desk) SignOut(w http.ResponseWriter, r *http.Request) {
+func (d *desk) SignOut(w http.ResponseWriter, r *http.Request) {
 	cookie := cookieOf(r, "")
 	if given, err := r.Cookie(cookie.Name); err == nil {
 		d.mu.Lock()
@@ -78,14 +77,14 @@ func (d *Desk) SignOut(w http.ResponseWriter, r *http.Request) {
 }
 
 // Close ends all sessions and links: those of a token that is not valid any more cannot be told from others.
-func (d *Desk) Close() {
+func (d *desk) Close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.links.ends, d.sessions.ends = nil, nil
 }
 
 // SignedIn reports whether a request comes with a session.
-func (d *Desk) SignedIn(r *http.Request) bool {
+func (d *desk) SignedIn(r *http.Request) bool {
 	given, err := r.Cookie(cookieOf(r, "").Name)
 	if err != nil {
 		return false
@@ -105,9 +104,9 @@ func cookieOf(r *http.Request, secret string) *http.Cookie {
 	return &http.Cookie{Name: name, Value: secret, Path: "/", HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode}
 }
 
-// SameOrigin reports whether a browser says that a request comes from a page of this agent; absent says that it does not
+// sameOrigin reports whether a browser says that a request comes from a page of this agent; absent says that it does not
 // say where from, as other programs do not. Browsers send Origin with everything but GET and HEAD.
-func SameOrigin(r *http.Request) (same, absent bool) {
+func sameOrigin(r *http.Request) (same, absent bool) {
 	origin := r.Header.Get("Origin")
 	if origin == "" {
 		return false, r.Header.Get("Sec-Fetch-Site") == ""

@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package signin_test
+package page
 
 import (
 	"net/http"
@@ -9,18 +9,16 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/tachograph/tacho/internal/agent/page/signin"
 )
 
 // desk returns a desk whose clock the test sets.
-func desk() (d *signin.Desk, later func(time.Duration)) {
+func deskAt() (d *desk, later func(time.Duration)) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	return signin.New(func() time.Time { return now }), func(d time.Duration) { now = now.Add(d) }
+	return newDesk(func() time.Time { return now }), func(d time.Duration) { now = now.Add(d) }
 }
 
 // redeem follows a link and returns the cookie; nil if it does not work.
-func redeem(t *testing.T, d *signin.Desk, link string) *http.Cookie {
+func redeem(t *testing.T, d *desk, link string) *http.Cookie {
 	t.Helper()
 	w := httptest.NewRecorder()
 	if !d.Redeem(w, request(t, nil), strings.TrimPrefix(link, "/sign-in/")) {
@@ -42,7 +40,7 @@ func request(t *testing.T, c *http.Cookie) *http.Request {
 }
 
 func TestLink(t *testing.T) {
-	d, later := desk()
+	d, later := deskAt()
 	link := d.Link()
 	later(59 * time.Second)
 	cookie := redeem(t, d, link)
@@ -68,7 +66,7 @@ func TestLink(t *testing.T) {
 			t.Errorf("%q signs in", code)
 		}
 	}
-	later(signin.SessionLife)
+	later(sessionLife)
 	if d.SignedIn(request(t, cookie)) {
 		t.Error("the session never ends")
 	}
@@ -76,7 +74,7 @@ func TestLink(t *testing.T) {
 
 // TestSessions holds that each sign-in makes a session of its own, whatever cookie the browser had.
 func TestSessions(t *testing.T) {
-	d, _ := desk()
+	d, _ := deskAt()
 	planted := &http.Cookie{Name: "tacho_session_4656", Value: "known to an attacker"}
 	w := httptest.NewRecorder()
 	d.SignIn(w, request(t, planted))
@@ -105,7 +103,7 @@ func TestSessions(t *testing.T) {
 
 // TestMany holds that links and sessions are bounded, and that the oldest make room.
 func TestMany(t *testing.T) {
-	d, later := desk()
+	d, later := deskAt()
 	first := d.Link()
 	var last string
 	for range 100 {
@@ -121,7 +119,7 @@ func TestMany(t *testing.T) {
 }
 
 func TestSecure(t *testing.T) {
-	d, _ := desk()
+	d, _ := deskAt()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://agent.example:4656/", nil)
 	w := httptest.NewRecorder()
 	d.SignIn(w, r)
@@ -154,7 +152,7 @@ func TestSameOrigin(t *testing.T) {
 		if tt.site != "" {
 			r.Header.Set("Sec-Fetch-Site", tt.site)
 		}
-		if same, absent := signin.SameOrigin(r); same != tt.same || absent != tt.absent {
+		if same, absent := sameOrigin(r); same != tt.same || absent != tt.absent {
 			t.Errorf("%+v: same %v, absent %v", tt, same, absent)
 		}
 	}
