@@ -32,7 +32,7 @@ func ResourceUsage(s, before *procstats.Sample, coreMHz float64) *drivers.TaskRe
 		cpu.ThrottledTime = uint64(max(0, seconds*float64(time.Second)))
 		measured(drivers.CPUUsage_THROTTLED_TIME)
 	}
-	if cores, ok := taskCores(s, before); ok {
+	if cores, ok := procstats.CoresSince(s, before).Number(); ok {
 		setCores(cpu, cores, coreMHz)
 	}
 	return &drivers.TaskResourceUsage{Cpu: cpu, Memory: memoryUsage(s.Task)}
@@ -66,14 +66,6 @@ func setCores(u *drivers.CPUUsage, cores, coreMHz float64) {
 		u.TotalTicks = cores * coreMHz
 		u.MeasuredFields = append(u.MeasuredFields, drivers.CPUUsage_TOTAL_TICKS)
 	}
-}
-
-// taskCores returns how many cores the task kept busy. A driver of others sends no counter, but the rate itself.
-func taskCores(s, before *procstats.Sample) (cores float64, ok bool) {
-	if cores, ok = procstats.CoresSince(s, before).Number(); ok {
-		return cores, true
-	}
-	return s.Task.Number(procstats.HeadlineCores)
 }
 
 // memoryUsage returns what is measured of the task's memory. RSS is anonymous memory and, because it cannot be reclaimed
@@ -116,5 +108,5 @@ func processCores(s, before *procstats.Sample, p *procstats.ProcessRow) (cores f
 			return s.ProcessRate(before, p, id).Number()
 		}
 	}
-	return p.Readings.Number(procstats.HeadlineCores)
+	return 0, false
 }
