@@ -85,8 +85,7 @@ var parts = []part{
 	{dir: "plugin/proto"},
 	{dir: "executor/proto"},
 	{dir: "executor/wire", uses: []string{"procstats", "executor/proto"}},
-	{dir: "executor/epoll", modules: []string{"golang.org/x/sys"}},
-	{dir: "executor/process", uses: []string{"executor/epoll", "procstats/kernel"}, modules: []string{"golang.org/x/sys"}},
+	{dir: "executor/process", uses: []string{"procstats/kernel"}, modules: []string{"golang.org/x/sys"}},
 	{dir: "executor/cgroup", uses: []string{"executor/process", "procstats/kernel"}},
 	{
 		dir: "executor/oom", uses: []string{"executor/process", "executor/record", "procstats/kernel"},

@@ -14,7 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/tachograph/tacho/driver/sampling"
-	"github.com/tachograph/tacho/executor/epoll"
+	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -56,7 +56,7 @@ type Tacho struct {
 	starts     startLimit
 	quietAfter time.Duration
 	// waits is where the ends and changes of executors are waited for.
-	waits *epoll.Set
+	waits *process.EpollSet
 	// loop reads the tasks that have streams; nil if their executors do.
 	loop *sampling.Loop
 
@@ -82,7 +82,7 @@ func New(o Options) *Tacho {
 	d := &Tacho{
 		log: o.Logger, version: o.Version, binary: o.Binary, host: kernel.HostFS(), events: newDelivery(o.Remote),
 		config: o.Config, tasks: make(map[string]*task), starting: make(map[string]reservation), changed: make(chan struct{}),
-		starts: newStartLimit(), quietAfter: quietAfter, waits: epoll.New(),
+		starts: newStartLimit(), quietAfter: quietAfter, waits: process.NewEpollSet(),
 	}
 	if d.log == nil {
 		d.log = hclog.NewNullLogger()

@@ -17,10 +17,9 @@ import (
 )
 
 const (
-	controllersFile = "cgroup.controllers"
-	subtreeControl  = "cgroup.subtree_control"
-	procsFile       = "cgroup.procs"
-	tasksFile       = "tasks"
+	subtreeControl = "cgroup.subtree_control"
+	procsFile      = "cgroup.procs"
+	tasksFile      = "tasks"
 )
 
 // createV2 makes the v2 group below parent or in a better place.

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tachograph/tacho/executor/process/processtest"
+	"github.com/tachograph/tacho/e2e/rig/nopidfd"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -109,7 +109,7 @@ func TestKillWithoutPidfds(t *testing.T) {
 		if err := write(dir, procsFile, strconv.Itoa(cmd.Process.Pid)); err != nil {
 			t.Fatal(err)
 		}
-		processtest.WithoutPidfds(t, func() {
+		nopidfd.Run(t, func() {
 			if err := g.Kill(); !errors.Is(err, want) {
 				t.Errorf("%s: kill: %v, want %v", controller, err, want)
 			}

@@ -117,6 +117,8 @@ func (g *Group) v1Folders() []string {
 	return dirs
 }
 
+const controllersFile = "cgroup.controllers"
+
 // Has reports whether a controller's files are there for this group.
 func (g *Group) Has(controller string) bool {
 	return g.V1[controller] != "" || g.V2 != "" && slices.Contains(readWords(g.V2, controllersFile), controller)

@@ -24,7 +24,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	"github.com/tachograph/tacho/executor/epoll"
+	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
@@ -39,9 +39,9 @@ type Client struct {
 	conn    *connection
 	child   *child // nil if the executor was reattached to
 	hello   *proto.HelloResponse
-	process *watchedProcess // the executor
-	waits   *epoll.Set      // nil for a goroutine of the client's own
-	owner   *os.File        // holds the lock; nil for a visitor
+	process *watchedProcess   // the executor
+	waits   *process.EpollSet // nil for a goroutine of the client's own
+	owner   *os.File          // holds the lock; nil for a visitor
 
 	notify        sync.Once
 	notifications *notifications // nil before Changed, and for an executor that has none
@@ -141,7 +141,7 @@ func executorCommand(o Options, folder string) *exec.Cmd {
 // build. The error wraps ErrOtherBoot if the machine was started anew since, ErrLost if the executor is gone,
 // ErrOwned if another process holds it. One that is alive and does not answer soon is no error, because its task lives
 // too: there is no Hello of it then. Its end is waited for in a set that outlives the client; nil for a goroutine of the client's own.
-func Reattach(ctx context.Context, address wire.Address, waits *epoll.Set) (*Client, error) {
+func Reattach(ctx context.Context, address wire.Address, waits *process.EpollSet) (*Client, error) {
 	return reach(ctx, address, true, waits)
 }
 
@@ -150,7 +150,7 @@ func Visit(ctx context.Context, address wire.Address) (*Client, error) {
 	return reach(ctx, address, false, nil)
 }
 
-func reach(ctx context.Context, address wire.Address, own bool, waits *epoll.Set) (*Client, error) {
+func reach(ctx context.Context, address wire.Address, own bool, waits *process.EpollSet) (*Client, error) {
 	boot, err := kernel.BootID(kernel.HostFS())
 	if err != nil {
 		return nil, err

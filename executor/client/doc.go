@@ -12,7 +12,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/tachograph/tacho/executor/epoll"
+	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/executor/wire"
 )
 
@@ -45,7 +45,7 @@ type Options struct {
 	// so when the task is launched.
 	Samples bool
 	// Waits is where its end is waited for, and outlives the client; nil for a goroutine of the client's own.
-	Waits *epoll.Set
+	Waits *process.EpollSet
 	// Logger gets what an executor wrote to its standard error, such as a panic; nil for nothing.
 	Logger hclog.Logger
 }

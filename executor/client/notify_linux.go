@@ -10,14 +10,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tachograph/tacho/executor/epoll"
+	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/executor/wire"
 )
 
 // notifications tells the owner of an executor that something has changed, see wire.NotifyFile.
 type notifications struct {
 	fd  int
-	set *epoll.Set
+	set *process.EpollSet
 
 	mu sync.Mutex // guards following
 	// changed is closed and replaced at every notification; nil once there will be none.
@@ -25,7 +25,7 @@ type notifications struct {
 }
 
 // openNotifications returns nil for an executor that does not notify.
-func openNotifications(folder string, set *epoll.Set) *notifications {
+func openNotifications(folder string, set *process.EpollSet) *notifications {
 	fd, err := unix.Open(filepath.Join(folder, wire.NotifyFile), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil

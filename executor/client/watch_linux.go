@@ -8,7 +8,6 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/tachograph/tacho/executor/epoll"
 	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
@@ -28,7 +27,7 @@ type watchedProcess struct {
 
 // watch holds a process, and reaps it if it is a child of this one. It is waited for in the goroutine of a set, or in one of its own
 // where there is none. The error wraps ErrLost if it is gone.
-func watch(id procstats.ProcessID, child *child, set *epoll.Set) (*watchedProcess, error) {
+func watch(id procstats.ProcessID, child *child, set *process.EpollSet) (*watchedProcess, error) {
 	p, err := process.Open(kernel.HostFS(), id)
 	if errors.Is(err, process.ErrGone) {
 		return nil, ErrLost

@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tachograph/tacho/executor/epoll"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -180,7 +179,7 @@ func hasEnded(pidfd uintptr) bool {
 // Watch calls ended once when the process has ended, also if it has not been reaped yet, in the goroutine of a set,
 // which it must not block. It returns how to end the watch, before Close. An error says nothing of the process, which
 // Wait waits for all the same.
-func (p *Process) Watch(set *epoll.Set, ended func()) (unwatch func(), err error) {
+func (p *Process) Watch(set *EpollSet, ended func()) (unwatch func(), err error) {
 	if p.pidfd == nil {
 		return nil, p.denied
 	}

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tachograph/tacho/executor/process/processtest"
+	"github.com/tachograph/tacho/e2e/rig/nopidfd"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -20,7 +20,7 @@ import (
 func eachWay(t *testing.T, test func(t *testing.T, pidfds bool)) {
 	t.Run("with pidfds", func(t *testing.T) { test(t, true) })
 	t.Run("without", func(t *testing.T) {
-		processtest.WithoutPidfds(t, func() { test(t, false) })
+		nopidfd.Run(t, func() { test(t, false) })
 	})
 }
 
@@ -95,7 +95,7 @@ func TestSignal(t *testing.T) {
 
 // Without a pidfd, and with nothing in its place, there is no signal.
 func TestSignalNeedsProof(t *testing.T) {
-	processtest.WithoutPidfds(t, func() {
+	nopidfd.Run(t, func() {
 		if err := Supported(); !errors.Is(err, unix.ENOSYS) {
 			t.Errorf("supported: %v", err)
 		}

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tachograph/tacho/executor/process/processtest"
+	"github.com/tachograph/tacho/e2e/rig/nopidfd"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -87,7 +87,7 @@ func TestKillSessionWithoutPidfds(t *testing.T) {
 	f, leader, _ := sessionOf(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	processtest.WithoutPidfds(t, func() {
+	nopidfd.Run(t, func() {
 		err := KillSession(ctx, kernel.HostFS(), leader)
 		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, unix.ENOSYS) {
 			t.Errorf("kill session: %v", err)

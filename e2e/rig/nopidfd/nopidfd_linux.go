@@ -1,8 +1,8 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package processtest is for tests of what happens on kernels without pidfds.
-package processtest
+// Package nopidfd lets tests run as on a kernel without pidfds.
+package nopidfd
 
 import (
 	"runtime"
@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WithoutPidfds calls f in a thread in which pidfd_open(2) fails as it does before Linux 5.3. Other goroutines, also
+// Run calls f in a thread in which pidfd_open(2) fails as it does before Linux 5.3. Other goroutines, also
 // those that f starts, are not affected.
-func WithoutPidfds(t testing.TB, f func()) {
+func Run(t testing.TB, f func()) {
 	t.Helper()
 	var filterErr error
 	done := make(chan struct{})

@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package epoll_test
+package process
 
 import (
 	"errors"
@@ -11,11 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
-
-	"github.com/tachograph/tacho/executor/epoll"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // pipe is a pipe whose reading end does not block.
 func pipe(t *testing.T) (read, write int) {
@@ -56,8 +52,9 @@ func receive(t *testing.T, c <-chan int) int {
 	}
 }
 
-func TestSet(t *testing.T) {
-	s := epoll.New()
+func TestEpollSet(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	s := NewEpollSet()
 	called := make(chan int, 8)
 	writers := map[int]int{}
 	var readers []int
@@ -105,8 +102,9 @@ func TestSet(t *testing.T) {
 }
 
 // Remove waits for a call in progress: what it uses may be closed then.
-func TestRemoveWaits(t *testing.T) {
-	s := epoll.New()
+func TestEpollSetRemoveWaits(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	s := NewEpollSet()
 	defer s.Close()
 	read, write := pipe(t)
 	began, end, removed := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -132,8 +130,9 @@ func TestRemoveWaits(t *testing.T) {
 	<-removed
 }
 
-func TestSetWithoutUse(t *testing.T) {
-	s := epoll.New()
+func TestEpollSetWithoutUse(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	s := NewEpollSet()
 	s.Remove(0)
 	if err := s.Close(); err != nil {
 		t.Error(err)
@@ -144,8 +143,9 @@ func TestSetWithoutUse(t *testing.T) {
 }
 
 // A descriptor that cannot be waited for, as of a plain file, is refused.
-func TestAddRefuses(t *testing.T) {
-	s := epoll.New()
+func TestEpollSetAddRefuses(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	s := NewEpollSet()
 	defer s.Close()
 	file, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {

@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package epoll
+package process
 
 import (
 	"errors"
@@ -12,8 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Set is descriptors that are waited for. Its methods may be called concurrently.
-type Set struct {
+// EpollSet waits for many descriptors in one goroutine, with epoll(7). The runtime's own poller needs a goroutine for
+// each of them, which for hundreds of tasks at rest is most of what their owner holds. Its methods may be called
+// concurrently.
+type EpollSet struct {
 	waiting sync.WaitGroup
 
 	mu     sync.Mutex // guards following, and is held while a descriptor's function runs
@@ -22,12 +24,12 @@ type Set struct {
 	closed bool
 }
 
-// New returns an empty set, which has no goroutine yet.
-func New() *Set { return &Set{ready: make(map[int32]func() bool)} }
+// NewEpollSet returns an empty set, which has no goroutine yet.
+func NewEpollSet() *EpollSet { return &EpollSet{ready: make(map[int32]func() bool)} }
 
 // Add calls ready whenever a descriptor can be read or has come to its end, until that returns false or Remove is
 // called. It must not block, nor call the set, and may be called without a reason.
-func (s *Set) Add(fd int, ready func() (again bool)) error {
+func (s *EpollSet) Add(fd int, ready func() (again bool)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -43,15 +45,15 @@ func (s *Set) Add(fd int, ready func() (again bool)) error {
 	return nil
 }
 
-// Remove sees to it that a descriptor's function is not called any more, nor running. Whoever has added it calls this
-// before closing it; removing one that is not in the set is fine.
-func (s *Set) Remove(fd int) {
+// Remove waits until a descriptor's function does not run, and is never called again. It has to be called before the
+// descriptor is closed; the descriptor need not be in the set.
+func (s *EpollSet) Remove(fd int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.remove(int32(fd))
 }
 
-func (s *Set) remove(fd int32) {
+func (s *EpollSet) remove(fd int32) {
 	if _, found := s.ready[fd]; found {
 		delete(s.ready, fd)
 		_ = s.control(unix.EPOLL_CTL_DEL, int(fd)) // of a descriptor that is in the set
@@ -59,7 +61,7 @@ func (s *Set) remove(fd int32) {
 }
 
 // Close ends the goroutine. Nothing is called after it.
-func (s *Set) Close() error {
+func (s *EpollSet) Close() error {
 	s.mu.Lock()
 	file := s.file
 	s.closed, s.file = true, nil
@@ -74,7 +76,7 @@ func (s *Set) Close() error {
 }
 
 // open makes the epoll descriptor, which the runtime's poller waits for.
-func (s *Set) open() error {
+func (s *EpollSet) open() error {
 	if s.file != nil {
 		return nil
 	}
@@ -97,7 +99,7 @@ func (s *Set) open() error {
 	return nil
 }
 
-func (s *Set) control(operation, fd int) (err error) {
+func (s *EpollSet) control(operation, fd int) (err error) {
 	raw, err := s.file.SyscallConn()
 	if err != nil {
 		return err
@@ -109,7 +111,7 @@ func (s *Set) control(operation, fd int) (err error) {
 }
 
 // dispatch calls the functions of what is ready until nothing is. It reports whether the set is of no use any more.
-func (s *Set) dispatch(epoll int) (broken bool) {
+func (s *EpollSet) dispatch(epoll int) (broken bool) {
 	var events [64]unix.EpollEvent
 	for {
 		n, err := unix.EpollWait(epoll, events[:], 0)
