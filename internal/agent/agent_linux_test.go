@@ -5,7 +5,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -18,6 +17,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/internal/agent/alloc"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/config"
 	"github.com/tachograph/tacho/internal/agent/job"
@@ -375,7 +375,7 @@ func TestPublishingIsSwitchedWhileAJobIsPlaced(t *testing.T) {
 			r := begin(t, c)
 			defer r.end(true)
 			first := r.submit(oneTask("service", "", "exec sleep 1000"))[0]
-			l, err := r.newAlloc(state.Allocation{ID: allocation.NewID(), JobID: "test", Group: "g"}, r.version("test", first.JobVersion), nil)
+			l, err := alloc.New(r.host, state.Allocation{ID: allocation.NewID(), JobID: "test", Group: "g"}, r.version("test", first.JobVersion), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -384,15 +384,18 @@ func TestPublishingIsSwitchedWhileAJobIsPlaced(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.admit(l)
-			if got := !errors.Is(l.tasks[0].stats.Err(), hook.ErrNotPublished); got != on {
-				t.Errorf("publishing is %t, want %t", got, on)
+			l.Begin()
+			r.await(l.ID, "running", isRunning)
+			sampled := func() bool { return l.Tasks[0].Figures("").Sample != nil }
+			if on {
+				r.eventually("a reading", sampled)
 			}
-			// It was never launched: nobody must wait for its end.
-			r.mu.Lock()
-			delete(r.allocs, l.id)
-			r.mu.Unlock()
-			if err := l.close(t.Context()); err != nil {
-				t.Error(err)
+			if err := r.StopAlloc(l.ID); err != nil {
+				t.Fatal(err)
+			}
+			r.await(l.ID, "dead", func(l *allocation.Allocation) bool { return l.ClientStatus.Ended() })
+			if sampled() != on {
+				t.Errorf("sampled is %t, want %t", !on, on)
 			}
 		})
 	}
@@ -411,13 +414,13 @@ func TestReadersDoNotWaitForTheDisk(t *testing.T) {
 	storing, goOn, stored := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	meet, release := sync.OnceFunc(func() { close(storing) }), sync.OnceFunc(func() { close(goOn) })
 	defer release()
-	if _, err := r.store.Index(0, func() uint64 { meet(); <-goOn; return r.feed.Index() }); err != nil {
+	if _, err := r.host.Store.Index(0, func() uint64 { meet(); <-goOn; return r.host.Feed.Index() }); err != nil {
 		t.Fatal(err)
 	}
-	go func() { defer close(stored); l.stop("test") }()
+	go func() { defer close(stored); l.Stop("test") }()
 	<-storing
 	read := make(chan struct{})
-	go func() { defer close(read); l.snapshot() }()
+	go func() { defer close(read); l.Snapshot() }()
 	select {
 	case <-read:
 	case <-time.After(5 * time.Second):

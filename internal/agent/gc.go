@@ -7,9 +7,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"slices"
 	"time"
 
+	"github.com/tachograph/tacho/internal/agent/alloc"
+	"github.com/tachograph/tacho/internal/agent/allocation"
+	"github.com/tachograph/tacho/internal/agent/allocdir"
 	"github.com/tachograph/tacho/internal/agent/feed"
 )
 
@@ -25,53 +30,70 @@ func (a *Agent) collect(ctx context.Context) {
 		}
 		if err := a.collectDue(time.Now()); err != nil {
 			a.log.Error("remove ended allocations", "error", err)
-			a.counts.fail("gc")
+			a.host.Counts.Fail("gc")
 		}
 	}
 }
 
 // collectDue removes the ended allocations that are old, or too many.
 func (a *Agent) collectDue(now time.Time) error {
-	a.registering.Lock() // a version that is being registered is one that nothing refers to yet
-	defer a.registering.Unlock()
-	c := a.current().Client
-	_, err := a.remove(garbage(a.endedAllocs(), c.GCAge, c.GCMaxAllocs, now))
-	_, orphansErr := a.removeOrphans(c.GCAge, now)
-	return errors.Join(err, orphansErr)
+	_, err := a.removeGarbage(now, false)
+	return err
 }
 
-// endedAlloc is an allocation that has ended, and that none is to replace.
+// CollectGarbage removes all ended allocations now and returns how many.
+func (a *Agent) CollectGarbage() (removed int, err error) {
+	if err := a.isReady(); err != nil {
+		return 0, err
+	}
+	return a.removeGarbage(time.Now(), true)
+}
+
+// removeGarbage removes ended allocations that are due, or all, with versions of jobs that nothing refers to and orphaned
+// directories.
+func (a *Agent) removeGarbage(now time.Time, all bool) (removed int, err error) {
+	a.registering.Lock() // nothing refers yet to a version that is being registered
+	defer a.registering.Unlock()
+	c, due := a.current().Client, a.endedAllocs()
+	age := c.GCAge
+	if all {
+		age = 0
+	} else {
+		due = garbage(due, age, c.GCMaxAllocs, now)
+	}
+	var errs []error
+	for _, e := range due {
+		gone, err := a.remove(e.alloc)
+		if errs = append(errs, err); gone {
+			removed++
+		}
+	}
+	errs = append(errs, a.forgetVersions())
+	orphans, err := a.removeOrphans(age, now)
+	return removed + orphans, errors.Join(append(errs, err)...)
+}
+
+// endedAlloc is an allocation that has ended, and that no other is to replace.
 type endedAlloc struct {
-	alloc *alloc
+	alloc *alloc.Alloc
 	at    time.Time
 }
 
 func (a *Agent) endedAllocs() []endedAlloc {
 	var ended []endedAlloc
 	for _, l := range a.list() {
-		select {
-		case <-l.done:
-		default:
-			continue
+		// Others find by their predecessors what they have to wait for.
+		if l.Ended() && !a.toBeReplaced(l) && l.Predecessor() == nil {
+			ended = append(ended, endedAlloc{l, l.Snapshot().FinishedAt()})
 		}
-		if a.toBeReplaced(l) || l.predecessor() != nil { // others find by it what they have to wait for
-			continue
-		}
-		var at time.Time
-		for _, t := range l.snapshot().Tasks {
-			if t.State.FinishedAt.After(at) {
-				at = t.State.FinishedAt
-			}
-		}
-		ended = append(ended, endedAlloc{l, at})
 	}
 	return ended
 }
 
-// garbage are the ended allocations that are older than age, and of the others the oldest beyond a number.
+// garbage returns the ended allocations that are older than age, and of the others the oldest beyond a number.
 func garbage(ended []endedAlloc, age time.Duration, most int, now time.Time) []endedAlloc {
-	slices.SortFunc(ended, func(a, b endedAlloc) int {
-		return cmp.Or(b.at.Compare(a.at), cmp.Compare(a.alloc.id, b.alloc.id))
+	slices.SortFunc(ended, func(x, y endedAlloc) int {
+		return cmp.Or(y.at.Compare(x.at), cmp.Compare(x.alloc.ID, y.alloc.ID))
 	})
 	for i, e := range ended {
 		if i >= most || now.Sub(e.at) > age {
@@ -81,28 +103,21 @@ func garbage(ended []endedAlloc, age time.Duration, most int, now time.Time) []e
 	return nil
 }
 
-// remove forgets allocations: first their state, so that a kill of the agent leaves a directory at worst.
-func (a *Agent) remove(garbage []endedAlloc) (removed int, err error) {
-	var errs []error
-	for _, e := range garbage {
-		if err := a.store.DeleteAllocation(e.alloc.id); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		last := e.alloc.snapshot()
-		a.mu.Lock()
-		delete(a.allocs, e.alloc.id)
-		a.mu.Unlock()
-		ctx, cancel := context.WithTimeout(a.ctx, closeTimeout)
-		errs = append(errs, e.alloc.close(ctx), e.alloc.dir.Remove())
-		cancel()
-		a.feed.Publish(feed.Event{
-			Topic: feed.TopicAllocation, Type: "AllocationRemoved", Key: e.alloc.id, FilterKeys: []string{e.alloc.job.ID},
-			Namespace: e.alloc.job.Namespace, Allocation: last,
-		})
-		removed++
+// remove forgets an allocation: first its state, so that a kill of the agent leaves no more than a directory.
+func (a *Agent) remove(l *alloc.Alloc) (gone bool, err error) {
+	if err := a.host.Store.DeleteAllocation(l.ID); err != nil {
+		return false, err
 	}
-	return removed, errors.Join(append(errs, a.forgetVersions())...)
+	last := l.Snapshot()
+	a.mu.Lock()
+	delete(a.allocs, l.ID)
+	a.mu.Unlock()
+	err = errors.Join(alloc.Close(a.host.Context, l), l.Dir.Remove())
+	a.host.Feed.Publish(feed.Event{
+		Topic: feed.TopicAllocation, Type: "AllocationRemoved", Key: l.ID, FilterKeys: []string{l.Job.ID},
+		Namespace: l.Job.Namespace, Allocation: last,
+	})
+	return true, err
 }
 
 // forgetVersions forgets versions of jobs that nothing refers to.
@@ -113,15 +128,16 @@ func (a *Agent) forgetVersions() error {
 	}
 	used := make(map[version]bool)
 	for _, l := range a.list() {
-		used[version{l.persisted.JobID, l.persisted.JobVersion}] = true
+		own := l.Persisted()
+		used[version{own.JobID, own.JobVersion}] = true
 	}
 	var unused []version
 	a.mu.Lock()
 	for id, r := range a.jobs {
-		for n := range r.versions {
+		for n, spec := range r.versions {
 			v := version{id, n}
-			// An allocation that was left alone may refer to one that cannot be read.
-			if used[v] || r.versions[n] == nil || r.current.Current && r.current.Version == n {
+			// An allocation that was ignored may refer to a version that cannot be read.
+			if used[v] || spec == nil || r.current.Current && r.current.Version == n {
 				continue
 			}
 			unused = append(unused, v)
@@ -134,19 +150,61 @@ func (a *Agent) forgetVersions() error {
 	a.mu.Unlock()
 	var errs []error
 	for _, v := range unused {
-		errs = append(errs, a.store.DeleteJob(v.id, v.n))
+		errs = append(errs, a.host.Store.DeleteJob(v.id, v.n))
 	}
 	return errors.Join(errs...)
 }
 
-// CollectGarbage removes all ended allocations now and returns how many.
-func (a *Agent) CollectGarbage() (removed int, err error) {
-	if err := a.isReady(); err != nil {
-		return 0, err
+// orphanDirs returns the directories of allocations that the state does not know, with the time of their creation: the state
+// was damaged, or a removal was interrupted.
+func (a *Agent) orphanDirs() (map[string]time.Time, error) {
+	entries, err := os.ReadDir(a.host.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("list allocation directories: %w", err)
 	}
-	a.registering.Lock()
-	defer a.registering.Unlock()
-	removed, err = a.remove(a.endedAllocs())
-	orphans, orphansErr := a.removeOrphans(0, time.Now())
-	return removed + orphans, errors.Join(err, orphansErr)
+	orphans := make(map[string]time.Time)
+	for _, entry := range entries {
+		if info, err := entry.Info(); err == nil && info.IsDir() && allocation.IsID(entry.Name()) {
+			orphans[entry.Name()] = info.ModTime()
+		}
+	}
+	for _, l := range a.list() {
+		delete(orphans, l.ID)
+	}
+	if len(orphans) == 0 {
+		return nil, nil
+	}
+	// The state also has allocations that could not be restored, and tasks of lost ones.
+	persisted, err := a.host.Store.Allocations()
+	if err != nil {
+		return nil, fmt.Errorf("read state: %w", err)
+	}
+	for _, own := range persisted {
+		delete(orphans, own.ID)
+	}
+	tasks, err := a.host.Store.Tasks()
+	if err != nil {
+		return nil, fmt.Errorf("read state: %w", err)
+	}
+	for id := range tasks {
+		delete(orphans, id)
+	}
+	return orphans, nil
+}
+
+// removeOrphans removes the directories of allocations that the state does not know and that are old.
+func (a *Agent) removeOrphans(age time.Duration, now time.Time) (removed int, err error) {
+	orphans, err := a.orphanDirs()
+	errs := []error{err}
+	for id, made := range orphans {
+		if now.Sub(made) < age {
+			continue
+		}
+		if err := allocdir.In(a.host.Dir, id).Remove(); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		removed++
+	}
+	return removed, errors.Join(errs...)
 }

@@ -50,7 +50,7 @@ func TestHistoryOnADiskThatHangs(t *testing.T) {
 	var drops dropLines
 	a := newAgent(t, c)
 	a.log.(hclog.InterceptLogger).RegisterSink(&drops)
-	a.history.OpenFile = disk.open
+	a.host.History.OpenFile = disk.open
 	r := run(t, a)
 
 	within := func(limit time.Duration, what string, do func()) {
@@ -128,7 +128,7 @@ func TestHistoryOnADiskThatHangs(t *testing.T) {
 func TestAgentEndsOnADiskThatHangs(t *testing.T) {
 	disk := &hungDisk{answers: make(chan struct{})}
 	a := newAgent(t, testConfig(shortDir(t)))
-	a.history.OpenFile = disk.open
+	a.host.History.OpenFile = disk.open
 	r := run(t, a)
 	l := r.submit(oneTask("service", "kill_timeout = \"1s\"", "exec sleep 1000"))[0]
 	r.await(l.ID, "running", isRunning)
@@ -152,7 +152,7 @@ func TestAgentEndsOnADiskThatHangs(t *testing.T) {
 	}
 	close(disk.answers)
 	r.eventually("the end of the write", func() bool {
-		_, err := own.tasks[0].usage.history.Points(series.Query{})
+		_, err := own.Tasks[0].History(series.Query{})
 		return err == nil
 	})
 }

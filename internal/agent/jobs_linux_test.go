@@ -17,7 +17,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/executor/cgroup"
 	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/internal/agent/alloc"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/job"
 )
@@ -53,7 +55,7 @@ func TestLifecycleOrder(t *testing.T) {
 	if l.ClientStatus != allocation.Complete {
 		t.Errorf("status %s: %s", l.ClientStatus, l.Description)
 	}
-	text, err := os.ReadFile(filepath.Join(r.allocDir(), l.ID, "alloc", "data", "order"))
+	text, err := os.ReadFile(filepath.Join(r.host.Dir, l.ID, "alloc", "data", "order"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,10 +124,10 @@ func TestJobIsUpdatedInPlace(t *testing.T) {
 	if removed, err := r.CollectGarbage(); removed != 4 || err != nil {
 		t.Errorf("%d removed, %v", removed, err)
 	}
-	if left, err := os.ReadDir(r.allocDir()); len(left) != 0 || err != nil {
+	if left, err := os.ReadDir(r.host.Dir); len(left) != 0 || err != nil {
 		t.Errorf("left: %v, %v", left, err)
 	}
-	if versions, err := r.store.Jobs(); len(versions) != 0 || err != nil {
+	if versions, err := r.host.Store.Jobs(); len(versions) != 0 || err != nil {
 		t.Errorf("versions left: %v, %v", versions, err)
 	}
 }
@@ -149,7 +151,7 @@ func TestCoresAreReserved(t *testing.T) {
 		return strings.Replace(inGroup(1, shell("t", fmt.Sprintf("resources {\n cores = %d\n}", cores), "exec sleep 1000")), "test", id, 1)
 	}
 	l := r.submit(text("one", all))[0]
-	if got := l.Tasks["t"].Cores; got != coreList(r.Snapshot().Node.Resources.Cores) {
+	if got := l.Tasks["t"].Cores; got != cgroup.FormatCPUs(r.Snapshot().Node.Resources.Cores) {
 		t.Errorf("cores %q of %v", got, r.Snapshot().Node.Resources.Cores)
 	}
 	// Who comes second waits, and is started when the cores are free.
@@ -230,11 +232,11 @@ func TestGarbage(t *testing.T) {
 	now := time.Now()
 	var ended []endedAlloc
 	for i, minutes := range []int{5, 1, 3, 100} {
-		ended = append(ended, endedAlloc{&alloc{id: fmt.Sprint(i)}, now.Add(time.Duration(-minutes) * time.Minute)})
+		ended = append(ended, endedAlloc{&alloc.Alloc{ID: fmt.Sprint(i)}, now.Add(time.Duration(-minutes) * time.Minute)})
 	}
 	ids := func(list []endedAlloc) (ids []string) {
 		for _, e := range list {
-			ids = append(ids, e.alloc.id)
+			ids = append(ids, e.alloc.ID)
 		}
 		return ids
 	}
@@ -297,7 +299,7 @@ func TestFailedAllocationEndsWithItsLastTask(t *testing.T) {
 	if l, err = r.Snapshot().Allocation(l.ID); err != nil || l.DesiredStatus != allocation.DesiredStop {
 		t.Errorf("allocation %+v, error %v", l, err)
 	}
-	data := filepath.Join(r.allocDir(), l.ID, "alloc", "data", "go")
+	data := filepath.Join(r.host.Dir, l.ID, "alloc", "data", "go")
 	if err := os.WriteFile(data, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +317,7 @@ func TestJobWithCoresIsUpdated(t *testing.T) {
 	}
 	slow := strings.NewReplacer("\"1s\"", "\"1m\"\nkill_signal = \"SIGUSR1\"")
 	old := r.submit(slow.Replace(text("one", "a")))[0]
-	data := filepath.Join(r.allocDir(), old.ID, "alloc", "data")
+	data := filepath.Join(r.host.Dir, old.ID, "alloc", "data")
 	r.eventually("the task's first word", func() bool {
 		_, err := os.Stat(filepath.Join(data, "up"))
 		return err == nil
@@ -426,5 +428,43 @@ func TestUnknownDriversAreRefused(t *testing.T) {
 	}
 	if jobs := r.Snapshot().Jobs; len(jobs) != 0 {
 		t.Errorf("jobs %+v", jobs)
+	}
+}
+
+func TestTakePorts(t *testing.T) {
+	group := &job.Group{Name: "g", Ports: []*job.Port{{Label: "any"}, {Label: "set", Value: 80}}}
+	v := vacancy{group: group}
+	r := &reservations{cores: map[int]bool{}, ports: map[int]string{}}
+	for port := alloc.FirstPort; port < alloc.LastPort-200; port++ {
+		r.ports[port] = "other"
+	}
+	if err := r.take(&v); err != nil {
+		t.Fatal(err)
+	}
+	if got := v.ports; got["set"] != 80 || got["any"] < alloc.LastPort-200 || got["any"] > alloc.LastPort {
+		t.Errorf("ports %v", got)
+	}
+	before := len(r.ports)
+	if err := r.take(&vacancy{group: group}); err == nil || len(r.ports) != before {
+		t.Errorf("a port was given twice, or one of a failure is still taken: %v, %d of %d ports", err, len(r.ports), before)
+	}
+	for port := alloc.FirstPort; port <= alloc.LastPort; port++ {
+		r.ports[port] = "other"
+	}
+	group.Ports = group.Ports[:1]
+	if err := r.take(&vacancy{group: group}); err == nil {
+		t.Error("a port was given where none is left")
+	}
+}
+
+// TestKillSignalIsChecked is about a name that would be found wrong when the task is to be stopped.
+func TestKillSignalIsChecked(t *testing.T) {
+	r := begin(t, testConfig(shortDir(t)))
+	defer r.end(true)
+	for name, fault := range map[string]string{"": "", "SIGUSR1": "", "hup": "", "SIGTREM": `kill_signal: signal "SIGTREM"`} {
+		_, err := r.Validate(t.Context(), job.Source{Text: oneTask("batch", "kill_signal = \""+name+"\"", "true")})
+		if fault == "" && err != nil || fault != "" && (!errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), fault)) {
+			t.Errorf("%q: %v, want %q in it", name, err, fault)
+		}
 	}
 }

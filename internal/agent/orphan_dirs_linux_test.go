@@ -26,7 +26,7 @@ func TestStateIsLost(t *testing.T) {
 	first := begin(t, c)
 	l := first.submit(inGroup(1, shell("t", "", "exec sleep 1000")))[0]
 	l = first.await(l.ID, "running", isRunning)
-	dir := allocdir.In(first.allocDir(), l.ID)
+	dir := allocdir.In(first.host.Dir, l.ID)
 	first.end(false)
 	good, err := os.ReadFile(filepath.Join(c.DataDir, "state.db"))
 	if err != nil {

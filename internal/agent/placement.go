@@ -4,77 +4,125 @@
 package agent
 
 import (
-	"cmp"
 	"fmt"
-	"net"
-	"regexp"
+	"maps"
 	"slices"
-	"strconv"
-	"strings"
+	"time"
 
+	"github.com/tachograph/tacho/internal/agent/alloc"
 	"github.com/tachograph/tacho/internal/agent/job"
+	"github.com/tachograph/tacho/internal/agent/node"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 )
 
-// place divides what a job lacks into the vacancies that this node can fill now, which get their ports and cores, and those that it cannot.
-// An allocation of an earlier version goes on if nothing can take its place: it is not surplus then.
-func (a *Agent) place(j *job.Job, surplus []*alloc, missing []vacancy) (stop []*alloc, fill []vacancy, unplaced map[string]*snapshot.Unplaced) {
-	unplaced = make(map[string]*snapshot.Unplaced)
-	names := a.constraintNames()
-	stop = slices.Clone(surplus)
-	reject := func(v vacancy, filtered []*job.Constraint, exhausted string) {
-		u := unplaced[v.group.Name]
-		if u == nil {
-			u = &snapshot.Unplaced{}
-			unplaced[v.group.Name] = u
-		}
-		u.Add(v.index, filtered, exhausted)
-		stop = slices.DeleteFunc(stop, func(l *alloc) bool { return l.takesPlaceOf(v) })
+// vacancy is an allocation that a job lacks.
+type vacancy struct {
+	group *job.Group
+	index int
+	// cores are those reserved for tasks that request cores of their own, by task.
+	cores map[string][]int
+	// ports are those of the group, by label.
+	ports map[string]int
+	// previous is the allocation that this one replaces, nil for none, and reschedules are when those before it were replaced.
+	previous    *alloc.Alloc
+	reschedules []time.Time
+}
+
+// replaces reports whether an allocation, of whatever version, is the one that the vacancy would replace.
+func (v *vacancy) replaces(l *alloc.Alloc) bool {
+	return l.Group.Name == v.group.Name && l.Index == v.index && !l.Snapshot().ClientStatus.Ended()
+}
+
+// placement is what is done for a job: allocations that are stopped, vacancies that get a place, and those that do not.
+type placement struct {
+	stop     []*alloc.Alloc
+	fill     []vacancy
+	unplaced map[string]*snapshot.Unplaced
+}
+
+// reject says why a vacancy has no place. An allocation that it would replace goes on.
+func (p *placement) reject(v vacancy, filtered []*job.Constraint, exhausted string) {
+	u := p.unplaced[v.group.Name]
+	if u == nil {
+		u = &snapshot.Unplaced{}
+		p.unplaced[v.group.Name] = u
 	}
+	u.Add(v.index, filtered, exhausted)
+	p.stop = slices.DeleteFunc(p.stop, v.replaces)
+}
+
+// compare returns which live allocations a job has too many, and which it lacks. Those that are about to end are not live.
+func (a *Agent) compare(j *job.Job, ending ...*alloc.Alloc) (surplus []*alloc.Alloc, missing []vacancy) {
+	live := make(map[string]map[int]bool)
+	for _, g := range j.Groups {
+		live[g.Name] = make(map[int]bool)
+	}
+	for _, l := range a.list() {
+		if l.Job.ID != j.ID || !l.Live() || slices.Contains(ending, l) {
+			continue
+		}
+		g, digest := j.Group(l.Group.Name), l.Persisted().Digest
+		failed := l.Snapshot().ClientStatus.Ended() // and its other tasks are being ended
+		if g == nil || failed || digest != g.Digest || digest == "" || l.Index >= g.Count || live[g.Name][l.Index] {
+			surplus = append(surplus, l)
+			continue
+		}
+		live[g.Name][l.Index] = true
+	}
+	for _, g := range j.Groups {
+		for index := range g.Count {
+			if !live[g.Name][index] {
+				missing = append(missing, vacancy{group: g, index: index})
+			}
+		}
+	}
+	return surplus, missing
+}
+
+// place divides what a job lacks into the vacancies that this node can fill now, which get their ports and cores, and those
+// that it cannot. An allocation of an earlier version goes on if nothing can replace it: it is not surplus then.
+func (a *Agent) place(j *job.Job, surplus []*alloc.Alloc, missing []vacancy) placement {
+	p := placement{stop: slices.Clone(surplus), unplaced: make(map[string]*snapshot.Unplaced)}
+	names := a.constraintNames()
 	for _, v := range missing {
 		if filtered := unmet(j, v.group, v.index+1, names); len(filtered) > 0 {
-			reject(v, filtered, "")
+			p.reject(v, filtered, "")
 		} else {
-			fill = append(fill, v)
+			p.fill = append(p.fill, v)
 		}
 	}
 	for { // an allocation that goes on keeps its ports and cores, which others cannot have then
-		rest, kept := a.reservations(j.ID, stop), len(stop)
+		rest, kept := a.reservations(j.ID, p.stop), len(p.stop)
 		var fits []vacancy
-		for _, v := range fill {
+		for _, v := range p.fill {
 			if err := rest.take(&v); err != nil {
-				reject(v, nil, err.Error())
+				p.reject(v, nil, err.Error())
 			} else {
 				fits = append(fits, v)
 			}
 		}
-		if fill = fits; len(stop) == kept {
-			return stop, fill, unplaced
+		if p.fill = fits; len(p.stop) == kept {
+			return p
 		}
 	}
 }
 
-// takesPlaceOf reports whether an allocation, of whatever version, is the one that a vacancy would replace.
-func (a *alloc) takesPlaceOf(v vacancy) bool {
-	return a.group.Name == v.group.Name && a.persisted.Index == v.index && !a.snapshot().ClientStatus.Ended()
-}
-
-// constraintNames are what constraints can refer to.
+// constraintNames are the names that constraints can refer to.
 func (a *Agent) constraintNames() map[string]string {
-	names := a.node.Names()
-	if d := a.driver.About(); d.Detected {
+	names := a.host.Node.Names()
+	if d := a.host.Driver.About(); d.Detected {
 		names["attr.driver."+d.Name] = "1"
 	}
 	return names
 }
 
-// unmet are the constraints of a group that this node does not meet for so many of its allocations.
+// unmet returns the constraints of a group that this node does not meet for so many of its allocations.
 func unmet(j *job.Job, g *job.Group, count int, names map[string]string) (filtered []*job.Constraint) {
 	all := slices.Concat(j.Constraints, g.Constraints)
 	for _, t := range g.Tasks {
 		all = append(all, t.Constraints...)
 	}
-	return slices.DeleteFunc(all, func(c *job.Constraint) bool { return meets(c, count, names) })
+	return slices.DeleteFunc(all, func(c *job.Constraint) bool { return node.Meets(c, count, names) })
 }
 
 // placementNotes say in sentences which constraints this node does not meet.
@@ -86,151 +134,101 @@ func (a *Agent) placementNotes(j *job.Job) []string {
 			continue
 		}
 		for _, c := range unmet(j, g, g.Count, names) {
-			notes = append(notes, fmt.Sprintf("placement failure: %s:%d: constraint %q filtered 1 node", c.Range.Filename, c.Range.Start.Line, c.String()))
+			notes = append(notes, fmt.Sprintf("placement failure: %s:%d: constraint %q filtered 1 node",
+				c.Range.Filename, c.Range.Start.Line, c.String()))
 		}
 	}
 	slices.Sort(notes)
 	return slices.Compact(notes)
 }
 
-// meets reports whether a node with names meets a constraint for a group of count allocations.
-func meets(c *job.Constraint, count int, names map[string]string) bool {
-	left, leftKnown := resolve(c.LTarget, names)
-	right, rightKnown := resolve(c.RTarget, names)
-	switch c.Operand {
-	case job.DistinctHosts:
-		return count <= 1
-	case job.DistinctProperty:
-		allowed, err := strconv.Atoi(cmp.Or(c.RTarget, "1"))
-		return leftKnown && err == nil && count <= allowed
-	case job.IsSet:
-		return leftKnown
-	case job.IsNotSet:
-		return !leftKnown
-	case "!=":
-		return !leftKnown && !rightKnown || leftKnown != rightKnown || left != right
+// indexes are what is persisted of the allocations that wait for a place; nil for none.
+func indexes(unplaced map[string]*snapshot.Unplaced) map[string][]int {
+	if len(unplaced) == 0 {
+		return nil
 	}
-	return leftKnown && rightKnown && compare(left, c.Operand, right)
+	all := make(map[string][]int, len(unplaced))
+	for name, u := range unplaced {
+		all[name] = u.Indexes
+	}
+	return all
 }
 
-// resolve is a target of a constraint; known is false if it names what the node has not.
-func resolve(target string, names map[string]string) (value string, known bool) {
-	value = interpolate(target, names)
-	return value, !strings.Contains(value, "${")
-}
-
-func compare(left, operand, right string) bool {
-	switch operand {
-	case "=":
-		return left == right
-	case "regexp":
-		re, err := regexp.Compile(right)
-		return err == nil && re.MatchString(left)
-	case "version", "semver":
-		return versionMeets(left, right)
-	case "set_contains":
-		return !slices.ContainsFunc(listOf(right), func(wanted string) bool { return !slices.Contains(listOf(left), wanted) })
-	case "set_contains_any":
-		return slices.ContainsFunc(listOf(right), func(wanted string) bool { return slices.Contains(listOf(left), wanted) })
-	}
-	order := cmp.Compare(left, right)
-	a, errA := strconv.ParseFloat(left, 64)
-	b, errB := strconv.ParseFloat(right, 64)
-	if errA == nil && errB == nil {
-		order = cmp.Compare(a, b)
-	}
-	return ordered(order, operand)
-}
-
-func ordered(order int, operand string) bool {
-	switch operand {
-	case ">":
-		return order > 0
-	case ">=":
-		return order >= 0
-	case "<":
-		return order < 0
-	case "<=":
-		return order <= 0
-	case "!=":
-		return order != 0
-	}
-	return order == 0
-}
-
-func listOf(text string) []string {
-	parts := strings.Split(text, ",")
-	for i := range parts {
-		parts[i] = strings.TrimSpace(parts[i])
-	}
-	return parts
-}
-
-// versionMeets reports whether a version is within all of some bounds, such as ">= 1.2, < 2" or "~> 1.4".
-func versionMeets(version, bounds string) bool {
-	have, ok := numbers(version)
-	if !ok {
-		return false
-	}
-	for _, bound := range listOf(bounds) {
-		operand := bound[:len(bound)-len(strings.TrimLeft(bound, "<>=!~"))]
-		want, ok := numbers(strings.TrimSpace(bound[len(operand):]))
-		if !ok {
-			return false
+// setUnplaced sets which allocations of a job's current version wait for a place.
+func (a *Agent) setUnplaced(id string, unplaced map[string]*snapshot.Unplaced) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if r := a.jobs[id]; r != nil {
+		r.unplaced, r.current.Unplaced = nil, indexes(unplaced)
+		if len(unplaced) > 0 {
+			r.unplaced = unplaced
 		}
-		if operand == "~>" { // the last number that is given may grow, and none before it
-			fixed := max(1, len(want)-1)
-			if slices.Compare(padded(have, fixed)[:fixed], want[:fixed]) != 0 {
-				return false
+	}
+}
+
+// waiting returns the jobs that have allocations without a place.
+func (a *Agent) waiting() (ids []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for id, r := range a.jobs {
+		if len(r.current.Unplaced) > 0 && r.current.Current && !r.current.Stopped {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// retryPlacement places allocations that wait for a place, if this node can run them now.
+func (a *Agent) retryPlacement() {
+	if len(a.waiting()) == 0 {
+		return
+	}
+	a.host.Work.Go(func() {
+		for !a.placeAll() && a.placing.CompareAndSwap(false, true) { // a disk that is full may have room later
+			if !a.pause(replaceRetry) {
+				return
 			}
-			operand = ">="
+			a.placing.Store(false)
 		}
-		length := max(len(have), len(want))
-		if !ordered(slices.Compare(padded(have, length), padded(want, length)), operand) {
-			return false
-		}
-	}
-	return true
+	})
 }
 
-// numbers are those of a version; what follows them is left out.
-func numbers(version string) ([]int, bool) {
-	version, _, _ = strings.Cut(strings.TrimPrefix(strings.TrimSpace(version), "v"), "-")
-	version, _, _ = strings.Cut(version, "+")
-	var all []int
-	for part := range strings.SplitSeq(version, ".") {
-		n, err := strconv.Atoi(part)
-		if err != nil {
-			return nil, false
-		}
-		all = append(all, n)
-	}
-	return all, true
-}
-
-func padded(numbers []int, length int) []int {
-	return append(slices.Clone(numbers), make([]int, max(0, length-len(numbers)))...)
-}
-
-// portVariables are what a task is told of its group's ports.
-func (s *start) portVariables() map[string]string {
-	env := make(map[string]string)
-	ip := s.node.Attributes["unique.network.ip-address"]
-	for _, p := range s.group.Ports {
-		host := s.ports[p.Label]
-		port := host
-		if p.To > 0 {
-			port = p.To
-		}
-		values := map[string]string{
-			"PORT": strconv.Itoa(port), "HOST_PORT": strconv.Itoa(host), "IP": ip, "HOST_IP": ip,
-			"ADDR": net.JoinHostPort(ip, strconv.Itoa(host)), "HOST_ADDR": net.JoinHostPort(ip, strconv.Itoa(host)),
-		}
-		for _, label := range slices.Compact([]string{p.Label, strings.Map(variableRune, p.Label)}) {
-			for kind, value := range values {
-				env["NOMAD_"+kind+"_"+label] = value
-			}
+// placeAll places what waits for a place in all jobs, and returns false if that is to be tried again.
+func (a *Agent) placeAll() (done bool) {
+	a.registering.Lock()
+	defer a.registering.Unlock()
+	done = true
+	for _, id := range a.waiting() {
+		if err := a.placeWaiting(id); err != nil {
+			a.log.Error("place allocations", "job", id, "error", err, "retry_in", replaceRetry)
+			a.host.Counts.Fail("placement")
+			done = false
 		}
 	}
-	return env
+	return done
+}
+
+// placeWaiting places those allocations of a job that wait for a place, as far as this node can run them; a.registering is
+// held.
+func (a *Agent) placeWaiting(id string) error {
+	current, spec := a.currentVersion(id)
+	if spec == nil {
+		return nil
+	}
+	surplus, missing := a.compare(spec)
+	missing = slices.DeleteFunc(missing, func(v vacancy) bool { return !slices.Contains(current.Unplaced[v.group.Name], v.index) })
+	surplus = slices.DeleteFunc(surplus, func(l *alloc.Alloc) bool {
+		return !slices.ContainsFunc(missing, func(v vacancy) bool { return v.replaces(l) })
+	})
+	p := a.place(spec, surplus, missing)
+	before := current.Unplaced
+	current.Spec, current.Unplaced = spec, indexes(p.unplaced)
+	if len(p.fill) > 0 || !maps.EqualFunc(before, current.Unplaced, slices.Equal) {
+		if err := a.change(current, nil, p, nil, newerVersion); err != nil {
+			return err
+		}
+	}
+	a.setUnplaced(id, p.unplaced)
+	return nil
 }

@@ -119,11 +119,9 @@ func TestNamedIsThere(t *testing.T) {
 	readers.Go(func() {
 		for ctx.Err() == nil {
 			for _, l := range r.list() {
-				l.mu.Lock()
-				next := l.persisted.Next
-				l.mu.Unlock()
+				next := l.Persisted().Next
 				if _, err := r.find(next); next != "" && err != nil {
-					t.Errorf("%s is replaced by %q: %v", l.id, next, err)
+					t.Errorf("%s is replaced by %q: %v", l.ID, next, err)
 				}
 			}
 		}
@@ -259,7 +257,7 @@ func TestReplacementAwaitsPrevious(t *testing.T) {
 			defer r.end(true)
 			old := r.submit(text("a"))[0]
 			r.await(old.ID, "running", isRunning) // a stop during the start would kill it
-			data := func(id string) string { return filepath.Join(r.allocDir(), id, "alloc", "data") }
+			data := func(id string) string { return filepath.Join(r.host.Dir, id, "alloc", "data") }
 			r.eventually("the task's first word", func() bool {
 				_, err := os.Stat(filepath.Join(data(old.ID), "up"))
 				return err == nil

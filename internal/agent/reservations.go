@@ -9,12 +9,8 @@ import (
 	"net"
 	"slices"
 	"strconv"
-)
 
-// The range of ports that the agent chooses from.
-const (
-	firstPort = 20_000
-	lastPort  = 32_000
+	"github.com/tachograph/tacho/internal/agent/alloc"
 )
 
 // reservations are the cores and the ports of this node that allocations have.
@@ -28,19 +24,20 @@ type reservations struct {
 
 // reservations returns what is taken. What a job's own allocations have that are being stopped, or are among stop, is free for
 // those that take their places.
-func (a *Agent) reservations(jobID string, stop []*alloc) *reservations {
-	r := &reservations{all: a.node.Resources.Cores, cores: make(map[int]bool), ports: make(map[int]string)}
+func (a *Agent) reservations(jobID string, stop []*alloc.Alloc) *reservations {
+	r := &reservations{all: a.host.Node.Resources.Cores, cores: make(map[int]bool), ports: make(map[int]string)}
 	for _, l := range a.list() {
-		if l.dead() || l.job.ID == jobID && (l.stopReason() != "" || slices.Contains(stop, l)) {
+		if l.Dead() || l.Job.ID == jobID && (l.StopReason() != "" || slices.Contains(stop, l)) {
 			continue
 		}
-		for _, cores := range l.persisted.Cores {
+		own := l.Persisted()
+		for _, cores := range own.Cores {
 			for _, core := range cores {
 				r.cores[core] = true
 			}
 		}
-		for _, port := range l.persisted.Ports {
-			r.ports[port] = "allocation " + l.id
+		for _, port := range own.Ports {
+			r.ports[port] = "allocation " + l.ID
 		}
 	}
 	return r
@@ -81,7 +78,7 @@ func (r *reservations) takePorts(v *vacancy) error {
 		}
 		if port == 0 {
 			if port = freePort(r.ports); port == 0 {
-				return fmt.Errorf("port %s of group %s: all ports from %d to %d are used", p.Label, v.group.Name, firstPort, lastPort)
+				return fmt.Errorf("port %s of group %s: all ports from %d to %d are used", p.Label, v.group.Name, alloc.FirstPort, alloc.LastPort)
 			}
 		}
 		v.ports[p.Label], r.ports[port] = port, "another allocation of the job"
@@ -104,8 +101,8 @@ func (r *reservations) release(v *vacancy) {
 
 // freePort is a port that no allocation has and that nothing listens on now; 0 if there is none.
 func freePort(taken map[int]string) int {
-	for _, offset := range rand.Perm(lastPort - firstPort + 1) {
-		port := firstPort + offset
+	for _, offset := range rand.Perm(alloc.LastPort - alloc.FirstPort + 1) {
+		port := alloc.FirstPort + offset
 		if _, used := taken[port]; used {
 			continue
 		}

@@ -101,7 +101,7 @@ func TestTasksOutliveWhatCannotBeRead(t *testing.T) {
 			t.Errorf("process %s, was %s; %d restarts", got, pid, l.Tasks["t"].State.Restarts)
 		}
 	}
-	path := allocdir.In(r.allocDir(), l.ID).History("t")
+	path := allocdir.In(r.host.Dir, l.ID).History("t")
 	r.end(false)
 	if err := errors.Join(os.RemoveAll(path), os.MkdirAll(path, 0o700)); err != nil {
 		t.Fatal(err)
@@ -191,12 +191,12 @@ func TestEndIsToldOnce(t *testing.T) {
 	l := r.submit(oneTask("batch", "restart {\n attempts = 1\n interval = \"2h\"\n delay = \"1h\"\n mode = \"delay\"\n}",
 		"while ! [ -e local/go ]; do sleep 0.05; done; exit 3"))[0]
 	l = r.await(l.ID, "running", isRunning)
-	tasks, err := r.store.Tasks()
+	tasks, err := r.host.Store.Tasks()
 	if err != nil {
 		t.Fatal(err)
 	}
 	handle, runID := tasks[l.ID]["t"].Handle, l.Tasks["t"].RunID
-	dir := allocdir.In(r.allocDir(), l.ID)
+	dir := allocdir.In(r.host.Dir, l.ID)
 	if err := os.WriteFile(filepath.Join(dir.Task("t"), "local", "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func TestEndIsToldOnce(t *testing.T) {
 	if _, measured := want.Measurements[procstats.PSICPUSome.String()]; measured && counters[procstats.PSICPUSome.String()] == "" {
 		t.Errorf("counters of the end: %v", counters)
 	}
-	if tasks, err = r.store.Tasks(); err != nil || tasks[l.ID]["t"].Handle != nil {
+	if tasks, err = r.host.Store.Tasks(); err != nil || tasks[l.ID]["t"].Handle != nil {
 		t.Errorf("a handle of a task that was destroyed: %+v, error %v", tasks[l.ID]["t"], err)
 	}
 	r.end(false)
@@ -293,7 +293,7 @@ func TestIndexesGoOn(t *testing.T) {
 	l := r.submit(oneTask("service", "", "exec sleep 1000"))[0]
 	before := r.await(l.ID, "running", isRunning)
 	r.end(false)
-	newest := r.feed.Index()
+	newest := r.host.Feed.Index()
 
 	r = begin(t, c)
 	defer r.end(true)

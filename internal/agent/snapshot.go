@@ -5,40 +5,43 @@ package agent
 
 import (
 	"cmp"
-	"errors"
+	"context"
 	"fmt"
-	"io/fs"
 	"maps"
+	"os"
+	"runtime"
 	"slices"
+	"time"
 
-	"github.com/tachograph/tacho/executor/record"
+	"github.com/shirou/gopsutil/v4/process"
+
+	"github.com/tachograph/tacho/internal/agent/alloc"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/feed"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/node"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/figures"
-	"github.com/tachograph/tacho/internal/series"
 )
 
 // notPublishing says why tasks are not read.
 const notPublishing = "publishing is off: set publish_allocation_metrics = true in the telemetry block and reload (SIGHUP)"
 
-// Snapshot returns what the agent knows now, or only of some allocations by their full ids, without jobs then, for those who
-// look often. Allocations that have not changed since the last one are the same values.
+// Snapshot returns what the agent knows now, or, for callers that look often, only some allocations by their full IDs, and no
+// jobs. Allocations that have not changed since the last snapshot are the same values.
 func (a *Agent) Snapshot(only ...string) *snapshot.Agent {
 	s := &snapshot.Agent{}
 	select {
 	case <-a.ready:
-		s.Index = a.feed.Index() // before all else: whoever waits for a later event misses nothing
-		s.Node = a.node
-		own := a.driver.About()
+		s.Index = a.host.Feed.Index() // before all else: who waits for a later event misses nothing
+		s.Node = a.host.Node
+		own := a.host.Driver.About()
 		s.Node.Drivers = map[string]node.Driver{own.Name: own}
 	default:
 	}
 	a.mu.Lock()
 	s.Config = a.config
-	var allocs []*alloc
+	var allocs []*alloc.Alloc
 	if len(only) > 0 {
 		for _, id := range only {
 			if l := a.allocs[id]; l != nil {
@@ -53,17 +56,13 @@ func (a *Agent) Snapshot(only ...string) *snapshot.Agent {
 	if !s.Config.Telemetry.PublishAllocationMetrics {
 		s.NotPublishing = notPublishing
 	}
-	tasks := 0
-	for _, l := range allocs {
-		tasks += len(l.tasks)
-	}
 	s.Allocations = make([]*allocation.Allocation, 0, len(allocs))
-	s.Usages = make(map[*allocation.Task]*figures.Figures, tasks)
+	s.Usages = make(map[*allocation.Task]*figures.Figures, len(allocs))
 	for _, l := range allocs {
-		shown := l.snapshot()
+		shown := l.Snapshot()
 		s.Allocations = append(s.Allocations, shown)
-		for _, t := range l.tasks {
-			s.Usages[shown.Tasks[t.spec.Name]] = t.usage.figures(s.NotPublishing)
+		for _, t := range l.Tasks {
+			s.Usages[shown.Tasks[t.Name()]] = t.Figures(s.NotPublishing)
 		}
 	}
 	slices.SortFunc(s.Allocations, func(x, y *allocation.Allocation) int {
@@ -75,7 +74,7 @@ func (a *Agent) Snapshot(only ...string) *snapshot.Agent {
 	return s
 }
 
-// currentJobs returns the jobs by id, without their status; a.mu is held.
+// currentJobs returns the jobs by ID, without their status; a.mu is held.
 func (a *Agent) currentJobs() []*snapshot.Job {
 	var all []*snapshot.Job
 	for _, id := range slices.Sorted(maps.Keys(a.jobs)) {
@@ -88,13 +87,13 @@ func (a *Agent) currentJobs() []*snapshot.Job {
 
 // snapshot returns a job without its status.
 func (r *registered) snapshot() *snapshot.Job {
-	persisted, parsed := r.current, r.versions[r.current.Version]
-	if parsed == nil {
-		parsed = &job.Job{ID: persisted.ID, Name: persisted.ID, Namespace: "default", Type: job.TypeService, Source: persisted.Source}
+	own, spec := r.current, r.spec()
+	if spec == nil {
+		spec = &job.Job{ID: own.ID, Name: own.ID, Namespace: "default", Type: job.TypeService, Source: own.Source}
 	}
 	return &snapshot.Job{
-		Job: parsed, ID: persisted.ID, Version: persisted.Version, Stopped: persisted.Stopped, SubmitTime: persisted.SubmitTime,
-		CreateIndex: persisted.CreateIndex, ModifyIndex: persisted.ModifyIndex, Unplaced: r.unplaced,
+		Job: spec, ID: own.ID, Version: own.Version, Stopped: own.Stopped, SubmitTime: own.SubmitTime,
+		CreateIndex: own.CreateIndex, ModifyIndex: own.ModifyIndex, Unplaced: r.unplaced,
 	}
 }
 
@@ -110,17 +109,17 @@ func (a *Agent) job(id string) (*snapshot.Job, error) {
 	a.mu.Unlock()
 	var own []*allocation.Allocation
 	for _, l := range a.list() {
-		if l.job.ID == id {
-			own = append(own, l.snapshot())
+		if l.Job.ID == id {
+			own = append(own, l.Snapshot())
 		}
 	}
 	j.Status = statusOfJob(j, own)
 	return j, nil
 }
 
-// statusOfJob returns what the allocations of a job come to together: pending, running or dead. As in Nomad, a job is running with the
-// first allocation that is not over, a system job until it is stopped, and a job is pending while one of its allocations waits for a
-// place, or to be replaced.
+// statusOfJob returns what the allocations of a job come to together: pending, running or dead. As in Nomad, a job is running
+// with the first allocation that is not over, a system job until it is stopped, and a job is pending while one of its
+// allocations waits for a place, or to be replaced.
 func statusOfJob(j *snapshot.Job, allocations []*allocation.Allocation) string {
 	status := "dead"
 	switch {
@@ -143,59 +142,41 @@ func statusOfJob(j *snapshot.Job, allocations []*allocation.Allocation) string {
 }
 
 // ended is called when an allocation has ended.
-func (a *Agent) ended(l *alloc) {
-	j, err := a.job(l.job.ID)
-	if err == nil && j.Status == "dead" {
-		a.feed.Publish(feed.Event{Topic: feed.TopicJob, Type: feed.AllocationUpdated, Key: l.job.ID, Namespace: l.job.Namespace})
+func (a *Agent) ended(l *alloc.Alloc) {
+	if j, err := a.job(l.Job.ID); err == nil && j.Status == "dead" {
+		e := feed.Event{Topic: feed.TopicJob, Type: feed.AllocationUpdated, Key: l.Job.ID, Namespace: l.Job.Namespace}
+		a.host.Feed.Publish(e)
 	}
 	a.retryPlacement()
 }
 
-// History returns the persisted readings of a task, oldest first. name may be empty if there is only one task.
-func (a *Agent) History(allocID, name string, q series.Query) ([]series.Point, error) {
-	t, err := a.findTask(allocID, name)
-	if err != nil {
-		return nil, err
-	}
-	return t.usage.history.Points(q)
-}
-
-// Record returns the final record of a task's last ended start. The error wraps allocation.ErrNotFound if no start has
-// ended.
-func (a *Agent) Record(allocID, name string) (*record.Record, error) {
-	t, err := a.findTask(allocID, name)
-	if err != nil {
-		return nil, err
-	}
-	r, err := a.store.Record(allocID, t.spec.Name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("final record of task %s: %w", t.spec.Name, allocation.ErrNotFound)
-	}
-	return r, err
-}
-
-// Commands returns what the ended processes of a task used: so far if it runs, and otherwise those of its last ended start. The error
-// wraps allocation.ErrNotFound if that is not counted.
-func (a *Agent) Commands(allocID, name string) (*record.Commands, error) {
-	t, err := a.findTask(allocID, name)
-	if err != nil {
-		return nil, err
-	}
-	c, err := t.commands()
-	if c != nil || err != nil {
-		return c, err
-	}
-	r, err := a.Record(allocID, name)
-	switch {
-	case errors.Is(err, allocation.ErrNotFound):
-		return nil, fmt.Errorf("commands of task %s: no start of it has ended, and driver %s does not count ended processes: %w", t.spec.Name, t.spec.Driver, allocation.ErrNotFound)
-	case err != nil:
-		return nil, err
-	case r.Commands == nil:
-		return nil, fmt.Errorf("commands of task %s: its record has none: %w", t.spec.Name, allocation.ErrNotFound)
-	}
-	return r.Commands, nil
-}
-
 // Feed returns the agent's events. It is called after Ready.
-func (a *Agent) Feed() *feed.Feed { return a.feed }
+func (a *Agent) Feed() *feed.Feed { return a.host.Feed }
+
+// NodeStats reads what the machine uses.
+func (a *Agent) NodeStats(ctx context.Context) (*node.Stats, error) {
+	if err := a.isReady(); err != nil {
+		return nil, err
+	}
+	return a.meter.Read(ctx, a.current().DataDir, a.host.Node.Resources), nil
+}
+
+// Cost returns what the agent costs.
+func (a *Agent) Cost() snapshot.Cost {
+	counts := &a.host.Counts
+	c := snapshot.Cost{
+		Goroutines: runtime.NumGoroutine(), Uptime: time.Since(a.started), Samples: counts.Samples.Load(),
+		Backlogged: counts.Backlogged.Load(), HistoryDropped: a.host.History.Dropped(), Errors: counts.Failures(),
+	}
+	self, err := process.NewProcess(int32(os.Getpid()))
+	if err != nil {
+		return c
+	}
+	if times, err := self.Times(); err == nil {
+		c.CPUSeconds = times.User + times.System
+	}
+	if memory, err := self.MemoryInfo(); err == nil {
+		c.RSSBytes = int64(memory.RSS)
+	}
+	return c
+}

@@ -70,6 +70,16 @@ type Allocation struct {
 	Rescheduled time.Time
 }
 
+// FinishedAt is when the last task ended that has; zero if none has.
+func (a *Allocation) FinishedAt() (at time.Time) {
+	for _, t := range a.Tasks {
+		if t.State.FinishedAt.After(at) {
+			at = t.State.FinishedAt
+		}
+	}
+	return at
+}
+
 // Port is a port of an allocation on the node's address. To is what the tasks are told, 0 for Value.
 type Port struct {
 	Label     string

@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package agent
+package alloc
 
 import (
 	"testing"
@@ -58,8 +58,8 @@ func TestFallbackRecord(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			failed := &task{
-				agent: &Agent{}, alloc: &alloc{job: &job.Job{}, group: &job.Group{}}, spec: &job.Task{},
+			failed := &Task{
+				host: &Host{}, alloc: &Alloc{Job: &job.Job{}, Group: &job.Group{}}, spec: &job.Task{},
 				usage: usageAfter(sample),
 			}
 			r := failed.fallbackRecord(test.exit, state.Task{State: hook.State{StartedAt: at.Add(-time.Minute)}}, nil)
@@ -93,7 +93,7 @@ func TestFallbackReadingOfNobody(t *testing.T) {
 		s.SetNumber(procstats.TreeMemory, rss)
 		u.UpdateStats(s)
 	}
-	ended := &task{agent: &Agent{}, alloc: &alloc{job: &job.Job{}, group: &job.Group{}}, spec: &job.Task{}, usage: u}
+	ended := &Task{host: &Host{}, alloc: &Alloc{Job: &job.Job{}, Group: &job.Group{}}, spec: &job.Task{}, usage: u}
 	r := ended.fallbackRecord(hook.Exit{Code: 2, At: readingAt(2 * time.Second).Wall}, state.Task{Starts: 1}, nil)
 	if got := r.End().LastReading; got != "2 s before: 1 GiB" || r.Measurements[procstats.TreeMemory.String()] != float64(1<<30) {
 		t.Errorf("last reading %q, measurements %v", got, r.Measurements)
@@ -111,8 +111,8 @@ func TestFallbackTotals(t *testing.T) {
 		Measurements: map[string]any{"cgroup_cpu_usage_seconds_total": cpu, "psi_cpu_some_seconds_total": 0.5},
 		Headline:     map[string]record.HeadlineValue{"cpu_seconds_total": {Value: &cpu}, "memory_bytes": {Reason: "not read"}},
 	}
-	lost := &task{
-		agent: &Agent{}, alloc: &alloc{job: &job.Job{}, group: &job.Group{}}, spec: &job.Task{},
+	lost := &Task{
+		host: &Host{}, alloc: &Alloc{Job: &job.Job{}, Group: &job.Group{}}, spec: &job.Task{},
 		usage: usageAfter(last),
 	}
 	r := lost.fallbackRecord(hook.Exit{Lost: "executor_lost: process 9 died", At: last.Wall.Add(time.Second)}, state.Task{}, saved)
@@ -135,7 +135,7 @@ func TestEndDetailsWithoutRecord(t *testing.T) {
 	s.SetAbsent(procstats.PSIIOFull, "not read")
 	u.UpdateStats(s)
 	want := map[string]string{"cgroup_memory_events_oom_kill_total": "1", "psi_memory_full_seconds_total": "0.25"}
-	if diff := cmp.Diff(want, (&task{usage: u}).endDetails()); diff != "" {
+	if diff := cmp.Diff(want, (&Task{usage: u}).endDetails(nil)); diff != "" {
 		t.Errorf("details (-want +got):\n%s", diff)
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package agent
+package alloc
 
 import (
 	"context"
@@ -24,13 +24,12 @@ import (
 	"github.com/tachograph/tacho/internal/agent/streams"
 	"github.com/tachograph/tacho/internal/exposition"
 	"github.com/tachograph/tacho/internal/figures"
-	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 )
 
 // totalsTest is a task with agents one after the other, which are killed, and whoever reads their metrics.
 type totalsTest struct {
-	*task
+	*Task
 	t    *testing.T
 	dir  string
 	seen map[string]float64 // at the last look
@@ -53,11 +52,11 @@ func (s *totalsTest) launch() {
 		last = *persisted
 	}
 	log := hclog.NewNullLogger()
-	s.task = &task{
-		agent: &Agent{store: store}, alloc: &alloc{id: "a", job: &job.Job{}, group: &job.Group{}}, spec: &job.Task{Name: "t"},
+	s.Task = &Task{
+		host: &Host{Store: store}, alloc: &Alloc{ID: "a", Job: &job.Job{}, Group: &job.Group{}}, spec: &job.Task{Name: "t"},
 		log: log, persisted: last, usage: &usage{
-			log: log, interval: time.Second, keep: time.Nanosecond, counts: &counts{}, err: func() error { return nil },
-			history: series.NewWriter(clock(), log, func() {}).Queue(filepath.Join(s.dir, "history"), "", 100, log),
+			log: log, interval: time.Second, keep: time.Nanosecond, counts: &Counts{}, err: func() error { return nil },
+			history: NewHistory(log, func() {}).Queue(filepath.Join(s.dir, "history"), "", 100, log),
 			tracker: figures.NewTracker(0, last.Starts, last.Totals),
 		},
 	}
@@ -69,7 +68,7 @@ func (s *totalsTest) close() {
 	if err := s.usage.history.Close(context.Background()); err != nil {
 		s.t.Error(err)
 	}
-	if err := s.agent.store.Close(); err != nil {
+	if err := s.host.Store.Close(); err != nil {
 		s.t.Error(err)
 	}
 }
@@ -80,7 +79,7 @@ func (s *totalsTest) kill() { s.close(); s.launch(); s.look() }
 func (s *totalsTest) persist(change func(*state.Task)) {
 	s.t.Helper()
 	s.update(change)
-	if err := s.agent.store.Health(); err != nil {
+	if err := s.host.Store.Health(); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -96,7 +95,10 @@ func (s *totalsTest) begin() {
 }
 
 // recovered is a start that runs under this agent.
-func (s *totalsTest) recovered() { s.usage.begin(s.starts(), s.persisted.State.StartedAt); s.look() }
+func (s *totalsTest) recovered() {
+	s.usage.begin(s.Task.persisted.Starts, s.persisted.State.StartedAt)
+	s.look()
+}
 
 func (s *totalsTest) read(amount float64) { s.usage.UpdateStats(everyCounter(amount)); s.look() }
 
@@ -107,7 +109,7 @@ func (s *totalsTest) recorded(amount float64) {
 	sample := everyCounter(amount)
 	r.Measurements, r.Absent = record.Values(sample.Task)
 	r.Headline = record.Headlines(procstats.Headlines(sample, procstats.History{}))
-	if err := s.agent.store.Apply(state.ChangeRecord("a", "t", r)); err != nil {
+	if err := s.host.Store.Apply(state.ChangeRecord("a", "t", r)); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -115,7 +117,7 @@ func (s *totalsTest) recorded(amount float64) {
 // exited has the agent learn of the end; nothing is persisted.
 func (s *totalsTest) exited() {
 	s.t.Helper()
-	if err := (*recorder)(s.task).Exited(s.t.Context(), &hook.ExitedRequest{Exit: hook.Exit{Code: 1}}); err != nil {
+	if err := (*recorder)(s.Task).Exited(s.t.Context(), &hook.ExitedRequest{Exit: hook.Exit{Code: 1}}); err != nil {
 		s.t.Fatal(err)
 	}
 	s.look()
@@ -261,7 +263,7 @@ func TestTotals(t *testing.T) {
 					got[name] = s.seen[name]
 				}
 				if diff := cmp.Diff(s.want, got); diff != "" {
-					t.Fatalf("after %d starts (-want +got):\n%s", s.starts(), diff)
+					t.Fatalf("after %d starts (-want +got):\n%s", s.Task.persisted.Starts, diff)
 				}
 			}
 			for _, m := range procstats.Table() {

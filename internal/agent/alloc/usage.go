@@ -1,10 +1,11 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package agent
+package alloc
 
 import (
 	"fmt"
+	"hash/fnv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,13 +20,24 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
+// NewHistory returns the writer of the readings of tasks. failed is called when readings cannot be written.
+func NewHistory(log hclog.Logger, failed func()) *series.Writer {
+	boot, err := kernel.BootID(kernel.HostFS())
+	if err != nil { // boots cannot be told apart: the clocks are those of this process
+		boot = time.Now().String()
+	}
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(boot)) // never fails
+	return series.NewWriter(series.Clock{Boot: hash.Sum32() | 1, Suspended: kernel.Suspended}, log, failed)
+}
+
 // usage takes the readings of one task: all go into its figures, and those that are due into the history.
 type usage struct {
 	log      hclog.Logger
 	history  *series.Queue
 	interval time.Duration // between readings
 	keep     time.Duration // between readings in the history
-	counts   *counts
+	counts   *Counts
 
 	// err says why there are no readings: it is that of the stats hook.
 	err func() error
@@ -142,14 +154,14 @@ func (u *usage) UpdateStats(s *procstats.Sample) {
 // observe counts a sample. It returns how long the sample took if it is the first late one of an episode, and whether
 // nothing came for so long that there is a gap.
 func (u *usage) observe(s *procstats.Sample) (late time.Duration, silent bool) {
-	u.counts.samples.Add(1)
+	u.counts.Samples.Add(1)
 	took, ok := u.tracker.Since(s)
 	if !ok {
 		return 0, false
 	}
 	isLate, first := u.backlog.observe(took, u.expected())
 	if isLate {
-		u.counts.backlogged.Add(1)
+		u.counts.Backlogged.Add(1)
 	}
 	if first {
 		late = took
@@ -204,4 +216,29 @@ func (u *usage) measurements() map[string]any {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.tracker.Measurements()
+}
+
+// punctualSamples is how many samples in a row end an episode of late ones.
+const punctualSamples = 10
+
+// backlog counts the samples that came more than an interval late.
+type backlog struct {
+	late     int64
+	episode  bool
+	punctual int // samples in a row that were not late, in an episode
+}
+
+// observe is called with the time between two samples. It reports whether the second is late, and whether it is the
+// first of an episode.
+func (b *backlog) observe(between, interval time.Duration) (late, first bool) {
+	if between <= 2*interval {
+		if b.punctual++; b.punctual >= punctualSamples {
+			b.episode = false
+		}
+		return false, false
+	}
+	first = !b.episode
+	b.late++
+	b.episode, b.punctual = true, 0
+	return true, first
 }

@@ -1,8 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package registry has the agent's task driver: our own, in this process.
-package registry
+package alloc
 
 import (
 	"cmp"
@@ -26,8 +25,8 @@ import (
 	"github.com/tachograph/tacho/internal/agent/places"
 )
 
-// Options configure the driver.
-type Options struct {
+// DriverOptions configure the driver.
+type DriverOptions struct {
 	// Plugins are the operator's plugin blocks.
 	Plugins map[string]*config.Plugin
 	// DataDir is the agent's; it determines the directory of the agent's executors.
@@ -44,17 +43,17 @@ type Options struct {
 // Driver is the agent's task driver.
 type Driver struct {
 	*driver.Tacho
-	options Options
+	options DriverOptions
 
 	mu    sync.Mutex // guards about
 	about node.Driver
 }
 
-// Open returns the driver. It refuses plugin blocks of other drivers: a misspelled name must not be ignored.
-func Open(o Options) (*Driver, error) {
+// OpenDriver returns the driver. It refuses plugin blocks of other drivers: a misspelled name must not be ignored.
+func OpenDriver(o DriverOptions) (*Driver, error) {
 	for _, name := range slices.Sorted(maps.Keys(o.Plugins)) {
 		if name != driver.Name {
-			return nil, fmt.Errorf("%s: %w", placeOf(o.Plugins[name]), Check(name))
+			return nil, fmt.Errorf("%s: %w", placeOf(o.Plugins[name]), CheckDriver(name))
 		}
 	}
 	own, err := ownConfig(o)
@@ -69,8 +68,8 @@ func Open(o Options) (*Driver, error) {
 	return d, nil
 }
 
-// Check refuses the names of other drivers.
-func Check(name string) error {
+// CheckDriver refuses the names of other drivers.
+func CheckDriver(name string) error {
 	if name == driver.Name {
 		return nil
 	}
@@ -78,7 +77,7 @@ func Check(name string) error {
 }
 
 // ownConfig is the driver's configuration. Errors have the place of the operator's block.
-func ownConfig(o Options) (driver.Config, error) {
+func ownConfig(o DriverOptions) (driver.Config, error) {
 	own := driver.DefaultConfig()
 	own.Enforce = !o.Unlimited
 	place := "plugin " + driver.Name
@@ -133,9 +132,9 @@ func (d *Driver) About() node.Driver {
 	return d.about
 }
 
-// Configure decodes a task's config block into the driver's request, and refuses what the driver would not start. Expressions
+// configure decodes a task's config block into the driver's request, and refuses what the driver would not start. Expressions
 // in body may refer to vars.
-func (d *Driver) Configure(into *driver.TaskConfig, task *job.Task, body hcl.Body, vars *hcl.EvalContext) error {
+func (d *Driver) configure(into *driver.TaskConfig, task *job.Task, body hcl.Body, vars *hcl.EvalContext) error {
 	encoded, diags := driver.TaskSchema().Encode(body, vars)
 	if diags.HasErrors() {
 		return job.Mistakes(diags)
@@ -154,8 +153,8 @@ func (d *Driver) Configure(into *driver.TaskConfig, task *job.Task, body hcl.Bod
 	return nil
 }
 
-// CheckTask refuses what the operator's configuration does not allow a task that Configure has accepted.
-func (d *Driver) CheckTask(task *job.Task, config *driver.TaskConfig) error {
+// checkTask refuses what the operator's configuration does not allow a task that configure has accepted.
+func (d *Driver) checkTask(task *job.Task, config *driver.TaskConfig) error {
 	return places.Join(task.Places.Fault("user", d.CheckUser(task.User)), task.Places.Fault("config", d.CheckBlock(config.Block)))
 }
 

@@ -1,15 +1,12 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package agent
+package node
 
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tachograph/tacho/internal/agent/job"
-	"github.com/tachograph/tacho/internal/agent/node"
 )
 
 func TestMeets(t *testing.T) {
@@ -60,52 +57,8 @@ func TestMeets(t *testing.T) {
 		{"${attr.kernel.name}", job.DistinctProperty, "", 2, false},
 	} {
 		c := &job.Constraint{LTarget: test.left, Operand: test.operand, RTarget: test.right}
-		if got := meets(c, test.count, names); got != test.want {
+		if got := Meets(c, test.count, names); got != test.want {
 			t.Errorf("%s for %d: %t", c, test.count, got)
-		}
-	}
-}
-
-func TestTakePorts(t *testing.T) {
-	group := &job.Group{Name: "g", Ports: []*job.Port{{Label: "any"}, {Label: "set", Value: 80}}}
-	v := vacancy{group: group}
-	r := &reservations{cores: map[int]bool{}, ports: map[int]string{}}
-	for port := firstPort; port < lastPort-200; port++ {
-		r.ports[port] = "other"
-	}
-	if err := r.take(&v); err != nil {
-		t.Fatal(err)
-	}
-	if got := v.ports; got["set"] != 80 || got["any"] < lastPort-200 || got["any"] > lastPort {
-		t.Errorf("ports %v", got)
-	}
-	before := len(r.ports)
-	if err := r.take(&vacancy{group: group}); err == nil || len(r.ports) != before {
-		t.Errorf("a port was given twice, or one of a failure is still taken: %v, %d of %d ports", err, len(r.ports), before)
-	}
-	for port := firstPort; port <= lastPort; port++ {
-		r.ports[port] = "other"
-	}
-	group.Ports = group.Ports[:1]
-	if err := r.take(&vacancy{group: group}); err == nil {
-		t.Error("a port was given where none is left")
-	}
-}
-
-func TestPortVariables(t *testing.T) {
-	s := &start{
-		group: &job.Group{Ports: []*job.Port{{Label: "http"}, {Label: "my-db", To: 5432}}},
-		ports: map[string]int{"http": 20001, "my-db": 20002},
-		node:  node.Node{Attributes: map[string]string{"unique.network.ip-address": "10.0.0.7"}},
-	}
-	want := map[string]string{
-		"NOMAD_PORT_http": "20001", "NOMAD_ADDR_http": "10.0.0.7:20001", "NOMAD_IP_http": "10.0.0.7",
-		"NOMAD_PORT_my_db": "5432", "NOMAD_PORT_my-db": "5432", "NOMAD_HOST_PORT_my_db": "20002", "NOMAD_ADDR_my_db": "10.0.0.7:20002",
-	}
-	got := s.portVariables()
-	for name, value := range want {
-		if d := cmp.Diff(value, got[name]); d != "" {
-			t.Errorf("%s: %s", name, d)
 		}
 	}
 }

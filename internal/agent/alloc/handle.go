@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package agent
+package alloc
 
 import (
 	"context"
@@ -12,14 +12,13 @@ import (
 
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/hook"
-	"github.com/tachograph/tacho/internal/agent/registry"
 	"github.com/tachograph/tacho/procstats"
 )
 
 // handle is one start of a task, as the runner sees it.
 type handle struct {
 	id     string
-	driver *registry.Driver
+	driver *Driver
 	usage  *usage
 
 	missing sync.Mutex // guards missed

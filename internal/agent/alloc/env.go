@@ -1,11 +1,12 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package agent
+package alloc
 
 import (
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -104,11 +105,34 @@ func (s *start) variables() map[string]string {
 	}
 	names := s.node.Names()
 	for key, value := range s.task.Meta {
-		value, name := interpolate(value, names, env), strings.Map(variableRune, key)
+		value, name := node.Interpolate(value, names, env), strings.Map(variableRune, key)
 		env["NOMAD_META_"+name], env["NOMAD_META_"+strings.ToUpper(name)] = value, value
 	}
 	maps.Copy(env, s.portVariables())
 	env["TMPDIR"] = filepath.Join(dir, "tmp")
+	return env
+}
+
+// portVariables are what a task is told of its group's ports.
+func (s *start) portVariables() map[string]string {
+	env := make(map[string]string)
+	ip := s.node.Attributes["unique.network.ip-address"]
+	for _, p := range s.group.Ports {
+		host := s.ports[p.Label]
+		port := host
+		if p.To > 0 {
+			port = p.To
+		}
+		values := map[string]string{
+			"PORT": strconv.Itoa(port), "HOST_PORT": strconv.Itoa(host), "IP": ip, "HOST_IP": ip,
+			"ADDR": net.JoinHostPort(ip, strconv.Itoa(host)), "HOST_ADDR": net.JoinHostPort(ip, strconv.Itoa(host)),
+		}
+		for _, label := range slices.Compact([]string{p.Label, strings.Map(variableRune, p.Label)}) {
+			for kind, value := range values {
+				env["NOMAD_"+kind+"_"+label] = value
+			}
+		}
+	}
 	return env
 }
 
@@ -139,29 +163,6 @@ func (s *start) scope(env map[string]string) map[string]cty.Value {
 		}
 	}
 	return variables
-}
-
-// interpolate puts values for ${NAME} in a text that is no expression; names that nothing has stay as they are.
-func interpolate(text string, layers ...map[string]string) string {
-	var all strings.Builder
-	for {
-		before, rest, found := strings.Cut(text, "${")
-		all.WriteString(before)
-		inner, after, closed := strings.Cut(rest, "}")
-		if !found || !closed {
-			all.WriteString(text[len(before):])
-			return all.String()
-		}
-		value := "${" + inner + "}"
-		for _, layer := range layers {
-			if known, ok := layer[strings.TrimSpace(inner)]; ok {
-				value = known
-				break
-			}
-		}
-		all.WriteString(value)
-		text = after
-	}
 }
 
 func stringsObject(m map[string]string) cty.Value {

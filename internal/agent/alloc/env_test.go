@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package agent
+package alloc
 
 import (
 	"strings"
@@ -98,6 +98,24 @@ func TestCoreList(t *testing.T) {
 	for want, cores := range map[string][]int{"": nil, "3": {3}, "0-2": {2, 0, 1}, "0-1,4,6-7": {0, 1, 4, 7, 6}} {
 		if got := coreList(cores); got != want {
 			t.Errorf("%v is %q, want %q", cores, got, want)
+		}
+	}
+}
+
+func TestPortVariables(t *testing.T) {
+	s := &start{
+		group: &job.Group{Ports: []*job.Port{{Label: "http"}, {Label: "my-db", To: 5432}}},
+		ports: map[string]int{"http": 20001, "my-db": 20002},
+		node:  node.Node{Attributes: map[string]string{"unique.network.ip-address": "10.0.0.7"}},
+	}
+	want := map[string]string{
+		"NOMAD_PORT_http": "20001", "NOMAD_ADDR_http": "10.0.0.7:20001", "NOMAD_IP_http": "10.0.0.7",
+		"NOMAD_PORT_my_db": "5432", "NOMAD_PORT_my-db": "5432", "NOMAD_HOST_PORT_my_db": "20002", "NOMAD_ADDR_my_db": "10.0.0.7:20002",
+	}
+	got := s.portVariables()
+	for name, value := range want {
+		if d := cmp.Diff(value, got[name]); d != "" {
+			t.Errorf("%s: %s", name, d)
 		}
 	}
 }

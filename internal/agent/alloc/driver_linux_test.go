@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package registry
+package alloc
 
 import (
 	"cmp"
@@ -17,19 +17,19 @@ import (
 	"github.com/tachograph/tacho/internal/agent/config"
 )
 
-// open opens the driver with the plugin blocks of a configuration file.
-func open(t *testing.T, text string) (*Driver, error) {
+// openDriver opens the driver with the plugin blocks of a configuration file.
+func openDriver(t *testing.T, text string) (*Driver, error) {
 	t.Helper()
 	c := config.Default()
 	if err := c.Merge("agent.hcl", []byte(text)); err != nil {
 		t.Fatal(err)
 	}
-	return Open(Options{DataDir: t.TempDir(), Plugins: c.Plugins, Logger: hclog.NewNullLogger()})
+	return OpenDriver(DriverOptions{DataDir: t.TempDir(), Plugins: c.Plugins, Logger: hclog.NewNullLogger()})
 }
 
 func TestOwnDriverServesNumbers(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "metrics")
-	r, err := open(t, fmt.Sprintf("plugin \"tacho\" {\n config {\n metrics {\n address = %q\n }\n }\n}\n", "unix:"+socket))
+	r, err := openDriver(t, fmt.Sprintf("plugin \"tacho\" {\n config {\n metrics {\n address = %q\n }\n }\n}\n", "unix:"+socket))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestOwnDriverRefuses(t *testing.T) {
 		"a directory":       {block: "config {\n runtime_dir = \"/run/" + strings.Repeat("x", 40) + "\"\n }", want: "; at most 30"},
 	} {
 		name := cmp.Or(test.driver, driver.Name)
-		r, err := open(t, fmt.Sprintf("\n  plugin %q {\n %s\n}\n", name, test.block))
+		r, err := openDriver(t, fmt.Sprintf("\n  plugin %q {\n %s\n}\n", name, test.block))
 		if err == nil {
 			t.Errorf("%s: accepted", what)
 			if err := r.Close(); err != nil {

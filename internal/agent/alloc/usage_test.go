@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package agent
+package alloc
 
 import (
 	"context"
@@ -38,8 +38,8 @@ func (w blockedWriter) Write(p []byte) (int, error) {
 func newUsage(t *testing.T, interval time.Duration, log hclog.Logger) *usage {
 	t.Helper()
 	u := &usage{
-		log: log, interval: interval, keep: interval, counts: &counts{}, err: func() error { return nil }, tracker: figures.NewTracker(0, 0, figures.Totals{}),
-		history: series.NewWriter(clock(), log, func() {}).Queue(filepath.Join(t.TempDir(), "history"), "", 100, log),
+		log: log, interval: interval, keep: interval, counts: &Counts{}, err: func() error { return nil }, tracker: figures.NewTracker(0, 0, figures.Totals{}),
+		history: NewHistory(log, func() {}).Queue(filepath.Join(t.TempDir(), "history"), "", 100, log),
 	}
 	t.Cleanup(func() {
 		if err := u.history.Close(context.Background()); err != nil {
@@ -117,8 +117,8 @@ func TestBacklog(t *testing.T) {
 				at += time.Duration(seconds * float64(time.Second))
 				u.UpdateStats(readingAt(at))
 			}
-			if got := u.figures("").Backlogged; got != test.late || u.counts.backlogged.Load() != test.late {
-				t.Errorf("%d late, the agent's %d; want %d", got, u.counts.backlogged.Load(), test.late)
+			if got := u.figures("").Backlogged; got != test.late || u.counts.Backlogged.Load() != test.late {
+				t.Errorf("%d late, the agent's %d; want %d", got, u.counts.Backlogged.Load(), test.late)
 			}
 			var measured []time.Duration
 			for _, line := range logged {

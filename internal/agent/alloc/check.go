@@ -1,0 +1,88 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package alloc
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/internal/agent/allocdir"
+	"github.com/tachograph/tacho/internal/agent/job"
+	"github.com/tachograph/tacho/internal/agent/places"
+)
+
+// maxFaulty is how many tasks with mistakes are named when a job is checked.
+const maxFaulty = 20
+
+// Check does what starts of a job's tasks would do, and starts nothing. The error names the mistakes of all tasks.
+func (h *Host) Check(ctx context.Context, file *job.File) error {
+	var errs []error
+	for _, g := range file.Job.Groups {
+		for _, t := range g.Tasks {
+			err := places.Each(h.checkTask(ctx, h.probe(file, g, t)), func(cause error) error {
+				if _, hasPlace := errors.AsType[*hcl.Diagnostic](cause); hasPlace {
+					return cause
+				}
+				return fmt.Errorf("task %s of group %s: %w", t.Name, g.Name, cause)
+			})
+			if err == nil {
+				continue
+			}
+			if errs = append(errs, err); len(errs) == maxFaulty {
+				return places.Join(append(errs, errors.New("other tasks were not checked"))...)
+			}
+		}
+	}
+	return places.Join(errs...)
+}
+
+// FirstPort and LastPort bound the ports that are chosen for allocations.
+const (
+	FirstPort = 20_000
+	LastPort  = 32_000
+)
+
+// probe is a start of a task for an allocation that does not exist.
+func (h *Host) probe(file *job.File, g *job.Group, t *job.Task) *start {
+	const id = "00000000-0000-4000-8000-000000000000"
+	ports := make(map[string]int, len(g.Ports))
+	for _, p := range g.Ports {
+		ports[p.Label] = cmp.Or(p.Value, FirstPort)
+	}
+	return &start{
+		job: file.Job, group: g, task: t, expressions: file.Expressions(t), allocID: id, allocName: file.Job.ID + "." + g.Name + "[0]",
+		node: h.Node, dir: allocdir.In(h.Dir, id), ports: ports,
+	}
+}
+
+// checkTask does what a start would do.
+func (h *Host) checkTask(ctx context.Context, s *start) error {
+	t := s.task
+	other := CheckDriver(t.Driver)
+	_, unknown := ownerOf(t.User)
+	errs := []error{t.Places.Fault("driver", other), t.Places.Fault("user", unknown)}
+	if wanted, there := t.Resources.Cores, len(h.Node.Resources.Cores); wanted > there {
+		err := fmt.Errorf("requests %d cores; this machine has %d", wanted, there)
+		errs = append(errs, t.Places.Fault("resources.cores", err))
+	}
+	env, err := s.environment()
+	if err != nil {
+		return places.Join(append(errs, err)...) // the rest refers to it
+	}
+	errs = append(errs, s.checkTemplates(ctx, env))
+	if other == nil {
+		var config driver.TaskConfig
+		err := s.configure(h.Driver, &config, env)
+		if err == nil && unknown == nil {
+			err = h.Driver.checkTask(t, &config)
+		}
+		errs = append(errs, err)
+	}
+	return places.Join(errs...)
+}

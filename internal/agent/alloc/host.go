@@ -1,0 +1,103 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package alloc runs allocations and their tasks: it starts, recovers, restarts and stops them, and makes their final records.
+//
+//	Alloc ──plan──► Tasks, each with a hook.Runner
+//	                  ├── Starter: directories, templates, environment, driver
+//	                  ├── Observer: the state store first, then the event feed
+//	                  └── StatsHook ──► usage: figures, history
+package alloc
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/tachograph/tacho/internal/agent/config"
+	"github.com/tachograph/tacho/internal/agent/feed"
+	"github.com/tachograph/tacho/internal/agent/node"
+	"github.com/tachograph/tacho/internal/agent/state"
+	"github.com/tachograph/tacho/internal/series"
+)
+
+// Host is what the allocations of an agent share. Its fields do not change once there is an allocation.
+type Host struct {
+	// Context ends with the agent, which then waits for Work.
+	Context context.Context
+	Work    sync.WaitGroup
+	Log     hclog.Logger
+	Config  func() config.Config
+	// Dir has the directories of all allocations.
+	Dir     string
+	Node    node.Node
+	Driver  *Driver
+	Store   *state.Store
+	Feed    *feed.Feed
+	History *series.Writer
+	Counts  Counts
+
+	// Find returns an allocation by its ID, nil if there is none.
+	Find func(id string) *Alloc
+	// Ended is called when an allocation has ended, Failed then and when it is restored, if it is to be rescheduled.
+	Ended, Failed func(*Alloc)
+}
+
+// Apply persists what is about to happen. After an error it must not.
+func (h *Host) Apply(changes ...state.Change) error {
+	err := h.Store.Apply(changes...)
+	if err != nil {
+		h.Counts.Fail("state")
+	}
+	return err
+}
+
+// Persist persists what has happened. A failure is retried, and Health reports it meanwhile.
+func (h *Host) Persist(changes ...state.Change) {
+	if err := h.Store.Persist(changes...); err != nil {
+		h.StateChanged(err)
+	}
+}
+
+// StateChanged logs that the state cannot be persisted, or can be again.
+func (h *Host) StateChanged(err error) {
+	if err == nil {
+		h.Log.Info("the state is persisted again")
+		return
+	}
+	h.Log.Error("persist state; trying again", "error", err)
+	h.Counts.Fail("state")
+}
+
+// Counts are what an agent counts of its own work.
+type Counts struct {
+	Samples, Backlogged atomic.Int64
+
+	mu     sync.Mutex // guards errors
+	errors map[string]int64
+}
+
+// Fail counts a failure by what failed.
+func (c *Counts) Fail(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.errors == nil {
+		c.errors = make(map[string]int64)
+	}
+	c.errors[what]++
+}
+
+// Failures returns all counts, zeros included: a series that begins with its first failure shows no increase.
+func (c *Counts) Failures() map[string]int64 {
+	all := make(map[string]int64)
+	for _, what := range [...]string{"gc", "history", "orphans", "placement", "recovery", "reschedule", "state"} {
+		all[what] = 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.Copy(all, c.errors)
+	return all
+}

@@ -1,0 +1,43 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package alloc
+
+import (
+	"slices"
+	"time"
+
+	"github.com/tachograph/tacho/internal/agent/allocation"
+)
+
+// keptReschedules is how many of the times at which predecessors were replaced are kept at least: after so many, every delay
+// is the longest.
+const keptReschedules = 64
+
+// Reschedule decides by the policy of the group when an allocation that has failed is replaced, zero if it is not, and how
+// long after its failure that is. It also returns when its predecessors were replaced.
+func (a *Alloc) Reschedule() (at time.Time, delay time.Duration, past []time.Time) {
+	s := a.Snapshot()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	own := &a.persisted
+	if s.ClientStatus != allocation.Failed || own.Desired != allocation.DesiredRun || own.Next != "" ||
+		own.Successor != nil { // which waits for its place
+		return at, 0, nil
+	}
+	past = own.Reschedules[max(0, len(own.Reschedules)-max(keptReschedules, a.Group.Reschedule.Attempts)):]
+	failed := s.FinishedAt()
+	delay, ok := a.Group.Reschedule.Next(failed, past)
+	if ok {
+		at = failed.Add(delay)
+	}
+	a.rescheduled, a.shown = at, nil
+	return at, delay, slices.Clone(past)
+}
+
+// Rescheduled is called when an allocation that was to be replaced has been.
+func (a *Alloc) Rescheduled() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.rescheduled, a.shown = time.Time{}, nil
+}

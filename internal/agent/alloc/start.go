@@ -1,0 +1,135 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package alloc
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"slices"
+	"strconv"
+
+	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/executor/cgroup"
+	"github.com/tachograph/tacho/internal/agent/allocdir"
+	"github.com/tachograph/tacho/internal/agent/job"
+)
+
+// config makes the task's directories and files and returns what the driver is to start.
+func (t *Task) config() (*driver.TaskConfig, error) {
+	a := t.alloc
+	s, err := a.start(t.spec.Name)
+	if err != nil {
+		return nil, err
+	}
+	owner, err := ownerOf(t.spec.User)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.Dir.MakeShared(a.owners()); err != nil {
+		return nil, err
+	}
+	if err := a.Dir.Make(t.spec.Name, owner); err != nil {
+		return nil, err
+	}
+	env, err := s.environment()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.renderAll(env, owner); err != nil {
+		return nil, err
+	}
+	config := &driver.TaskConfig{
+		ID: newRunID(a.ID, t.spec.Name), Name: t.spec.Name, AllocID: a.ID, JobID: a.Job.ID, JobName: a.Job.Name,
+		TaskGroupName: a.Group.Name, Namespace: a.Job.Namespace, NodeID: t.host.Node.ID, NodeName: t.host.Node.Name,
+		Env: env, Resources: resources(t.spec.Resources, s.cores, t.host.Node.Resources.TotalMHz()),
+		User: t.spec.User, AllocDir: string(a.Dir), Persisted: true, Sampled: t.host.Config().Telemetry.PublishAllocationMetrics,
+	}
+	if err := s.configure(t.host.Driver, config, env); err != nil {
+		return nil, err
+	}
+	if t.spec.Logs != nil && t.spec.Logs.Disabled {
+		config.StdoutPath, config.StderrPath = os.DevNull, os.DevNull
+	}
+	return config, nil
+}
+
+// owners are those of the tasks of the allocation, without one whose user does not exist: its start says so.
+func (a *Alloc) owners() []*allocdir.Owner {
+	var owners []*allocdir.Owner
+	for i := range a.Group.Tasks {
+		if owner, err := ownerOf(a.Group.Tasks[i].User); err == nil {
+			owners = append(owners, owner)
+		}
+	}
+	return owners
+}
+
+// configure puts the task's config block into what its driver is to start.
+func (s *start) configure(d *Driver, into *driver.TaskConfig, env map[string]string) error {
+	body, vars := s.expressions.Config(s.scope(env))
+	return d.configure(into, s.task, body, vars)
+}
+
+// resources are a task's limits in the kernel's terms. MHz are v1's shares, one for one, as hosts have it.
+func resources(r job.Resources, cores string, totalMHz float64) *driver.Resources {
+	linux := &driver.LinuxResources{
+		CPUShares: int64(r.CPU), MemoryLimitBytes: r.MemoryLimitBytes(), CpusetCPUs: cores,
+	}
+	if totalMHz > 0 {
+		linux.PercentTicks = float64(r.CPU) / totalMHz
+	}
+	return &driver.Resources{
+		CPUShares: int64(r.CPU), MemoryMB: int64(r.MemoryMB), MemoryMaxMB: int64(r.MemoryMaxMB), Linux: linux,
+	}
+}
+
+// coreList writes cores as 0-3,7.
+func coreList(cores []int) string { return cgroup.FormatCPUs(slices.Sorted(slices.Values(cores))) }
+
+// start is what a start of a task is made of. Its expressions are read from the job file once more, so that
+// only a start holds them in memory.
+func (a *Alloc) start(name string) (*start, error) {
+	file, err := job.Read(a.Job.Source)
+	if err != nil {
+		return nil, err
+	}
+	group := file.Job.Group(a.Group.Name)
+	if group == nil || group.Task(name) == nil {
+		return nil, fmt.Errorf("job %s has no task %s in group %s", a.Job.ID, name, a.Group.Name)
+	}
+	spec := group.Task(name)
+	return &start{
+		job: file.Job, group: group, task: spec, expressions: file.Expressions(spec), allocID: a.ID, allocName: a.Name(),
+		index: a.Index, cores: coreList(a.persisted.Cores[name]), dir: a.Dir, node: a.host.Node, ports: a.persisted.Ports,
+	}, nil
+}
+
+// ownerOf is whose a task's directories are; nil where the task runs as this process does.
+func ownerOf(name string) (*allocdir.Owner, error) {
+	if name == "" {
+		return nil, nil
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		var byID error
+		u, byID = user.LookupId(name)
+		if _, unknown := errors.AsType[user.UnknownUserError](err); unknown && byID != nil {
+			return nil, fmt.Errorf("unknown user %q", name)
+		}
+		if byID != nil {
+			return nil, fmt.Errorf("user %s: %w", name, err)
+		}
+	}
+	uid, err := strconv.Atoi(u.Uid)
+	if err != nil {
+		return nil, fmt.Errorf("user %s: %w", name, err)
+	}
+	gid, err := strconv.Atoi(u.Gid)
+	if err != nil {
+		return nil, fmt.Errorf("user %s: %w", name, err)
+	}
+	return &allocdir.Owner{UID: uid, GID: gid}, nil
+}

@@ -1,0 +1,329 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package alloc
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/internal/agent/allocation"
+	"github.com/tachograph/tacho/internal/agent/job"
+	"github.com/tachograph/tacho/internal/agent/state"
+	"github.com/tachograph/tacho/internal/failpoint"
+	"github.com/tachograph/tacho/internal/figures"
+	"github.com/tachograph/tacho/internal/series"
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+// Task is one task of an allocation: what starts it, what is persisted of it, and what runs it.
+type Task struct {
+	host  *Host
+	alloc *Alloc
+	spec  *job.Task
+	log   hclog.Logger
+	usage *usage
+	stats *hook.StatsHook
+	// runner runs the task; its Run is called once.
+	runner *hook.Runner
+
+	// saving orders what is persisted.
+	saving sync.Mutex
+
+	mu        sync.Mutex // guards following
+	persisted state.Task
+	launched  bool
+	over      bool // the runner's Run has returned with the task dead
+	handle    *handle
+}
+
+var (
+	_ hook.Starter  = (*Task)(nil)
+	_ hook.Observer = (*Task)(nil)
+)
+
+// newTask makes a task of an allocation from what an earlier run of the agent persisted of it.
+func (a *Alloc) newTask(spec *job.Task, persisted state.Task) *Task {
+	h, c := a.host, a.host.Config()
+	t := &Task{host: h, alloc: a, spec: spec, persisted: persisted, log: a.log.With("task", spec.Name)}
+	t.usage = &usage{
+		log: t.log, counts: &h.Counts,
+		history: h.History.Queue(
+			a.Dir.History(spec.Name), a.Dir.EarlierHistory(spec.Name), c.History.Points(), t.log),
+		interval: c.Telemetry.CollectionInterval, keep: c.History.Interval,
+		tracker: figures.NewTracker(kernel.CPUs(kernel.HostFS()), persisted.Starts, persisted.Totals),
+	}
+	if persisted.Starts > 0 { // by an earlier run: nothing was read since
+		t.usage.mark(series.GapAgent)
+	}
+	return t
+}
+
+// prepare makes the runner. recovered is the handle of a task that an earlier run of the agent started; nil for none.
+func (t *Task) prepare(recovered *handle, publish bool) {
+	t.stats = hook.NewStatsHook(hook.StatsConfig{
+		Interval: t.usage.interval, Publish: publish, Updater: t.usage, Logger: t.log,
+	})
+	t.usage.err = t.stats.Err
+	config := hook.Config{
+		Starter: t, Hooks: []hook.Hook{t.stats, (*recorder)(t)}, Restart: t.spec.Policy(t.alloc.Job.Type),
+		Retry:      func() bool { return t.host.Config().Client.RetryHostOOM },
+		KillSignal: t.spec.KillSignal, KillTimeout: t.spec.KillTimeout, Observer: t, Logger: t.log, State: t.persisted.State,
+	}
+	if recovered != nil {
+		config.Recovered = recovered
+		t.handle = recovered
+	}
+	t.runner = hook.New(config)
+}
+
+// progress is how far the task is.
+func (t *Task) progress() progress {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return progress{
+		name: t.spec.Name, lifecycle: t.spec.Lifecycle, leader: t.spec.Leader, launched: t.launched,
+		started: !t.persisted.State.StartedAt.IsZero(), dead: t.over || t.persisted.State.Phase == hook.PhaseDead,
+		failed: t.persisted.State.Failed,
+	}
+}
+
+// launch lets the runner begin.
+func (t *Task) launch() {
+	t.mu.Lock()
+	t.launched = true
+	t.mu.Unlock()
+	t.host.Work.Go(func() {
+		if err := t.runner.Run(t.host.Context); err == nil {
+			t.mu.Lock()
+			t.over = true
+			t.mu.Unlock()
+		}
+		t.alloc.wake()
+	})
+}
+
+// Start implements hook.Starter. What the driver is about to start is persisted before: an agent that is killed before the
+// handle is persisted adopts the task, and does not start a second one.
+func (t *Task) Start(ctx context.Context) (hook.Handle, error) {
+	if err := CheckDriver(t.spec.Driver); err != nil {
+		return nil, err
+	}
+	config, err := t.config()
+	if err != nil {
+		return nil, forRunner(err)
+	}
+	if err := t.apply(func(own *state.Task) { own.Starting = config }); err != nil {
+		return nil, startError{err, true}
+	}
+	failpoint.At("agent.start.intended")
+	started, _, err := t.host.Driver.StartTask(ctx, config)
+	if err != nil {
+		t.notStarted()
+		return nil, forStart(err)
+	}
+	failpoint.At("agent.start.started")
+	t.started(ctx, started)
+	h := &handle{id: config.ID, driver: t.host.Driver, usage: t.usage}
+	t.mu.Lock()
+	t.handle = h
+	run := t.persisted.Starts
+	t.mu.Unlock()
+	t.usage.begin(run, time.Now())
+	return h, nil
+}
+
+// started persists the handle of a start. Until that succeeds, a new agent adopts the task.
+func (t *Task) started(ctx context.Context, h *driver.TaskHandle) {
+	var attributes map[string]string // for people
+	if status, err := t.host.Driver.InspectTask(ctx, h.Config.ID); err == nil {
+		attributes = status.Attributes
+	} else {
+		t.log.Debug("inspect task", "error", err)
+	}
+	t.update(func(own *state.Task) {
+		own.RunID, own.Handle, own.Attributes = h.Config.ID, h, attributes
+		own.Ended, own.Starting, own.Outcome = false, nil, ""
+		own.Starts++
+	})
+}
+
+// notStarted forgets a start that failed; the next event persists that. Until then no executor is found for it.
+func (t *Task) notStarted() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.persisted.Starting = nil
+}
+
+// newRunID names a start of a task for its driver.
+func newRunID(allocID, name string) string {
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return allocID + "/" + name + "/" + hex.EncodeToString(b[:])
+}
+
+// startError has what the driver says of another attempt.
+type startError struct {
+	error
+	recoverable bool
+}
+
+// Recoverable implements hook.Recoverable.
+func (e startError) Recoverable() bool { return e.recoverable }
+
+// Unwrap returns the driver's error.
+func (e startError) Unwrap() error { return e.error }
+
+func forStart(err error) error {
+	if errors.Is(err, driver.ErrUnavailable) {
+		return forRunner(err)
+	}
+	if recoverable, known := driver.IsRecoverable(err); known {
+		return startError{err, recoverable}
+	}
+	return err
+}
+
+// update changes what is persisted of the task for something that has happened. It is on disk before it is shown, if the
+// disk takes it: a counter that was shown must not fall because the agent is killed.
+func (t *Task) update(change func(*state.Task)) {
+	t.saving.Lock()
+	defer t.saving.Unlock()
+	t.host.Persist(t.changed(change))
+	t.show(change)
+}
+
+// apply changes what is persisted of the task for something that is about to happen. After an error nothing has changed.
+func (t *Task) apply(change func(*state.Task)) error {
+	t.saving.Lock()
+	defer t.saving.Unlock()
+	if err := t.host.Apply(t.changed(change)); err != nil {
+		return err
+	}
+	t.show(change)
+	return nil
+}
+
+// changed returns what to persist.
+func (t *Task) changed(change func(*state.Task)) state.Change {
+	t.mu.Lock()
+	own := t.persisted
+	t.mu.Unlock()
+	change(&own)
+	return state.ChangeTask(t.alloc.ID, t.spec.Name, &own)
+}
+
+// show makes a change visible that has been persisted.
+func (t *Task) show(change func(*state.Task)) {
+	t.mu.Lock()
+	change(&t.persisted)
+	t.mu.Unlock()
+	t.alloc.taskChanged()
+}
+
+// appendEvent adds the newest event and drops the oldest beyond the limit.
+func appendEvent(events []allocation.Event, e allocation.Event) []allocation.Event {
+	return append(slices.Clone(events[max(0, len(events)+1-allocation.MaxEvents):]), e)
+}
+
+// TaskChanged implements hook.Observer: what happened is on disk when it returns.
+func (t *Task) TaskChanged(s hook.State, e hook.Event) {
+	event := allocation.Event{Type: e.Type, Time: e.Time, Message: e.Message}
+	if e.Type == hook.EventTerminated {
+		event.Details = t.endDetails(s.Exit)
+	}
+	t.update(func(own *state.Task) {
+		own.State = s
+		switch e.Type {
+		case hook.EventTerminated, hook.EventDriverFailure, hook.EventHookFailed:
+			own.Ends++
+		}
+		switch {
+		case e.Type == hook.EventTerminated:
+			own.Ended = true
+		case e.Type == hook.EventRestarting, s.Phase == hook.PhaseDead: // it was destroyed before
+			own.Handle, own.Ended = nil, false
+		}
+		own.Events = appendEvent(own.Events, event)
+	})
+	t.mu.Lock()
+	run := t.persisted.Starts
+	if e.Type == hook.EventTerminated {
+		t.handle = nil
+	}
+	t.mu.Unlock()
+	if e.Type == hook.EventRecovered {
+		t.usage.begin(run, s.StartedAt)
+	}
+	t.alloc.onTaskEvent(t, event)
+}
+
+// endDetails returns the details of the event of an end: its counters from memory, as a disk may hang, and the exit.
+func (t *Task) endDetails(exit *hook.Exit) map[string]string {
+	final, err := t.driversRecord()
+	if err != nil {
+		t.log.Debug("read counters of the end", "error", err)
+	}
+	if final == nil {
+		final = &record.Record{Measurements: t.usage.measurements()}
+	}
+	details := final.EndCounters()
+	if exit != nil && exit.Lost == "" {
+		details[allocation.DetailExitCode], details[allocation.DetailSignal] = strconv.Itoa(exit.Code), strconv.Itoa(exit.Signal)
+		details[allocation.DetailOOMKilled] = strconv.FormatBool(exit.OOMKilled)
+	}
+	return details
+}
+
+// OnDriverEvent takes an event of the driver. The driver reports the end of a task once its host has handled the events
+// before it, one after the other: no end waits for the disk, least of all for the events of other tasks.
+func (t *Task) OnDriverEvent(e *driver.Event) {
+	event := allocation.Event{Type: allocation.EventDriver, Time: e.Timestamp, Message: e.Message, Details: maps.Clone(e.Annotations)}
+	event.Redacted = event.Details[driver.AnnotationRedacted]
+	delete(event.Details, driver.AnnotationRedacted)
+	t.mu.Lock()
+	t.persisted.Events = appendEvent(t.persisted.Events, event)
+	t.mu.Unlock()
+	t.alloc.taskChanged()
+	t.host.Work.Go(func() { t.update(func(*state.Task) {}) })
+	t.alloc.onTaskEvent(t, event)
+}
+
+// snapshot returns the task as it is now.
+func (t *Task) snapshot() *allocation.Task {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	own := &t.persisted
+	s := &allocation.Task{
+		Name: t.spec.Name, Driver: t.spec.Driver, Lifecycle: t.spec.Lifecycle, Resources: t.spec.Resources, Meta: t.spec.Meta,
+		NoLogs: t.spec.Logs != nil && t.spec.Logs.Disabled, Cores: coreList(t.alloc.persisted.Cores[t.spec.Name]),
+		State: own.State, Events: own.Events, Attributes: own.Attributes, RunID: own.RunID, Ends: own.Ends, Outcome: own.Outcome,
+	}
+	if s.RunID == "" && own.Handle != nil { // persisted by an earlier version
+		s.RunID = own.Handle.Config.ID
+	}
+	return s
+}
+
+// running returns the handle of the running task.
+func (t *Task) running() (*handle, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.handle == nil {
+		return nil, fmt.Errorf("task %s: %w", t.spec.Name, hook.ErrNotRunning)
+	}
+	return t.handle, nil
+}

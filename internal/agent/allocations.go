@@ -1,0 +1,120 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/agent/alloc"
+	"github.com/tachograph/tacho/internal/agent/allocation"
+	"github.com/tachograph/tacho/internal/series"
+)
+
+// userStopped is why an allocation ends that a user has stopped.
+const userStopped = "stopped by a user"
+
+// list returns all allocations, in no order.
+func (a *Agent) list() []*alloc.Alloc {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Collect(maps.Values(a.allocs))
+}
+
+// findByID returns an allocation by its full ID, nil if there is none.
+func (a *Agent) findByID(id string) *alloc.Alloc {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.allocs[id]
+}
+
+// find returns an allocation by its full ID.
+func (a *Agent) find(id string) (*alloc.Alloc, error) {
+	if err := a.isReady(); err != nil {
+		return nil, err
+	}
+	if l := a.findByID(id); l != nil {
+		return l, nil
+	}
+	return nil, fmt.Errorf("allocation %q: %w", id, allocation.ErrNotFound)
+}
+
+// findTask returns a task of an allocation. name may be empty if there is only one.
+func (a *Agent) findTask(allocID, name string) (*alloc.Task, error) {
+	l, err := a.find(allocID)
+	if err != nil {
+		return nil, err
+	}
+	return l.Task(name)
+}
+
+// StopAlloc stops an allocation for good, by its full ID.
+func (a *Agent) StopAlloc(id string) error {
+	l, err := a.find(id)
+	if err != nil {
+		return err
+	}
+	l.Stop(userStopped)
+	return nil
+}
+
+// RestartAlloc restarts the running tasks of an allocation, or the one that is named.
+func (a *Agent) RestartAlloc(id, task string) error {
+	l, err := a.find(id)
+	if err != nil {
+		return err
+	}
+	return l.Restart(task)
+}
+
+// SignalAlloc sends a signal by name (SIGHUP) to the running tasks of an allocation, or to the one that is named.
+func (a *Agent) SignalAlloc(ctx context.Context, id, task, signal string) error {
+	l, err := a.find(id)
+	if err != nil {
+		return err
+	}
+	return l.Signal(ctx, task, signal)
+}
+
+// ExecTask runs a command beside a running task, as long as ctx lives. task may be empty if there is only one.
+func (a *Agent) ExecTask(ctx context.Context, id, task string, o driver.ExecOptions) (driver.ExecStream, error) {
+	t, err := a.findTask(id, task)
+	if err != nil {
+		return nil, err
+	}
+	return t.Exec(ctx, o)
+}
+
+// History returns the persisted readings of a task, oldest first. task may be empty if there is only one.
+func (a *Agent) History(id, task string, q series.Query) ([]series.Point, error) {
+	t, err := a.findTask(id, task)
+	if err != nil {
+		return nil, err
+	}
+	return t.History(q)
+}
+
+// Record returns the final record of a task's last ended start. The error wraps allocation.ErrNotFound if no start has
+// ended.
+func (a *Agent) Record(id, task string) (*record.Record, error) {
+	t, err := a.findTask(id, task)
+	if err != nil {
+		return nil, err
+	}
+	return t.Record()
+}
+
+// Commands returns what the ended processes of a task used: so far if it runs, and otherwise those of its last ended start.
+// The error wraps allocation.ErrNotFound if that is not counted.
+func (a *Agent) Commands(id, task string) (*record.Commands, error) {
+	t, err := a.findTask(id, task)
+	if err != nil {
+		return nil, err
+	}
+	return t.Commands()
+}
