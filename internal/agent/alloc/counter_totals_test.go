@@ -96,7 +96,7 @@ func (s *totalsTest) begin() {
 
 // recovered is a start that runs under this agent.
 func (s *totalsTest) recovered() {
-	s.usage.begin(s.Task.persisted.Starts, s.persisted.State.StartedAt)
+	s.usage.begin(s.persisted.Starts, s.persisted.State.StartedAt)
 	s.look()
 }
 
@@ -263,7 +263,7 @@ func TestTotals(t *testing.T) {
 					got[name] = s.seen[name]
 				}
 				if diff := cmp.Diff(s.want, got); diff != "" {
-					t.Fatalf("after %d starts (-want +got):\n%s", s.Task.persisted.Starts, diff)
+					t.Fatalf("after %d starts (-want +got):\n%s", s.persisted.Starts, diff)
 				}
 			}
 			for _, m := range procstats.Table() {
