@@ -7,6 +7,7 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -72,6 +73,18 @@ func (r Reading) Reason() string {
 		return ""
 	}
 	return r.text
+}
+
+// WithCounts returns a reason that ends with counts in parentheses, which can change with every sample.
+func WithCounts(reason, counts string) string { return reason + " (" + counts + ")" }
+
+// Cause returns the reason without what WithCounts added: it is the same as long as the cause is.
+func (r Reading) Cause() string {
+	reason := r.Reason()
+	if i := strings.LastIndex(reason, " ("); i > 0 && strings.HasSuffix(reason, ")") {
+		return reason[:i]
+	}
+	return reason
 }
 
 // Readings are the readings of one task or one process, ordered by id, at most one per id.

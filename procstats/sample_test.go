@@ -145,3 +145,16 @@ func TestCgroupKnowsItsLayout(t *testing.T) {
 		}
 	}
 }
+
+// TestCause holds that the cause of an absent reading stays the same while its counts change.
+func TestCause(t *testing.T) {
+	for reason, want := range map[string]string{
+		procstats.WithCounts("processes were skipped: larger than 8 GiB", "3 of 37"): "processes were skipped: larger than 8 GiB",
+		"needs Linux 5.8": "needs Linux 5.8",
+		"":                "",
+	} {
+		if got := procstats.AbsentReading(procstats.DiskUsage, reason).Cause(); got != want {
+			t.Errorf("%q: %q, want %q", reason, got, want)
+		}
+	}
+}

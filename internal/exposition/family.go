@@ -70,6 +70,25 @@ func (f *Family) Add(labels *Labels, value float64) {
 	f.Samples = append(f.Samples, Sample{labels, value})
 }
 
+// AbsentFamily is the empty family of the measurements that a task selects and that are absent.
+func AbsentFamily() Family {
+	return Family{
+		Name: Prefix + "absent_info",
+		Help: "A measurement that is selected in addition to the default ones and has no value, with the reason as a " +
+			"label, always 1.",
+	}
+}
+
+// AddAbsent adds the absent measurements of a sample to the family, except those of the default selection: many of them
+// cannot be present, such as a limit that is not set.
+func (f *Family) AddAbsent(labels *Labels, s *procstats.Sample, usual procstats.Selection) {
+	for _, r := range s.Task {
+		if m, known := procstats.Lookup(r.ID()); known && !r.Present() && !usual.Has(r.ID()) {
+			f.Add(labels.With("measurement", m.Name, "reason", r.Cause()), 1)
+		}
+	}
+}
+
 // Labels are the labels of a sample, which many samples share.
 type Labels struct {
 	// pairs are names, each followed by its value.

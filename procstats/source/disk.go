@@ -117,7 +117,7 @@ func (d *diskSource) advance() {
 	d.last = d.walk.sums
 	d.last.stamp = d.now()
 	if d.last.unread > 1 {
-		d.last.reason = fmt.Sprintf("%s, and %d more", d.last.reason, d.last.unread-1)
+		d.last.reason = procstats.WithCounts(d.last.reason, fmt.Sprintf("and %d more", d.last.unread-1))
 	}
 	d.walk.close()
 	d.walk = nil

@@ -147,7 +147,7 @@ func TestIOThatCannotBeRead(t *testing.T) {
 	var s procstats.Sample
 	collect(&s, tree, io)
 	for _, id := range ioTreeIDs {
-		if r, _ := s.Task.Get(id); r.Present() || !strings.Contains(r.Reason(), "1 of 2 processes") {
+		if r, _ := s.Task.Get(id); r.Present() || !strings.Contains(r.Reason(), "(1 of 2)") {
 			t.Errorf("%s: %+v", id.String(), r)
 		}
 	}

@@ -376,7 +376,7 @@ func (m *membership) faults(fault func(*process) string) (n int, reason string) 
 		n++
 	}
 	if n > 0 {
-		reason = fmt.Sprintf("%d of %d processes cannot be read: %s", n, m.count(), reason)
+		reason = procstats.WithCounts("processes cannot be read: "+reason, fmt.Sprintf("%d of %d", n, m.count()))
 	}
 	return n, reason
 }

@@ -155,7 +155,7 @@ func checkHidden(t *testing.T, options, reason string) {
 		checkNumber(t, &s, procstats.TreeProcesses, 2)
 		checkNumber(t, &s, procstats.TreeProcessesExited, 0)
 		for _, id := range []procstats.ID{procstats.TreeCPU, procstats.TreeRSS, procstats.TreeThreads, procstats.TreeCPULive, procstats.TreeCPUUnattributed} {
-			if r, _ := s.Task.Get(id); r.Present() || !strings.Contains(r.Reason(), "1 of 2 processes") || !strings.Contains(r.Reason(), reason) {
+			if r, _ := s.Task.Get(id); r.Present() || !strings.Contains(r.Reason(), "(1 of 2)") || !strings.Contains(r.Reason(), reason) {
 				t.Errorf("%s: %+v", id.String(), r)
 			}
 		}

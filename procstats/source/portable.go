@@ -188,7 +188,7 @@ func (o *portableSource) putTask(s *procstats.Sample, reaped time.Duration) {
 		}
 	}
 	if failed > 0 {
-		reason = fmt.Sprintf("%d of %d processes cannot be read: %s", failed, len(o.members), reason)
+		reason = procstats.WithCounts("processes cannot be read: "+reason, fmt.Sprintf("%d of %d", failed, len(o.members)))
 	} else {
 		// Reaped children have their descendants' time where these were waited for, last readings have the others'.
 		o.total = max(o.total, reaped+live, o.exited+live)

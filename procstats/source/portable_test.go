@@ -156,7 +156,7 @@ func TestPortableThatCannotBeRead(t *testing.T) {
 	}{
 		{"no root", reasonNoRoots, Target{}, newFakeListing(), false, 0},
 		{"no listing", "broken", Target{Roots: roots}, broken, true, 0},
-		{"one of two", "1 of 2 processes cannot be read: process 11", Target{Roots: roots}, forbidden, true, 1},
+		{"one of two", "processes cannot be read: process 11", Target{Roots: roots}, forbidden, true, 1},
 	}
 	for _, test := range tests {
 		o := portableOf(test.target, test.listing)

@@ -308,12 +308,13 @@ func (r *smapsSums) explain(limits smapsLimits) {
 	var parts []string
 	add := func(n int, why string) {
 		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, why))
+			parts = append(parts, why)
 		}
 	}
 	add(r.large, "larger than "+procstats.Bytes.Text(float64(limits.MaxRSS)))
 	add(r.late, fmt.Sprintf("over the time budget of %v", limits.Budget.Round(time.Microsecond)))
 	add(r.denied, "not permitted (needs CAP_SYS_PTRACE)")
 	add(r.other, "not readable")
-	r.reason = fmt.Sprintf("%d of %d processes were skipped: %s", r.skipped(), r.total, strings.Join(parts, ", "))
+	r.reason = procstats.WithCounts("processes were skipped: "+strings.Join(parts, ", "),
+		fmt.Sprintf("%d of %d", r.skipped(), r.total))
 }

@@ -127,7 +127,7 @@ func TestSmapsSkipsLargeProcesses(t *testing.T) {
 	collect(&s, q)
 	rows := capturedRows()
 	rows[2] = "671 absent: " + smapsLarge
-	checkSmaps(t, &s, "absent: 1 of 5 processes were skipped: 1 larger than "+procstats.Bytes.Text(float64(limits.MaxRSS)), "1", rows...)
+	checkSmaps(t, &s, "absent: processes were skipped: larger than "+procstats.Bytes.Text(float64(limits.MaxRSS))+" (1 of 5)", "1", rows...)
 }
 
 func TestSmapsKeepsItsBudget(t *testing.T) {
@@ -135,7 +135,7 @@ func TestSmapsKeepsItsBudget(t *testing.T) {
 	clock := &smapsClock{mono: time.Hour, step: 10 * time.Millisecond}
 	q := smapsOf(t, Target{FS: root, Roots: func() []int { return []int{669} }}, nil,
 		smapsLimits{Every: time.Millisecond, Budget: 30 * time.Millisecond}, clock)
-	const reason = "absent: 2 of 5 processes were skipped: 2 over the time budget of 30ms"
+	const reason = "absent: processes were skipped: over the time budget of 30ms (2 of 5)"
 	var s procstats.Sample
 	collect(&s, q)
 	rows := capturedRows()
@@ -156,7 +156,7 @@ func TestSmapsThatCannotBeRead(t *testing.T) {
 	collect(&s, q)
 	rows := capturedRows()
 	rows[1] = "670 absent: read /proc/670/smaps_rollup: " + kernel.ErrFormat.Error()
-	checkSmaps(t, &s, "absent: 1 of 5 processes were skipped: 1 not readable", "1", rows...)
+	checkSmaps(t, &s, "absent: processes were skipped: not readable (1 of 5)", "1", rows...)
 }
 
 func TestSmapsOfLivingProcesses(t *testing.T) {

@@ -143,9 +143,9 @@ func TestSelected(t *testing.T) {
 		"both": {
 			client.Sample{
 				Measurements: map[string]any{"disk_usage_bytes": float64(3 << 20), "disk_files": 2.0},
-				Absent:       map[string]string{"smaps_pss_bytes": "1 of 2 processes were skipped"},
+				Absent:       map[string]string{"smaps_pss_bytes": "processes were skipped (1 of 2)"},
 			},
-			"  smaps_pss_bytes       –  1 of 2 processes were skipped\n  disk_usage_bytes  3 MiB\n  disk_files            2\n",
+			"  smaps_pss_bytes       –  processes were skipped (1 of 2)\n  disk_usage_bytes  3 MiB\n  disk_files            2\n",
 		},
 	} {
 		var page usagePage
