@@ -46,11 +46,11 @@ func TestKernel(t *testing.T) {
 		{"", Partly, ""},
 	} {
 		host := hostOf(t, map[string]string{"proc/sys/kernel/osrelease": test.release})
-		if c := (osRelease{kernel.OSRelease(host.FS)}).check(); c.State != test.state || c.Enable != test.enable {
+		if c := checkKernel(host); c.State != test.state || c.Enable != test.enable {
 			t.Errorf("%q: %+v, want %s and %q", test.release, c, test.state, test.enable)
 		}
 	}
-	if c := (osRelease{kernel.OSRelease(hostOf(t, nil).FS)}).check(); c.State != Partly {
+	if c := checkKernel(hostOf(t, nil)); c.State != Partly {
 		t.Errorf("no osrelease: %+v, want partly", c)
 	}
 }

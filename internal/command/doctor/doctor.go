@@ -22,8 +22,8 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check what can be measured here, and how to enable the rest",
-		Long: `Try every source of measurements on this machine as this user, and print which work, which do not and why, and how to
-enable them. It creates the cgroup that a task would get, and removes it.
+		Long: `Try every source of measurements on this machine as this user, and print which work, which do not and why,
+and how to enable them. It creates the cgroup that a task would get, and removes it.
 
 The exit code is 1 if nothing can be measured.`,
 		Example: `  tacho doctor
@@ -55,12 +55,14 @@ The exit code is 1 if nothing can be measured.`,
 func doctorText(p cli.Palette, r *Report) string {
 	var text strings.Builder
 	for _, c := range r.Checks {
-		text.WriteString(cli.Hang(p, fmt.Sprintf("%s %s: ", mark(p, c.State), p.Bold(c.Name)), "    ", cli.Printable(c.Found), nil))
-		if c.Costs != "" {
-			text.WriteString(cli.Hang(p, "    without it: ", "      ", cli.Printable(c.Costs), nil))
-		}
-		if c.Enable != "" {
-			text.WriteString(cli.Hang(p, "    to enable:  ", "      ", cli.Printable(c.Enable), nil))
+		for _, line := range [][3]string{
+			{fmt.Sprintf("%s %s: ", mark(p, c.State), p.Bold(c.Name)), "    ", c.Found},
+			{"    without it: ", "      ", c.Costs},
+			{"    to enable:  ", "      ", c.Enable},
+		} {
+			if line[2] != "" {
+				text.WriteString(cli.Hang(p, line[0], line[1], cli.Printable(line[2]), nil))
+			}
 		}
 	}
 	text.WriteString("\n" + p.Bold("Sources") + "\n")

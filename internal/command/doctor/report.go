@@ -45,6 +45,27 @@ type Check struct {
 	Enable string `json:"enable,omitempty"`
 }
 
+// works returns a check of something that works.
+func works(name, found string) Check { return Check{Name: name, State: Works, Found: found} }
+
+// partly returns the check of something optional that is missing: what was found, what is lost, and how to enable it.
+func (c Check) partly(found, costs, enable string) Check {
+	return Check{Name: c.Name, State: Partly, Found: found, Costs: costs, Enable: enable}
+}
+
+// missing returns the check of something that does not work at all.
+func (c Check) missing(found, costs, enable string) Check {
+	return Check{Name: c.Name, State: Missing, Found: found, Costs: costs, Enable: enable}
+}
+
+// unless returns the check, or what is lost because of an error.
+func (c Check) unless(err error, costs, enable string) Check {
+	if err == nil {
+		return c
+	}
+	return c.partly(err.Error(), costs, enable)
+}
+
 // Source is a source and the number of its measurements that are available.
 type Source struct {
 	record.Source

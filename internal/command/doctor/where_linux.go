@@ -23,9 +23,9 @@ import (
 
 // checkWhere checks the environment: on the host or in which kind of container, and as which user.
 func checkWhere(host Host) Check {
-	c := Check{Name: "environment", State: Works, Found: "no sign of a container"}
+	found := "no sign of a container"
 	if signs := containerSigns(host); len(signs) > 0 {
-		c.Found = "container: " + strings.Join(signs, ", ")
+		found = "container: " + strings.Join(signs, ", ")
 	}
 	who := fmt.Sprintf("user %d", os.Geteuid())
 	switch {
@@ -34,22 +34,21 @@ func checkWhere(host Host) Check {
 	case os.Geteuid() != 0:
 		who += ", unprivileged"
 	}
-	c.Found += "; " + who
-	return c
+	return works("environment", found+"; "+who)
 }
 
 // containerSigns returns the signs of container runtimes.
 func containerSigns(host Host) []string {
 	var signs []string
-	for _, mark := range []struct{ file, of string }{
+	for _, mark := range [][2]string{
 		{".dockerenv", "Docker"},
 		{"run/.containerenv", "Podman"},
 		{"var/run/secrets/kubernetes.io", "Kubernetes"},
 		{"dev/.lxc-boot-id", "LXC"},
 		{"dev/lxd/sock", "LXD"},
 	} {
-		if _, err := os.Stat(filepath.Join(host.Root, mark.file)); err == nil {
-			signs = append(signs, fmt.Sprintf("%s (/%s)", mark.of, mark.file))
+		if _, err := os.Stat(filepath.Join(host.Root, mark[0])); err == nil {
+			signs = append(signs, fmt.Sprintf("%s (/%s)", mark[1], mark[0]))
 		}
 	}
 	// Written by systemd, https://systemd.io/CONTAINER_INTERFACE.
@@ -84,51 +83,42 @@ func (h Host) namespaced(kind string) bool {
 
 // checkNamespaces checks what namespaces hide.
 func checkNamespaces(host Host) Check {
-	c := Check{Name: "namespaces", State: Works, Found: "initial namespaces for cgroups, processes and users"}
-	var in, costs []string
-	for _, namespace := range []struct{ kind, costs string }{
-		{"cgroup", "ancestors of the cgroup namespace: their lower limits, and whether they or the host ran out of memory"},
-		{"pid", "processes outside; PIDs in the kernel log are the host's, and cannot always be translated"},
-		{"user", "privileges on the host: executors are not protected from the OOM killer"},
+	var in, costs, options []string
+	for _, namespace := range [][3]string{
+		{"cgroup", "--cgroupns=host", "ancestors of the cgroup namespace: their lower limits, and whether they or the host " +
+			"ran out of memory"},
+		{"pid", "--pid=host", "processes outside; PIDs in the kernel log are the host's, and cannot always be translated"},
+		{"user", "--userns=host", "privileges on the host: executors are not protected from the OOM killer"},
 	} {
-		if host.namespaced(namespace.kind) {
-			in, costs = append(in, namespace.kind), append(costs, namespace.costs)
+		if host.namespaced(namespace[0]) {
+			in, options, costs = append(in, namespace[0]), append(options, namespace[1]), append(costs, namespace[2])
 		}
 	}
+	c := works("namespaces", "initial namespaces for cgroups, processes and users")
 	if len(in) == 0 {
 		return c
 	}
-	c.State, c.Found, c.Costs = Partly, "not in the initial namespaces: "+strings.Join(in, ", "), strings.Join(costs, "; ")
-	var options []string
-	for _, kind := range in {
-		options = append(options, map[string]string{"cgroup": "--cgroupns=host", "pid": "--pid=host", "user": "--userns=host"}[kind])
-	}
-	c.Enable = "in a container: docker run " + strings.Join(options, " ")
-	return c
+	return c.partly("not in the initial namespaces: "+strings.Join(in, ", "), strings.Join(costs, "; "),
+		"in a container: docker run "+strings.Join(options, " "))
 }
 
 // checkHidden checks for hidepid, proc(5), which hides the processes of other users.
 func checkHidden(host Host) Check {
-	c := Check{Name: "hidden processes", State: Works, Found: "none: /proc shows all users' processes"}
+	c := works("hidden processes", "none: /proc shows all users' processes")
 	if err := client.CheckProc(host.FS); err != nil {
-		return Check{
-			Name: c.Name, State: Missing, Found: err.Error(), Costs: "everything: processes cannot be identified, so no task is started",
-			Enable: "mount -t proc proc /proc, like unshare --mount-proc",
-		}
+		return c.missing(err.Error(), "everything: processes cannot be identified, so no task is started",
+			"mount -t proc proc /proc, like unshare --mount-proc")
 	}
 	mode, group := hidepid(host)
 	if mode == "" || mode == "0" || mode == "off" {
 		return c
 	}
-	c.Found = fmt.Sprintf("/proc is mounted with hidepid=%s", mode)
+	found := fmt.Sprintf("/proc is mounted with hidepid=%s", mode)
 	if capable(host, capSysPtrace) || inGroup(group) {
-		c.Found += ", which does not apply to this user"
-		return c
+		return works(c.Name, found+", which does not apply to this user")
 	}
-	c.State = Partly
-	c.Costs = "processes of the task that change their user, such as sudo, if there is no cgroup"
-	c.Enable = "sudo mount -o remount,hidepid=0 /proc"
-	return c
+	return c.partly(found, "processes of the task that change their user, such as sudo, if there is no cgroup",
+		"sudo mount -o remount,hidepid=0 /proc")
 }
 
 // hidepid returns the hidepid options of /proc; "" for none.
@@ -165,25 +155,22 @@ func inGroup(group string) bool {
 
 // checkSeccomp checks which optional system calls a filter denies, seccomp(2).
 func checkSeccomp(host Host) Check {
-	c := Check{Name: "system call filter", State: Works, Found: "none"}
 	if statusField(host, "Seccomp") != "2" {
+		return works("system call filter", "none")
+	}
+	c := works("system call filter", "active; allows all calls that tacho makes")
+	var denied, costs []string
+	for i, err := range []error{cgroup.CanClone(), process.Supported()} {
+		if err != nil {
+			denied = append(denied, err.Error())
+			costs = append(costs, []string{costsOfNoClone, costsOfNoPidfd}[i])
+		}
+	}
+	if len(denied) == 0 {
 		return c
 	}
-	c.Found = "active; allows all calls that tacho makes"
-	var denied, costs []string
-	if err := cgroup.CanClone(); err != nil {
-		denied = append(denied, err.Error())
-		costs = append(costs, "exact memory: a few pages of the executor are charged to the task")
-	}
-	if err := process.Supported(); err != nil {
-		denied = append(denied, err.Error())
-		costs = append(costs, "signals that cannot reach a wrong process")
-	}
-	if len(denied) > 0 {
-		c.State, c.Found, c.Costs = Partly, "denies "+strings.Join(denied, ", "), strings.Join(costs, "; ")
-		c.Enable = "in a container: a newer runtime, or docker run --security-opt seccomp=PROFILE that allows these calls"
-	}
-	return c
+	return c.partly("denies "+strings.Join(denied, ", "), strings.Join(costs, "; "),
+		"in a container: a newer runtime, or docker run --security-opt seccomp=PROFILE that allows these calls")
 }
 
 // statusField returns a field of /proc/self/status, proc_pid_status(5).
@@ -202,7 +189,7 @@ func statusField(host Host, name string) string {
 
 // checkSecurityModule checks SELinux and AppArmor. A permission error in spite of all capabilities is theirs.
 func checkSecurityModule(host Host, group *cgroup.Group) Check {
-	c := Check{Name: "security module", State: Works, Found: "neither SELinux nor AppArmor confines this process"}
+	c := works("security module", "neither SELinux nor AppArmor confines this process")
 	label, err := os.ReadFile(filepath.Join(host.FS.Proc, "self/attr/current"))
 	context := strings.TrimRight(string(label), "\x00\n")
 	enforcing, errSELinux := os.ReadFile(filepath.Join(host.Root, "sys/fs/selinux/enforce"))
@@ -210,16 +197,15 @@ func checkSecurityModule(host Host, group *cgroup.Group) Check {
 	switch {
 	case errSELinux == nil && strings.TrimSpace(string(enforcing)) == "1":
 		c.Found = "SELinux is enforcing; this process is " + context
-	case err == nil && context != "" && !strings.HasPrefix(context, "unconfined") && errors.Is(errSELinux, fs.ErrNotExist):
+	case err == nil && context != "" && !strings.HasPrefix(context, "unconfined") &&
+		errors.Is(errSELinux, fs.ErrNotExist):
 		c.Found = "AppArmor confines this process: " + context
 		enable = "docker run --security-opt apparmor=unconfined"
 	default:
 		return c
 	}
-	denied := slices.ContainsFunc(group.Notes, func(note string) bool { return strings.Contains(note, unix.EACCES.Error()) })
-	if denied && capable(host, capDACOverride) {
-		c.State, c.Costs, c.Enable = Partly, costsOfNoGroup, enable
-		c.Found += "; creating cgroups is denied"
+	if !strings.Contains(strings.Join(group.Notes, "\n"), unix.EACCES.Error()) || !capable(host, capDACOverride) {
+		return c
 	}
-	return c
+	return c.partly(c.Found+"; creating cgroups is denied", costsOfNoGroup, enable)
 }
