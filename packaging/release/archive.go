@@ -9,95 +9,91 @@ import (
 	"compress/gzip"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 )
 
-// entry is one file of an archive.
-type entry struct {
-	name    string
-	mode    fs.FileMode
-	content []byte
-}
-
 // archive writes the archive of a system, a zip for Windows, and returns its name.
 func (r *release) archive(t target, binary string) (string, error) {
 	base := fmt.Sprintf("tacho-%s-%s-%s", r.plain(), t.os, t.arch)
-	entries, err := r.entries(base, binary)
-	if err != nil {
-		return "", err
-	}
-	name, write := base+".tar.gz", r.writeTar
+	name := base + ".tar.gz"
 	if t.os == "windows" {
-		name, write = base+".zip", r.writeZip
+		name = base + ".zip"
 	}
 	file, err := os.Create(filepath.Join(r.out, name))
 	if err != nil {
 		return "", err
 	}
-	return name, errors.Join(write(file, entries), file.Close())
+	if t.os == "windows" {
+		err = r.writeZip(file, base, binary)
+	} else {
+		err = r.writeTar(file, base, binary)
+	}
+	return name, errors.Join(err, file.Close())
 }
 
-// entries are the binary, and what was staged for all, in a fixed order.
-func (r *release) entries(base, binary string) ([]entry, error) {
+// addFiles adds the binary and the staged files, in a fixed order.
+func (r *release) addFiles(base, binary string, add func(name string, mode fs.FileMode, content []byte) error) error {
 	files := []string{binary}
 	for _, pattern := range []string{"*.md", "LICENSE", "completion/*", "man/*"} {
 		found, err := filepath.Glob(filepath.Join(r.staged, pattern))
 		if err != nil {
-			return nil, err
+			return err
 		}
 		files = append(files, found...)
 	}
-	var entries []entry
 	for i, file := range files {
 		content, err := os.ReadFile(file)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		name, mode := filepath.Base(file), fs.FileMode(0o755)
 		if i > 0 {
 			mode = 0o644
 			if name, err = filepath.Rel(r.staged, file); err != nil {
-				return nil, err
+				return err
 			}
 		}
-		entries = append(entries, entry{path.Join(base, filepath.ToSlash(name)), mode, content})
+		if err := add(path.Join(base, filepath.ToSlash(name)), mode, content); err != nil {
+			return err
+		}
 	}
-	return entries, nil
+	return nil
 }
 
-func (r *release) writeTar(file *os.File, entries []entry) error {
+func (r *release) writeTar(file io.Writer, base, binary string) error {
 	compressed, err := gzip.NewWriterLevel(file, gzip.BestCompression)
 	if err != nil {
 		return err
 	}
 	w := tar.NewWriter(compressed)
-	for _, e := range entries {
-		header := &tar.Header{Name: e.name, Mode: int64(e.mode), Size: int64(len(e.content)), ModTime: r.when, Format: tar.FormatUSTAR}
+	err = r.addFiles(base, binary, func(name string, mode fs.FileMode, content []byte) error {
+		header := &tar.Header{
+			Name: name, Mode: int64(mode), Size: int64(len(content)), ModTime: r.when, Format: tar.FormatUSTAR,
+		}
 		if err := w.WriteHeader(header); err != nil {
 			return err
 		}
-		if _, err := w.Write(e.content); err != nil {
-			return err
-		}
-	}
-	return errors.Join(w.Close(), compressed.Close())
+		_, err := w.Write(content)
+		return err
+	})
+	return errors.Join(err, w.Close(), compressed.Close())
 }
 
-func (r *release) writeZip(file *os.File, entries []entry) error {
+func (r *release) writeZip(file io.Writer, base, binary string) error {
 	w := zip.NewWriter(file)
-	for _, e := range entries {
-		header := &zip.FileHeader{Name: e.name, Method: zip.Deflate, Modified: r.when}
-		header.SetMode(e.mode)
+	err := r.addFiles(base, binary, func(name string, mode fs.FileMode, content []byte) error {
+		header := &zip.FileHeader{Name: name, Method: zip.Deflate, Modified: r.when}
+		header.SetMode(mode)
 		part, err := w.CreateHeader(header)
 		if err != nil {
 			return err
 		}
-		if _, err := part.Write(e.content); err != nil {
-			return err
-		}
-	}
-	return w.Close()
+		_, err = part.Write(content)
+		return err
+	})
+	return errors.Join(err, w.Close())
 }

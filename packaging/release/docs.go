@@ -6,6 +6,8 @@ package main
 import (
 	"bytes"
 	"compress/gzip"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -15,18 +17,18 @@ import (
 	"github.com/tachograph/tacho/internal/command"
 )
 
-// stageDocs writes the man pages and the shell completions, both from the tree of commands, and copies what stands beside
-// the binary in archives.
+// stageDocs writes the man pages and the shell completions from the tree of commands, and copies the files beside the
+// binary in archives.
 func (r *release) stageDocs() error {
 	root := command.Root()
 	if err := r.stageMan(root); err != nil {
 		return err
 	}
-	for name, write := range map[string]func(*bytes.Buffer) error{
-		"tacho.bash": func(b *bytes.Buffer) error { return root.GenBashCompletionV2(b, true) },
-		"_tacho":     func(b *bytes.Buffer) error { return root.GenZshCompletion(b) },
-		"tacho.fish": func(b *bytes.Buffer) error { return root.GenFishCompletion(b, true) },
-		"tacho.ps1":  func(b *bytes.Buffer) error { return root.GenPowerShellCompletionWithDesc(b) },
+	for name, write := range map[string]func(io.Writer) error{
+		"tacho.bash": func(w io.Writer) error { return root.GenBashCompletionV2(w, true) },
+		"_tacho":     root.GenZshCompletion,
+		"tacho.fish": func(w io.Writer) error { return root.GenFishCompletion(w, true) },
+		"tacho.ps1":  root.GenPowerShellCompletionWithDesc,
 	} {
 		var text bytes.Buffer
 		if err := write(&text); err != nil {
@@ -69,14 +71,13 @@ func (r *release) stageMan(root *cobra.Command) error {
 			return err
 		}
 		var compressed bytes.Buffer
-		w, err := gzip.NewWriterLevel(&compressed, gzip.BestCompression) // no name and no time: the same bytes for the same text
+		// Without name and time: the same text becomes the same bytes.
+		w, err := gzip.NewWriterLevel(&compressed, gzip.BestCompression)
 		if err != nil {
 			return err
 		}
-		if _, err := w.Write(text); err != nil {
-			return err
-		}
-		if err := w.Close(); err != nil {
+		_, err = w.Write(text)
+		if err := errors.Join(err, w.Close()); err != nil {
 			return err
 		}
 		if err := r.stage(filepath.Join("man", filepath.Base(page)+".gz"), compressed.Bytes()); err != nil {

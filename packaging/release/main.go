@@ -1,8 +1,8 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Command release builds what is published: archives for every system, Debian and RPM packages, and their checksums. The
-// same commit gives the same bytes in every directory. "make release" runs it.
+// Command release builds what is published: archives for every system, Debian and RPM packages, and their checksums.
+// The same commit gives the same bytes in every directory. "make release" runs it.
 //
 //	release -version v1.2.3 -time 1700000000 -out dist -nfpm module@version
 package main
@@ -24,15 +24,11 @@ import (
 // target is a system that is built for.
 type target struct{ os, arch string }
 
-func targets() []target {
-	return []target{
-		{"linux", "amd64"},
-		{"linux", "arm64"},
-		{"darwin", "amd64"},
-		{"darwin", "arm64"},
-		{"windows", "amd64"},
-		{"windows", "arm64"},
+func targets() (all []target) {
+	for _, system := range []string{"linux", "darwin", "windows"} {
+		all = append(all, target{system, "amd64"}, target{system, "arm64"})
 	}
+	return all
 }
 
 // release is one version on its way to a directory.
