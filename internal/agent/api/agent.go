@@ -4,7 +4,10 @@
 package api
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"runtime"
@@ -12,7 +15,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/config"
+	"github.com/tachograph/tacho/internal/agent/node"
+	"github.com/tachograph/tacho/internal/agent/shape"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/version"
 )
@@ -191,4 +197,190 @@ func (s *Server) prometheus(w http.ResponseWriter, q *request) error {
 	}
 	s.metrics.ServeHTTP(w, q.Request)
 	return nil
+}
+
+// object is a JSON object, in Nomad's shape.
+type object = map[string]any
+
+// nodeOf returns the machine, for the list and alone.
+func nodeOf(q *request, now *snapshot.Agent) object {
+	n, c := now.Node, now.Config
+	address := addressOf(&c)
+	if ip := net.ParseIP(c.BindAddr); ip != nil && ip.IsUnspecified() && q.Host != "" {
+		address = q.Host // the one that the client uses
+	}
+	if isLocal(q.Context()) {
+		address = "" // clients would use it instead of the socket, and not be trusted there
+	}
+	attributes, meta, drivers := map[string]string{}, map[string]string{}, object{}
+	maps.Copy(attributes, n.Attributes)
+	delete(attributes, volumeAttribute) // a directory; readNode sets the device
+	if q.trusted {
+		maps.Copy(meta, c.Client.Meta)
+	}
+	for name, d := range n.Drivers {
+		if !q.trusted {
+			d.Reason = "" // a driver's message can contain anything
+		}
+		drivers[name] = newDriver(&d)
+		if d.Detected {
+			attributes["driver."+name] = "1"
+		}
+	}
+	registered := object{
+		"Message": "Node registered", "Subsystem": "Cluster", "Details": object{}, "Timestamp": n.StartedAt,
+	}
+	shown := object{
+		"ID": n.ID, "Name": n.Name, "Datacenter": n.Datacenter, "HTTPAddr": address, "Address": c.BindAddr,
+		"TLSEnabled": c.TLS.CertFile != "", "Attributes": attributes, "Meta": meta, "Links": object{}, "NodeClass": "",
+		"NodePool": "default", "Version": version.String(), "Reserved": shape.Resources{}, "Drivers": drivers,
+		"Drain": false, "DrainStrategy": nil, "LastDrain": nil, "SchedulingEligibility": "eligible", "Status": "ready",
+		"StatusDescription": "", "StatusUpdatedAt": n.StartedAt.Unix(), "Events": []object{registered},
+		"HostVolumes": object{}, "HostNetworks": object{}, "CSIControllerPlugins": object{}, "CSINodePlugins": object{},
+		"CreateIndex": 1, "ModifyIndex": max(1, now.Index),
+	}
+	addNodeResources(shown, &n.Resources)
+	return shown
+}
+
+func addNodeResources(shown object, r *node.Resources) {
+	reservable := []uint16{}
+	for _, core := range r.Cores {
+		if core >= 0 && core < 1<<16 {
+			reservable = append(reservable, uint16(core))
+		}
+	}
+	shown["Resources"] = shape.Resources{
+		CPU: int(r.TotalMHz()), MemoryMB: int(r.MemoryBytes >> 20), DiskMB: int(r.DiskBytes >> 20),
+	}
+	shown["NodeResources"] = object{
+		"Cpu": object{
+			"CpuShares": int64(r.TotalMHz()), "TotalCpuCores": min(len(r.Cores), 1<<16-1), "ReservableCpuCores": reservable,
+		},
+		"Memory": object{"MemoryMB": r.MemoryBytes >> 20}, "Disk": object{"DiskMB": r.DiskBytes >> 20},
+		"Networks": nil, "Devices": nil, "MinDynamicPort": 0, "MaxDynamicPort": 0,
+	}
+	shown["ReservedResources"] = object{
+		"Cpu": object{"CpuShares": 0}, "Memory": object{"MemoryMB": 0}, "Disk": object{"DiskMB": 0},
+		"Networks": object{"ReservedHostPorts": ""},
+	}
+}
+
+func newDriver(d *node.Driver) object {
+	health := "Unhealthy"
+	if d.Healthy {
+		health = "Healthy"
+	}
+	attributes := map[string]string{}
+	for name, a := range d.Attributes {
+		attributes[name] = strings.TrimSpace(fmt.Sprint(a.Value) + " " + a.Unit)
+	}
+	return object{
+		"Attributes": attributes, "Detected": d.Detected, "Healthy": d.Healthy,
+		"HealthDescription": cmp.Or(d.Reason, health), "UpdateTime": d.UpdatedAt,
+	}
+}
+
+func (s *Server) listNodes(q *request) (any, error) {
+	if !strings.HasPrefix(q.now.Node.ID, strings.ToLower(q.values.Get("prefix"))) {
+		return []object{}, nil
+	}
+	return []object{nodeOf(q, q.now)}, nil
+}
+
+// checkNode rejects ids of other nodes; prefixes are valid.
+func checkNode(q *request, id string) error {
+	if !strings.HasPrefix(q.now.Node.ID, strings.ToLower(id)) {
+		return notFound("node not found: there is one, " + q.now.Node.ID)
+	}
+	return nil
+}
+
+func (s *Server) readNode(q *request) (any, error) {
+	if err := checkNode(q, q.id()); err != nil {
+		return nil, err
+	}
+	n := nodeOf(q, q.now)
+	// Nomad's command line finds the node's disk among those of client/stats by this attribute.
+	if stats, err := s.agent.NodeStats(q.Context()); err == nil {
+		if device := deviceOf(stats.DataDisk, stats.Disks); device != "" {
+			n["Attributes"].(map[string]string)[volumeAttribute] = device
+		}
+	}
+	return n, nil
+}
+
+func (s *Server) nodeAllocations(q *request) (any, error) {
+	if err := checkNode(q, q.id()); err != nil {
+		return nil, err
+	}
+	list := q.allocations(func(a *allocation.Allocation) bool { return q.inNamespace(a.Namespace) })
+	for _, shown := range list {
+		q.addJob(shown)
+	}
+	return list, nil
+}
+
+// volumeAttribute is the device of the data directory.
+const volumeAttribute = "unique.storage.volume"
+
+// deviceOf returns the device of the disk with a directory: that of the nearest mount point.
+func deviceOf(folder *node.Disk, disks []node.Disk) string {
+	if folder == nil {
+		return ""
+	}
+	device, nearest := folder.Device, -1
+	for _, d := range disks {
+		inside := d.Mountpoint == folder.Mountpoint ||
+			strings.HasPrefix(folder.Mountpoint, strings.TrimSuffix(d.Mountpoint, "/")+"/")
+		if inside && len(d.Mountpoint) > nearest {
+			device, nearest = d.Device, len(d.Mountpoint)
+		}
+	}
+	return device
+}
+
+// nodeStats is Nomad's client/stats, with the reasons for what could not be read.
+func (s *Server) nodeStats(q *request) (any, error) {
+	if err := checkNode(q, q.values.Get("node_id")); err != nil {
+		return nil, err
+	}
+	stats, err := s.agent.NodeStats(q.Context())
+	if err != nil {
+		return nil, err
+	}
+	shown := object{
+		"Memory": nil, "AllocDirStats": nil, "DiskStats": append([]node.Disk{}, stats.Disks...), "DeviceStats": []any{},
+		"Uptime": uint64(max(0, stats.Uptime).Seconds()), "CPUTicksConsumed": stats.CPUTicksConsumed,
+		"Timestamp": stats.Time.UnixNano(), "Tacho": object{"reasons": stats.Reasons},
+	}
+	if stats.DataDisk != nil {
+		folder := *stats.DataDisk
+		folder.Device = deviceOf(stats.DataDisk, stats.Disks)
+		if !q.trusted {
+			folder.Mountpoint = ""
+		}
+		shown["AllocDirStats"] = &folder
+	}
+	if _, missing := stats.Reasons["memory"]; !missing {
+		shown["Memory"] = &stats.Memory
+	}
+	cores := []object{}
+	for _, c := range stats.CPU {
+		cores = append(cores, object{
+			"CPU": c.Name, "User": c.User, "System": c.System, "Idle": c.Idle, "Total": c.TotalPercent,
+			"TotalPercent": c.TotalPercent,
+		})
+	}
+	shown["CPU"] = cores
+	return shown, nil
+}
+
+// nodeMetadata returns the operator's names of the node, which only its configuration changes.
+func (s *Server) nodeMetadata(q *request) (any, error) {
+	meta := map[string]string{}
+	if q.trusted {
+		maps.Copy(meta, q.now.Config.Client.Meta)
+	}
+	return object{"Meta": meta, "Static": meta, "Dynamic": object{}}, nil
 }

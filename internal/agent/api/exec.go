@@ -21,18 +21,8 @@ import (
 	"github.com/tachograph/tacho/internal/agent/shape"
 )
 
-// handshakeWait bounds the wait for the first message.
-const handshakeWait = 10 * time.Second
-
 // exec runs a command beside a task, over a WebSocket.
 func (s *Server) exec(ctx context.Context, w http.ResponseWriter, q *request) error {
-	handshake := q.flag("ws_handshake")
-	if q.err == nil && !handshake && !q.trusted {
-		q.err = errUntrusted
-	}
-	if q.err != nil {
-		return q.err
-	}
 	// Accept rejects an Origin that is not the Host, which was checked before.
 	conn, err := websocket.Accept(w, q.Request, nil)
 	if err != nil {
@@ -40,14 +30,8 @@ func (s *Server) exec(ctx context.Context, w http.ResponseWriter, q *request) er
 	}
 	conn.SetReadLimit(1 << 20)
 	var input sync.WaitGroup // ends after the connection was closed
-	if handshake {
-		err = s.execHandshake(ctx, conn, q)
-	}
-	if err == nil {
-		err = s.runExec(ctx, conn, q, &input)
-	}
 	status, reason := websocket.StatusNormalClosure, ""
-	if err != nil {
+	if err := s.runExec(ctx, conn, q, &input); err != nil {
 		status, reason = websocket.StatusCode(4000+statusOf(err)), closeText(err.Error())
 	}
 	_ = conn.Close(status, reason) // fails if the client is gone
@@ -112,31 +96,6 @@ func (s *Server) keepAlive(ctx context.Context, conn *websocket.Conn) {
 			return
 		}
 	}
-}
-
-// execHandshake reads the first message of clients that cannot send headers, which are browsers.
-func (s *Server) execHandshake(ctx context.Context, conn *websocket.Conn, q *request) error {
-	ctx, cancel := context.WithTimeout(ctx, handshakeWait)
-	defer cancel()
-	_, text, err := conn.Read(ctx)
-	if err != nil {
-		return badRequest("no handshake")
-	}
-	var hello struct {
-		Version   int    `json:"version"`
-		AuthToken string `json:"auth_token"`
-	}
-	if err := json.Unmarshal(text, &hello); err != nil || hello.Version != 1 {
-		return badRequest("unsupported handshake version: must be 1")
-	}
-	if q.trusted {
-		return nil
-	}
-	trusted, err := s.checkToken(&http.Request{Header: http.Header{"X-Nomad-Token": {hello.AuthToken}}})
-	if err == nil && !trusted {
-		err = errUntrusted
-	}
-	return err
 }
 
 // copyInput passes on what the client types, until it goes away.

@@ -5,6 +5,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
@@ -12,10 +13,15 @@ import (
 	"net/http"
 	"os"
 	"path"
+	"path/filepath"
 	"strconv"
 	"time"
 
+	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
+	"github.com/tachograph/tacho/internal/agent/allocdir"
+	"github.com/tachograph/tacho/internal/agent/snapshot"
+	"github.com/tachograph/tacho/internal/agent/streams"
 )
 
 // fileInfo is Nomad's AllocFileInfo.
@@ -174,4 +180,252 @@ func (f *openFile) replaced(opened fs.FileInfo) bool {
 	defer func() { _ = again.Close() }() // it is not read
 	now, err := again.Stat()
 	return err != nil || !os.SameFile(opened, now)
+}
+
+// frames sends pieces of a file as they are, or in Nomad's frames: JSON objects one after the other.
+type frames struct {
+	out   streams.Writer
+	plain bool
+}
+
+// frame is Nomad's StreamFrame: Offset is the position in the file after Data. An empty one is a sign of life.
+type frame struct {
+	Offset    int64  `json:",omitempty"`
+	Data      []byte `json:",omitempty"`
+	File      string `json:",omitempty"`
+	FileEvent string `json:",omitempty"`
+}
+
+func (f *frames) send(one frame) error {
+	if f.plain {
+		if len(one.Data) == 0 {
+			return nil
+		}
+		return f.out.Send(one.Data)
+	}
+	text, err := json.Marshal(one)
+	if err != nil {
+		return err
+	}
+	return f.out.Send(text)
+}
+
+// followed is a file, or several that rotate, that is sent while it grows.
+type followed interface {
+	// read returns 0 bytes at the end.
+	read(p []byte) (int, error)
+	position() (file string, offset int64)
+	// check is called at the end. An event is a change of the file, in Nomad's words; after over nothing is added.
+	// thorough is set once in a while.
+	check(thorough bool) (event string, over bool)
+}
+
+// sendFile sends what a file contains and, if it is followed, what is added.
+func (s *Server) sendFile(ctx context.Context, out *frames, f followed, follow bool) {
+	buffer := make([]byte, 32<<10)
+	over, silent := false, time.Now()
+	for {
+		n, err := f.read(buffer)
+		file, at := f.position()
+		if n > 0 {
+			if out.send(frame{Offset: at, Data: buffer[:n], File: file}) != nil || ctx.Err() != nil {
+				return
+			}
+			silent = time.Now()
+			continue
+		}
+		if err != nil || over || !follow {
+			return
+		}
+		late, event := time.Since(silent) >= s.heartbeat, ""
+		if event, over = f.check(late); event != "" || late {
+			one := frame{}
+			if event != "" {
+				one = frame{File: file, FileEvent: event}
+			}
+			if out.send(one) != nil {
+				return
+			}
+			silent = time.Now()
+		}
+		if event != "" || over {
+			continue // what was written before is read
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(s.poll):
+		}
+	}
+}
+
+// seekTo goes to an offset from the start or back from the end, at most to the end.
+func seekTo(f io.Seeker, offset int64, fromEnd bool) (int64, error) {
+	end, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return 0, err
+	}
+	if fromEnd {
+		offset = max(0, end-offset)
+	}
+	return f.Seek(min(offset, end), io.SeekStart)
+}
+
+// logDir has the log files of an allocation's tasks.
+type logDir interface {
+	LogFiles(task, stream string) ([]string, error)
+	OpenLogAfter(task, stream, path string) (*allocdir.Log, error)
+}
+
+// tail reads a task's log files over their rotation.
+type tail struct {
+	dir          logDir
+	task, stream string
+	follow       bool
+	offset       int64
+	fromEnd      bool
+	// ended reports whether the task will write nothing more.
+	ended func() bool
+
+	log   *allocdir.Log
+	files []string
+}
+
+func (s *Server) logs(ctx context.Context, w http.ResponseWriter, q *request) error {
+	a, err := s.agent.Snapshot().Allocation(q.id())
+	if err != nil {
+		return err
+	}
+	t := &tail{
+		dir: a.Dir, stream: q.either("type", "", "stdout", "stderr"), follow: q.flag("follow"),
+		fromEnd: q.either("origin", "start", "start", "end") == "end", offset: int64(q.number("offset")),
+	}
+	plain := q.flag("plain")
+	if t.task, err = q.onlyTask(a); err != nil {
+		return err
+	}
+	if task := a.Tasks[t.task]; task != nil && task.NoLogs {
+		return notFound("the job disables the logs of task " + t.task)
+	}
+	if q.err == nil && t.stream == "" {
+		q.err = badRequest("type is missing: must be stdout or stderr")
+	}
+	if q.err != nil {
+		return q.err
+	}
+	if err := t.open(); err != nil && !(errors.Is(err, fs.ErrNotExist) && t.follow) {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = notFound("the task has written nothing to " + t.stream + " yet")
+		}
+		return err
+	}
+	defer t.close()
+	t.ended = func() bool { return hasEnded(s.agent.Snapshot(a.ID), a.ID, t.task, plain) }
+	out := &frames{out: s.newStreamWriter(w, q), plain: plain}
+	if plain {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	} else {
+		w.Header().Set("Content-Type", "application/json")
+	}
+	// The response begins now: clients wait for it before they show anything of another stream.
+	if out.out.Send(nil) == nil {
+		s.sendFile(ctx, out, t, t.follow)
+	}
+	return nil
+}
+
+// hasEnded reports whether the log of a task is at its end. Clients of frames end a followed log themselves, unless
+// the allocation was removed.
+func hasEnded(now *snapshot.Agent, id, task string, plain bool) bool {
+	a, err := now.Allocation(id)
+	if err != nil {
+		return true
+	}
+	t := a.Tasks[task]
+	return plain && (t == nil || t.State.Phase == hook.PhaseDead)
+}
+
+// open opens the files as one and goes to the offset or, if some were read before, opens those that follow them.
+func (t *tail) open() error {
+	before := t.newest()
+	log, err := t.dir.OpenLogAfter(t.task, t.stream, before)
+	if err != nil {
+		return err
+	}
+	if before == "" {
+		if _, err := seekTo(log, t.offset, t.fromEnd); err != nil {
+			return errors.Join(err, log.Close())
+		}
+	}
+	t.log, t.files = log, log.Files()
+	return nil
+}
+
+// reopen is open, except that missing files may come.
+func (t *tail) reopen() error {
+	if err := t.open(); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// read goes on in the next file after the end of the last.
+func (t *tail) read(p []byte) (int, error) {
+	if t.log == nil {
+		if err := t.reopen(); err != nil {
+			return 0, err
+		}
+	}
+	if n, err := t.readOnce(p); n > 0 || err != nil || !t.follow {
+		return n, err
+	}
+	files, err := t.dir.LogFiles(t.task, t.stream)
+	if err != nil || len(files) == 0 || files[len(files)-1] == t.newest() {
+		return 0, err
+	}
+	// The old file is whole now: what was added between the last read and the rotation comes first.
+	if n, err := t.readOnce(p); n > 0 || err != nil {
+		return n, err
+	}
+	t.close()
+	if err := t.reopen(); err != nil {
+		return 0, err
+	}
+	return t.readOnce(p)
+}
+
+func (t *tail) readOnce(p []byte) (int, error) {
+	if t.log == nil {
+		return 0, nil
+	}
+	n, err := t.log.Read(p)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return n, err
+}
+
+func (t *tail) position() (file string, offset int64) {
+	if t.log == nil {
+		return "", 0
+	}
+	file, offset = t.log.Position()
+	return "alloc/logs/" + filepath.Base(file), offset
+}
+
+func (t *tail) check(bool) (event string, over bool) { return "", t.ended() }
+
+// newest is the path of the newest file that was opened; empty before the first.
+func (t *tail) newest() string {
+	if len(t.files) == 0 {
+		return ""
+	}
+	return t.files[len(t.files)-1]
+}
+
+func (t *tail) close() {
+	if t.log != nil {
+		_ = t.log.Close() // it was only read
+		t.log = nil
+	}
 }

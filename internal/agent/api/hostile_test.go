@@ -26,7 +26,7 @@ var words = []string{
 	"task=web", "task=../../x", "type=stdout", "type=%2e%2e%2fetc", "offset=-1", "offset=9223372036854775807", "offset=18446744073709551616",
 	"origin=end", "plain=true", "at=0", "at=-1", "at=1e309", "at=9999-12-31T23:59:59Z", "since=1ns", "until=-9223372036s", "step=1ns",
 	"step=1e308", "measurements=all", "measurements=,,,", "pretty", "namespace=*", "prefix=1", "filter=x", "format=prometheus",
-	"command=[]", "command=[%22x%22]", "tty=true", "ws_handshake=true", "purge=x", "topic=:", "topic=*:*", "index=1", "index=18446744073709551615",
+	"command=[]", "command=[%22x%22]", "tty=true", "purge=x", "topic=:", "topic=*:*", "index=1", "index=18446744073709551615",
 	"wait=-1s", "wait=1ms", "status=complete", "job=web",
 }
 

@@ -280,9 +280,6 @@ func (s *Server) validateJob(q *request) (any, error) {
 
 func (s *Server) jobAllocations(q *request, j *snapshot.Job) (any, error) {
 	all := q.flag("all")
-	if q.err != nil {
-		return nil, q.err
-	}
 	return q.allocations(func(a *allocation.Allocation) bool {
 		return a.JobID == j.Job.ID && (all || ofThis(j, a))
 	}), nil

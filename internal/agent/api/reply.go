@@ -5,6 +5,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -46,7 +47,7 @@ func notFound(text string) error { return &problem{http.StatusNotFound, text} }
 // handler serves a request. Its error, from before the first byte, becomes the response.
 type handler func(http.ResponseWriter, *request) error
 
-// answer returns a value with a JSON form.
+// answer returns a value with a JSON form. Invalid parameters that it read are answered with their error.
 type answer func(*request) (any, error)
 
 // of is an answer about what find finds.
@@ -89,7 +90,7 @@ func (s *Server) jsonFrom(look func(*request) *snapshot.Agent, a answer) handler
 		}
 		q.now = look(q)
 		value, err := a(q)
-		if err != nil {
+		if err = cmp.Or(q.err, err); err != nil {
 			return err
 		}
 		if value, err = q.filter(value); err != nil {

@@ -103,14 +103,12 @@ func (s *Server) allocationRoutes() []route {
 		{"GET", client + "stats/stream", everyone, s.stream(streams.Trusted, s.statsStream), "every reading as a " +
 			"server-sent event `stats`, the end as `end`"},
 		{"GET", client + "commands", everyone, alloc(s.commands), "`task=`: what the ended processes of a running task " +
-			"used so far, [by command](commands.md), or those of its last ended start. Without rows `reason` says why they are " +
-			"not counted; 404 if the driver cannot count them"},
+			"used so far, [by command](commands.md), or those of its last ended start. Without rows `reason` says why " +
+			"they are not counted; 404 if the driver cannot count them"},
 		{"GET", client + "record", everyone, alloc(s.record), "`task=`: the final record of the last start that has ended"},
 		{"PUT", client + "restart", trusted, alloc(s.restartAllocation), "restart its running tasks, or one"},
 		{"PUT", client + "signal", trusted, alloc(s.signalAllocation), "send a signal to its tasks, or one"},
-		// exec accepts untrusted requests: browsers send their token in the first message.
-		{"GET", client + "exec", everyone, s.stream(streams.Exec, s.exec), "run a command beside a task, over a WebSocket, " +
-			"with the token in a header or in the first message"},
+		{"GET", client + "exec", trusted, s.stream(streams.Exec, s.exec), "run a command beside a task, over a WebSocket"},
 		{"GET", files + "logs/{id}", trusted, s.stream(streams.Trusted, s.logs), "[logs](#logs-and-files): " +
 			"`task=&type=stdout&follow=&origin=&offset=&plain=`"},
 		{"GET", files + "ls/{id}", trusted, alloc(s.listFiles), "`path=`: a directory"},

@@ -16,8 +16,11 @@ import (
 
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
+	"github.com/tachograph/tacho/internal/agent/shape"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/figures"
+	pb "github.com/tachograph/tacho/plugin/proto/drivers"
+	"github.com/tachograph/tacho/plugin/wire"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -205,4 +208,172 @@ func (p processNames) check(process string) error {
 		list = append(list[:mostNames], fmt.Sprintf("%d more", more))
 	}
 	return notFound(fmt.Sprintf("no process named %q; known names: %s", process, strings.Join(list, ", ")))
+}
+
+// allocationUsage is the response of Nomad's client/allocation/ID/stats, with ours in Tacho.
+type allocationUsage struct {
+	ResourceUsage resourceUsage
+	Tasks         map[string]*taskUsage
+	Timestamp     int64
+	Tacho         shape.Usage[json.RawMessage]
+}
+
+type taskUsage struct {
+	ResourceUsage resourceUsage
+	Timestamp     int64
+	Pids          map[string]resourceUsage
+}
+
+type resourceUsage struct {
+	MemoryStats *memoryStats
+	CpuStats    *cpuStats //nolint:revive // Nomad's key
+	DeviceStats []struct{}
+}
+
+// memoryStats are bytes. Only the fields in Measured were measured, and MappedFile if it is not 0: Nomad's command
+// line prints a column for every word in Measured, and a number only for those it knows.
+type memoryStats struct {
+	RSS, Cache, Swap, MappedFile, Usage, MaxUsage, KernelUsage, KernelMaxUsage uint64
+	Measured                                                                   []string
+}
+
+// cpuStats are percentages of one core, MHz, nanoseconds. Only the fields in Measured were measured, and TotalTicks
+// if it is not 0, for the same reason.
+type cpuStats struct {
+	SystemMode, UserMode, TotalTicks float64
+	ThrottledPeriods, ThrottledTime  uint64
+	Percent                          float64
+	Measured                         []string
+}
+
+// reading is what one task used; its sample is the text of procstats.
+type reading = shape.Reading[json.RawMessage]
+
+// newAllocationUsage returns what tasks use. The sum is over the running ones.
+func newAllocationUsage(usages map[string]*figures.Figures, now *snapshot.Agent, at time.Time) *allocationUsage {
+	shown := &allocationUsage{Tasks: map[string]*taskUsage{}, Tacho: shape.Usage[json.RawMessage]{
+		Publishing: now.NotPublishing == "", Reason: now.NotPublishing, Tasks: map[string]*reading{},
+	}}
+	coreMHz := now.Node.Resources.CoreMHz
+	var sum *pb.TaskResourceUsage
+	mapped, anyMapped := uint64(0), true
+	for name, u := range usages {
+		shown.Tacho.Tasks[name] = newReading(u, at)
+		if !u.Fresh() {
+			continue // an old reading is not what a task uses; it is in Tacho, with its age
+		}
+		used := wire.ResourceUsage(u.Sample, u.Before, coreMHz)
+		file, ok := u.Sample.Task.Number(procstats.CgroupMemoryFileMapped)
+		task := &taskUsage{
+			ResourceUsage: newResourceUsage(used, uint64(file)), Timestamp: u.Sample.Wall.UnixNano(),
+			Pids: make(map[string]resourceUsage, len(u.Sample.Processes)),
+		}
+		for pid, p := range wire.ProcessUsage(u.Sample, u.Before, coreMHz) {
+			task.Pids[pid] = newResourceUsage(p, 0)
+		}
+		shown.Tasks[name], shown.Timestamp = task, max(shown.Timestamp, task.Timestamp)
+		sum, mapped, anyMapped = addUsage(sum, used), mapped+uint64(file), anyMapped && ok
+	}
+	if !anyMapped {
+		mapped = 0
+	}
+	shown.ResourceUsage = newResourceUsage(sum, mapped)
+	return shown
+}
+
+// newResourceUsage turns the wire's form into Nomad's JSON. Fields that were not measured are 0, and not in Measured.
+func newResourceUsage(u *pb.TaskResourceUsage, mappedFile uint64) resourceUsage {
+	memory, m := &memoryStats{MappedFile: mappedFile, Measured: []string{}}, u.GetMemory()
+	to := [...]*uint64{
+		pb.MemoryUsage_RSS: &memory.RSS, pb.MemoryUsage_CACHE: &memory.Cache, pb.MemoryUsage_SWAP: &memory.Swap,
+		pb.MemoryUsage_USAGE: &memory.Usage, pb.MemoryUsage_MAX_USAGE: &memory.MaxUsage,
+		pb.MemoryUsage_KERNEL_USAGE: &memory.KernelUsage, pb.MemoryUsage_KERNEL_MAX_USAGE: &memory.KernelMaxUsage,
+	}
+	words := [...]string{
+		pb.MemoryUsage_RSS: "RSS", pb.MemoryUsage_CACHE: "Cache", pb.MemoryUsage_SWAP: "Swap",
+		pb.MemoryUsage_USAGE: "Usage", pb.MemoryUsage_MAX_USAGE: "Max Usage",
+		pb.MemoryUsage_KERNEL_USAGE: "Kernel Usage", pb.MemoryUsage_KERNEL_MAX_USAGE: "Kernel Max Usage",
+	}
+	for _, f := range m.GetMeasuredFields() {
+		*to[f], memory.Measured = *memoryFields(m)[f], append(memory.Measured, words[f])
+	}
+	return resourceUsage{MemoryStats: memory, CpuStats: newCPUStats(u.GetCpu()), DeviceStats: []struct{}{}}
+}
+
+// memoryFields are the values by field.
+func memoryFields(m *pb.MemoryUsage) [7]*uint64 {
+	return [...]*uint64{
+		pb.MemoryUsage_RSS: &m.Rss, pb.MemoryUsage_CACHE: &m.Cache, pb.MemoryUsage_SWAP: &m.Swap,
+		pb.MemoryUsage_USAGE: &m.Usage, pb.MemoryUsage_MAX_USAGE: &m.MaxUsage,
+		pb.MemoryUsage_KERNEL_USAGE: &m.KernelUsage, pb.MemoryUsage_KERNEL_MAX_USAGE: &m.KernelMaxUsage,
+	}
+}
+
+func newCPUStats(u *pb.CPUUsage) *cpuStats {
+	shown := &cpuStats{Measured: []string{}}
+	for _, f := range u.GetMeasuredFields() {
+		word := ""
+		switch f {
+		case pb.CPUUsage_SYSTEM_MODE:
+			shown.SystemMode, word = u.GetSystemMode(), "System Mode"
+		case pb.CPUUsage_USER_MODE:
+			shown.UserMode, word = u.GetUserMode(), "User Mode"
+		case pb.CPUUsage_TOTAL_TICKS:
+			shown.TotalTicks = u.GetTotalTicks()
+			continue
+		case pb.CPUUsage_THROTTLED_PERIODS:
+			shown.ThrottledPeriods, word = u.GetThrottledPeriods(), "Throttled Periods"
+		case pb.CPUUsage_THROTTLED_TIME:
+			shown.ThrottledTime, word = u.GetThrottledTime(), "Throttled Time"
+		case pb.CPUUsage_PERCENT:
+			shown.Percent, word = u.GetPercent(), "Percent"
+		}
+		shown.Measured = append(shown.Measured, word)
+	}
+	return shown
+}
+
+// addUsage adds a task to a sum; the first one becomes the sum. Measured are the fields that all tasks have: the
+// others are not sums.
+func addUsage(sum, u *pb.TaskResourceUsage) *pb.TaskResourceUsage {
+	if sum == nil {
+		return u
+	}
+	c, m := sum.Cpu, sum.Memory
+	c.Percent += u.Cpu.Percent
+	c.SystemMode += u.Cpu.SystemMode
+	c.UserMode += u.Cpu.UserMode
+	c.TotalTicks += u.Cpu.TotalTicks
+	c.ThrottledPeriods += u.Cpu.ThrottledPeriods
+	c.ThrottledTime += u.Cpu.ThrottledTime
+	for i, to := range memoryFields(m) {
+		*to += *memoryFields(u.Memory)[i]
+	}
+	c.MeasuredFields = common(c.MeasuredFields, u.Cpu.MeasuredFields)
+	m.MeasuredFields = common(m.MeasuredFields, u.Memory.MeasuredFields)
+	return sum
+}
+
+func common[F comparable](fields, others []F) []F {
+	return slices.DeleteFunc(fields, func(f F) bool { return !slices.Contains(others, f) })
+}
+
+func newReading(u *figures.Figures, at time.Time) *reading {
+	shown := &reading{
+		Running: u.Running, Reason: u.Reason, IntervalSeconds: u.Interval.Seconds(), Backlogged: u.Backlogged,
+		HistoryDropped: u.HistoryDropped,
+		Sample:         json.RawMessage("null"),
+	}
+	if u.Sample == nil {
+		return shown
+	}
+	age := max(0, at.Sub(u.Sample.Wall).Seconds())
+	shown.AgeSeconds = &age
+	shown.Sample = procstats.AppendJSON(nil, u.Sample, u.Headlines)
+	shown.Sources, shown.Guarantees = map[string]shape.SourceReading{}, procstats.Guarantees(u.Sample, u.Headlines)
+	for source, read := range u.Sample.Sources.All() {
+		age := max(0, at.Sub(read.Wall).Seconds())
+		shown.Sources[source.String()] = shape.SourceReading{ReadAt: read.Wall, AgeSeconds: age}
+	}
+	return shown
 }

@@ -78,14 +78,21 @@ func open(ctx context.Context, t *testing.T, url string) stream {
 	return stream{resp.StatusCode, resp.Header, resp.Body}
 }
 
-// dial opens a WebSocket, which is closed when the test ends.
-func dial(t *testing.T, url string) *websocket.Conn {
+// dial opens a WebSocket with the token, which is closed when the test ends, and sends messages.
+func dial(t *testing.T, url string, messages ...string) *websocket.Conn {
 	t.Helper()
-	conn, _, err := websocket.Dial(t.Context(), url, nil) //nolint:bodyclose // the library's
+	conn, _, err := websocket.Dial(t.Context(), url, &websocket.DialOptions{ //nolint:bodyclose // the library's
+		HTTPHeader: http.Header{"X-Nomad-Token": {testToken}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.CloseNow() })
+	for _, message := range messages {
+		if err := conn.Write(t.Context(), websocket.MessageText, []byte(message)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return conn
 }
 
