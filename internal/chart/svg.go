@@ -4,6 +4,8 @@
 package chart
 
 import (
+	_ "embed"
+	"encoding/json"
 	"fmt"
 	"html"
 	"io"
@@ -200,3 +202,213 @@ func (c *Chart) legend(top float64) []legend {
 	}
 	return list
 }
+
+// Definitions is what a page with charts has once in its body.
+const Definitions = `<svg class="definitions" width="0" height="0" aria-hidden="true" focusable="false"><defs>` + hatch + `</defs></svg>`
+
+// pageBox is the box of a chart in a page, which stretches it; lines keep their width.
+func pageBox() box { return box{1000, 200} }
+
+// HTML is a chart in a page that has Style, Script and Definitions. The ticks of the axis are at even distances.
+func (c *Chart) HTML(a *Axis) string {
+	var w strings.Builder
+	b := pageBox()
+	labels, top := valueTicks(c.Unit, c.top())
+	w.WriteString(`<div class="plot">` + "\n")
+	list(&w, "y", labels)
+	fmt.Fprintf(&w, `<svg viewBox="0 0 %s %s" preserveAspectRatio="none" role="img" aria-label="%s" focusable="false" data-chart='%s'>`+"\n",
+		place(b.width), place(b.height), escape(c.Description(a)), strings.ReplaceAll(c.data(a), "'", "&#39;"))
+	b.plot(&w, c, a)
+	w.WriteString("</svg>\n")
+	if !c.present() {
+		fmt.Fprintf(&w, `<p class="empty">%s</p>`+"\n", escape(c.missing()))
+	}
+	times := make([]string, len(a.Ticks))
+	for i, t := range a.Ticks {
+		times[i] = t.Label
+	}
+	list(&w, "x", times)
+	w.WriteString("</div>\n" + `<ul class="legend">`)
+	for _, s := range c.Series {
+		fmt.Fprintf(&w, `<li><i class="key %s"></i>%s <b>%s</b></li>`, escape(s.Class), escape(s.Label), escape(c.text(extentOf(s.Values).last)))
+	}
+	for _, l := range c.Limits {
+		fmt.Fprintf(&w, `<li><i class="key limit"></i>%s</li>`, escape(c.limitText(l, top)))
+	}
+	w.WriteString("</ul>")
+	return w.String()
+}
+
+// list writes the labels of an axis. They are hidden from screen readers, which cannot place them.
+func list(w *strings.Builder, class string, labels []string) {
+	fmt.Fprintf(w, `<ol class="%s" aria-hidden="true">`, class)
+	for _, label := range labels {
+		w.WriteString("<li>" + escape(label) + "</li>")
+	}
+	w.WriteString("</ol>\n")
+}
+
+// data is the chart for the script, as JSON without <, > and &: times in milliseconds since 1970, and values with null
+// if there is none.
+func (c *Chart) data(a *Axis) string {
+	type series struct {
+		Label  string     `json:"label"`
+		Class  string     `json:"class"`
+		Values []*float64 `json:"values"`
+	}
+	d := struct {
+		Unit   string   `json:"unit"`
+		Since  int64    `json:"since"`
+		Until  int64    `json:"until"`
+		Times  []int64  `json:"times"`
+		Series []series `json:"series"`
+	}{Unit: c.Unit.String(), Since: a.Since.UnixMilli(), Until: a.Until.UnixMilli(), Times: []int64{}, Series: []series{}}
+	for _, m := range a.Moments {
+		if !m.At.Before(a.Since) {
+			d.Times = append(d.Times, m.At.UnixMilli())
+		}
+	}
+	for _, s := range c.Series {
+		line := series{Label: s.Label, Class: s.Class, Values: make([]*float64, 0, len(d.Times))}
+		for i, m := range a.Moments {
+			if !m.At.Before(a.Since) {
+				line.Values = append(line.Values, fourDigits(s.Values[i]))
+			}
+		}
+		d.Series = append(d.Series, line)
+	}
+	text, err := json.Marshal(d)
+	if err != nil {
+		return "{}" // no value here is NaN, so this does not happen
+	}
+	return string(text)
+}
+
+// fourDigits is a value as precise as anybody reads it; nil for NaN.
+func fourDigits(value float64) *float64 {
+	if math.IsNaN(value) || math.IsInf(value, 0) {
+		return nil
+	}
+	value, _ = strconv.ParseFloat(strconv.FormatFloat(value, 'g', 4, 64), 64) // what was just written can be read
+	return &value
+}
+
+// Spark is a small line without axes, from 0 to a little above its highest value or least. Its data are what a script
+// needs to prolong it.
+func Spark(a *Axis, s Series, least float64, description string) string {
+	b := pageBox()
+	line, top := "", least*1.05
+	if e := extentOf(s.Values); e.present {
+		top = max(e.high, least) * 1.05
+		line, _ = b.paths(a, s.Values, top)
+	}
+	text := escape(description)
+	return fmt.Sprintf(`<svg viewBox="0 0 %s %s" preserveAspectRatio="none" role="img" aria-label="%s" focusable="false" data-top="%.4g" data-least="%g">`+
+		`<path class="line %s" d="%s"/></svg>`, place(b.width), place(b.height), text, top, least, escape(s.Class), line)
+}
+
+// Bars are parts of a whole.
+type Bars struct {
+	Title string
+	Rows  []Bar
+}
+
+// Bar is one part.
+type Bar struct {
+	// Share is how much of the whole it is, 0 to 1.
+	Share float64
+	// Label says of what it is a part, Value how much it is.
+	Label, Value string
+}
+
+// The layout of bars in an image, in pixels.
+const (
+	barsTop   = 32 // below the title
+	barHeight = 22
+	barLeft   = 170
+	barRoom   = 560
+)
+
+// height is what bars take in an image; 0 without any.
+func (b *Bars) height() int {
+	if b == nil || len(b.Rows) == 0 {
+		return 0
+	}
+	return barsTop + len(b.Rows)*barHeight + 28
+}
+
+// image draws the bars below each other, the longest possible as wide as there is room.
+func (b *Bars) image(w *strings.Builder) {
+	fmt.Fprintf(w, `<text class="caption" y="18">%s</text>`+"\n", escape(b.Title))
+	for i, row := range b.Rows {
+		y := barsTop + i*barHeight
+		width := barRoom * min(1, max(0, row.Share))
+		fmt.Fprintf(w, `<text class="tick y" x="%d" y="%d">%s</text>`, barLeft-10, y+14, escape(fit(row.Label, 24)))
+		fmt.Fprintf(w, `<rect class="bar" x="%d" y="%d" width="%s" height="%d"/>`, barLeft, y+2, place(width), barHeight-6)
+		fmt.Fprintf(w, `<text class="tick" x="%s" y="%d">%s</text>`+"\n", place(barLeft+width+8), y+14, escape(row.Value))
+	}
+}
+
+// What is inside the axes of a chart, what an image has around it, and what a page has.
+var (
+	//go:embed svg.css
+	svgStyle string
+	//go:embed image.css
+	aroundImage string
+	//go:embed page.css
+	aroundPage string
+	//go:embed chart.js
+	script string
+)
+
+// colour is a colour by what it means, for light and for dark screens.
+type colour struct{ name, light, dark string }
+
+// palette is the colours of charts: cpu is green, memory is violet, storage is blue and ochre, a limit is red. Those
+// without a meaning are for details.
+func palette() []colour {
+	return []colour{
+		{"sheet", "#fdfefc", "#141b18"},
+		{"ink", "#15201b", "#e2ebe6"},
+		{"soft", "#51605a", "#9fb0a8"},
+		{"rule", "#d3dbd5", "#2b3731"},
+		{"grid", "#e4eae6", "#1f2924"},
+		{"cpu", "#0b6b54", "#5fc9a9"},
+		{"memory", "#4b479f", "#a5a0f5"},
+		{"memory-area", "#9b99c9", "#646492"},
+		{"cache", "#b3b1df", "#4c4991"},
+		{"cache-area", "#d8d8ee", "#303254"},
+		{"read", "#23619e", "#79b2ee"},
+		{"write", "#9a5b00", "#e3a857"},
+		{"limit", "#b3261c", "#ff8a7a"},
+		{"bad", "#ab2219", "#ff9a8c"},
+		{"first", "#3f83b5", "#5f9fd0"},
+		{"second", "#b0642a", "#d08a55"},
+		{"third", "#8a5a80", "#c08ab5"},
+	}
+}
+
+// Style is the style sheet of charts in a page. It defines the colours as variables, which the page may use too.
+func Style() string {
+	var light, dark strings.Builder
+	for _, c := range palette() {
+		light.WriteString(" --" + c.name + ": " + c.light + ";")
+		dark.WriteString(" --" + c.name + ": " + c.dark + ";")
+	}
+	return ":root {" + light.String() + " }\n@media (prefers-color-scheme: dark) { :root {" + dark.String() + " } }\n" + svgStyle + aroundPage
+}
+
+// imageStyle is the style sheet of an image. Not all that show SVG know variables, so each colour is written out.
+func imageStyle() string {
+	var light, dark []string
+	for _, c := range palette() {
+		light = append(light, "var(--"+c.name+")", c.light)
+		dark = append(dark, "var(--"+c.name+")", c.dark)
+	}
+	rules := aroundImage + svgStyle
+	return strings.NewReplacer(light...).Replace(rules) +
+		"@media (prefers-color-scheme: dark) {\n" + strings.NewReplacer(dark...).Replace(rules) + "}\n"
+}
+
+// Script reads charts of a page out under the pointer and the arrow keys.
+func Script() string { return script }

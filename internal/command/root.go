@@ -6,15 +6,18 @@ package command
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"runtime"
 	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/command/agent"
 	"github.com/tachograph/tacho/internal/command/cli"
 	"github.com/tachograph/tacho/internal/command/doctor"
-	"github.com/tachograph/tacho/internal/command/record"
+	records "github.com/tachograph/tacho/internal/command/record"
 	"github.com/tachograph/tacho/internal/command/remote"
 	"github.com/tachograph/tacho/internal/command/run"
 	"github.com/tachograph/tacho/internal/version"
@@ -67,7 +70,7 @@ exit with the code of that command, and with 125 after an error of their own.`,
 	)
 	cli.AddColor(root)
 	root.SetFlagErrorFunc(cli.FlagError)
-	cli.AddSubcommands(root, slices.Concat(run.Commands(), record.Commands(), remote.Commands(),
+	cli.AddSubcommands(root, slices.Concat(run.Commands(), records.Commands(), remote.Commands(),
 		[]*cobra.Command{agent.Command(), doctor.Command(), newVersion()})...)
 	cli.DocumentEnvironment(root)
 	cli.WrapHelp(root)
@@ -89,4 +92,28 @@ func rejectUnknownShells(root *cobra.Command) {
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
 		cli.AddSubcommands(completion)
 	}
+}
+
+func newVersion() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version of tacho",
+		Args:    cli.Arguments(),
+		GroupID: cli.GroupHost,
+		Example: `  tacho version
+  tacho version --format json`,
+	}
+	format := cli.AddFormat(cmd, "text", "json")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if format.String() == "json" {
+			return cli.PrintJSON(cmd.OutOrStdout(), map[string]string{
+				"version": version.String(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
+				"schema_version": record.SchemaVersion,
+			})
+		}
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "tacho %s\n%s %s/%s, record schema %s\n",
+			version.String(), runtime.Version(), runtime.GOOS, runtime.GOARCH, record.SchemaVersion)
+		return err
+	}
+	return cmd
 }

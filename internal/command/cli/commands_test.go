@@ -68,3 +68,31 @@ func TestApplyEnvironment(t *testing.T) {
 		}
 	}
 }
+
+func TestReport(t *testing.T) {
+	ordinary := &cobra.Command{Use: "ls"}
+	starter := Launcher(&cobra.Command{Use: "run"})
+	for _, test := range []struct {
+		name string
+		cmd  *cobra.Command
+		err  error
+		code int
+		text string
+	}{
+		{"well", ordinary, nil, 0, ""},
+		{"fault", ordinary, errors.New("read x: no"), 1, "tacho: read x: no\n"},
+		{"usage", ordinary, Usagef("no such thing"), 2, "tacho: no such thing\n"},
+		{"several lines", ordinary, errors.Join(errors.New("one"), errors.New("two\x1b[0m")), 1, "tacho: one; two\\x1b[0m\n"},
+		{"a launcher's fault", starter, errors.New("no"), 125, "tacho: no\n"},
+		{"a launcher's usage", starter, Usagef("no"), 125, "tacho: no\n"},
+		{"the command's code", starter, ExitWith(7, nil), 7, ""},
+		{"not found", starter, ExitWith(127, errors.New("x: not found")), 127, "tacho: x: not found\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var stderr strings.Builder
+			if code := Report(&stderr, test.cmd, test.err); code != test.code || stderr.String() != test.text {
+				t.Errorf("code %d and %q, want %d and %q", code, stderr.String(), test.code, test.text)
+			}
+		})
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -169,4 +170,88 @@ func ParseDuration(text string) (time.Duration, error) {
 		return 0, errors.New("must not be negative")
 	}
 	return days + clock, nil
+}
+
+// Choice is a flag that takes one of a few words.
+type Choice struct {
+	value   string
+	allowed []string
+}
+
+// String implements pflag.Value: it returns the chosen word.
+func (c *Choice) String() string { return c.value }
+
+// Set implements pflag.Value.
+func (c *Choice) Set(value string) error {
+	if !slices.Contains(c.allowed, value) {
+		return fmt.Errorf("must be %s", OrList(c.allowed))
+	}
+	c.value = value
+	return nil
+}
+
+// Type implements pflag.Value. The help shows it after the flag; the words are in the usage text.
+func (c *Choice) Type() string { return "WORD" }
+
+// NewChoice returns a choice that is made, and is no flag.
+func NewChoice(word string) *Choice { return &Choice{value: word, allowed: []string{word}} }
+
+// AddFormat adds --format. The first word is the default.
+func AddFormat(cmd *cobra.Command, allowed ...string) *Choice {
+	return AddChoice(cmd, "format", "output format:", allowed...)
+}
+
+// AddChoice adds a flag that takes one of the allowed words. The first is the default.
+func AddChoice(cmd *cobra.Command, name, usage string, allowed ...string) *Choice {
+	return addChoiceTo(cmd, cmd.Flags(), name, usage+" "+OrList(allowed), allowed)
+}
+
+// addChoiceTo adds the flag to one of the flag sets of cmd, with shell completion.
+func addChoiceTo(cmd *cobra.Command, flags *pflag.FlagSet, name, usage string, allowed []string) *Choice {
+	c := &Choice{value: allowed[0], allowed: allowed}
+	flags.Var(c, name, usage)
+	complete := cobra.FixedCompletions(allowed, cobra.ShellCompDirectiveNoFileComp)
+	_ = cmd.RegisterFlagCompletionFunc(name, complete) // fails only for a flag that does not exist
+	return c
+}
+
+var errSize = errors.New("must be a number of bytes such as 400M, 1.5G, 64KiB or 1048576")
+
+// ParseSize parses a number of bytes. Units are powers of 1024 as in the kernel; K, KB and KiB are the same, in any case.
+func ParseSize(text string) (int64, error) {
+	number := strings.TrimRightFunc(text, func(r rune) bool { return r < '0' || r > '9' })
+	unit := strings.ToLower(strings.TrimSpace(text[len(number):]))
+	value, err := strconv.ParseFloat(number, 64)
+	if err != nil || value < 0 || strings.ContainsAny(number, "eExXpP_+-") {
+		return 0, errSize
+	}
+	shift := 0
+	if unit != "" && unit != "b" {
+		i := strings.IndexByte("kmgtpe", unit[0])
+		if rest := unit[1:]; i < 0 || !slices.Contains([]string{"", "b", "i", "ib"}, rest) {
+			return 0, errSize
+		}
+		shift = 10 * (i + 1)
+	}
+	bytes := math.Ldexp(value, shift)
+	switch {
+	case bytes >= math.MaxInt64:
+		return 0, fmt.Errorf("too large: %w", errSize)
+	case shift == 0 && bytes != math.Trunc(bytes):
+		return 0, errSize
+	}
+	return int64(math.Round(bytes)), nil
+}
+
+// ParseShare parses a number, or a percentage: 1.5 and 150% are the same.
+func ParseShare(text string) (float64, error) {
+	number, percent := strings.CutSuffix(text, "%")
+	value, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	switch {
+	case err != nil || math.IsNaN(value) || math.IsInf(value, 0):
+		return 0, errors.New("must be a number such as 0.5, or a percentage such as 50%")
+	case percent:
+		return value / 100, nil
+	}
+	return value, nil
 }

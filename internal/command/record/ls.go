@@ -1,6 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
+// Package record has the commands that show records: ls, show, diff, compare, plot, export, report, and explain.
 package record
 
 import (
@@ -22,6 +23,13 @@ import (
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
+
+// Commands are the commands of this package.
+func Commands() []*cobra.Command {
+	return []*cobra.Command{
+		newDiff(), newCompare(), newExplain(), newExport(), newLs(), newPlot(), newReport(), newShow(),
+	}
+}
 
 type lsOptions struct {
 	outputDir *string

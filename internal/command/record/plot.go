@@ -5,12 +5,16 @@ package record
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,6 +24,7 @@ import (
 	"github.com/tachograph/tacho/internal/command/rundir"
 	"github.com/tachograph/tacho/internal/command/summary"
 	"github.com/tachograph/tacho/internal/series"
+	"github.com/tachograph/tacho/procstats"
 )
 
 func newPlot() *cobra.Command {
@@ -164,4 +169,201 @@ func plotImage(path string, entry record.Entry, axis *chart.Axis, charts []chart
 		return fmt.Errorf("write image: %w", err)
 	}
 	return nil
+}
+
+// runCharts arranges the samples of a run into charts of CPU, memory, I/O and pressure over one axis, and of the network if packets
+// were counted.
+func runCharts(r *record.Record, points []*series.Point) (*chart.Axis, []chart.Chart) {
+	s := pointSeries{record: r}
+	for _, p := range points {
+		if p.Mono > p.From {
+			s.points = append(s.points, p)
+		}
+	}
+	charts := []chart.Chart{s.cpu(), s.memory(), s.io(), s.pressure()}
+	network := s.network()
+	if slices.ContainsFunc(network.Series, func(one chart.Series) bool { _, high, ok := one.Range(); return ok && high > 0 }) {
+		charts = append(charts, network)
+	}
+	return s.axis(), charts
+}
+
+// pointSeries turns points into series. A value is at the end of its point; the first one, and the first after a gap, is at
+// the beginning of its point too.
+type pointSeries struct {
+	record *record.Record
+	points []*series.Point
+}
+
+// begins reports whether nothing was measured right before a point.
+func (s *pointSeries) begins(i int) bool { return i == 0 || !s.points[i].Follows(s.points[i-1]) }
+
+func (s *pointSeries) axis() *chart.Axis {
+	const mostTicks = 6
+	a := &chart.Axis{Until: time.Time{}.Add(time.Millisecond)}
+	if len(s.points) == 0 {
+		return a
+	}
+	// The clock of the points is monotonic: setting the time of day causes no gap and no overlap.
+	first := s.points[0]
+	start := first.Wall.Add(first.From - first.Mono)
+	at := func(mono time.Duration) time.Time { return start.Add(mono - first.From) }
+	for i, p := range s.points {
+		if s.begins(i) {
+			a.Moments = append(a.Moments, chart.Moment{At: at(p.From), Break: i > 0})
+		}
+		if i > 0 && s.begins(i) {
+			from := s.points[i-1].Mono
+			a.Gaps = append(a.Gaps, chart.Gap{
+				From: at(from), To: at(p.From), Title: "no readings for " + procstats.Seconds.Text((p.From - from).Seconds()),
+			})
+		}
+		a.Moments = append(a.Moments, chart.Moment{At: at(p.Mono)})
+		if kills := s.growth(i, procstats.CgroupMemoryEventsOOMKill); kills > 0 {
+			a.Marks = append(a.Marks, chart.Mark{At: at(p.Mono), Class: "oom", Title: record.KillsText(int64(kills))})
+		}
+	}
+	a.Since, a.Until = start, a.Moments[len(a.Moments)-1].At
+	a.Ticks = chart.TicksSince(a.Since, a.Until, mostTicks)
+	return a
+}
+
+// growth returns how much a counter grew from the end of the point before, of the first point from 0; NaN if it is not known.
+func (s *pointSeries) growth(i int, id procstats.ID) float64 {
+	now, ok := s.points[i].Value(id, procstats.Last)
+	before, known := 0.0, true
+	if i > 0 {
+		before, known = s.points[i-1].Value(id, procstats.Last)
+	}
+	if !ok || !known || now < before {
+		return math.NaN()
+	}
+	return now - before
+}
+
+// values takes one value of each point.
+func (s *pointSeries) values(take func(i int) float64) (values []float64) {
+	for i := range s.points {
+		value := take(i)
+		if math.IsInf(value, 0) {
+			value = math.NaN()
+		}
+		if s.begins(i) {
+			values = append(values, value)
+		}
+		values = append(values, value)
+	}
+	return values
+}
+
+// of returns what the points keep of a measurement.
+func (s *pointSeries) of(id procstats.ID, keep procstats.Reduction) []float64 {
+	return s.values(func(i int) float64 {
+		value, ok := s.points[i].Value(id, keep)
+		if !ok {
+			return math.NaN()
+		}
+		return value
+	})
+}
+
+// rate returns the rate of a counter over each point.
+func (s *pointSeries) rate(id procstats.ID) []float64 {
+	return s.values(func(i int) float64 {
+		if highest, ok := s.points[i].Value(id, procstats.Rate); ok && (s.begins(i) || s.points[i].Samples == 1) {
+			return highest // of one sample it is the rate
+		}
+		if i == 0 {
+			return math.NaN()
+		}
+		return s.growth(i, id) / (s.points[i].Mono - s.points[i-1].Mono).Seconds()
+	})
+}
+
+// limits returns a limit as it held, those of the cgroup's ancestors included; for a run whose limits are not recorded that of
+// its own cgroup.
+func (s *pointSeries) limits(label string, id procstats.ID) []chart.Limit {
+	for _, limit := range s.record.Limits {
+		if limit.Name == id.String() && limit.Effective != nil {
+			return []chart.Limit{{Label: label, Value: *limit.Effective}}
+		}
+	}
+	if value, ok := s.record.Measurements[id.String()].(float64); ok {
+		return []chart.Limit{{Label: label, Value: value}}
+	}
+	return nil
+}
+
+func (s *pointSeries) cpu() chart.Chart {
+	return s.chart(procstats.CgroupCPUUsage, chart.Chart{
+		Title: "CPU, in cores", Unit: procstats.Cores, Limits: s.limits("quota", procstats.CgroupCPUQuota),
+		Series: []chart.Series{
+			{Label: "all", Class: "cpu", Area: true, Values: s.rate(procstats.HeadlineCPU)},
+			{Label: "user", Class: "first", Detail: true, Values: s.rate(procstats.CgroupCPUUser)},
+			{Label: "system", Class: "second", Detail: true, Values: s.rate(procstats.CgroupCPUSystem)},
+		},
+	})
+}
+
+func (s *pointSeries) memory() chart.Chart {
+	highest := func(id procstats.ID) []float64 { return s.of(id, procstats.Max) }
+	return s.chart(procstats.CgroupMemoryCurrent, chart.Chart{
+		Title: "Memory, highest", Unit: procstats.Bytes, Limits: s.limits("limit", procstats.CgroupMemoryMax),
+		Series: []chart.Series{
+			{Label: "charged", Class: "cache", Area: true, Values: highest(procstats.HeadlineMemoryCharged)},
+			{Label: "needed", Class: "memory", Area: true, Values: highest(procstats.HeadlineMemory)},
+			{Label: "anonymous", Class: "first", Detail: true, Values: highest(procstats.CgroupMemoryAnon)},
+			{Label: "files", Class: "second", Detail: true, Values: highest(procstats.CgroupMemoryFile)},
+			{Label: "kernel", Class: "third", Detail: true, Values: highest(procstats.CgroupMemoryKernel)},
+		},
+	})
+}
+
+func (s *pointSeries) io() chart.Chart {
+	return s.chart(procstats.CgroupIORead, chart.Chart{
+		Title: "Storage, in bytes a second", Unit: procstats.BytesPerSecond,
+		Series: []chart.Series{
+			{Label: "read", Class: "read", Values: s.rate(procstats.HeadlineIORead)},
+			{Label: "written", Class: "write", Values: s.rate(procstats.HeadlineIOWrite)},
+			{Label: "handed to the kernel", Class: "third", Detail: true, Values: s.rate(procstats.HeadlineIOHanded)},
+		},
+	})
+}
+
+func (s *pointSeries) network() chart.Chart {
+	return s.chart(procstats.SkbReceived, chart.Chart{
+		Title: "Network, in bytes a second", Unit: procstats.BytesPerSecond,
+		Series: []chart.Series{
+			{Label: "received", Class: "read", Values: s.rate(procstats.HeadlineNetworkReceived)},
+			{Label: "sent", Class: "write", Values: s.rate(procstats.HeadlineNetworkSent)},
+		},
+	})
+}
+
+func (s *pointSeries) pressure() chart.Chart {
+	return s.chart(procstats.PSICPUSome, chart.Chart{
+		Title: "Pressure, share of the time that some process waited", Unit: procstats.Share,
+		Series: []chart.Series{
+			{Label: "for a CPU", Class: "cpu", Values: s.rate(procstats.PSICPUSome)},
+			{Label: "for memory", Class: "memory", Values: s.rate(procstats.PSIMemorySome)},
+			{Label: "for I/O", Class: "io", Values: s.rate(procstats.PSIIOSome)},
+			{Label: "all for memory", Class: "first", Detail: true, Values: s.rate(procstats.PSIMemoryFull)},
+			{Label: "all for I/O", Class: "second", Detail: true, Values: s.rate(procstats.PSIIOFull)},
+		},
+	})
+}
+
+// chart omits series without values. If none is left, the chart says why: the reason of its main measurement.
+func (s *pointSeries) chart(main procstats.ID, c chart.Chart) chart.Chart {
+	c.Series = slices.DeleteFunc(c.Series, func(one chart.Series) bool {
+		return !slices.ContainsFunc(one.Values, func(v float64) bool { return !math.IsNaN(v) })
+	})
+	if len(c.Series) == 0 {
+		c.Limits, c.Missing = nil, s.whyMissing(main)
+	}
+	return c
+}
+
+func (s *pointSeries) whyMissing(id procstats.ID) string {
+	return cmp.Or(s.record.Absent[id.String()], "not recorded over time")
 }

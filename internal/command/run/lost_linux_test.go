@@ -5,13 +5,17 @@ package run
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
+	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/procstats"
@@ -122,5 +126,141 @@ func TestKillReportedNeedsTheRecord(t *testing.T) {
 	}
 	if err := killReported(address); err == nil {
 		t.Error("the record is damaged, and no error says so")
+	}
+}
+
+// TestRemoveUnlaunched holds that only abandoned directories of executors that never had a task are removed.
+func TestRemoveUnlaunched(t *testing.T) {
+	runtime := t.TempDir()
+	mkdir := func(name string) string {
+		folder := filepath.Join(runtime, name)
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		return folder
+	}
+	lock := func(folder string) *os.File {
+		file, err := os.Create(filepath.Join(folder, "owner.lock"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { file.Close() })
+		return file
+	}
+	lock(mkdir("abandoned"))
+	if err := unix.Flock(int(lock(mkdir("owned")).Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	launched := mkdir("launched")
+	lock(launched)
+	if err := (&wire.Address{ID: "launched", Folder: launched}).Write(); err != nil {
+		t.Fatal(err)
+	}
+	mkdir("somebody else's")
+	mkdir(".start-killed before it was locked")
+	lock(mkdir(".start-killed"))
+	if err := unix.Flock(int(lock(mkdir(".start-now")).Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	if err := removeUnlaunched(runtime); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	entries, err := os.ReadDir(runtime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		got = append(got, entry.Name())
+	}
+	if diff := cmp.Diff([]string{".start-now", "launched", "owned", "somebody else's"}, got); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
+	}
+}
+
+// TestOrphans holds that a run which has ended as it should, after it was listed, is none, and that one is whose executor has left its
+// folder.
+func TestOrphans(t *testing.T) {
+	address := &wire.Address{ID: "run", Folder: filepath.Join(t.TempDir(), "run"), Executor: procstats.ProcessID{PID: 1, Start: 1}}
+	if isOrphan(t.Context(), address) {
+		t.Error("a run without a folder has been lost")
+	}
+	if err := os.Mkdir(address.Folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := address.Write(); err != nil {
+		t.Fatal(err)
+	}
+	if !isOrphan(t.Context(), address) {
+		t.Error("a run whose executor and owner are dead has not been lost")
+	}
+}
+
+// TestLook has executors in each state: this process stands for live ones, and no process for dead ones.
+func TestLook(t *testing.T) {
+	self, err := kernel.Identify(kernel.HostFS(), os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	boot, err := kernel.BootID(kernel.HostFS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	alive, dead := self.ProcessID, procstats.ProcessID{PID: self.PID, Start: self.Start + 1}
+	task := wire.Owner{AllocID: "0123456789", Task: "web"}
+	for name, test := range map[string]struct {
+		address *wire.Address // nil for none
+		owned   bool
+		state   executorState
+		owner   string
+		remedy  string
+	}{
+		"starting":          {&wire.Address{Executor: alive, Socket: "s"}, true, stateStarting, "tacho run", ""},
+		"running":           {&wire.Address{Executor: alive, Main: alive, Socket: "s", Owner: task}, true, stateRunning, "task web of allocation 01234567", ""},
+		"detached":          {&wire.Address{Executor: alive, Main: alive, Socket: "s"}, false, stateRunning, "(tacho run)", ""},
+		"ended":             {&wire.Address{Executor: alive, Main: dead, Socket: "s"}, true, stateEnded, "tacho run", ""},
+		"ended, no owner":   {&wire.Address{Executor: alive, Main: dead, Socket: "s"}, false, stateEnded, "(tacho run)", "start its owner, or tacho executors kill x"},
+		"dead, no owner":    {&wire.Address{Executor: dead, Main: dead, Socket: "s"}, false, stateOrphan, "(tacho run)", "tacho executors kill x"},
+		"cannot be reached": {&wire.Address{Executor: alive, Main: alive}, false, stateOrphan, "(tacho run)", "tacho executors kill x"},
+		"no address":        {nil, false, stateOrphan, "(tacho run)", "tacho executors kill x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := filepath.Join(t.TempDir(), "x")
+			if err := os.Mkdir(folder, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			lock, err := os.Create(filepath.Join(folder, client.LockFile))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer lock.Close()
+			if test.owned {
+				if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if a := test.address; a != nil {
+				a.ID, a.Folder, a.BootID = "x", folder, boot
+				if err := a.Write(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			l, err := look(folder)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if l.ID != "x" || l.State != test.state || l.OwnerText != test.owner || l.Remedy != test.remedy || l.Connected != test.owned {
+				t.Errorf("got %+v, want %+v", l, test)
+			}
+			if test.state != stateOrphan || test.address != nil && test.address.Executor == alive {
+				return
+			}
+			if err := l.kill(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if _, err := os.Lstat(folder); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the directory is left: %v", err)
+			}
+		})
 	}
 }

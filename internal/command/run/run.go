@@ -1,6 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
+// Package run has the commands that run one command, live: run and attach, stop, executors and prune.
 package run
 
 import (
@@ -26,6 +27,11 @@ import (
 	"github.com/tachograph/tacho/internal/command/summary"
 	"github.com/tachograph/tacho/procstats"
 )
+
+// Commands are the commands of this package.
+func Commands() []*cobra.Command {
+	return append([]*cobra.Command{newRun(), newPrune()}, platformCommands()...)
+}
 
 // Exit codes of tacho run, as those of env(1), timeout(1) and the shell.
 const (

@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // Lock marks a run as starting until the file is closed. It is a flock(2), which the kernel releases when the process
@@ -46,4 +48,16 @@ func flock(dir string, how int) (*os.File, error) {
 		return nil, errors.Join(fmt.Errorf("lock %s: %w", file.Name(), err), file.Close())
 	}
 	return file, nil
+}
+
+// alive reports whether a process of a record still exists: same PID, start time and boot. A zombie does not count. Of one in another PID
+// namespace, such as that of a container that shares the directory, nothing can be known: it may exist.
+func alive(host kernel.FS, p record.Process, bootID string) bool {
+	boot, err := kernel.BootID(host)
+	if err != nil || boot != bootID {
+		return false
+	}
+	here := kernel.PIDNamespace(host)
+	elsewhere := p.PIDNamespace != "" && here != "" && p.PIDNamespace != here
+	return elsewhere || kernel.Alive(host, procstats.ProcessID{PID: p.PID, Start: p.StartTicks})
 }

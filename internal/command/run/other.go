@@ -247,3 +247,8 @@ func (r *portableRun) printResult() error {
 	}
 	return o.writeResult(r.cmd, r.cmd.ErrOrStderr(), name, r.info)
 }
+
+// blockDevice returns an error: only Linux limits block devices.
+func blockDevice(name string) (string, error) {
+	return "", fmt.Errorf("limits of block devices: %w", errors.ErrUnsupported)
+}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -103,4 +104,19 @@ func (s *session) report(final *record.Record) error {
 	}
 	s.screen.endLine()
 	return s.options.writeResult(s.cmd, s.cmd.ErrOrStderr(), name, final)
+}
+
+// blockDevice returns the major:minor of a block device. name is that, or a path.
+func blockDevice(name string) (string, error) {
+	if !strings.Contains(name, "/") {
+		return name, nil
+	}
+	var stat unix.Stat_t
+	if err := unix.Stat(name, &stat); err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	if stat.Mode&unix.S_IFMT != unix.S_IFBLK {
+		return "", fmt.Errorf("%s: not a block device (lsblk lists them)", name)
+	}
+	return fmt.Sprintf("%d:%d", unix.Major(stat.Rdev), unix.Minor(stat.Rdev)), nil
 }
