@@ -4,11 +4,8 @@
 package record
 
 import (
-	"cmp"
-	"math"
 	"time"
 
-	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -32,22 +29,6 @@ type Usage struct {
 	// Commands is what all processes used that ended from the start of the task to To, by command: at most 20 rows,
 	// and others. It is absent if that is not counted.
 	Commands *Commands `json:"commands,omitempty"`
-}
-
-// Point returns a line of usage.jsonl as a point, for the runs of versions that wrote no samples.csv.
-func (u *Usage) Point() *series.Point {
-	from, to := stampOf(u.From, u.FromMono), stampOf(u.To, u.ToMono)
-	return series.NewRunPoint(to, from.Mono, u.Samples, func(c series.Column) float64 {
-		h, isHeadline := u.Headline[c.ID.String()]
-		value, ok := u.Measurements[cmp.Or(h.Source, c.ID.String())].Value(c.Keep)
-		if isHeadline && c.ID == procstats.HeadlineMemory && h.Value != nil {
-			value, ok = *h.Value, true
-		}
-		if !ok {
-			return math.NaN()
-		}
-		return value
-	})
 }
 
 // Reduced is what is left of one measurement's readings over a window, in the unit of its row. Which fields are

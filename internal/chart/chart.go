@@ -88,7 +88,7 @@ func (a *Axis) stretches(values []float64) [][]point {
 	var current []point
 	end := func() {
 		if len(current) > 0 {
-			all = append(all, thin(current))
+			all = append(all, current)
 		}
 		current = nil
 	}
@@ -104,35 +104,6 @@ func (a *Axis) stretches(values []float64) [][]point {
 	}
 	end()
 	return all
-}
-
-// mostPoints is about how many points of a line can be told apart.
-const mostPoints = 2000
-
-// thin takes the smallest and the largest of every so many points, in their order, and the first and the last of all.
-func thin(points []point) []point {
-	if len(points) <= mostPoints {
-		return points
-	}
-	every := 2 * ((len(points) + mostPoints - 1) / mostPoints)
-	kept := points[:1:1]
-	for first := 1; first < len(points)-1; first += every {
-		group := points[first:min(first+every, len(points)-1)]
-		low, high := 0, 0
-		for i, p := range group {
-			if p.value < group[low].value {
-				low = i
-			}
-			if p.value > group[high].value {
-				high = i
-			}
-		}
-		kept = append(kept, group[min(low, high)])
-		if low != high {
-			kept = append(kept, group[max(low, high)])
-		}
-	}
-	return append(kept, points[len(points)-1])
 }
 
 // extent is the range of a series.
@@ -160,55 +131,87 @@ func (s Series) Range() (low, high float64, ok bool) {
 	return e.low, e.high, e.present
 }
 
-// present reports whether a chart has anything to show.
-func (c *Chart) present() bool {
-	for _, s := range c.Series {
-		if extentOf(s.Values).present {
-			return true
-		}
-	}
-	return false
+// layout is what a chart has in common, whatever it is drawn with.
+type layout struct {
+	*Chart
+	// labels are those of the value axis, from 0 at even distances to top.
+	labels []string
+	top    float64
+	// extents are the ranges of the series, and present says that one of them has a value.
+	extents []extent
+	present bool
 }
 
-// missing says in a sentence that there is nothing to show.
-func (c *Chart) missing() string {
-	if c.Missing == "" {
-		return "Nothing was measured in this time."
-	}
-	return "Not measured: " + c.Missing + "."
-}
-
-// top is the value that the value axis has to reach. Limits raise it only as long as they leave something to see.
-func (c *Chart) top() float64 {
+func (c *Chart) layout() *layout {
+	l := &layout{Chart: c}
 	highest := 0.0
 	for _, s := range c.Series {
-		if e := extentOf(s.Values); e.present {
-			highest = max(highest, e.high)
+		e := extentOf(s.Values)
+		l.extents = append(l.extents, e)
+		if e.present {
+			l.present, highest = true, max(highest, e.high)
 		}
 	}
+	// Limits raise the axis only as long as they leave something to see.
 	top := highest
-	for _, l := range c.Limits {
-		if l.Value <= 3*highest || l.Value <= leastTop(c.Unit) {
-			top = max(top, l.Value)
+	for _, limit := range c.Limits {
+		if limit.Value <= 3*highest || limit.Value <= leastTop(c.Unit) {
+			top = max(top, limit.Value)
 		}
 	}
-	return top
+	l.labels, l.top = valueTicks(c.Unit, top)
+	return l
+}
+
+// height is where a label of the value axis is: 0 at the top, 1 at the bottom.
+func (l *layout) height(label int) float64 { return 1 - float64(label)/float64(len(l.labels)-1) }
+
+// missing says in a sentence that there is nothing to show.
+func (l *layout) missing() string {
+	if l.Missing == "" {
+		return "Nothing was measured in this time."
+	}
+	return "Not measured: " + l.Missing + "."
+}
+
+// entry is an entry of a legend: the class of what is drawn, and what it is.
+type entry struct {
+	class, label  string
+	limit, detail bool
+	extent
+}
+
+// legend lists what is drawn, the limits last.
+func (l *layout) legend() (list []entry) {
+	for i, s := range l.Series {
+		list = append(list, entry{class: s.Class, label: s.Label, detail: s.Detail, extent: l.extents[i]})
+	}
+	for _, limit := range l.Limits {
+		text := limit.Label + " " + l.text(limit.Value)
+		if limit.Value > l.top {
+			text += ", above this scale"
+		}
+		list = append(list, entry{class: "limit", label: text, limit: true})
+	}
+	return list
 }
 
 // Description is the chart in a few sentences, for screen readers.
-func (c *Chart) Description(a *Axis) string {
-	told := []string{c.Title + "."}
-	for _, s := range c.Series {
-		if e := extentOf(s.Values); e.present {
-			told = append(told, fmt.Sprintf("%s: %s, between %s and %s.", s.Label, c.text(e.last), c.text(e.low), c.text(e.high)))
+func (c *Chart) Description(a *Axis) string { return c.layout().description(a) }
+
+func (l *layout) description(a *Axis) string {
+	told := []string{l.Title + "."}
+	for _, e := range l.legend() {
+		switch {
+		case e.limit:
+			told = append(told, e.label+".")
+		case e.present:
+			told = append(told, fmt.Sprintf("%s: %s, between %s and %s.",
+				e.label, l.text(e.last), l.text(e.low), l.text(e.high)))
 		}
 	}
-	_, top := valueTicks(c.Unit, c.top())
-	for _, l := range c.Limits {
-		told = append(told, c.limitText(l, top)+".")
-	}
-	if !c.present() {
-		told = append(told, c.missing())
+	if !l.present {
+		told = append(told, l.missing())
 	}
 	if n := len(a.Gaps); n > 0 {
 		told = append(told, fmt.Sprintf("Gaps: %d.", n))
@@ -222,14 +225,6 @@ func (c *Chart) text(value float64) string {
 		return procstats.CoresText(value)
 	}
 	return c.Unit.Text(value)
-}
-
-func (c *Chart) limitText(l Limit, top float64) string {
-	text := l.Label + " " + c.text(l.Value)
-	if l.Value > top {
-		text += ", above this scale"
-	}
-	return text
 }
 
 // Tick is a place on the time axis and what is written there.

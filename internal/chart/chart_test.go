@@ -192,36 +192,6 @@ func TestLinesBreak(t *testing.T) {
 	})
 }
 
-func TestThinKeepsExtremes(t *testing.T) {
-	var points []point
-	for i := range 100_000 {
-		value := 1.0
-		switch i {
-		case 0, 99_999:
-			value = 2
-		case 33_333:
-			value = 1000
-		case 66_666:
-			value = -1
-		}
-		points = append(points, point{float64(i), value})
-	}
-	low, high := math.Inf(1), math.Inf(-1)
-	kept := thin(points)
-	for i, p := range kept {
-		low, high = min(low, p.value), max(high, p.value)
-		if i > 0 && p.x <= kept[i-1].x {
-			t.Fatalf("point %d at %g stands behind one at %g", i, p.x, kept[i-1].x)
-		}
-	}
-	if len(kept) > 2*mostPoints || low != -1 || high != 1000 {
-		t.Errorf("%d points from %g to %g, want at most %d from -1 to 1000", len(kept), low, high, 2*mostPoints)
-	}
-	if kept[0] != points[0] || kept[len(kept)-1] != points[len(points)-1] {
-		t.Error("the first and the last point are not both kept")
-	}
-}
-
 func TestValueTicks(t *testing.T) {
 	for _, test := range []struct {
 		unit    procstats.Unit
@@ -306,7 +276,7 @@ func TestFarLimitsAreLeftOut(t *testing.T) {
 		limit, top float64
 	}{{2 << 30, 2 << 30}, {3 << 30, 3 << 30}, {3<<30 + 1, 1 << 30}, {1 << 50, 1 << 30}} {
 		c.Limits = []Limit{{"limit", test.limit}}
-		if got := c.top(); got != test.top {
+		if got := c.layout().top; got != test.top {
 			t.Errorf("with a limit of %s the axis reaches %s, want %s", c.text(test.limit), c.text(got), c.text(test.top))
 		}
 	}

@@ -19,16 +19,15 @@ import (
 type box struct{ width, height float64 }
 
 // plot draws everything inside the axes of a chart.
-func (b box) plot(w *strings.Builder, c *Chart, a *Axis) {
-	labels, top := valueTicks(c.Unit, c.top())
+func (b box) plot(w *strings.Builder, l *layout, a *Axis) {
 	w.WriteString(`<g class="grid">`)
 	for _, t := range a.Ticks {
 		if x := b.width * a.share(t.At); x > 0 {
 			fmt.Fprintf(w, `<path d="M%s 0V%s"/>`, place(x), place(b.height))
 		}
 	}
-	for i := range labels {
-		fmt.Fprintf(w, `<path d="M0 %sH%s"/>`, place(b.height*(1-float64(i)/float64(len(labels)-1))), place(b.width))
+	for i := range l.labels {
+		fmt.Fprintf(w, `<path d="M0 %sH%s"/>`, place(b.height*l.height(i)), place(b.width))
 	}
 	w.WriteString("</g>\n")
 	for _, g := range a.Gaps {
@@ -36,13 +35,14 @@ func (b box) plot(w *strings.Builder, c *Chart, a *Axis) {
 		fmt.Fprintf(w, `<g class="gap"><title>%s</title><rect x="%s" width="%s" height="%s"/></g>`+"\n",
 			escape(g.Title), place(from), place(max(2, to-from)), place(b.height))
 	}
-	for _, s := range c.Series {
-		b.series(w, a, s, top)
+	for _, s := range l.Series {
+		b.series(w, a, s, l.top)
 	}
-	for _, l := range c.Limits {
-		if l.Value <= top {
+	legend := l.legend()[len(l.Series):]
+	for i, limit := range l.Limits {
+		if limit.Value <= l.top {
 			fmt.Fprintf(w, `<path class="rule limit" d="M0 %sH%s"><title>%s</title></path>`+"\n",
-				place(b.height*(1-l.Value/top)), place(b.width), escape(c.limitText(l, top)))
+				place(b.height*(1-limit.Value/l.top)), place(b.width), escape(legend[i].label))
 		}
 	}
 	for _, m := range a.Marks {
@@ -120,8 +120,8 @@ const (
 const hatch = `<pattern id="hatch" width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">` +
 	`<path d="M0 0V8" class="hatch-line"/></pattern>`
 
-// WriteSVG writes charts below each other, and bars below them if there are any, as an image, which is legible on a light and on a
-// dark screen.
+// WriteSVG writes charts below each other, and bars below them if there are any, as an image, which is legible on a
+// light and on a dark screen.
 func WriteSVG(w io.Writer, title string, a *Axis, charts []Chart, bars *Bars) error {
 	var b strings.Builder
 	height := titleHeight + len(charts)*panelHeight + bars.height()
@@ -132,7 +132,7 @@ func WriteSVG(w io.Writer, title string, a *Axis, charts []Chart, bars *Bars) er
 	fmt.Fprintf(&b, `<text class="title" x="24" y="30">%s</text>`+"\n", escape(fit(title, 110)))
 	for i := range charts {
 		fmt.Fprintf(&b, `<g transform="translate(%d %d)">`+"\n", marginLeft, titleHeight+i*panelHeight)
-		charts[i].image(&b, a)
+		charts[i].layout().image(&b, a)
 		b.WriteString("</g>\n")
 	}
 	if bars.height() > 0 {
@@ -146,32 +146,36 @@ func WriteSVG(w io.Writer, title string, a *Axis, charts []Chart, bars *Bars) er
 }
 
 // image draws a chart with its title, legend and labels.
-func (c *Chart) image(w *strings.Builder, a *Axis) {
+func (l *layout) image(w *strings.Builder, a *Axis) {
 	b := box{imageWidth - marginLeft - marginRight, plotHeight}
-	labels, top := valueTicks(c.Unit, c.top())
-	fmt.Fprintf(w, `<text class="caption" y="18">%s</text>`+"\n", escape(c.Title))
+	fmt.Fprintf(w, `<text class="caption" y="18">%s</text>`+"\n", escape(l.Title))
 	w.WriteString(`<text class="legend" y="40">`)
-	for i, l := range c.legend(top) {
-		gap := ""
+	for i, e := range l.legend() {
+		gap, sign := "", "■"
 		if i > 0 {
 			gap = ` dx="18"`
 		}
-		fmt.Fprintf(w, `<tspan class="key %s"%s>%s</tspan> %s`, escape(l.class), gap, l.sign, escape(l.label))
-		if l.highest != "" {
-			fmt.Fprintf(w, ` <tspan class="value">max %s</tspan>`, escape(l.highest))
+		if e.limit {
+			sign = "━"
+		}
+		fmt.Fprintf(w, `<tspan class="key %s"%s>%s</tspan> %s`, escape(e.class), gap, sign, escape(e.label))
+		if e.present && !e.detail {
+			fmt.Fprintf(w, ` <tspan class="value">max %s</tspan>`, escape(l.text(e.high)))
 		}
 	}
 	fmt.Fprintf(w, "</text>\n"+`<g transform="translate(0 %d)">`+"\n", plotTop)
-	b.plot(w, c, a)
+	b.plot(w, l, a)
 	fmt.Fprintf(w, `<path class="base" d="M0 %sH%s"/>`+"\n", place(b.height), place(b.width))
-	for i, label := range labels {
-		fmt.Fprintf(w, `<text class="tick y" x="-9" y="%s">%s</text>`, place(b.height*(1-float64(i)/float64(len(labels)-1))+4), escape(label))
+	for i, label := range l.labels {
+		fmt.Fprintf(w, `<text class="tick y" x="-9" y="%s">%s</text>`, place(b.height*l.height(i)+4), escape(label))
 	}
 	for _, t := range a.Ticks {
-		fmt.Fprintf(w, `<text class="tick x" x="%s" y="%s">%s</text>`, place(b.width*a.share(t.At)), place(b.height+18), escape(t.Label))
+		fmt.Fprintf(w, `<text class="tick x" x="%s" y="%s">%s</text>`,
+			place(b.width*a.share(t.At)), place(b.height+18), escape(t.Label))
 	}
-	if !c.present() {
-		fmt.Fprintf(w, "\n"+`<text class="missing" x="%s" y="%s">%s</text>`, place(b.width/2), place(b.height/2), escape(fit(c.missing(), 130)))
+	if !l.present {
+		fmt.Fprintf(w, "\n"+`<text class="missing" x="%s" y="%s">%s</text>`,
+			place(b.width/2), place(b.height/2), escape(fit(l.missing(), 130)))
 	}
 	w.WriteString("\n</g>\n")
 }
@@ -185,26 +189,9 @@ func fit(text string, most int) string {
 	return string(runes[:most-1]) + "…"
 }
 
-// legend is one entry of the list that says what is drawn.
-type legend struct{ class, sign, label, highest string }
-
-func (c *Chart) legend(top float64) []legend {
-	var list []legend
-	for _, s := range c.Series {
-		l := legend{class: s.Class, sign: "■", label: s.Label}
-		if e := extentOf(s.Values); e.present && !s.Detail {
-			l.highest = c.text(e.high)
-		}
-		list = append(list, l)
-	}
-	for _, limit := range c.Limits {
-		list = append(list, legend{class: "limit", sign: "━", label: c.limitText(limit, top)})
-	}
-	return list
-}
-
 // Definitions is what a page with charts has once in its body.
-const Definitions = `<svg class="definitions" width="0" height="0" aria-hidden="true" focusable="false"><defs>` + hatch + `</defs></svg>`
+const Definitions = `<svg class="definitions" width="0" height="0" aria-hidden="true" focusable="false"><defs>` +
+	hatch + `</defs></svg>`
 
 // pageBox is the box of a chart in a page, which stretches it; lines keep their width.
 func pageBox() box { return box{1000, 200} }
@@ -212,16 +199,15 @@ func pageBox() box { return box{1000, 200} }
 // HTML is a chart in a page that has Style, Script and Definitions. The ticks of the axis are at even distances.
 func (c *Chart) HTML(a *Axis) string {
 	var w strings.Builder
-	b := pageBox()
-	labels, top := valueTicks(c.Unit, c.top())
+	b, l := pageBox(), c.layout()
 	w.WriteString(`<div class="plot">` + "\n")
-	list(&w, "y", labels)
-	fmt.Fprintf(&w, `<svg viewBox="0 0 %s %s" preserveAspectRatio="none" role="img" aria-label="%s" focusable="false" data-chart='%s'>`+"\n",
-		place(b.width), place(b.height), escape(c.Description(a)), strings.ReplaceAll(c.data(a), "'", "&#39;"))
-	b.plot(&w, c, a)
+	list(&w, "y", l.labels)
+	w.WriteString(b.open(l.description(a)))
+	fmt.Fprintf(&w, ` data-chart='%s'>`+"\n", strings.ReplaceAll(c.data(a), "'", "&#39;"))
+	b.plot(&w, l, a)
 	w.WriteString("</svg>\n")
-	if !c.present() {
-		fmt.Fprintf(&w, `<p class="empty">%s</p>`+"\n", escape(c.missing()))
+	if !l.present {
+		fmt.Fprintf(&w, `<p class="empty">%s</p>`+"\n", escape(l.missing()))
 	}
 	times := make([]string, len(a.Ticks))
 	for i, t := range a.Ticks {
@@ -229,14 +215,21 @@ func (c *Chart) HTML(a *Axis) string {
 	}
 	list(&w, "x", times)
 	w.WriteString("</div>\n" + `<ul class="legend">`)
-	for _, s := range c.Series {
-		fmt.Fprintf(&w, `<li><i class="key %s"></i>%s <b>%s</b></li>`, escape(s.Class), escape(s.Label), escape(c.text(extentOf(s.Values).last)))
-	}
-	for _, l := range c.Limits {
-		fmt.Fprintf(&w, `<li><i class="key limit"></i>%s</li>`, escape(c.limitText(l, top)))
+	for _, e := range l.legend() {
+		last := ""
+		if !e.limit {
+			last = " <b>" + escape(l.text(e.last)) + "</b>"
+		}
+		fmt.Fprintf(&w, `<li><i class="key %s"></i>%s%s</li>`, escape(e.class), escape(e.label), last)
 	}
 	w.WriteString("</ul>")
 	return w.String()
+}
+
+// open begins the SVG of a page; attributes may follow.
+func (b box) open(description string) string {
+	return fmt.Sprintf(`<svg viewBox="0 0 %s %s" preserveAspectRatio="none" role="img" aria-label="%s" focusable="false"`,
+		place(b.width), place(b.height), escape(description))
 }
 
 // list writes the labels of an axis. They are hidden from screen readers, which cannot place them.
@@ -302,9 +295,8 @@ func Spark(a *Axis, s Series, least float64, description string) string {
 		top = max(e.high, least) * 1.05
 		line, _ = b.paths(a, s.Values, top)
 	}
-	text := escape(description)
-	return fmt.Sprintf(`<svg viewBox="0 0 %s %s" preserveAspectRatio="none" role="img" aria-label="%s" focusable="false" data-top="%.4g" data-least="%g">`+
-		`<path class="line %s" d="%s"/></svg>`, place(b.width), place(b.height), text, top, least, escape(s.Class), line)
+	return b.open(description) + fmt.Sprintf(` data-top="%.4g" data-least="%g"><path class="line %s" d="%s"/></svg>`,
+		top, least, escape(s.Class), line)
 }
 
 // Bars are parts of a whole.
@@ -395,7 +387,8 @@ func Style() string {
 		light.WriteString(" --" + c.name + ": " + c.light + ";")
 		dark.WriteString(" --" + c.name + ": " + c.dark + ";")
 	}
-	return ":root {" + light.String() + " }\n@media (prefers-color-scheme: dark) { :root {" + dark.String() + " } }\n" + svgStyle + aroundPage
+	return ":root {" + light.String() + " }\n@media (prefers-color-scheme: dark) { :root {" + dark.String() + " } }\n" +
+		svgStyle + aroundPage
 }
 
 // imageStyle is the style sheet of an image. Not all that show SVG know variables, so each colour is written out.

@@ -20,24 +20,24 @@ type Screen struct {
 
 // Text draws charts below each other with characters.
 func Text(a *Axis, charts []Chart, s Screen) string {
-	labels := 0
+	width := 0 // of the labels
+	layouts := make([]*layout, len(charts))
 	for i := range charts {
-		texts, _ := valueTicks(charts[i].Unit, charts[i].top())
-		for _, text := range texts {
-			labels = max(labels, utf8.RuneCountInString(text))
+		layouts[i] = charts[i].layout()
+		for _, text := range layouts[i].labels {
+			width = max(width, utf8.RuneCountInString(text))
 		}
 	}
 	var w strings.Builder
-	for i := range charts {
-		c := &charts[i]
+	for i, l := range layouts {
 		if i > 0 {
 			w.WriteByte('\n')
 		}
-		w.WriteString(c.Title + "\n")
-		if c.present() {
-			c.draw(&w, a, s, labels)
+		w.WriteString(l.Title + "\n")
+		if l.present {
+			l.draw(&w, a, s, width)
 		} else {
-			w.WriteString(strings.Repeat(" ", labels+1) + c.missing() + "\n")
+			w.WriteString(strings.Repeat(" ", width+1) + l.missing() + "\n")
 		}
 	}
 	return w.String()
@@ -151,38 +151,36 @@ func (v *canvas) line(values []float64, p pen) {
 }
 
 // draw draws a chart below its title. All charts give their labels the same room.
-func (c *Chart) draw(w *strings.Builder, a *Axis, s Screen, labels int) {
-	texts, top := valueTicks(c.Unit, c.top())
-	steps := len(texts) - 1
+func (l *layout) draw(w *strings.Builder, a *Axis, s Screen, labels int) {
+	steps := len(l.labels) - 1
 	each := max(1, s.Rows/steps) // rows a step
-	v := newCanvas(steps*each, max(10, s.Columns-labels-2), top)
+	v := newCanvas(steps*each, max(10, s.Columns-labels-2), l.top)
 	margin := strings.Repeat(" ", labels+2)
-	var keys []key
-	for _, l := range c.Limits {
-		if l.Value <= top {
+	for _, limit := range l.Limits {
+		if limit.Value <= l.top {
 			for column := range v.columns {
-				v.set(v.row(l.Value), column, '╌', s.colour("limit"))
+				v.set(v.row(limit.Value), column, '╌', s.colour("limit"))
 			}
 		}
 	}
-	for _, series := range c.Series {
-		if series.Detail {
-			continue
+	var keys []key
+	for i, e := range l.legend() {
+		switch {
+		case e.limit:
+			keys = append(keys, key{"╌╌", s.colour("limit"), e.label})
+		case !e.detail:
+			p := penOf(len(keys), s.colour(e.class))
+			v.line(a.columns(l.Series[i].Values, v.columns), p)
+			k := key{strings.Repeat(string(p.horizontal), 2), p.colour, e.label}
+			if e.present {
+				k.text += " max " + l.text(e.high)
+			}
+			keys = append(keys, k)
 		}
-		p := penOf(len(keys), s.colour(series.Class))
-		v.line(a.columns(series.Values, v.columns), p)
-		k := key{strings.Repeat(string(p.horizontal), 2), p.colour, series.Label}
-		if e := extentOf(series.Values); e.present {
-			k.text += " max " + c.text(e.high)
-		}
-		keys = append(keys, k)
-	}
-	for _, l := range c.Limits {
-		keys = append(keys, key{"╌╌", s.colour("limit"), c.limitText(l, top)})
 	}
 	for i, cells := range v.cells {
 		if i%each == 0 {
-			fmt.Fprintf(w, "%*s ┤", labels, texts[steps-i/each])
+			fmt.Fprintf(w, "%*s ┤", labels, l.labels[steps-i/each])
 		} else {
 			fmt.Fprintf(w, "%*s │", labels, "")
 		}

@@ -51,8 +51,8 @@ Every flag can also be set by an environment variable, which the help names: tha
 TACHO_RUN_INTERVAL. Flags that are the same for all commands, such as --output-dir, have one for all: TACHO_OUTPUT_DIR.
 Flags override environment variables, and these override defaults. NO_COLOR is supported.
 
-Exit codes: 0 success, 1 error, 2 usage error, 123 a budget failed (--fail-if, --max-increase). Commands that run another command
-exit with the code of that command, and with 125 after an error of their own.`,
+Exit codes: 0 success, 1 error, 2 usage error, 123 a budget failed (--fail-if, --max-increase). Commands that run
+another command exit with the code of that command, and with 125 after an error of their own.`,
 		Example: `  tacho run -- make -j4
   tacho ls
   tacho show last

@@ -22,7 +22,8 @@ type Clock struct {
 	Suspended func() time.Duration
 }
 
-// origin is the wall clock at the boot, in ns, as the wall clock is set now. A change of it is a step of the wall clock.
+// origin is the wall clock at the boot, in ns, as the wall clock is set now. A change of it is a step of the wall
+// clock.
 func (c Clock) origin(at procstats.Stamp) int64 {
 	if c.Boot == 0 {
 		return 0
@@ -97,7 +98,8 @@ func (r *Ring) align() {
 	}
 }
 
-// leastStep is the smallest step of the wall clock that is corrected: below it, the two clocks were read at two moments.
+// leastStep is the smallest step of the wall clock that is corrected: below it, the two clocks were read at two
+// moments.
 const leastStep = 10 * time.Millisecond
 
 // correct gives a slot the wall times that follow from the newest slot of its boot.

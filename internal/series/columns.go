@@ -6,13 +6,12 @@ package series
 import (
 	"math"
 	"strconv"
-	"time"
 
 	"github.com/tachograph/tacho/procstats"
 )
 
-// runColumns are those of samples.csv. A counter has its value at the end of the point (last), so that a difference over
-// any number of points is exact, and the highest rate between two samples. A gauge has its extremes.
+// runColumns are those of samples.csv. A counter has its value at the end of the point (last), so that a difference
+// over any number of points is exact, and the highest rate between two samples. A gauge has its extremes.
 //
 //nolint:gochecknoglobals // constant list
 var runColumns = [...]Column{
@@ -90,16 +89,18 @@ func PointOf(before, s *procstats.Sample) *Point {
 	if before != nil {
 		from = before.Mono
 	}
-	return NewRunPoint(s.Stamp, from, 1, func(c Column) float64 {
+	p := newPoint()
+	p.Stamp, p.From, p.Samples = s.Stamp, from, 1
+	for _, c := range runColumns {
 		reading, id := readingOf(s, headlines, c.ID)
 		if c.Keep == procstats.Rate {
 			reading = s.Rate(before, id)
 		}
 		if value, ok := reading.Number(); ok {
-			return value
+			p.set(c, value)
 		}
-		return math.NaN()
-	})
+	}
+	return p
 }
 
 // readingOf returns a measurement or headline of a sample, and the measurement that it was taken from.
@@ -114,16 +115,6 @@ func readingOf(
 	}
 	reading, _ = s.Task.Get(id)
 	return reading, id
-}
-
-// NewRunPoint returns a point with the columns of a run for which a function returns a value; NaN is absent.
-func NewRunPoint(at procstats.Stamp, from time.Duration, samples int64, of func(Column) float64) *Point {
-	p := newPoint()
-	p.Stamp, p.From, p.Samples = at, from, samples
-	for _, c := range runColumns {
-		p.set(c, of(c))
-	}
-	return p
 }
 
 // Fields returns the point as the fields of a row of samples.csv; what was not measured is empty.

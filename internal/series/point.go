@@ -8,7 +8,6 @@ package series
 
 import (
 	"maps"
-	"math"
 	"time"
 
 	"github.com/tachograph/tacho/procstats"
@@ -61,13 +60,11 @@ func (p *Point) Value(id procstats.ID, keep procstats.Reduction) (value float64,
 	return value, ok
 }
 
-// set puts a value into its column. NaN is absent.
+// set puts a value into its column.
 func (p *Point) set(c Column, value float64) {
-	switch {
-	case math.IsNaN(value):
-	case c.Keep == procstats.Last:
+	if c.Keep == procstats.Last {
 		p.Values[c.ID] = value
-	default:
+	} else {
 		p.Kept[c] = value
 	}
 }

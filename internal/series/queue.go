@@ -58,7 +58,8 @@ func NewWriter(clock Clock, log hclog.Logger, failed func()) *Writer {
 // Dropped counts the readings of all tasks that were dropped because the disk was too slow.
 func (w *Writer) Dropped() int64 { return w.dropped.Load() }
 
-// Queue returns the queue of a task's history. It touches no file. earlier is the path of the file of the version before.
+// Queue returns the queue of a task's history. It touches no file. earlier is the path of the file of the version
+// before.
 func (w *Writer) Queue(path, earlier string, slots int, log hclog.Logger) *Queue {
 	ring := &Ring{openFile: w.OpenFile, path: path, earlier: earlier, clock: w.clock, wanted: max(1, slots)}
 	return &Queue{writer: w, log: log, ring: ring, busy: make(chan struct{}, 1)}
@@ -75,8 +76,9 @@ type Queue struct {
 
 	// The writer's mu guards following.
 	pending []pending
-	// newest is when the newest reading was taken that a reading can be the same as, in which start of the task; false if there
-	// is none. unsent are the readings behind it that are the same: they are no reason to wake the goroutine.
+	// newest is when the newest reading was taken that a reading can be the same as, in which start of the task;
+	// false if there is none. unsent are the readings behind it that are the same: they are no reason to wake the
+	// goroutine.
 	newest     procstats.Stamp
 	run        int
 	repeatable bool
@@ -113,8 +115,9 @@ func (q *Queue) Copy(s *procstats.Sample) *procstats.Sample {
 // Add writes the numbers of a sample, later. It never blocks: if the disk is too slow the reading is dropped.
 func (q *Queue) Add(s *procstats.Sample, run int) { q.put(pending{sample: s, at: s.Stamp, run: run}) }
 
-// Again writes a reading, later, that has the numbers of the newest that was added, but for its time and the age of its processes.
-// It returns false if there is none that can be repeated: then the reading must be added. It never blocks.
+// Again writes a reading, later, that has the numbers of the newest that was added, but for its time and the age of
+// its processes. It returns false if there is none that can be repeated: then the reading must be added. It never
+// blocks.
 func (q *Queue) Again(at procstats.Stamp, run int, age procstats.Reading) bool {
 	w := q.writer
 	w.mu.Lock()
@@ -122,8 +125,10 @@ func (q *Queue) Again(at procstats.Stamp, run int, age procstats.Reading) bool {
 	switch {
 	case q.closed:
 		return true
-	case !q.repeatable || q.run != run || len(q.pending) >= queueSize || !evenStep(at.Wall.Sub(q.newest.Wall), at.Mono-q.newest.Mono):
-		return false // nothing to repeat, a disk that does not keep up, or a clock that was set
+	case !q.repeatable || q.run != run || len(q.pending) >= queueSize:
+		return false // nothing to repeat, or a disk that does not keep up
+	case !evenStep(at.Wall.Sub(q.newest.Wall), at.Mono-q.newest.Mono):
+		return false // a clock that was set
 	}
 	if a := &q.unsent; a.n > 0 {
 		usual := q.newest.Wall.Sub(a.before.Wall) / time.Duration(a.n)
@@ -279,8 +284,8 @@ func (q *Queue) write(p pending) {
 	q.failing = err != nil
 }
 
-// Points returns what a query selects, oldest first, with all that was added before. The error is ErrBlocked if the disk
-// does not answer.
+// Points returns what a query selects, oldest first, with all that was added before. The error is ErrBlocked if the
+// disk does not answer.
 func (q *Queue) Points(query Query) ([]Point, error) {
 	if q.writer.blocked() {
 		return nil, fmt.Errorf("read history: %w", ErrBlocked)

@@ -129,8 +129,8 @@ func TestQueueReadsWhatWasAdded(t *testing.T) {
 	})
 }
 
-// TestQueueOnADiskThatHangs holds that no caller waits for the disk longer than a reader does, that memory is bounded, and
-// that what is dropped is counted, logged once and a gap afterwards.
+// TestQueueOnADiskThatHangs holds that no caller waits for the disk longer than a reader does, that memory is
+// bounded, and that what is dropped is counted, logged once and a gap afterwards.
 func TestQueueOnADiskThatHangs(t *testing.T) {
 	queueTest(t, func(t *testing.T, d *disk, w *Writer, q *Queue, l *lines) {
 		other := w.Queue(filepath.Join(t.TempDir(), "other"), "", 100, hclog.NewNullLogger())
@@ -211,7 +211,8 @@ func TestQueueOnADiskThatHangs(t *testing.T) {
 	})
 }
 
-// TestQueueIsClosedOnADiskThatHangs holds that an agent can end then, and that nothing of it is left when the disk answers.
+// TestQueueIsClosedOnADiskThatHangs holds that an agent can end then, and that nothing of it is left when the disk
+// answers.
 func TestQueueIsClosedOnADiskThatHangs(t *testing.T) {
 	queueTest(t, func(t *testing.T, d *disk, w *Writer, _ *Queue, _ *lines) {
 		q := w.Queue(filepath.Join(t.TempDir(), "x"), "", 100, hclog.NewNullLogger())

@@ -158,11 +158,12 @@ func (r *Ring) oldest() uint64 {
 	return r.sequence - uint64(r.slots) + 1
 }
 
-// bounds are the sequences of the first and the last slot that have readings within the times of a query; last is before
-// first if there is none. Times are in the order of the sequences, so that most slots need not be read.
+// bounds are the sequences of the first and the last slot that have readings within the times of a query; last is
+// before first if there is none. Times are in the order of the sequences, so that most slots need not be read.
 func (r *Ring) bounds(q Query) (first, last uint64, err error) {
 	first, last = r.sequence+1, r.sequence
-	// As many readings as there are slots, also if one has several: a task that sleeps has no longer history than others.
+	// As many readings as there are slots, also if one has several: a task that sleeps has no longer history than
+	// others.
 	head := make([]byte, slotHead)
 	for n := 0; n < r.slots && first > r.oldest(); {
 		first--

@@ -13,9 +13,9 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// Most readings of a task that sleeps equal the one before, a second later. They share one slot: its time is that of the
-// last of them, and it has the time of the first and their number. Equal steps of time separate them again, so only
-// readings at about equal distances share a slot.
+// Most readings of a task that sleeps equal the one before, a second later. They share one slot: its time is that of
+// the last of them, and it has the time of the first and their number. Equal steps of time separate them again, so
+// only readings at about equal distances share a slot.
 
 // writeInterval is how long the last readings of a slot may be in memory only, until they are asked for.
 const writeInterval = 10 * time.Second
@@ -80,7 +80,8 @@ func (r *Ring) extend(at procstats.Stamp, age uint64) {
 // again are readings that have the numbers of the one before them, except for those that age.
 type again struct {
 	n int
-	// before is when the reading before them was taken, and last when the last of them was: the steps between are equal.
+	// before is when the reading before them was taken, and last when the last of them was: the steps between are
+	// equal.
 	before, last procstats.Stamp
 	// age is the column that ages in the last of them.
 	age procstats.Reading

@@ -19,8 +19,8 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// life is what a task did in so many seconds: whether its numbers moved, its rows were read, the clock jumped, it was started anew,
-// or nothing was read.
+// life is what a task did in so many seconds: whether its numbers moved, its rows were read, the clock jumped, it was
+// started anew, or nothing was read.
 type life struct {
 	samples []*procstats.Sample // nil for a gap
 	stamps  []procstats.Stamp
@@ -58,8 +58,8 @@ func newLife(random *rand.Rand, readings int) (l life) {
 	return l
 }
 
-// TestRepeats writes lives with long sleeps, and reads all that was written: by one look, by parts, through a second ring as after
-// a restart, and after the file was made wider.
+// TestRepeats writes lives with long sleeps, and reads all that was written: by one look, by parts, through a second
+// ring as after a restart, and after the file was made wider.
 func TestRepeats(t *testing.T) {
 	for seed := range uint64(10) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -122,7 +122,8 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-// TestQueueRepeats adds lives to a queue, what is the same as before as no more than that, and reads all that was added.
+// TestQueueRepeats adds lives to a queue, what is the same as before as no more than that, and reads all that was
+// added.
 func TestQueueRepeats(t *testing.T) {
 	for seed := range uint64(10) {
 		random := rand.New(rand.NewPCG(seed, 2))

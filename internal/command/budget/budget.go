@@ -1,8 +1,8 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package budget holds records against limits that the user sets. A number that was not measured, or of which only a bound is known
-// that does not decide, fails with that reason: a budget that could not be checked must not pass.
+// Package budget holds records against limits that the user sets. A number that was not measured, or of which only a
+// bound is known that does not decide, fails with that reason: a budget that could not be checked must not pass.
 package budget
 
 import (
@@ -215,7 +215,9 @@ const wallName = "wall_seconds"
 
 func lookUp(name string) (procstats.Measurement, bool) {
 	if name == wallName {
-		return procstats.Measurement{Name: name, Unit: procstats.Seconds, Kind: procstats.Gauge, Guarantee: procstats.Exact}, true
+		return procstats.Measurement{
+			Name: name, Unit: procstats.Seconds, Kind: procstats.Gauge, Guarantee: procstats.Exact,
+		}, true
 	}
 	return procstats.LookupName(name)
 }

@@ -44,8 +44,8 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 	return Usagef("unknown command %q; %s", args[0], hint)
 }
 
-// RejectUnknownTopics makes the help of a command that does not exist an error: cobra prints the help of its parent instead. The
-// returned function has the error of "tacho nosuch --help", whose help function cannot return one.
+// RejectUnknownTopics makes the help of a command that does not exist an error: cobra prints the help of its parent
+// instead. The returned function has the error of "tacho nosuch --help", whose help function cannot return one.
 func RejectUnknownTopics(root *cobra.Command) (unknown func() error) {
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil && help != root {
@@ -86,8 +86,8 @@ func unknownBelow(cmd *cobra.Command, args []string) error {
 	return knownCommand(cmd, args)
 }
 
-// Arguments requires the named arguments, none of them empty. A name in brackets, the last ones, may be left out; one that ends with
-// "..." may be repeated.
+// Arguments requires the named arguments, none of them empty. A name in brackets, the last ones, may be left out; one
+// that ends with "..." may be repeated.
 func Arguments(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		for i, arg := range args {
@@ -121,7 +121,8 @@ func argumentName(names []string, i int) (name string, known bool) {
 // helpWidth is how wide help is at most: what every terminal shows.
 const helpWidth = 80
 
-// WrapHelp breaks the help of all commands below root at words. Lines that begin with a blank stay as they are: examples.
+// WrapHelp breaks the help of all commands below root at words. Lines that begin with a blank stay as they are:
+// examples.
 func WrapHelp(root *cobra.Command) {
 	wrapped := fmt.Sprintf(".FlagUsagesWrapped %d ", helpWidth)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", wrapped))

@@ -65,8 +65,8 @@ func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) string {
 	return text
 }
 
-// Near returns the names that may have been meant by word, at most three: those that are a few typing errors away, or else
-// those that begin with it.
+// Near returns the names that may have been meant by word, at most three: those that are a few typing errors away, or
+// else those that begin with it.
 func Near(word string, names []string) []string {
 	const most = 3
 	var near, longer []string
@@ -89,8 +89,8 @@ type number struct {
 	least, most int
 }
 
-// Number returns the value of a flag that sets n, which has the default, to a whole number from least to most. A default out of these
-// bounds stands for a flag that was not given, and the help does not show it.
+// Number returns the value of a flag that sets n, which has the default, to a whole number from least to most. A
+// default out of these bounds stands for a flag that was not given, and the help does not show it.
 func Number(n *int, least, most int) pflag.Value { return number{n, least, most} }
 
 // String implements pflag.Value; the help leaves out a default of "0".
@@ -148,7 +148,7 @@ var errDuration = errors.New("must be a time such as 500ms, 30s, 5m, 1h30m or 7d
 
 // ParseDuration parses what time.ParseDuration does, and days of 24 hours before it; it must not be negative.
 func ParseDuration(text string) (time.Duration, error) {
-	if number, err := strconv.ParseFloat(text, 64); err == nil && number != 0 && !math.IsNaN(number) && !math.IsInf(number, 0) {
+	if n, err := strconv.ParseFloat(text, 64); err == nil && n != 0 && !math.IsNaN(n) && !math.IsInf(n, 0) {
 		return 0, fmt.Errorf("no unit; did you mean %ss?", text)
 	}
 	var days time.Duration
@@ -217,7 +217,8 @@ func addChoiceTo(cmd *cobra.Command, flags *pflag.FlagSet, name, usage string, a
 
 var errSize = errors.New("must be a number of bytes such as 400M, 1.5G, 64KiB or 1048576")
 
-// ParseSize parses a number of bytes. Units are powers of 1024 as in the kernel; K, KB and KiB are the same, in any case.
+// ParseSize parses a number of bytes. Units are powers of 1024 as in the kernel; K, KB and KiB are the same, in any
+// case.
 func ParseSize(text string) (int64, error) {
 	number := strings.TrimRightFunc(text, func(r rune) bool { return r < '0' || r > '9' })
 	unit := strings.ToLower(strings.TrimSpace(text[len(number):]))

@@ -17,16 +17,16 @@ type Table struct {
 	rows  [][]Cell
 	// Indent precedes each line.
 	Indent string
-	// Width is the number of columns at which lines are cut off. If it is 0, lines fit into the columns of the palette, and the last
-	// column is text: it is wrapped at words, not cut off.
+	// Width is the number of columns at which lines are cut off. If it is 0, lines fit into the columns of the
+	// palette, and the last column is text: it is wrapped at words, not cut off.
 	Width int
 	// Hidden has the columns that are not shown at any width.
 	Hidden []int
-	// Leave has the columns that are left out if lines would be wider than Width, the first one first. Shorten is among them
-	// if the first column is shortened before the others leave.
+	// Leave has the columns that are left out if lines would be wider than Width, the first one first. Shorten is
+	// among them if the first column is shortened before the others leave.
 	Leave []int
-	// Least has the columns that are shortened before lines are cut off, and how wide they are at least. The first column is
-	// a name: it is not shortened before Leave says so.
+	// Least has the columns that are shortened before lines are cut off, and how wide they are at least. The first
+	// column is a name: it is not shortened before Leave says so.
 	Least map[int]int
 }
 
@@ -39,8 +39,8 @@ type Cell struct {
 	paint func(string) string
 }
 
-// Plain returns a cell without a colour. What a terminal could interpret is escaped, as in all cells: texts come from records and
-// file names.
+// Plain returns a cell without a colour. What a terminal could interpret is escaped, as in all cells: texts come from
+// records and file names.
 func Plain(text string) Cell { return Painted(text, nil) }
 
 // Painted returns a cell with a colour, a method of Palette; nil for none.

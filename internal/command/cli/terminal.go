@@ -22,10 +22,12 @@ type Palette struct {
 
 // AddColor adds --color to the root and so to all commands.
 func AddColor(root *cobra.Command) {
-	addChoiceTo(root, root.PersistentFlags(), "color", "colour text: auto, always or never", []string{"auto", "always", "never"})
+	words := []string{"auto", "always", "never"}
+	addChoiceTo(root, root.PersistentFlags(), "color", "colour text: "+OrList(words), words)
 }
 
-// PaletteFor chooses the colours and the width for output to w by --color, NO_COLOR (no-color.org), TERM and whether w is a terminal.
+// PaletteFor chooses the colours and the width for output to w by --color, NO_COLOR (no-color.org), TERM and whether
+// w is a terminal.
 func PaletteFor(cmd *cobra.Command, w io.Writer) Palette {
 	columns, _ := TerminalSize(w)
 	return Palette{On: coloured(cmd, w), Columns: columns}
@@ -89,8 +91,9 @@ func TerminalSize(w any) (columns, lines int) {
 	return columns, lines
 }
 
-// variables returns how the flags of cmd are named in the environment; --help and --version are not. A flag that means the same for
-// all commands has one name for all. Others have that of their command in it: what is right for one is invalid for another.
+// variables returns how the flags of cmd are named in the environment; --help and --version are not. A flag that
+// means the same for all commands has one name for all. Others have that of their command in it: what is right for
+// one is invalid for another.
 func variables(cmd *cobra.Command) func(*pflag.Flag) (name string, ok bool) {
 	root, path := inEnvironment(cmd.Root().Name()), inEnvironment(cmd.CommandPath())
 	return func(flag *pflag.Flag) (string, bool) {

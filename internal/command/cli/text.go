@@ -125,8 +125,8 @@ func Markdown(text string) string {
 	return b.String()
 }
 
-// Wrap breaks a text at blanks into lines of at most width columns; 0 for one line. A longer word is broken behind a slash, or else where
-// the line ends.
+// Wrap breaks a text at blanks into lines of at most width columns; 0 for one line. A longer word is broken behind a
+// slash, or else where the line ends.
 func Wrap(text string, width int) []string { return wrap(text, width, width) }
 
 // wrap is Wrap with another width for the first line.
@@ -149,7 +149,8 @@ func wrap(text string, first, width int) []string {
 	return append(lines, string(rest))
 }
 
-// lastBlank returns where to break a text that is longer than room: at the last blank behind a word, behind the last slash, or at room.
+// lastBlank returns where to break a text that is longer than room: at the last blank behind a word, behind the last
+// slash, or at room.
 func lastBlank(text []rune, room int) int {
 	for i := room; i > 0; i-- {
 		if text[i] == ' ' && strings.TrimLeft(string(text[:i]), " ") != "" {
@@ -164,8 +165,8 @@ func lastBlank(text []rune, room int) int {
 	return room
 }
 
-// Hang returns a text in lines that fit into the columns of p, with their newlines. The first begins with first, which may be coloured,
-// the others with rest; paint colours the text, nil for not.
+// Hang returns a text in lines that fit into the columns of p, with their newlines. The first begins with first,
+// which may be coloured, the others with rest; paint colours the text, nil for not.
 func Hang(p Palette, first, rest, text string, paint func(string) string) string {
 	lines := []string{text}
 	if p.Columns > 0 {
@@ -204,8 +205,8 @@ const leastWrapped = 30
 // belowIndent precedes texts that are below their row.
 const belowIndent = "    "
 
-// wrapped renders lines into columns. The last column is wrapped at words; if less than leastWrapped is left for it, texts that do not fit
-// follow on lines of their own below their row.
+// wrapped renders lines into columns. The last column is wrapped at words; if less than leastWrapped is left for it,
+// texts that do not fit follow on lines of their own below their row.
 func (t *Table) wrapped(lines [][]Cell, columns int) string {
 	fitted := *t
 	fitted.Width = columns

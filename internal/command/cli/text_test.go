@@ -67,7 +67,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestWrap holds that lines are broken at blanks, that blanks within a line stay, and that words longer than a line are broken.
+// TestWrap holds that lines are broken at blanks, that blanks within a line stay, and that words longer than a line
+// are broken.
 func TestWrap(t *testing.T) {
 	for _, test := range []struct {
 		text  string
@@ -100,8 +101,8 @@ func TestWrap(t *testing.T) {
 	}
 }
 
-// TestTableWraps holds that the last column is wrapped if the table has no width of its own, and that its texts are below their rows if
-// it would be too narrow.
+// TestTableWraps holds that the last column is wrapped if the table has no width of its own, and that its texts are
+// below their rows if it would be too narrow.
 func TestTableWraps(t *testing.T) {
 	table := Table{Indent: " ", Right: []int{1}}
 	table.AddTexts("memory", "12", "no limit is set for this cgroup, nor for its ancestors")

@@ -5,7 +5,6 @@ package record
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -23,21 +22,24 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-func newDiff() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "diff [A B]",
-		Short: "Compare two runs: what B used more or less than A",
-		Long: `Show two runs side by side, with the change from A to B, also in percent of A.
+const diffHelp = `Show two runs side by side, with the change from A to B, also in percent of A.
 
 A and B are runs: each is ` + rundir.Words + `.
 Without them the last two runs are compared: last~1 and last.
 
 Values that were not measured are shown as ` + procstats.NoValue + ` with the reason, and without a change.
 
---max-increase sets a budget for the change. It also fails if a side was not measured, or if only a bound is known that does not
-decide.
+--max-increase sets a budget for the change. It also fails if a side was not measured, or if only a bound is known that
+does not decide.
 
-Differences that make the runs hard to compare are listed first: machine, kernel, command, selection, source, guarantee.`,
+Differences that make the runs hard to compare are listed first: machine, kernel, command, selection, source,
+guarantee.`
+
+func newDiff() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "diff [A B]",
+		Short: "Compare two runs: what B used more or less than A",
+		Long:  diffHelp,
 		Example: `  tacho diff 2026-03-04T10 last
   tacho diff --max-increase memory_peak=10% main last
   tacho diff before/ after/ --format json | jq .warnings`,
@@ -47,36 +49,16 @@ Differences that make the runs hard to compare are listed first: machine, kernel
 	outputDir := rundir.AddOutputDir(cmd)
 	format := cli.AddFormat(cmd, "table", "json")
 	mostOf := cmd.Flags().StringArray("max-increase", nil,
-		"exit with 123 if B used more than A by more than this, `MEASUREMENT=VALUE`: memory_peak=10%, wall=2s; may be repeated")
+		"exit with 123 if B used more than A by more than this, `MEASUREMENT=VALUE`: memory_peak=10%, wall=2s; "+
+			"may be repeated")
 	cmd.ValidArgsFunction = rundir.Complete(outputDir, 2)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			args = []string{"last~1", "last"}
 		}
-		a, err := rundir.Find(*outputDir, args[0])
+		d, err := newRunDiff(*outputDir, args, *mostOf)
 		if err != nil {
 			return err
-		}
-		b, err := rundir.Find(*outputDir, args[1])
-		if err != nil {
-			return err
-		}
-		for _, entry := range []record.Entry{a, b} {
-			entry.Record.State = rundir.CurrentState(entry.Record, kernel.HostFS())
-		}
-		d := diffRuns(a, b)
-		ofA, errA := repeat.Of(a)
-		ofB, errB := repeat.Of(b)
-		if err := errors.Join(errA, errB); err != nil {
-			return err
-		}
-		d.addNoise(ofA, ofB)
-		for _, text := range *mostOf {
-			most, err := budget.ParseIncrease(text)
-			if err != nil {
-				return cli.Usagef("--max-increase %s: %w", text, err)
-			}
-			d.Budgets = append(d.Budgets, most.Check(a.Record, b.Record))
 		}
 		out := cmd.OutOrStdout()
 		if format.String() == "json" {
@@ -90,6 +72,59 @@ Differences that make the runs hard to compare are listed first: machine, kernel
 		return budget.Report(d.Budgets, func(err error) { cli.PrintError(cmd.ErrOrStderr(), err) })
 	}
 	return cmd
+}
+
+// newRunDiff compares the runs A and B that args name.
+func newRunDiff(outputDir string, args, increases []string) (*runDiff, error) {
+	groups, err := groupsOf(outputDir, args)
+	if err != nil {
+		return nil, err
+	}
+	a, b := groups[0].entry, groups[1].entry
+	for _, entry := range []record.Entry{a, b} {
+		entry.Record.State = rundir.CurrentState(entry.Record, kernel.HostFS())
+	}
+	d := diffRuns(a, b)
+	d.addNoise(groups[0].Group, groups[1].Group)
+	for _, text := range increases {
+		most, err := budget.ParseIncrease(text)
+		if err != nil {
+			return nil, cli.Usagef("--max-increase %s: %w", text, err)
+		}
+		d.Budgets = append(d.Budgets, most.Check(a.Record, b.Record))
+	}
+	return d, nil
+}
+
+// group is a run, and the runs of the series that it belongs to.
+type group struct {
+	entry record.Entry
+	repeat.Group
+}
+
+// groupsOf finds the runs that words name.
+func groupsOf(outputDir string, words []string) (groups []group, err error) {
+	for _, word := range words {
+		entry, err := rundir.Find(outputDir, word)
+		if err != nil {
+			return nil, err
+		}
+		g, err := repeat.Of(entry)
+		if err != nil {
+			return nil, err
+		}
+		groups = append(groups, group{entry, g})
+	}
+	return groups, nil
+}
+
+// distinct returns the series of runs, each once.
+func distinct(groups []group) []repeat.Group {
+	var all []repeat.Group
+	for _, g := range groups {
+		all = append(all, g.Group)
+	}
+	return repeat.Distinct(all)
 }
 
 // render returns both runs as text.
@@ -194,8 +229,9 @@ type diffRow struct {
 }
 
 func diffRuns(a, b record.Entry) *runDiff {
-	d := &runDiff{A: list(a), B: list(b), Warnings: unlike(a.Record, b.Record), Headline: []diffRow{}, Measurements: []diffRow{}}
-	d.Headline = append(d.Headline, changeOf(diffRow{Name: "wall_seconds", A: a.Record.WallSeconds, B: b.Record.WallSeconds}))
+	d := &runDiff{A: list(a), B: list(b), Warnings: unlike(a.Record, b.Record), Measurements: []diffRow{}}
+	wall := diffRow{Name: "wall_seconds", A: a.Record.WallSeconds, B: b.Record.WallSeconds}
+	d.Headline = []diffRow{changeOf(wall)}
 	given := map[string]record.HeadlineValue{}
 	for _, r := range []*record.Record{a.Record, b.Record} {
 		maps.Copy(given, r.Headline)
@@ -293,7 +329,8 @@ func unlike(a, b *record.Record) []string {
 	differ("systems", a.Host.OS, b.Host.OS)
 	differ("kernels", a.Host.Kernel, b.Host.Kernel)
 	differ("numbers of CPUs", fmt.Sprint(a.Host.CPUs), fmt.Sprint(b.Host.CPUs))
-	differ("memory sizes", procstats.Bytes.Text(float64(a.Host.MemoryBytes)), procstats.Bytes.Text(float64(b.Host.MemoryBytes)))
+	memory := func(r *record.Record) string { return procstats.Bytes.Text(float64(r.Host.MemoryBytes)) }
+	differ("memory sizes", memory(a), memory(b))
 	differ("cgroup layouts", layoutOf(a), layoutOf(b))
 	differ("sampling intervals", intervalsOf(a), intervalsOf(b))
 	if selections := differentSelections(a, b); selections != "" {
@@ -366,11 +403,12 @@ func newCompare() *cobra.Command {
 RUN is ` + rundir.Words + `.
 Without it, last is meant.
 
-A run of tacho run --runs stands for all runs of its series: mean, standard deviation (σ), lowest and highest value, and outliers, which
-are far from the median (modified Z-score above 3.5). Runs with the same --label series=NAME are a series, too.
+A run of tacho run --runs stands for all runs of its series: mean, standard deviation (σ), lowest and highest value, and
+outliers, which are far from the median (modified Z-score above 3.5). Runs with the same --label series=NAME are a
+series, too.
 
-A change is within noise if such series differ as much by chance once in 20 times (Welch's test). A single run is taken to vary as the
-series that it is compared with.`,
+A change is within noise if such series differ as much by chance once in 20 times (Welch's test). A single run is taken
+to vary as the series that it is compared with.`,
 		Example: `  tacho compare last
   tacho compare before after --format markdown
   tacho compare last~20 last~10 last --format csv`,
@@ -384,20 +422,12 @@ series that it is compared with.`,
 		if len(args) == 0 {
 			args = []string{"last"}
 		}
-		var all []repeat.Group
-		for _, word := range args {
-			entry, err := rundir.Find(*outputDir, word)
-			if err != nil {
-				return err
-			}
-			s, err := repeat.Of(entry)
-			if err != nil {
-				return err
-			}
-			all = append(all, s)
+		groups, err := groupsOf(*outputDir, args)
+		if err != nil {
+			return err
 		}
 		out := cmd.OutOrStdout()
-		return repeat.Write(out, cli.PaletteFor(cmd, out), format.String(), repeat.Compare(repeat.Distinct(all)...))
+		return repeat.Write(out, cli.PaletteFor(cmd, out), format.String(), repeat.Compare(distinct(groups)...))
 	}
 	return cmd
 }

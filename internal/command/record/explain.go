@@ -20,9 +20,9 @@ func newExplain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain [NAME]",
 		Short: "Explain a measurement: its meaning, source and guarantee",
-		Long: `Explain one measurement: what it means, how it is often misread, which kernel file it is read from, its unit, and what
-it guarantees. Without a name, list all measurements by source; the name of a group, such as cgroup_memory, lists that
-group.`,
+		Long: `Explain one measurement: what it means, how it is often misread, which kernel file it is read from, its unit,
+and what it guarantees. Without a name, list all measurements by source; the name of a group, such as cgroup_memory,
+lists that group.`,
 		Example: `  tacho explain
   tacho explain memory_bytes
   tacho explain psi
@@ -78,7 +78,8 @@ func explainOne(out io.Writer, name string) error {
 func unknownMeasurement(name string) error {
 	_, err := procstats.Explain(name)
 	if unknown := (*procstats.UnknownError)(nil); errors.As(err, &unknown) && len(unknown.Near) > 0 {
-		return cli.Usagef("unknown measurement %q; did you mean %s? (tacho explain lists all)", name, cli.OrList(unknown.Near))
+		near := cli.OrList(unknown.Near)
+		return cli.Usagef("unknown measurement %q; did you mean %s? (tacho explain lists all)", name, near)
 	}
 	return cli.Usagef("unknown measurement %q (tacho explain lists all)", name)
 }

@@ -26,8 +26,8 @@ func newExport() *cobra.Command {
 RUN is ` + rundir.Words + `.
 Without it, last is meant.
 
-A row is one sample, of a long run some samples together. What was not measured is empty in CSV, and null in JSON. --columns prints what
-the columns are; docs/records.md has recipes for pandas, DuckDB and jq.`,
+A row is one sample, of a long run some samples together. What was not measured is empty in CSV, and null in JSON.
+--columns prints what the columns are; docs/records.md has recipes for pandas, DuckDB and jq.`,
 		Example: `  tacho export last > samples.csv
   tacho export --format jsonl last~1 last | jq .memory_bytes
   tacho export --columns`,

@@ -59,7 +59,8 @@ Records that cannot be read are reported on stderr, and the exit code is 1.`,
 	o := &lsOptions{outputDir: rundir.AddOutputDir(cmd), format: cli.AddFormat(cmd, "table", "json", "csv")}
 	cmd.Flags().StringArrayVar(&o.labels, "label", nil,
 		"list only runs with this label: `KEY=VALUE`, or KEY for any value; may be repeated, all must match")
-	cmd.Flags().StringSliceVar(&o.states, "state", nil, "list only runs in this `STATE`: running, exited or lost; may be repeated")
+	cmd.Flags().StringSliceVar(&o.states, "state", nil,
+		"list only runs in this `STATE`: running, exited or lost; may be repeated")
 	cmd.Flags().Var(cli.Number(&o.limit, 0, math.MaxInt), "limit", "list at most `N` runs; 0 for all")
 	states := cobra.FixedCompletions([]string{"running", "exited", "lost"}, cobra.ShellCompDirectiveNoFileComp)
 	_ = cmd.RegisterFlagCompletionFunc("state", states) // fails only for a flag that does not exist
@@ -114,8 +115,8 @@ func incompleteError(incomplete []record.Entry) error {
 	for i, entry := range incomplete {
 		names[i] = entry.Name
 	}
-	return fmt.Errorf("incomplete runs, because tacho run was killed before it started the command: %s (tacho prune deletes them)",
-		cli.SomeOf(names))
+	return fmt.Errorf("incomplete runs, because tacho run was killed before it started the command: %s "+
+		"(tacho prune deletes them)", cli.SomeOf(names))
 }
 
 func (o *lsOptions) wants(run listedRun) bool {

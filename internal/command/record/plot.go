@@ -36,9 +36,9 @@ func newPlot() *cobra.Command {
 ` + rundir.RunHelp + `
 
 Each value is that of one sample, of a long run of some samples together: memory is then the highest, CPU, storage and
-network the average. Nothing is drawn for times in which nothing was measured. A limit is drawn unless it is more than three times what was used. The CPU time of all
-processes that ended follows, by command. A line of the record that cannot be read is
-reported on stderr and leaves a gap, and the exit code is 1.`,
+network the average. Nothing is drawn for times in which nothing was measured. A limit is drawn unless it is more than
+three times what was used. The CPU time of all processes that ended follows, by command. A line of the record that
+cannot be read is reported on stderr and leaves a gap, and the exit code is 1.`,
 		Example: `  tacho plot last
   tacho plot last --output run.svg`,
 		Args:    rundir.Arguments("RUN"),
@@ -89,7 +89,7 @@ func checkEnding(path, ending, written string) error {
 func readPoints(cmd *cobra.Command, dir string) (points []*series.Point, damaged bool, err error) {
 	for p, err := range series.ReadCSV(filepath.Join(dir, record.SamplesFile)) {
 		if errors.Is(err, fs.ErrNotExist) {
-			return readReports(cmd, dir)
+			break
 		}
 		if err != nil {
 			cli.PrintError(cmd.ErrOrStderr(), err)
@@ -97,19 +97,6 @@ func readPoints(cmd *cobra.Command, dir string) (points []*series.Point, damaged
 			continue
 		}
 		points = append(points, p)
-	}
-	return points, damaged, whyNoPoints(dir, points, damaged)
-}
-
-// readReports reads the points of a run that has reports only, as earlier versions wrote them.
-func readReports(cmd *cobra.Command, dir string) (points []*series.Point, damaged bool, err error) {
-	for u, err := range record.ReadUsage(dir) {
-		if err != nil {
-			cli.PrintError(cmd.ErrOrStderr(), err)
-			damaged = true
-			continue
-		}
-		points = append(points, u.Point())
 	}
 	return points, damaged, whyNoPoints(dir, points, damaged)
 }
@@ -146,7 +133,8 @@ func plotText(cmd *cobra.Command, entry record.Entry, axis *chart.Axis, charts [
 	if bars != "" {
 		bars = "\n" + bars
 	}
-	_, err := fmt.Fprintf(out, "%s\n\n%s%s", p.Bold(cli.Cut(plotTitle(entry), columns)), chart.Text(axis, charts, screen), bars)
+	title := p.Bold(cli.Cut(plotTitle(entry), columns))
+	_, err := fmt.Fprintf(out, "%s\n\n%s%s", title, chart.Text(axis, charts, screen), bars)
 	return err
 }
 
@@ -154,7 +142,8 @@ func plotText(cmd *cobra.Command, entry record.Entry, axis *chart.Axis, charts [
 func commandImage(r *record.Record) *chart.Bars {
 	bars := &chart.Bars{Title: summary.BarsTitle}
 	for _, b := range summary.CommandBars(r) {
-		bars.Rows = append(bars.Rows, chart.Bar{Share: b.Share, Label: strings.TrimSpace(b.Name + " " + b.Processes), Value: b.CPU + "  " + b.ShareText})
+		label := strings.TrimSpace(b.Name + " " + b.Processes)
+		bars.Rows = append(bars.Rows, chart.Bar{Share: b.Share, Label: label, Value: b.CPU + "  " + b.ShareText})
 	}
 	return bars
 }
@@ -171,8 +160,8 @@ func plotImage(path string, entry record.Entry, axis *chart.Axis, charts []chart
 	return nil
 }
 
-// runCharts arranges the samples of a run into charts of CPU, memory, I/O and pressure over one axis, and of the network if packets
-// were counted.
+// runCharts arranges the samples of a run into charts of CPU, memory, I/O and pressure over one axis, and of the
+// network if packets were counted.
 func runCharts(r *record.Record, points []*series.Point) (*chart.Axis, []chart.Chart) {
 	s := pointSeries{record: r}
 	for _, p := range points {
@@ -182,14 +171,17 @@ func runCharts(r *record.Record, points []*series.Point) (*chart.Axis, []chart.C
 	}
 	charts := []chart.Chart{s.cpu(), s.memory(), s.io(), s.pressure()}
 	network := s.network()
-	if slices.ContainsFunc(network.Series, func(one chart.Series) bool { _, high, ok := one.Range(); return ok && high > 0 }) {
-		charts = append(charts, network)
+	for _, one := range network.Series {
+		if _, high, ok := one.Range(); ok && high > 0 {
+			charts = append(charts, network)
+			break
+		}
 	}
 	return s.axis(), charts
 }
 
-// pointSeries turns points into series. A value is at the end of its point; the first one, and the first after a gap, is at
-// the beginning of its point too.
+// pointSeries turns points into series. A value is at the end of its point; the first one, and the first after a gap,
+// is at the beginning of its point too.
 type pointSeries struct {
 	record *record.Record
 	points []*series.Point
@@ -228,7 +220,8 @@ func (s *pointSeries) axis() *chart.Axis {
 	return a
 }
 
-// growth returns how much a counter grew from the end of the point before, of the first point from 0; NaN if it is not known.
+// growth returns how much a counter grew from the end of the point before, of the first point from 0; NaN if it is
+// not known.
 func (s *pointSeries) growth(i int, id procstats.ID) float64 {
 	now, ok := s.points[i].Value(id, procstats.Last)
 	before, known := 0.0, true
@@ -241,11 +234,11 @@ func (s *pointSeries) growth(i int, id procstats.ID) float64 {
 	return now - before
 }
 
-// values takes one value of each point.
-func (s *pointSeries) values(take func(i int) float64) (values []float64) {
+// values takes one value of each point, NaN if there is none.
+func (s *pointSeries) values(take func(i int) (value float64, ok bool)) (values []float64) {
 	for i := range s.points {
-		value := take(i)
-		if math.IsInf(value, 0) {
+		value, ok := take(i)
+		if !ok {
 			value = math.NaN()
 		}
 		if s.begins(i) {
@@ -258,30 +251,24 @@ func (s *pointSeries) values(take func(i int) float64) (values []float64) {
 
 // of returns what the points keep of a measurement.
 func (s *pointSeries) of(id procstats.ID, keep procstats.Reduction) []float64 {
-	return s.values(func(i int) float64 {
-		value, ok := s.points[i].Value(id, keep)
-		if !ok {
-			return math.NaN()
-		}
-		return value
-	})
+	return s.values(func(i int) (float64, bool) { return s.points[i].Value(id, keep) })
 }
 
 // rate returns the rate of a counter over each point.
 func (s *pointSeries) rate(id procstats.ID) []float64 {
-	return s.values(func(i int) float64 {
+	return s.values(func(i int) (float64, bool) {
 		if highest, ok := s.points[i].Value(id, procstats.Rate); ok && (s.begins(i) || s.points[i].Samples == 1) {
-			return highest // of one sample it is the rate
+			return highest, true // of one sample it is the rate
 		}
 		if i == 0 {
-			return math.NaN()
+			return 0, false
 		}
-		return s.growth(i, id) / (s.points[i].Mono - s.points[i-1].Mono).Seconds()
+		return s.growth(i, id) / (s.points[i].Mono - s.points[i-1].Mono).Seconds(), true
 	})
 }
 
-// limits returns a limit as it held, those of the cgroup's ancestors included; for a run whose limits are not recorded that of
-// its own cgroup.
+// limits returns a limit as it held, those of the cgroup's ancestors included; for a run whose limits are not
+// recorded that of its own cgroup.
 func (s *pointSeries) limits(label string, id procstats.ID) []chart.Limit {
 	for _, limit := range s.record.Limits {
 		if limit.Name == id.String() && limit.Effective != nil {

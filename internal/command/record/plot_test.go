@@ -17,40 +17,29 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// reported is one of so many seconds on the monotonic clock.
-func reported(from, to float64, measurements map[string]record.Reduced) *record.Usage {
-	return &record.Usage{
-		To: noon.Add(time.Duration((to - 100) * float64(time.Second))), FromMono: from, ToMono: to, Samples: 1, Measurements: measurements,
-		Headline: map[string]record.HeadlineValue{
-			"cpu_seconds_total": {Source: "cgroup_cpu_usage_seconds_total"}, "memory_charged_bytes": {Source: "cgroup_memory_current_bytes"},
-		},
-	}
-}
-
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
-// points are what an earlier version reported.
-func points(reports ...*record.Usage) (points []*series.Point) {
-	for _, u := range reports {
-		points = append(points, u.Point())
+// point is one of so many seconds on the monotonic clock.
+func point(from, to float64, last map[procstats.ID]float64, kept map[series.Column]float64) *series.Point {
+	seconds := func(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
+	return &series.Point{
+		Stamp: procstats.Stamp{Wall: noon.Add(seconds(to - 100)), Mono: seconds(to)},
+		From:  seconds(from), Samples: 1, Values: last, Kept: kept,
 	}
-	return points
 }
 
 func TestRunChartsKeepGaps(t *testing.T) {
-	busy := func(cores, kills float64) map[string]record.Reduced {
-		return map[string]record.Reduced{
-			"cgroup_cpu_usage_seconds_total":      {Rate: &cores},
-			"cgroup_memory_events_oom_kill_total": {Last: &kills},
-		}
+	busy := func(from, to, cores, kills float64) *series.Point {
+		return point(from, to, map[procstats.ID]float64{procstats.CgroupMemoryEventsOOMKill: kills},
+			map[series.Column]float64{{ID: procstats.HeadlineCPU, Keep: procstats.Rate}: cores})
 	}
-	reports := points(
-		reported(100, 105, busy(1, 0)), reported(105.01, 110, busy(1, 0)), reported(130, 135, busy(3, 2)), reported(135, 135, busy(9, 2)),
-	)
+	points := []*series.Point{
+		busy(100, 105, 1, 0), busy(105.01, 110, 1, 0), busy(130, 135, 3, 2), busy(135, 135, 9, 2),
+	}
 	axis, charts := runCharts(&record.Record{
 		Measurements: map[string]any{"cgroup_cpu_quota_cores": 6.0},
 		Absent:       map[string]string{"psi_cpu_some_seconds_total": "the kernel has no PSI"},
-	}, reports)
+	}, points)
 	at := func(seconds float64) time.Time { return noon.Add(time.Duration(seconds * float64(time.Second))) }
 	nearly := cmpopts.EquateApproxTime(time.Microsecond)
 	moments := []chart.Moment{{At: at(0)}, {At: at(5)}, {At: at(10)}, {At: at(30), Break: true}, {At: at(35)}}
@@ -76,22 +65,22 @@ func TestRunChartsKeepGaps(t *testing.T) {
 }
 
 func TestRunChartsTakeNoZeroForAbsent(t *testing.T) {
-	_, charts := runCharts(&record.Record{}, points(
-		reported(0, 1, map[string]record.Reduced{"cgroup_memory_current_bytes": {Max: new(0.0)}}),
-		reported(1, 2, map[string]record.Reduced{"cgroup_memory_current_bytes": {}}),
-		reported(2, 3, map[string]record.Reduced{"cgroup_memory_current_bytes": {Max: new(math.Inf(1))}}),
-		reported(3, 4, map[string]record.Reduced{"cgroup_memory_current_bytes": {Max: new(7.0)}}),
-	))
+	charged := func(bytes float64) map[series.Column]float64 {
+		return map[series.Column]float64{{ID: procstats.HeadlineMemoryCharged, Keep: procstats.Max}: bytes}
+	}
+	_, charts := runCharts(&record.Record{}, []*series.Point{
+		point(0, 1, nil, charged(0)), point(1, 2, nil, nil), point(2, 3, nil, charged(7)),
+	})
 	nan := math.NaN()
-	want := []float64{0, 0, nan, nan, 7}
+	want := []float64{0, 0, nan, 7}
 	if diff := cmp.Diff(want, charts[1].Series[0].Values, cmpopts.EquateNaNs()); diff != "" {
 		t.Errorf("values (-want +got):\n%s", diff)
 	}
 }
 
 func TestRunChartsOfNothing(t *testing.T) {
-	for _, reports := range [][]*record.Usage{nil, {{}}} {
-		axis, charts := runCharts(&record.Record{}, points(reports...))
+	for _, points := range [][]*series.Point{nil, {{}}} {
+		axis, charts := runCharts(&record.Record{}, points)
 		if !axis.Until.After(axis.Since) || len(axis.Moments) != 0 {
 			t.Errorf("axis from %s to %s with %d moments", axis.Since, axis.Until, len(axis.Moments))
 		}
@@ -107,7 +96,8 @@ func TestRunChartsOfNothing(t *testing.T) {
 func TestRunChartsOfNetwork(t *testing.T) {
 	var samples []*procstats.Sample
 	for second, received := range []float64{0, 1000, 4000, math.NaN()} {
-		s := &procstats.Sample{Stamp: procstats.Stamp{Mono: time.Duration(second+1) * time.Second, Wall: noon.Add(time.Duration(second) * time.Second)}}
+		at := time.Duration(second) * time.Second
+		s := &procstats.Sample{Stamp: procstats.Stamp{Mono: time.Second + at, Wall: noon.Add(at)}}
 		s.SetRead(procstats.SourceSkb, s.Stamp)
 		if s.SetAbsent(procstats.SkbReceived, "not counted"); !math.IsNaN(received) {
 			s.SetNumber(procstats.SkbReceived, received)

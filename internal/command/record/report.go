@@ -29,8 +29,8 @@ func newReport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report [RUN...]",
 		Short: "Write a report of runs as one HTML file",
-		Long: `Write one HTML file that needs no other file and no network: how each run ended, what it used, charts to read values from, commands,
-limits; of several runs also their comparison.
+		Long: `Write one HTML file that needs no other file and no network: how each run ended, what it used, charts to read
+values from, commands, limits; of several runs also their comparison.
 
 RUN is ` + rundir.Words + `.
 Without it, last is meant. A run of a series stands for the series in the comparison.`,
@@ -52,29 +52,25 @@ Without it, last is meant. A run of a series stands for the series in the compar
 		}
 		r := report{
 			Version: cmd.Root().Version, Absent: procstats.NoValue,
-			Style: template.CSS(chart.Style()), Script: template.JS(chart.Script()), Definitions: template.HTML(chart.Definitions),
+			Style: template.CSS(chart.Style()), Script: template.JS(chart.Script()),
+			Definitions: template.HTML(chart.Definitions),
 		}
-		var all []repeat.Group
-		for _, word := range args {
-			entry, err := rundir.Find(*outputDir, word)
-			if err != nil {
-				return err
-			}
-			rundir.Refresh(entry)
-			s, err := repeat.Of(entry)
-			if err != nil {
-				return err
-			}
-			all = append(all, s)
-			r.Runs = append(r.Runs, reportedRunOf(cmd, entry))
+		groups, err := groupsOf(*outputDir, args)
+		if err != nil {
+			return err
 		}
-		r.compare(repeat.Distinct(all))
+		for _, g := range groups {
+			rundir.Refresh(g.entry)
+			r.Runs = append(r.Runs, reportedRunOf(cmd, g.entry))
+		}
+		r.compare(distinct(groups))
 		return r.write(*output)
 	}
 	return cmd
 }
 
-// report is what the template shows. Its HTML, styles and script are those of package chart, which escapes what it is given.
+// report is what the template shows. Its HTML, styles and script are those of package chart, which escapes what it is
+// given.
 type report struct {
 	Title, Version, Absent string
 	Style                  template.CSS
@@ -149,8 +145,8 @@ func reportedRunOf(cmd *cobra.Command, entry record.Entry) reportedRun {
 		{"directory", cli.Printable(r.Dir)},
 		{"message", cli.Printable(r.Message)},
 		{"labels", summary.LabelsText(r.Labels)},
-		{"machine", fmt.Sprintf("%s, %s %s, %s", cli.Printable(r.Host.Name), cli.Printable(r.Host.OS), cli.Printable(r.Host.Kernel),
-			procstats.Counted(r.Host.CPUs, "CPU", "CPUs"))},
+		{"machine", cli.Printable(fmt.Sprintf("%s, %s %s, %s", r.Host.Name, r.Host.OS, r.Host.Kernel,
+			procstats.Counted(r.Host.CPUs, "CPU", "CPUs")))},
 	}
 	for _, fact := range append(summary.Lines(r), facts...) {
 		if fact[1] != "" {
@@ -181,8 +177,8 @@ func (run *reportedRun) addTable(title string, t *cli.Table) {
 	}
 }
 
-// sinceStart moves an axis to where all runs of a report begin, for the cross-hair to be at the same time of each: the clock of the page
-// reads the time since the start. The ticks of a page are at even distances.
+// sinceStart moves an axis to where all runs of a report begin, for the cross-hair to be at the same time of each:
+// the clock of the page reads the time since the start. The ticks of a page are at even distances.
 func sinceStart(a *chart.Axis) {
 	start := a.Since
 	moved := func(at time.Time) time.Time { return time.Unix(0, 0).UTC().Add(at.Sub(start)) }

@@ -26,8 +26,8 @@ func newShow() *cobra.Command {
 ` + rundir.RunHelp + `
 
 The table of processes adds up to the total: live processes, exited processes, and the rest, which is unattributed.
-Values that were not measured are shown as ` + procstats.NoValue + `; --all lists all measurements, with the reason for each absent one.
-The numbers of a run that is running or lost are those of its last report.`,
+Values that were not measured are shown as ` + procstats.NoValue + `; --all lists all measurements, with the reason for
+each absent one. The numbers of a run that is running or lost are those of its last report.`,
 		Example: `  tacho show last
   tacho show 2026-03-04 --all
   tacho show last --failed-first
@@ -37,7 +37,8 @@ The numbers of a run that is running or lost are those of its last report.`,
 	}
 	outputDir := rundir.AddOutputDir(cmd)
 	format := cli.AddFormat(cmd, "text", "json")
-	all := cmd.Flags().Bool("all", false, "show all measurements, with the reason for each absent one, and the evidence for a success too")
+	all := cmd.Flags().Bool("all", false,
+		"show all measurements, with the reason for each absent one, and the evidence for a success too")
 	failedFirst := cmd.Flags().Bool("failed-first", false, "list the commands of which most processes failed first")
 	cmd.ValidArgsFunction = rundir.Complete(outputDir, 1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -60,7 +61,8 @@ The numbers of a run that is running or lost are those of its last report.`,
 			return err
 		}
 		if a := record.AdviseRuns(history); a.Line() != "" {
-			text += "\n" + cli.Hang(palette, "", "", fmt.Sprintf("%s (tacho advise %s)", a.Line(), rundir.Word(filepath.Dir(entry.Dir), entry.Name)), nil)
+			word := rundir.Word(filepath.Dir(entry.Dir), entry.Name)
+			text += "\n" + cli.Hang(palette, "", "", fmt.Sprintf("%s (tacho advise %s)", a.Line(), word), nil)
 		}
 		_, err = io.WriteString(out, text)
 		return err

@@ -22,8 +22,8 @@ type Group struct {
 	Runs []record.Entry
 }
 
-// Of returns the series that a run is one of: the runs beside it with the same Label that have completed. A run without a label is a
-// series of its own.
+// Of returns the series that a run is one of: the runs beside it with the same Label that have completed. A run
+// without a label is a series of its own.
 func Of(entry record.Entry) (Group, error) {
 	alone := Group{Name: entry.Name, Runs: []record.Entry{entry}}
 	label := entry.Record.Labels[Label]
@@ -44,7 +44,8 @@ func Of(entry record.Entry) (Group, error) {
 	return Group{Name: all[0].Name, Runs: all}, nil
 }
 
-// Distinct returns every series once. Those that have the name of another, from another directory, are named by their paths.
+// Distinct returns every series once. Those that have the name of another, from another directory, are named by their
+// paths.
 func Distinct(all []Group) []Group {
 	var distinct []Group
 	named := make(map[string]int)
@@ -86,7 +87,8 @@ const wallName = "wall_seconds"
 func measurements() []string {
 	names := []string{wallName}
 	for _, id := range []procstats.ID{
-		procstats.HeadlineCPU, procstats.HeadlineMemoryPeak, procstats.HeadlineIORead, procstats.HeadlineIOWrite, procstats.HeadlineIOHanded,
+		procstats.HeadlineCPU, procstats.HeadlineMemoryPeak,
+		procstats.HeadlineIORead, procstats.HeadlineIOWrite, procstats.HeadlineIOHanded,
 	} {
 		names = append(names, id.String())
 	}
@@ -160,8 +162,8 @@ func (r *Row) compareWith(base Row) {
 	}
 }
 
-// WithinNoise reports whether two runs differ in a measurement as much as the runs of their series do by chance; known is false if neither
-// is one of several, and for what series do not have.
+// WithinNoise reports whether two runs differ in a measurement as much as the runs of their series do by chance;
+// known is false if neither is one of several, and for what series do not have.
 func WithinNoise(name string, a, b float64, ofA, ofB Group) (within, known bool) {
 	if !slices.Contains(measurements(), name) {
 		return false, false

@@ -1,8 +1,8 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package repeat is about repeated runs of a command: what they used on average, how much that varies, and whether a difference between
-// two series is more than that.
+// Package repeat is about repeated runs of a command: what they used on average, how much that varies, and whether a
+// difference between two series is more than that.
 package repeat
 
 import (
@@ -40,8 +40,8 @@ func statisticsOf(values []float64) Statistics {
 // fewest is the number of values from which on one can be an outlier.
 const fewest = 5
 
-// outliers returns the indexes of values that are far from the median: their modified Z-score by Iglewicz and Hoaglin is above 3.5, and
-// they differ from the median by more than 1 %.
+// outliers returns the indexes of values that are far from the median: their modified Z-score by Iglewicz and Hoaglin
+// is above 3.5, and they differ from the median by more than 1 %.
 func outliers(values []float64) (found []int) {
 	if len(values) < fewest {
 		return nil
@@ -77,8 +77,8 @@ func median(values []float64) float64 {
 // estimate is a mean and how sure it is.
 type estimate struct {
 	mean float64
-	// variance is that of one value, n how many of them the mean is of, and freedom how many more than one the variance is of; 0 if it
-	// is not known.
+	// variance is that of one value, n how many of them the mean is of, and freedom how many more than one the
+	// variance is of; 0 if it is not known.
 	variance   float64
 	n, freedom float64
 }
@@ -90,8 +90,8 @@ func (s Statistics) estimate() estimate {
 	return estimate{mean: s.Mean, variance: *s.StdDev * *s.StdDev, n: float64(s.N), freedom: float64(s.N - 1)}
 }
 
-// withinNoise reports whether two means differ by no more than such series do by chance, 19 times of 20 (Welch's test). A side of
-// unknown variance is taken to vary as the other one; known is false if neither is known.
+// withinNoise reports whether two means differ by no more than such series do by chance, 19 times of 20 (Welch's
+// test). A side of unknown variance is taken to vary as the other one; known is false if neither is known.
 func withinNoise(a, b estimate) (within, known bool) {
 	if a.freedom == 0 {
 		a, b = b, a
@@ -108,11 +108,12 @@ func withinNoise(a, b estimate) (within, known bool) {
 	return math.Abs(a.mean-b.mean) <= studentT(freedom)*math.Sqrt(ofA+ofB), true
 }
 
-// studentT returns the value that Student's t exceeds in size once in 20 times. Between whole degrees of freedom it takes the lower one.
+// studentT returns the value that Student's t exceeds in size once in 20 times. Between whole degrees of freedom it
+// takes the lower one.
 func studentT(freedom float64) float64 {
 	quantiles := [...]float64{
-		12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101,
-		2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+		12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+		2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 	}
 	n := int(max(1, freedom))
 	if n <= len(quantiles) {

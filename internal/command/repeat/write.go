@@ -156,7 +156,8 @@ func Markdown(rows []Row) string {
 func writeCSV(out io.Writer, rows []Row) error {
 	w := csv.NewWriter(out)
 	lines := [][]string{{
-		"measurement", "series", "n", "mean", "stddev", "min", "max", "guarantee", "change_ratio", "within_noise", "outliers", "reason",
+		"measurement", "series", "n", "mean", "stddev", "min", "max",
+		"guarantee", "change_ratio", "within_noise", "outliers", "reason",
 	}}
 	number := func(value *float64) string {
 		if value == nil {
@@ -168,13 +169,14 @@ func writeCSV(out io.Writer, rows []Row) error {
 		r := &rows[i]
 		line := []string{r.Name, r.Group, "0", "", "", "", ""}
 		if s := r.Statistics; s != nil {
-			line = []string{r.Name, r.Group, strconv.Itoa(s.N), number(&s.Mean), number(s.StdDev), number(&s.Min), number(&s.Max)}
+			line = append(line[:2], strconv.Itoa(s.N), number(&s.Mean), number(s.StdDev), number(&s.Min), number(&s.Max))
 		}
 		within := ""
 		if r.WithinNoise != nil {
 			within = strconv.FormatBool(*r.WithinNoise)
 		}
-		lines = append(lines, append(line, string(r.Guarantee), number(r.ChangeRatio), within, strings.Join(r.Outliers, " "), r.Reason))
+		lines = append(lines, append(line,
+			string(r.Guarantee), number(r.ChangeRatio), within, strings.Join(r.Outliers, " "), r.Reason))
 	}
 	return w.WriteAll(lines)
 }

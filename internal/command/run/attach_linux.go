@@ -64,7 +64,7 @@ func attach(cmd *cobra.Command, entry record.Entry) error {
 	default:
 		failpoint.At("run.attach.connected")
 		var waitErr error
-		if _, final, waitErr = followOutput(ctx, cmd, c, entry.Dir); final != nil {
+		if final, waitErr = followOutput(ctx, cmd, c, entry.Dir); final != nil {
 			warnIncomplete(cmd, final)
 		}
 		if err := c.Close(); err != nil {
@@ -85,8 +85,8 @@ func attach(cmd *cobra.Command, entry record.Entry) error {
 	return ended(cmd, entry, final)
 }
 
-// isComplete reports whether the record of a run, if it has one, is complete. Its executor may be about to exit then, and does
-// not answer.
+// isComplete reports whether the record of a run, if it has one, is complete. Its executor may be about to exit then,
+// and does not answer.
 func isComplete(dir string) bool {
 	if dir == "" {
 		return false
@@ -96,15 +96,15 @@ func isComplete(dir string) bool {
 }
 
 // followOutput copies the captured output of a run while it waits for its end.
-func followOutput(ctx context.Context, cmd *cobra.Command, c *client.Client, dir string) (*proto.Exit, *record.Record, error) {
+func followOutput(ctx context.Context, cmd *cobra.Command, c *client.Client, dir string) (*record.Record, error) {
 	following, stop := context.WithCancel(ctx)
 	outputs := make(chan error, 2)
 	for name, to := range outputsOf(cmd) {
 		go func() { outputs <- tail(following, filepath.Join(dir, name), to) }()
 	}
-	exit, final, err := c.Wait(ctx)
+	_, final, err := c.Wait(ctx)
 	stop()
-	return exit, final, errors.Join(err, <-outputs, <-outputs)
+	return final, errors.Join(err, <-outputs, <-outputs)
 }
 
 // outputsOf maps the files with a run's output to where they are printed.
@@ -157,7 +157,8 @@ func ended(cmd *cobra.Command, entry record.Entry, r *record.Record) error {
 	if r.State != record.Exited || r.ExitCode == nil {
 		return fmt.Errorf("run %s was lost with its executor", entry.Name)
 	}
-	if err := summary.Write(cmd, cmd.ErrOrStderr(), false, rundir.Word(filepath.Dir(entry.Dir), entry.Name), r); err != nil {
+	word := rundir.Word(filepath.Dir(entry.Dir), entry.Name)
+	if err := summary.Write(cmd, cmd.ErrOrStderr(), false, word, r); err != nil {
 		return err
 	}
 	return exitOf(&proto.Exit{Code: int32(*r.ExitCode), Verdict: string(r.Diagnosis.Verdict)})
@@ -184,8 +185,8 @@ func newStop() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stop RUN",
 		Short: "Stop a run and everything it started",
-		Long: `Send the kill signal to a run, wait, kill what is left, and return when no process of the run is left. If its executor and
-tacho run have died, what they left is killed at once.
+		Long: `Send the kill signal to a run, wait, kill what is left, and return when no process of the run is left. If its
+executor and tacho run have died, what they left is killed at once.
 
 RUN is ` + rundir.Words + `.`,
 		Example: `  tacho stop last

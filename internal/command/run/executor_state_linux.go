@@ -122,7 +122,8 @@ func killExecutor(ctx context.Context, address wire.Address) error {
 		return errors.Join(reported, err)
 	}
 	failpoint.At("run.orphan.killed")
-	// Of an executor that has ended as it should, the record is complete. One that could not be read before is an error already.
+	// Of an executor that has ended as it should, the record is complete. One that could not be read before is an
+	// error already.
 	if err := markLost(address.RecordDir, time.Time{}); reported == nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -161,8 +162,8 @@ func addressOf(entry record.Entry) (*wire.Address, error) {
 		}
 	}
 	if rundir.CurrentState(r, kernel.HostFS()) == record.Running {
-		return nil, errors.Join(fmt.Errorf("run %s is running, but its executor (process %d) is not in %s; it may belong to another user",
-			entry.Name, who.PID, client.DefaultRuntimeDir()), err)
+		return nil, errors.Join(fmt.Errorf("run %s is running, but its executor (process %d) is not in %s; "+
+			"it may belong to another user", entry.Name, who.PID, client.DefaultRuntimeDir()), err)
 	}
 	return nil, errors.Join(fmt.Errorf("run %s: %w", entry.Name, client.ErrLost), err)
 }

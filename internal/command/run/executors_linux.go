@@ -127,14 +127,15 @@ func newExecutorsKill(f *executorDirs) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kill ID...",
 		Short: "Stop an executor and its task, or kill what a dead one left",
-		Long: `Stop the task of an executor and end the executor. One that does not answer within 3 seconds is killed, and its task with
-it. What a dead executor left behind is killed and removed.`,
+		Long: `Stop the task of an executor and end the executor. One that does not answer within 3 seconds is killed, and its
+task with it. What a dead executor left behind is killed and removed.`,
 		Example: `  tacho executors kill 20260304T050607-4711
   tacho executors kill --orphans`,
 		Args: cli.Arguments("[ID...]"),
 	}
 	orphans := cmd.Flags().Bool("orphans", false, "kill what all orphans left behind")
-	agents := cmd.Flags().Bool("agent", false, "kill all executors of the agent with that --data-dir, which must not be running")
+	agents := cmd.Flags().Bool("agent", false,
+		"kill all executors of the agent with that --data-dir, which must not be running")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 && !*orphans && !*agents {
 			return cli.Usagef("no executor given (tacho executors ls lists them)")

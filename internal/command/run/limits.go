@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+	protobuf "google.golang.org/protobuf/proto"
 
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/internal/command/cli"
@@ -18,137 +19,121 @@ import (
 // leastCPU is the smallest quota that kernels take: 1 ms in the longest period.
 const leastCPU = 0.001
 
-// limitFlags are the flags of tacho run for resource limits.
-type limitFlags struct {
-	memory, memoryHigh, swapMax size
-	oomGroup                    bool
-	cpu                         cores
-	cpuWeight                   int64
-	cpuset                      string
-	pids                        int64
-	ioMax                       []string
-
-	flags *pflag.FlagSet
-}
-
-func (l *limitFlags) add(flags *pflag.FlagSet) {
-	l.flags = flags
+// addLimitFlags adds the flags for resource limits. A limit that is not given is nil.
+func (o *runOptions) addLimitFlags(flags *pflag.FlagSet) {
 	const page = 4096
-	l.memory.minimum, l.memoryHigh.minimum = page, page
-	flags.Var(&l.memory, "memory", "hard memory limit, including page cache: 400M, 1.5G, 64KiB")
-	flags.Var(&l.memoryHigh, "memory-high", "memory usage above which the kernel throttles the command (cgroup v2)")
-	flags.Var(&l.swapMax, "swap-max", "limit on swap; 0 for no swap")
-	flags.BoolVar(&l.oomGroup, "oom-group", false, "on an OOM kill, kill all processes of the command (cgroup v2)")
-	flags.Var(&l.cpu, "cpu", "CPU quota in cores, such as 1.5, or in percent of one, such as 150%")
-	flags.Int64Var(&l.cpuWeight, "cpu-weight", 0, "relative `SHARE` of contended CPU, 1 to 10000; the default of cgroups is 100")
-	flags.StringVar(&l.cpuset, "cpuset", "", "`LIST` of CPUs to run on, such as 0-3,7")
-	flags.Int64Var(&l.pids, "pids", 0, "limit of `N` processes and threads")
-	flags.StringArrayVar(&l.ioMax, "io-max", nil,
+	l := &proto.Limits{}
+	o.request.Limits = l
+	size := func(least int64) func(string) (int64, error) {
+		return func(text string) (int64, error) { return parseSize(text, least) }
+	}
+	flags.Var(&optional[int64]{&l.MemoryMaxBytes, "SIZE", size(page)}, "memory",
+		"hard memory limit, including page cache: 400M, 1.5G, 64KiB")
+	flags.Var(&optional[int64]{&l.MemoryHighBytes, "SIZE", size(page)}, "memory-high",
+		"memory usage above which the kernel throttles the command (cgroup v2)")
+	flags.Var(&optional[int64]{&l.MemorySwapMaxBytes, "SIZE", size(0)}, "swap-max", "limit on swap; 0 for no swap")
+	flags.VarPF(&optional[bool]{&l.MemoryOomGroup, "bool", strconv.ParseBool}, "oom-group", "",
+		"on an OOM kill, kill all processes of the command (cgroup v2)").NoOptDefVal = "true"
+	flags.Var(&optional[float64]{&l.CpuCores, "CORES", parseCores}, "cpu",
+		"CPU quota in cores, such as 1.5, or in percent of one, such as 150%")
+	flags.Var(&optional[int64]{&l.CpuWeight, "int64", parseWeight}, "cpu-weight",
+		"relative `SHARE` of contended CPU, 1 to 10000; the default of cgroups is 100")
+	flags.StringVar(&l.Cpuset, "cpuset", "", "`LIST` of CPUs to run on, such as 0-3,7")
+	flags.Var(&optional[int64]{&l.PidsMax, "int64", parsePids}, "pids", "limit of `N` processes and threads")
+	flags.StringArrayVar(&o.ioMax, "io-max", nil,
 		"`LIMITS` per second of a block device: DEVICE:rbps=SIZE,wbps=SIZE, also riops=N and wiops=N; may be repeated")
 }
 
-// request returns the requested limits, nil for none. Whether this host can enforce them, only the executor knows.
-func (l *limitFlags) request() (*proto.Limits, error) {
-	if l.flags.Changed("cpuset") && l.cpuset == "" {
-		return nil, cli.Usagef("--cpuset: must be a list of CPUs such as 0-3,7")
+// checkLimits completes the limits of the request, nil for none. Whether this host can enforce them, only the executor
+// knows.
+func (o *runOptions) checkLimits() error {
+	l := o.request.Limits
+	if o.flags.Changed("cpuset") && l.Cpuset == "" {
+		return cli.Usagef("--cpuset: must be a list of CPUs such as 0-3,7")
 	}
-	switch {
-	case l.flags.Changed("pids") && l.pids < 1:
-		return nil, cli.Usagef("--pids %d: must be at least 1", l.pids)
-	case l.flags.Changed("cpu-weight") && (l.cpuWeight < 1 || l.cpuWeight > 10_000):
-		return nil, cli.Usagef("--cpu-weight %d: must be 1 to 10000", l.cpuWeight)
-	}
-	limits := &proto.Limits{
-		MemoryMaxBytes:     given(l.flags, "memory", &l.memory.value),
-		MemoryHighBytes:    given(l.flags, "memory-high", &l.memoryHigh.value),
-		MemorySwapMaxBytes: given(l.flags, "swap-max", &l.swapMax.value),
-		MemoryOomGroup:     given(l.flags, "oom-group", &l.oomGroup),
-		CpuCores:           given(l.flags, "cpu", (*float64)(&l.cpu)),
-		CpuWeight:          given(l.flags, "cpu-weight", &l.cpuWeight),
-		Cpuset:             l.cpuset,
-		PidsMax:            given(l.flags, "pids", &l.pids),
-	}
-	for _, text := range l.ioMax {
+	for _, text := range o.ioMax {
 		// The environment variable has all devices in one text.
 		for device := range strings.FieldsSeq(text) {
 			limit, err := parseIOMax(device)
 			if err != nil {
-				return nil, cli.Usagef("--io-max %s: %w", device, err)
+				return cli.Usagef("--io-max %s: %w", device, err)
 			}
-			limits.Io = append(limits.Io, limit)
+			l.Io = append(l.Io, limit)
 		}
 	}
-	none := limits.MemoryMaxBytes == nil && limits.MemoryHighBytes == nil && limits.MemorySwapMaxBytes == nil && limits.MemoryOomGroup == nil &&
-		limits.CpuCores == nil && limits.CpuWeight == nil && limits.Cpuset == "" && limits.PidsMax == nil && len(limits.Io) == 0
-	if none {
-		return nil, nil //nolint:nilnil // the wire has nil for no limits
+	if protobuf.Size(l) == 0 {
+		o.request.Limits = nil
 	}
-	return limits, nil
+	return nil
 }
 
-// given returns the value of a flag that was set; nil for others.
-func given[T any](flags *pflag.FlagSet, name string, value *T) *T {
-	if !flags.Changed(name) {
-		return nil
-	}
-	return value
+// optional is a flag that sets a field of the request, which is nil if the flag is not given.
+type optional[T any] struct {
+	field **T
+	kind  string
+	parse func(text string) (T, error)
 }
-
-// size is a flag for a number of bytes, with or without a unit.
-type size struct{ value, minimum int64 }
 
 // String implements pflag.Value; an empty text hides the default in the help.
-func (s *size) String() string {
-	if s.value == 0 {
+func (f *optional[T]) String() string {
+	if f.field == nil || *f.field == nil {
 		return ""
 	}
-	return strconv.FormatInt(s.value, 10)
+	return fmt.Sprint(**f.field)
 }
 
 // Set implements pflag.Value.
-func (s *size) Set(text string) error {
+func (f *optional[T]) Set(text string) error {
+	value, err := f.parse(text)
+	if err == nil {
+		*f.field = &value
+	}
+	return err
+}
+
+// Type implements pflag.Value.
+func (f *optional[T]) Type() string { return f.kind }
+
+// parseSize parses a number of bytes, with or without a unit.
+func parseSize(text string, least int64) (int64, error) {
 	bytes, err := cli.ParseSize(text)
 	switch {
 	case err != nil:
-		return err
-	case bytes < s.minimum && bytes > 0 && strings.Trim(text, "0123456789") == "":
-		return fmt.Errorf("below the minimum of %d bytes; did you mean %sM?", s.minimum, text)
-	case bytes < s.minimum:
-		return fmt.Errorf("below the minimum of %d bytes", s.minimum)
+	case bytes < least && bytes > 0 && strings.Trim(text, "0123456789") == "":
+		err = fmt.Errorf("below the minimum of %d bytes; did you mean %sM?", least, text)
+	case bytes < least:
+		err = fmt.Errorf("below the minimum of %d bytes", least)
 	}
-	s.value = bytes
-	return nil
+	return bytes, err
 }
 
-// Type implements pflag.Value.
-func (s *size) Type() string { return "SIZE" }
-
-// cores is a flag for a number of CPUs.
-type cores float64
-
-// String implements pflag.Value; an empty text hides the default in the help.
-func (c *cores) String() string {
-	if *c == 0 {
-		return ""
-	}
-	return strconv.FormatFloat(float64(*c), 'f', -1, 64)
-}
-
-// Set implements pflag.Value.
-func (c *cores) Set(text string) error {
+// parseCores parses a number of CPUs.
+func parseCores(text string) (float64, error) {
 	value, err := cli.ParseShare(text)
 	if err != nil {
-		return errors.New("must be a number of cores such as 1.5, or 150%")
+		return 0, errors.New("must be a number of cores such as 1.5, or 150%")
 	}
 	if value < leastCPU {
-		return fmt.Errorf("must be at least %v cores", leastCPU)
+		return 0, fmt.Errorf("must be at least %v cores", leastCPU)
 	}
-	*c = cores(value)
-	return nil
+	return value, nil
 }
 
-// Type implements pflag.Value.
-func (c *cores) Type() string { return "CORES" }
+func parseWeight(text string) (int64, error) {
+	weight, err := strconv.ParseInt(text, 10, 64)
+	if err == nil && (weight < 1 || weight > 10_000) {
+		err = errors.New("must be 1 to 10000")
+	}
+	return weight, err
+}
+
+func parsePids(text string) (int64, error) {
+	pids, err := strconv.ParseInt(text, 10, 64)
+	if err == nil && pids < 1 {
+		err = errors.New("must be at least 1")
+	}
+	return pids, err
+}
 
 // parseIOMax parses DEVICE:rbps=SIZE,wbps=SIZE,riops=N,wiops=N. DEVICE is major:minor or the path of a block device.
 func parseIOMax(text string) (*proto.IOLimit, error) {

@@ -69,8 +69,9 @@ func markLost(dir string, ended time.Time) error {
 	return errors.Join(store.Put(r), store.RemoveTemporary(), store.Close())
 }
 
-// killReported kills what a dead executor has reported of a run without a cgroup: a process in a session of its own is found
-// by nothing else. The record must be that of the executor: its directory may be where others can replace it.
+// killReported kills what a dead executor has reported of a run without a cgroup: a process in a session of its own
+// is found by nothing else. The record must be that of the executor: its directory may be where others can replace
+// it.
 func killReported(address wire.Address) error {
 	if address.RecordDir == "" || address.Cgroup.Encloses() {
 		return nil
@@ -141,8 +142,8 @@ func killOrphans(ctx context.Context) error {
 // endLimit bounds how long a command is held up by what is left of earlier runs.
 const endLimit = 5 * time.Second
 
-// EndOrphans ends what is left of a run whose tacho run and executor were both killed, and says so. A driver's tasks are
-// those of its host, and some commands are there to see to orphans themselves.
+// EndOrphans ends what is left of a run whose tacho run and executor were both killed, and says so. A driver's tasks
+// are those of its host, and some commands are there to see to orphans themselves.
 func EndOrphans(cmd *cobra.Command) {
 	for c := cmd; c != nil; c = c.Parent() {
 		if slices.Contains([]string{"executors", "stop", "prune", "completion", "help"}, c.Name()) {
@@ -164,8 +165,8 @@ func EndOrphans(cmd *cobra.Command) {
 	}
 }
 
-// isOrphan reports whether an executor and its owner are dead. One that is dying, or whose owner may be, is waited for: they
-// were killed a moment ago.
+// isOrphan reports whether an executor and its owner are dead. One that is dying, or whose owner may be, is waited
+// for: they were killed a moment ago.
 func isOrphan(ctx context.Context, address *wire.Address) bool {
 	const interval, limit = 10 * time.Millisecond, 300 * time.Millisecond
 	for began := time.Now(); ; {
@@ -193,8 +194,8 @@ func lostExecutor(run string) error {
 	return fmt.Errorf("run %s had lost its executor; killed what was left of it", run)
 }
 
-// removeUnlaunched removes the directories of executors whose owners were killed before there was an executor. One that is
-// about to write its address there fails.
+// removeUnlaunched removes the directories of executors whose owners were killed before there was an executor. One
+// that is about to write its address there fails.
 func removeUnlaunched(runtimeDir string) error {
 	dirs, err := client.Folders(runtimeDir)
 	errs := []error{err}

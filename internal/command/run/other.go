@@ -57,7 +57,9 @@ type portableRun struct {
 }
 
 // run runs a command once.
-func run(cmd *cobra.Command, o *runOptions, selection procstats.Selection, args []string, id string) (*record.Record, error) {
+func run(
+	cmd *cobra.Command, o *runOptions, selection procstats.Selection, args []string, id string,
+) (*record.Record, error) {
 	path, err := lookUp(args[0])
 	if err != nil {
 		return nil, err
@@ -86,8 +88,9 @@ func run(cmd *cobra.Command, o *runOptions, selection procstats.Selection, args 
 // checkPortable rejects flags that need Linux.
 func (o *runOptions) checkPortable() error {
 	for flag, given := range map[string]bool{
-		"--detach": o.detach, "--cgroup-parent": o.cgroupParent != "", "--user": o.user != "",
-		"--capture": len(o.capture) > 0, "--record-fd": o.recordFD > 0, "--wait-all": o.waitAll, "a limit such as --memory": o.limited != nil,
+		"--detach": o.detach, "--cgroup-parent": o.request.Cgroup.Parent != "", "--user": o.request.User != "",
+		"--capture": len(o.capture) > 0, "--record-fd": o.recordFD > 0, "--wait-all": o.request.WaitForAll,
+		"a limit such as --memory": o.request.Limits != nil,
 	} {
 		if given {
 			return cli.Usagef("%s: only supported on Linux", flag)
@@ -101,17 +104,20 @@ func portableRecord(o *runOptions, id string, args []string, selection procstats
 	host.Name, _ = os.Hostname() // a host without a name has none in the record
 	return &record.Record{
 		SchemaVersion: record.SchemaVersion, TachoVersion: version.String(), State: record.Running, ID: id,
-		Command: args, Message: o.message, Labels: o.labels, Host: host, Interval: o.interval.Seconds(), FirstInterval: o.firstInterval.Seconds(),
+		Command: args, Message: o.request.Message, Labels: o.request.Labels, Host: host,
+		Interval: o.interval.Seconds(), FirstInterval: o.firstInterval.Seconds(),
 		Selection: selection.Names(), Headline: map[string]record.HeadlineValue{}, Measurements: map[string]any{},
 		Absent: map[string]string{},
-		Notes:  []string{"measured without an executor, which needs Linux: processes whose parents have exited are not measured"},
+		Notes: []string{
+			"measured without an executor, which needs Linux: processes whose parents have exited are not measured",
+		},
 	}
 }
 
 func (r *portableRun) run(ctx context.Context, path string, args []string) error {
-	if r.options.timeout > 0 {
+	if timeout := time.Duration(r.options.request.TimeoutNs); timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, r.options.timeout, errTimeout)
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout, errTimeout)
 		defer cancel()
 	}
 	// The command is in our process group and receives the signals of the terminal itself.
@@ -217,7 +223,8 @@ func (r *portableRun) finish(cause error, state *os.ProcessState) error {
 	final.SetNumber(procstats.RusageCPU, (state.UserTime() + state.SystemTime()).Seconds())
 	r.whole.Add(final)
 	info.Measurements, info.Absent = record.Values(final.Task)
-	info.Headline = record.Headlines(procstats.Headlines(final, procstats.History{Elapsed: wall, Ended: true, Window: &r.whole, CPUs: info.Host.CPUs}))
+	past := procstats.History{Elapsed: wall, Ended: true, Window: &r.whole, CPUs: info.Host.CPUs}
+	info.Headline = record.Headlines(procstats.Headlines(final, past))
 	info.Processes = record.ProcessesOf(&r.whole, final, true, nil)
 	r.put()
 	if err := r.printResult(); err != nil {

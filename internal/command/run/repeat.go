@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	protobuf "google.golang.org/protobuf/proto"
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/command/budget"
@@ -26,6 +27,7 @@ import (
 // quietly returns options with which nothing is printed of a run but errors and the live line.
 func (o *runOptions) quietly() runOptions {
 	once := *o
+	once.request = protobuf.CloneOf(o.request)
 	once.recordFile, once.recordFD = "", 0
 	once.format, once.summary = cli.NewChoice("text"), cli.NewChoice("none")
 	return once
@@ -57,8 +59,8 @@ func stopped(cmd *cobra.Command, which string, final *record.Record, err error) 
 	return err
 }
 
-// newInterrupts returns a channel with the first signal that ends this process and is not ignored: one that comes at the end of a run
-// would otherwise be lost, as the next run begins.
+// newInterrupts returns a channel with the first signal that ends this process and is not ignored: one that comes at
+// the end of a run would otherwise be lost, as the next run begins.
 func newInterrupts() chan os.Signal {
 	interrupts := make(chan os.Signal, 1)
 	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
@@ -83,9 +85,11 @@ func interrupted(interrupts <-chan os.Signal, which string) error {
 // seriesName is the name of one run of a series; the first is 1.
 func seriesName(id string, n int) string { return fmt.Sprintf("%s-%03d", id, n) }
 
-// repeat runs a command several times, one after the other, and prints what the runs used on average. It ends with the first run that
-// fails.
-func runRepeatedly(cmd *cobra.Command, o *runOptions, selection procstats.Selection, args []string, id string) (err error) {
+// runRepeatedly runs a command several times, one after the other, and prints what the runs used on average. It ends with
+// the first run that fails.
+func runRepeatedly(
+	cmd *cobra.Command, o *runOptions, selection procstats.Selection, args []string, id string,
+) (err error) {
 	out := cmd.ErrOrStderr()
 	if o.recordFile != "" {
 		file, err := os.OpenFile(o.recordFile, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -97,8 +101,8 @@ func runRepeatedly(cmd *cobra.Command, o *runOptions, selection procstats.Select
 	}
 	once := o.quietly()
 	name := func(n int) string { return seriesName(id, n) }
-	once.labels = labels{repeat.Label: name(1)}
-	maps.Copy(once.labels, o.labels)
+	once.request.Labels = map[string]string{repeat.Label: name(1)}
+	maps.Copy(once.request.Labels, o.request.Labels)
 	all := repeat.Group{Name: name(1)}
 	var finals []*record.Record
 	interrupts := newInterrupts()
@@ -120,7 +124,8 @@ func runRepeatedly(cmd *cobra.Command, o *runOptions, selection procstats.Select
 		return err
 	}
 	markdown := func(_ *record.Record, results []budget.Result) string {
-		return summary.Title(finals[0].Command) + fmt.Sprintf("%d runs\n\n", len(finals)) + repeat.Markdown(rows) + summary.Budgets(results)
+		return summary.Title(finals[0].Command) + fmt.Sprintf("%d runs\n\n", len(finals)) +
+			repeat.Markdown(rows) + summary.Budgets(results)
 	}
 	return o.judge(cmd, finals, markdown, nil)
 }

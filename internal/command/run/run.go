@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
@@ -43,46 +44,23 @@ const (
 
 // runOptions are the flags of tacho run.
 type runOptions struct {
-	interval, reportInterval time.Duration
-	firstInterval            time.Duration // of the first minute, if not interval
-	outputDir                string
-	noFiles, detach, quiet   bool
-	capture                  []string
-	message                  string
-	labels                   labels
-	measurements             string
-	network                  *cli.Choice
-	format                   *cli.Choice
-	recordFile               string
-	recordFD                 int
-	timeout, killGrace       time.Duration
-	killSignal               string
-	cgroup                   *cli.Choice
-	cgroupParent             string
-	limits                   limitFlags
-	// limited has the requested limits, nil for none.
-	limited *proto.Limits
-	user    string
-	waitAll bool
-	summary *cli.Choice
-	live    *cli.Choice
-	disk    string
-	maxRows int
-	// samplingBudget is in percent of one core.
-	samplingBudget float64
-	failIf         []string
-	budgets        []budget.Condition
-	summaryFile    string
-	runs, warmUp   int
-	textFile       string
+	flags *pflag.FlagSet
+	// request has what the executor gets as it is given.
+	request *proto.LaunchRequest
+	// firstInterval is that of the first minute, if not interval.
+	interval, reportInterval, firstInterval time.Duration
+	measurements, disk, killSignal          string
+	maxRows, recordFD, runs, warmUp         int
+	samplingBudget                          float64 // in percent of one core
+	ioMax, capture, failIf                  []string
+	budgets                                 []budget.Condition
+	noFiles, detach, quiet                  bool
+	outputDir, recordFile                   string
+	summaryFile, textFile                   string
+	network, cgroup, format, summary, live  *cli.Choice
 }
 
-func newRun() *cobra.Command {
-	o := &runOptions{}
-	cmd := cli.Launcher(&cobra.Command{
-		Use:   "run [flags] -- COMMAND [ARG...]",
-		Short: "Run a command and record what it uses",
-		Long: `Run a command in a small executor process, measure all its processes, and write a record.
+const runHelp = `Run a command in a small executor process, measure all its processes, and write a record.
 
 If stdin and stdout are a terminal, the command gets a pseudo-terminal of its own. Otherwise it gets the descriptors of
 tacho, and has no controlling terminal: it cannot ask for a password at /dev/tty. Signals are forwarded. Only the output
@@ -91,15 +69,22 @@ of the command goes to stdout; the live line, OOM kills as they happen and the s
 Limits apply from the first instruction of the command, to all its processes. If this machine cannot enforce a limit, it
 is an error and nothing is started.
 
---runs repeats the command until one fails. Each run has a record with the label series, and tacho compare shows them again: together, and
-beside those of another series. Budgets apply to each run.
+--runs repeats the command until one fails. Each run has a record with the label series, and tacho compare shows them
+again: together, and beside those of another series. Budgets apply to each run.
 
---fail-if sets a budget: MEASUREMENT > VALUE, also with >=, < and <=. tacho explain lists the measurements, of which the unit and
-the word total may be left out; wall is the duration. A budget also fails if the number was not measured, or if only a bound is known
-that does not decide.
+--fail-if sets a budget: MEASUREMENT > VALUE, also with >=, < and <=. tacho explain lists the measurements, of which the
+unit and the word total may be left out; wall is the duration. A budget also fails if the number was not measured, or if
+only a bound is known that does not decide.
 
-Exit codes: the code of the command; 128+N if signal N ended it; 123 the command succeeded and a budget failed (--fail-if); 124
-timeout (--timeout); 125 error of tacho; 126 the command cannot be executed; 127 command not found.`,
+Exit codes: the code of the command; 128+N if signal N ended it; 123 the command succeeded and a budget failed
+(--fail-if); 124 timeout (--timeout); 125 error of tacho; 126 the command cannot be executed; 127 command not found.`
+
+func newRun() *cobra.Command {
+	o := &runOptions{}
+	cmd := cli.Launcher(&cobra.Command{
+		Use:   "run [flags] -- COMMAND [ARG...]",
+		Short: "Run a command and record what it uses",
+		Long:  runHelp,
 		Example: `  tacho run -- go build ./...
   tacho run --interval 100ms --label branch=main -- make -j8
   tacho run --measurements cgroup_cpu,psi --format json -- ./job
@@ -140,8 +125,8 @@ timeout (--timeout); 125 error of tacho; 126 the command cannot be executed; 127
 	return cmd
 }
 
-// newID returns a name for a run, or for the runs of a series, that none in the output directory has: in another PID namespace, such as
-// that of a container, a run of the same second may have our PID.
+// newID returns a name for a run, or for the runs of a series, that none in the output directory has: in another PID
+// namespace, such as that of a container, a run of the same second may have our PID.
 func (o *runOptions) newID() string {
 	base := fmt.Sprintf("%s-%d", time.Now().Format("20060102T150405"), os.Getpid())
 	id := base
@@ -159,39 +144,66 @@ func (o *runOptions) hasRun(id string) bool {
 func (o *runOptions) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SetInterspersed(false) // the command's own flags are the command's
-	flags.VarP(cli.Duration(&o.interval), "interval", "i", "time between samples; 0 for 250ms in the first minute, then 1s")
-	flags.Var(cli.Duration(&o.reportInterval), "report-interval", "time between lines of usage.jsonl; 0 for 1m, 4m, 16m, 64m, 256m and the rest")
-	flags.StringVar(&o.measurements, "measurements", "default", "what to measure, a `LIST`: names, prefixes, all, default; -NAME excludes")
-	_ = cmd.RegisterFlagCompletionFunc("measurements", completeSelection) // these fail only for flags that do not exist
-	o.network = cli.AddChoice(cmd, "network", "count the IP packets of the command:", "auto", "off")
-	flags.StringVarP(&o.message, "message", "m", "", "`TEXT` for the record")
-	flags.Var(&o.labels, "label", "label for the record; may be repeated")
-	flags.StringVar(&o.outputDir, "output-dir", record.DefaultRoot, "`DIR` for records, one directory per run")
-	_ = cmd.MarkFlagDirname("output-dir")
-	flags.BoolVar(&o.noFiles, "no-files", false, "write no record to disk")
-	flags.StringSliceVar(&o.capture, "capture", nil, "also write this `STREAM` of the command to the directory of the run: stdout, stderr or stdout,stderr")
+	o.flags = flags
+	o.request = &proto.LaunchRequest{
+		Cgroup: &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_AUTO}, KillGraceNs: int64(5 * time.Second),
+	}
+	o.addMeasurementFlags(cmd, flags)
+	o.addOutputFlags(cmd, flags)
+	q := o.request
 	flags.BoolVarP(&o.detach, "detach", "d", false, "leave the command running and return immediately")
-	flags.Var(cli.Duration(&o.timeout), "timeout", "stop the command after this time; 0 for never")
-	o.killGrace = 5 * time.Second
-	flags.Var(cli.Duration(&o.killGrace), "kill-grace", "time between the kill signal and SIGKILL")
+	flags.Var(cli.Duration((*time.Duration)(&q.TimeoutNs)), "timeout", "stop the command after this time; 0 for never")
+	flags.Var(cli.Duration((*time.Duration)(&q.KillGraceNs)), "kill-grace", "time between the kill signal and SIGKILL")
 	flags.StringVar(&o.killSignal, "kill-signal", "TERM", "`SIGNAL` to stop the command")
-	flags.BoolVar(&o.waitAll, "wait-all", false, "wait for processes that outlive the command, instead of stopping them")
-	flags.StringVarP(&o.user, "user", "u", "", "run the command as this `USER`, or USER:GROUP")
+	flags.BoolVar(&q.WaitForAll, "wait-all", false,
+		"wait for processes that outlive the command, instead of stopping them")
+	flags.StringVarP(&q.User, "user", "u", "", "run the command as this `USER`, or USER:GROUP")
 	o.cgroup = cli.AddChoice(cmd, "cgroup", "run the command in a cgroup:", "auto", "none")
-	flags.StringVar(&o.cgroupParent, "cgroup-parent", "", "parent of the command's cgroup, a `PATH` relative to the cgroup mount")
-	o.limits.add(flags)
+	flags.StringVar(&q.Cgroup.Parent, "cgroup-parent", "",
+		"parent of the command's cgroup, a `PATH` relative to the cgroup mount")
+	o.addLimitFlags(flags)
+	o.runs = 1
+	flags.Var(cli.Number(&o.runs, 1, math.MaxInt), "runs",
+		"run the command `N` times, one after the other, and print mean, deviation and outliers")
+	flags.Var(cli.Number(&o.warmUp, 0, math.MaxInt), "warmup", "run the command `N` times before, without a record")
+}
+
+// addMeasurementFlags adds the flags for what is measured, and when.
+func (o *runOptions) addMeasurementFlags(cmd *cobra.Command, flags *pflag.FlagSet) {
+	flags.VarP(cli.Duration(&o.interval), "interval", "i",
+		"time between samples; 0 for 250ms in the first minute, then 1s")
+	flags.Var(cli.Duration(&o.reportInterval), "report-interval",
+		"time between lines of usage.jsonl; 0 for 1m, 4m, 16m, 64m, 256m and the rest")
+	flags.StringVar(&o.measurements, "measurements", "default",
+		"what to measure, a `LIST`: names, prefixes, all, default; -NAME excludes")
+	_ = cmd.RegisterFlagCompletionFunc("measurements", completeSelection) // fails only for flags that do not exist
+	o.network = cli.AddChoice(cmd, "network", "count the IP packets of the command:", "auto", "off")
 	flags.StringVar(&o.disk, "disk", "", "`DIR` to measure as the disk usage of the command")
-	flags.Float64Var(&o.samplingBudget, "sampling-budget", 2, "stretch the interval if sampling takes more than this `PERCENT` of one core")
-	o.maxRows, o.runs = 1000, 1
+	flags.Float64Var(&o.samplingBudget, "sampling-budget", 2,
+		"stretch the interval if sampling takes more than this `PERCENT` of one core")
+	o.maxRows = 1000
 	flags.Var(cli.Number(&o.maxRows, 1, math.MaxInt), "max-rows", "at most `N` process rows per sample")
+}
+
+// addOutputFlags adds the flags for what is written and printed.
+func (o *runOptions) addOutputFlags(cmd *cobra.Command, flags *pflag.FlagSet) {
+	flags.StringVarP(&o.request.Message, "message", "m", "", "`TEXT` for the record")
+	flags.Var((*labels)(&o.request.Labels), "label", "label for the record; may be repeated")
+	flags.StringVar(&o.outputDir, "output-dir", record.DefaultRoot, "`DIR` for records, one directory per run")
+	_ = cmd.MarkFlagDirname("output-dir") // fails only for flags that do not exist
+	flags.BoolVar(&o.noFiles, "no-files", false, "write no record to disk")
+	flags.StringSliceVar(&o.capture, "capture", nil,
+		"also write this `STREAM` of the command to the directory of the run: stdout, stderr or stdout,stderr")
 	o.format = cli.AddChoice(cmd, "format", "format of the final record:", "text", "json")
 	flags.StringVar(&o.recordFile, "record-file", "", "write the final record or summary to this `FILE` instead of stderr")
-	flags.IntVar(&o.recordFD, "record-fd", 0, "write the final record or summary to file descriptor `FD` instead of stderr")
-	flags.StringArrayVar(&o.failIf, "fail-if", nil, "exit with 123 if this `CONDITION` is true at the end: 'memory_peak > 400M'; may be repeated")
-	flags.Var(cli.Number(&o.runs, 1, math.MaxInt), "runs", "run the command `N` times, one after the other, and print mean, deviation and outliers")
-	flags.Var(cli.Number(&o.warmUp, 0, math.MaxInt), "warmup", "run the command `N` times before, without a record")
-	flags.StringVar(&o.summaryFile, "summary-file", "", "append a summary in Markdown to this `FILE`, such as the step summary of a CI")
-	flags.StringVar(&o.textFile, "textfile", "", "write the final values as Prometheus metrics to this `FILE`.prom, for the textfile collector of a node exporter")
+	flags.IntVar(&o.recordFD, "record-fd", 0,
+		"write the final record or summary to file descriptor `FD` instead of stderr")
+	flags.StringArrayVar(&o.failIf, "fail-if", nil,
+		"exit with 123 if this `CONDITION` is true at the end: 'memory_peak > 400M'; may be repeated")
+	flags.StringVar(&o.summaryFile, "summary-file", "",
+		"append a summary in Markdown to this `FILE`, such as the step summary of a CI")
+	flags.StringVar(&o.textFile, "textfile", "",
+		"write the final values as Prometheus metrics to this `FILE`.prom, for the textfile collector of a node exporter")
 	o.summary = cli.AddChoice(cmd, "summary", "summary at the end:", "short", "full", "none")
 	o.live = cli.AddChoice(cmd, "live", "live line while the command runs:", "auto", "never")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but errors: no live line, no summary")
@@ -235,8 +247,8 @@ func (o *runOptions) check() (selection procstats.Selection, err error) {
 			return selection, cli.Usagef("--capture %s: must be stdout, stderr or both", stream)
 		}
 	}
-	if o.cgroupParent != "" && o.cgroup.String() == "none" {
-		return selection, cli.Usagef("--cgroup-parent %s: not possible with --cgroup none", o.cgroupParent)
+	if parent := o.request.Cgroup.Parent; parent != "" && o.cgroup.String() == "none" {
+		return selection, cli.Usagef("--cgroup-parent %s: not possible with --cgroup none", parent)
 	}
 	if len(o.capture) > 0 && o.noFiles {
 		return selection, cli.Usagef("--capture writes to the directory of the run; remove --no-files")
@@ -247,7 +259,7 @@ func (o *runOptions) check() (selection procstats.Selection, err error) {
 	if err := o.checkOutput(); err != nil {
 		return selection, err
 	}
-	if o.limited, err = o.limits.request(); err != nil {
+	if err := o.checkLimits(); err != nil {
 		return selection, err
 	}
 	if selection, err = procstats.ParseSelection(o.measurements); err != nil {
@@ -272,9 +284,11 @@ func (o *runOptions) check() (selection procstats.Selection, err error) {
 func (o *runOptions) checkBudgets(selection procstats.Selection) (procstats.Selection, error) {
 	switch {
 	case o.textFile != "" && filepath.Ext(o.textFile) != ".prom":
-		return selection, cli.Usagef("--textfile %s: must end in .prom, or a node exporter does not read it; use %s.prom", o.textFile, o.textFile)
+		return selection, cli.Usagef("--textfile %s: must end in .prom, or a node exporter does not read it; use %s.prom",
+			o.textFile, o.textFile)
 	case o.detach && len(o.needEnd()) > 0:
-		return selection, cli.Usagef("%s: not possible with --detach, which does not wait for the end", cli.AndList(o.needEnd()))
+		return selection, cli.Usagef("%s: not possible with --detach, which does not wait for the end",
+			cli.AndList(o.needEnd()))
 	case o.runs > 1 && o.recordFD > 0:
 		return selection, cli.Usagef("--record-fd: not possible with --runs; use --record-file")
 	case o.warmUp > 0 && o.recordFD > 0:
@@ -329,8 +343,8 @@ func (o *runOptions) appendSummary(text string) error {
 	return errors.Join(err, file.Close())
 }
 
-// judge holds the records of a command that has ended against the budgets and writes --summary-file. failure is that of the command,
-// which has priority.
+// judge holds the records of a command that has ended against the budgets and writes --summary-file. failure is that of
+// the command, which has priority.
 func (o *runOptions) judge(cmd *cobra.Command, finals []*record.Record, markdown markdownOf, failure error) error {
 	var results []budget.Result
 	for i, final := range finals {
@@ -373,7 +387,7 @@ func checkDir(path string) error {
 
 // checkOutput rejects a destination for the record that nothing would be written to.
 func (o *runOptions) checkOutput() error {
-	hasFD, given := o.limits.flags.Changed("record-fd"), "--record-file"
+	hasFD, given := o.flags.Changed("record-fd"), "--record-file"
 	if hasFD {
 		given = "--record-fd"
 	}
@@ -396,7 +410,8 @@ func (o *runOptions) silent() bool {
 	return o.format.String() != "json" && (o.quiet || o.summary.String() == "none")
 }
 
-// writeResult writes the final record or the summary, as --format and --summary say. name is empty without a record on disk.
+// writeResult writes the final record or the summary, as --format and --summary say. name is empty without a record on
+// disk.
 func (o *runOptions) writeResult(cmd *cobra.Command, out io.Writer, name string, final *record.Record) error {
 	if o.format.String() == "json" {
 		return cli.PrintJSON(out, final)

@@ -67,7 +67,8 @@ func (s *screen) print(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.endLineLocked()
-	_, _ = fmt.Fprintf(s.errors, "tacho: %s%s", cli.OneLine(text), s.newline()) // there is no other place to report an error
+	// There is no other place to report an error.
+	_, _ = fmt.Fprintf(s.errors, "tacho: %s%s", cli.OneLine(text), s.newline())
 }
 
 // endLine starts a new line if the output of the command did not end with a newline. The terminal is not raw any more.
@@ -139,8 +140,8 @@ func (s *screen) clear() {
 	s.eraseLocked()
 }
 
-// follow shows the resource usage of the task until ctx or the task ends, then it closes the channel: as a live line on a
-// terminal, otherwise as a plain line every report interval.
+// follow shows the resource usage of the task until ctx or the task ends, then it closes the channel: as a live line
+// on a terminal, otherwise as a plain line every report interval.
 func (s *screen) follow(ctx context.Context, c *client.Client, o *runOptions) <-chan struct{} {
 	done := make(chan struct{})
 	if s.silent || o.live.String() == "never" {
@@ -164,8 +165,8 @@ func (s *screen) follow(ctx context.Context, c *client.Client, o *runOptions) <-
 	return done
 }
 
-// worthShowing is how long a command runs before anything of it is shown: there is no usage before a second sample, and one that has
-// ended by then is spared the stream.
+// worthShowing is how long a command runs before anything of it is shown: there is no usage before a second sample,
+// and one that has ended by then is spared the stream.
 const worthShowing = 100 * time.Millisecond
 
 // showStats draws every sample of a stream. An error of the stream ends only the live line.

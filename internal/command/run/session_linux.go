@@ -59,7 +59,9 @@ type session struct {
 }
 
 // run runs a command once.
-func run(cmd *cobra.Command, o *runOptions, selection procstats.Selection, args []string, id string) (*record.Record, error) {
+func run(
+	cmd *cobra.Command, o *runOptions, selection procstats.Selection, args []string, id string,
+) (*record.Record, error) {
 	s := &session{options: o, cmd: cmd, args: args, selection: selection, id: id}
 	err := s.run(cmd.Context())
 	return s.final, err
@@ -164,7 +166,8 @@ func missingParents(path string) []string {
 
 // start starts the executor, which starts the command.
 func (s *session) start(ctx context.Context) (*proto.LaunchResponse, error) {
-	// If the executor dies and there is no cgroup, the command's processes are reparented to this process, which kills them.
+	// If the executor dies and there is no cgroup, the command's processes are reparented to this process, which
+	// kills them.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("become a subreaper: %w", err)
 	}
@@ -211,18 +214,18 @@ func (s *session) request() (*proto.LaunchRequest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("working directory: %w", err)
 	}
-	request := &proto.LaunchRequest{
-		Id: s.id, Command: s.path, Args: s.args[1:], Env: os.Environ(), Dir: dir, User: o.user,
-		Stdio: s.streams.stdio, LeashFd: s.streams.leashFD, Limits: o.limited,
-		Cgroup: &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_AUTO, Parent: o.cgroupParent},
-		Record: &proto.RecordOptions{
-			Dir: s.dir, IntervalNs: int64(o.interval), ReportIntervalNs: int64(o.reportInterval),
-			FirstIntervalNs: int64(o.firstInterval),
-		},
-		TimeoutNs: int64(o.timeout), KillGraceNs: int64(o.killGrace), KillSignal: int32(s.killSignal),
-		Labels: o.labels, Message: o.message, CommandLine: s.args, MaxRows: uint32(o.maxRows), SamplingBudget: o.samplingBudget / 100, NetworkOff: o.network.String() == "off",
-		ExitWithTask: o.detach, WaitForAll: o.waitAll, Argv0: s.args[0],
+	request := o.request
+	request.Id, request.Command, request.Env, request.Dir = s.id, s.path, os.Environ(), dir
+	request.Args, request.Argv0, request.CommandLine = s.args[1:], s.args[0], s.args
+	request.Stdio, request.LeashFd = s.streams.stdio, s.streams.leashFD
+	request.Record = &proto.RecordOptions{
+		Dir: s.dir, IntervalNs: int64(o.interval), ReportIntervalNs: int64(o.reportInterval),
+		FirstIntervalNs: int64(o.firstInterval),
 	}
+	request.KillSignal, request.MaxRows = int32(s.killSignal), uint32(o.maxRows)
+	request.SamplingBudget = o.samplingBudget / 100
+	request.NetworkOff, request.ExitWithTask = o.network.String() == "off", o.detach
+	request.Selection, request.Required, request.RequiredGroups = nil, nil, nil // of a run before
 	if o.cgroup.String() == "none" {
 		request.Cgroup.Mode = proto.CgroupPlacement_MODE_NONE
 	}
@@ -317,7 +320,8 @@ func platformCommands() []*cobra.Command {
 	return []*cobra.Command{newAttach(), newExecutors(), newStop()}
 }
 
-// cannotStart is why a command could not be started, an error of the command and not of tacho: the run has a record of it.
+// cannotStart is why a command could not be started, an error of the command and not of tacho: the run has a record
+// of it.
 type cannotStart struct {
 	reason string
 	exit   error // with the exit code of a shell
@@ -327,7 +331,8 @@ func (e *cannotStart) Error() string { return e.exit.Error() }
 
 func (e *cannotStart) Unwrap() error { return e.exit }
 
-// findCommand finds the command like the shell. A path that leads to no command is left to the executor, which says why.
+// findCommand finds the command like the shell. A path that leads to no command is left to the executor, which says
+// why.
 func (s *session) findCommand() error {
 	name := s.args[0]
 	path, err := lookUp(name)
@@ -385,9 +390,11 @@ func (s *session) recordFailure(reason string) error {
 	nothing := record.OOMCounters{Read: true}
 	r := &record.Record{
 		SchemaVersion: record.SchemaVersion, TachoVersion: version.String(), State: record.Exited, ID: s.id, Command: s.args,
-		Dir: dir, User: o.user, Message: o.message, Labels: o.labels, StartedAt: now, EndedAt: now,
-		Diagnosis: record.Diagnose(record.Evidence{Cause: record.StartFailed, Reason: reason, EndedAt: now, OOMBefore: nothing, OOMAfter: nothing}),
-		Headline:  map[string]record.HeadlineValue{}, Measurements: map[string]any{}, Absent: map[string]string{},
+		Dir: dir, User: o.request.User, Message: o.request.Message, Labels: o.request.Labels, StartedAt: now, EndedAt: now,
+		Diagnosis: record.Diagnose(record.Evidence{
+			Cause: record.StartFailed, Reason: reason, EndedAt: now, OOMBefore: nothing, OOMAfter: nothing,
+		}),
+		Headline: map[string]record.HeadlineValue{}, Measurements: map[string]any{}, Absent: map[string]string{},
 		Selection: s.selection.Names(),
 		Host:      record.Host{Name: host, OS: runtime.GOOS, CPUs: runtime.NumCPU()},
 	}

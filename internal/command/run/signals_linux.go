@@ -72,9 +72,9 @@ func parseSignal(flag, word string) (syscall.Signal, error) {
 	return 0, cli.Usagef("%s %s: must be a name such as TERM or a number from 1 to 64", flag, word)
 }
 
-// followEvents handles the events of the executor until ctx or the task ends. When the command was stopped by a key of
-// its terminal (Ctrl-Z), it suspends this process, too, as the shell expects of its job, and continues both together. It
-// prints OOM kills as they happen, because the command may continue without the killed process.
+// followEvents handles the events of the executor until ctx or the task ends. When the command was stopped by a key
+// of its terminal (Ctrl-Z), it suspends this process, too, as the shell expects of its job, and continues both
+// together. It prints OOM kills as they happen, because the command may continue without the killed process.
 func (s *session) followEvents(ctx context.Context) {
 	stops, kills := s.streams.master != nil, !s.options.quiet
 	if !stops && !kills {

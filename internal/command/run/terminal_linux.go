@@ -19,8 +19,8 @@ import (
 	"github.com/tachograph/tacho/executor/proto"
 )
 
-// openTerminal opens a pseudo-terminal whose master supports deadlines. Calling File.Fd, as pty.Open does for its ioctls,
-// makes a file blocking for good, so the master is a new file.
+// openTerminal opens a pseudo-terminal whose master supports deadlines. Calling File.Fd, as pty.Open does for its
+// ioctls, makes a file blocking for good, so the master is a new file.
 func openTerminal() (master, slave *os.File, err error) {
 	opened, slave, err := pty.Open()
 	if err != nil {
@@ -213,8 +213,8 @@ func (s *sessionStreams) awaitInput() (ready bool, err error) {
 	return s.takeTerminal() // the shell may have put us into the background
 }
 
-// copyTerminal copies what the command writes to its terminal to ours, until all slaves are closed, which reading reports
-// as EIO, pty(7), or shortly after the end of ctx.
+// copyTerminal copies what the command writes to its terminal to ours, until all slaves are closed, which reading
+// reports as EIO, pty(7), or shortly after the end of ctx.
 func (t tee) copyTerminal(ctx context.Context, screen *screen) {
 	defer endReads(ctx, t.from)()
 	file := &capture{io.Discard, screen}

@@ -19,7 +19,8 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// writeTextFile writes the final values of a run as Prometheus text, whole or not at all: a node exporter may read at any time.
+// writeTextFile writes the final values of a run as Prometheus text, whole or not at all: a node exporter may read at
+// any time.
 func writeTextFile(path string, final *record.Record) error {
 	var text bytes.Buffer
 	if err := exposition.WriteText(&text, finalFamilies(final)); err != nil {
@@ -40,8 +41,8 @@ func writeTextFile(path string, final *record.Record) error {
 	return nil
 }
 
-// finalFamilies are the metrics of a run that has ended. They are gauges: the next run of the same job replaces them. What was not
-// measured has no sample.
+// finalFamilies are the metrics of a run that has ended. They are gauges: the next run of the same job replaces them.
+// What was not measured has no sample.
 func finalFamilies(final *record.Record) []exposition.Family {
 	labels := runLabels(final)
 	info := exposition.Family{Name: "tacho_run_info", Help: "How the run ended as a label, always 1."}
@@ -53,7 +54,8 @@ func finalFamilies(final *record.Record) []exposition.Family {
 		all = append(all, f)
 	}
 	if final.ExitCode != nil {
-		add("exit_code", "The exit code of the command; 128 and the number of the signal that ended it.", float64(*final.ExitCode))
+		add("exit_code", "The exit code of the command; 128 and the number of the signal that ended it.",
+			float64(*final.ExitCode))
 	}
 	if kills := final.Diagnosis.OOM.Kills; kills != nil {
 		add("oom_kills", "OOM kills during the run.", float64(*kills))

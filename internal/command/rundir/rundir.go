@@ -25,8 +25,8 @@ import (
 )
 
 // Words is the help text for what names a run, which Find resolves.
-const Words = `the name of a run as shown by tacho ls, a prefix of it, the path of its directory, last (the newest run), or last~1 (the one
-before it)`
+const Words = `the name of a run as shown by tacho ls, a prefix of it, the path of its directory, last (the newest run),
+or last~1 (the one before it)`
 
 // RunHelp is the help text for the argument RUN.
 const RunHelp = `RUN is ` + Words + `. Without it, last is meant.`
@@ -68,7 +68,8 @@ func Find(root, word string) (record.Entry, error) {
 	if number, found := strings.CutPrefix(word, last+"~"); found {
 		back, err := strconv.ParseUint(number, 10, 31)
 		if err != nil {
-			return record.Entry{}, cli.Usagef("%s: must be last~ and a whole number, such as last~1 for the run before the last", word)
+			return record.Entry{}, cli.Usagef("%s: must be last~ and a whole number, such as last~1 for the run before the last",
+				word)
 		}
 		return newest(root, int(back))
 	}
@@ -105,7 +106,8 @@ func read(path string) (record.Entry, error) {
 	return entry, entry.Err
 }
 
-// Word names a run of a directory of runs in a command line: with its path, unless commands look there without --output-dir.
+// Word names a run of a directory of runs in a command line: with its path, unless commands look there without
+// --output-dir.
 func Word(outputDir, name string) string {
 	if filepath.Clean(outputDir) != filepath.Clean(cmp.Or(os.Getenv("TACHO_OUTPUT_DIR"), record.DefaultRoot)) {
 		if name = filepath.Join(outputDir, name); !strings.ContainsRune(name, filepath.Separator) {

@@ -47,8 +47,8 @@ func TestCurrentState(t *testing.T) {
 	}
 }
 
-// TestSplitIncomplete holds that a run that is starting is not incomplete, and that a directory with other files is never
-// removed.
+// TestSplitIncomplete holds that a run that is starting is not incomplete, and that a directory with other files is
+// never removed.
 func TestSplitIncomplete(t *testing.T) {
 	root := t.TempDir()
 	add := func(name string, files ...string) string {
