@@ -5,6 +5,7 @@ package alloc
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -22,10 +23,19 @@ import (
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/agent/state"
 	"github.com/tachograph/tacho/internal/agent/streams"
+	"github.com/tachograph/tacho/internal/agent/trial"
 	"github.com/tachograph/tacho/internal/exposition"
 	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/procstats"
 )
+
+// TestMain lets the test binary be the process that tries to read a state database first.
+func TestMain(m *testing.M) {
+	if status, ok := trial.MainOf(os.Args, map[string]trial.Work{state.Trial: state.Verify}); ok {
+		os.Exit(status)
+	}
+	os.Exit(m.Run())
+}
 
 // totalsTest is a task with agents one after the other, which are killed, and whoever reads their metrics.
 type totalsTest struct {
