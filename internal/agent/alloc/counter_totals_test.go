@@ -27,6 +27,7 @@ import (
 	"github.com/tachograph/tacho/internal/exposition"
 	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // TestMain lets the test binary be the process that tries to read a state database first.
@@ -171,7 +172,7 @@ func (s *totalsTest) Cost() snapshot.Cost { return snapshot.Cost{} }
 
 // everyCounter is a reading with every counter of the table, each by another number.
 func everyCounter(amount float64) *procstats.Sample {
-	s := &procstats.Sample{Stamp: procstats.Stamp{Mono: time.Duration(amount) * time.Second, Wall: time.Now()}}
+	s := &procstats.Sample{Stamp: kernel.Now()}
 	for _, m := range procstats.Table() {
 		if m.Kind == procstats.Counter && m.Scope == procstats.TaskScope {
 			s.SetNumber(m.ID, amount*float64(m.ID))
