@@ -144,7 +144,8 @@ func TestStopIsDoneEarly(t *testing.T) {
 	})
 }
 
-// What outlives the main process while the task is stopped has the signal and the grace of the stop, and not those of an end without one.
+// What outlives the main process while the task is stopped has the signal and the grace of the stop, and not those of
+// an end without one.
 func TestGraceOfLeftovers(t *testing.T) {
 	f := start(t)
 	f.run("(trap 'sleep 1; echo done; exit' USR1; echo ready; while :; do sleep 0.02; done) & trap 'exit 3' USR1; while :; do sleep 0.02; done",

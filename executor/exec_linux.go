@@ -89,8 +89,8 @@ func (e *Executor) startExec(ctx context.Context, t *task, setup *proto.ExecSetu
 	return &execution{task: t, pid: pid, end: end, execStdio: stdio}, nil
 }
 
-// checkAnswers looks at a directory whose file system may hang: a fork that waits for it there would hold up the whole executor, and a look
-// holds up one goroutine, for as long. That the directory is missing the fork will say.
+// checkAnswers looks at a directory whose file system may hang: a fork that waits for it there would hold up the
+// whole executor, and a look holds up one goroutine, for as long. That the directory is missing the fork will say.
 func checkAnswers(ctx context.Context, dir string) error {
 	const patience = 10 * time.Second
 	switch answers := within(ctx, patience, func() { _, _ = os.Stat(dir) }); {

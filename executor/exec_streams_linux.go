@@ -20,8 +20,9 @@ import (
 const (
 	// execBuffer is the most that one message of output holds.
 	execBuffer = 8 << 10
-	// execQuiet is how long a stream of an ended command is read on while nothing comes: by then a process that wrote for
-	// it, as the last part of a pipeline does, has done so. A daemon that it left behind may hold the stream for ever.
+	// execQuiet is how long a stream of an ended command is read on while nothing comes: by then a process that wrote
+	// for it, as the last part of a pipeline does, has done so. A daemon that it left behind may hold the stream for
+	// ever.
 	execQuiet = 200 * time.Millisecond
 	// execOver is how long output of others is passed on after the end of the command.
 	execOver = 5 * time.Second

@@ -1,6 +1,9 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
+// Package executor is the out-of-process half: a process that starts one task, supervises it, samples it on request,
+// ends it, and writes its record. It outlives the process that started it; docs/executor-protocol.md says how the two
+// talk, docs/architecture.md what it promises.
 package executor
 
 import (
@@ -29,26 +32,44 @@ import (
 // Executor is the server of executor/proto: it runs one task in its life.
 type Executor struct {
 	proto.UnimplementedExecutorServer
+	identity
+	lifetime
 
 	log      hclog.Logger
 	host     kernel.FS
-	build    string
-	folder   string
-	owner    wire.Owner
 	children *reaper
 	launcher *launcher
 	journal  *journal
 	notifier notifier
 	gc       gcTuner
 	programs *reader.Programs
-	self     procstats.ProcessID
-	bootID   string
+	server   atomic.Pointer[grpc.Server]
+
+	mu            sync.Mutex // guards following
+	phase         phase
+	task          *task
+	overdue       *time.Timer // nil before canceled and killing
+	left          bool        // the executor ends and something of the task is left
+	umaskRestored bool
+	listensAt     string // empty until it is asked for
+}
+
+// identity is what an executor is known by, and what it was started with.
+type identity struct {
+	build  string
+	folder string
+	owner  wire.Owner
+	self   procstats.ProcessID
+	bootID string
 	// oomScoreAdj is what the executor was started with, and what a task gets that asks for nothing else.
 	oomScoreAdj int
 	umask       int
 	// inherited are the signals that the task is to ignore, because our caller does and wants it so.
 	inherited []os.Signal
+}
 
+// lifetime is how long the parts of an executor live.
+type lifetime struct {
 	ctx    context.Context // is done in the phase ending
 	cancel context.CancelFunc
 	// life is done when the task is gone, and release makes it so: the reaper and the launcher outlive ctx.
@@ -60,24 +81,16 @@ type Executor struct {
 	// decided is closed at the end of Launch.
 	decided chan struct{}
 	work    sync.WaitGroup
-	server  atomic.Pointer[grpc.Server]
 	// unused runs until Launch, and after one that failed.
 	unused *time.Timer
 	// caller is a pipe that the caller reads as long as it lives; nil if there is none.
 	caller *os.File
-
-	mu            sync.Mutex // guards following
-	phase         phase
-	task          *task
-	overdue       *time.Timer // nil before canceled and killing
-	left          bool        // the executor ends and something of the task is left
-	umaskRestored bool
-	listensAt     string // empty until it is asked for
 }
 
 // newExecutor returns an executor that has started nothing yet.
 func newExecutor(log hclog.Logger, build, folder string) (*Executor, error) {
-	e := &Executor{log: log, host: kernel.HostFS(), build: build, folder: folder, journal: newJournal(), decided: make(chan struct{})}
+	e := &Executor{log: log, host: kernel.HostFS(), journal: newJournal()}
+	e.build, e.folder, e.decided = build, folder, make(chan struct{})
 	e.programs = reader.NewProgramsOfOne(log)
 	e.journal.notify = e.notifier.notify
 	e.children = newReaper(e.host)
@@ -142,8 +155,8 @@ func (e *Executor) close() {
 	e.programs.Close()
 }
 
-// loadPrograms loads what a task that this executor samples needs in the kernel, which takes it milliseconds to check, while the
-// caller connects.
+// loadPrograms loads what a task that this executor samples needs in the kernel, which takes it milliseconds to
+// check, while the caller connects.
 func (e *Executor) loadPrograms() {
 	_ = e.programs.TryPackets() // the task's reader gets the error
 	defer e.programs.Load()()
@@ -159,8 +172,8 @@ func (e *Executor) afterReap() {
 	}
 }
 
-// taskStopped tells that the main process was stopped, by a key of its terminal perhaps: the holder of the real terminal
-// suspends itself then, and sends SIGCONT later.
+// taskStopped tells that the main process was stopped, by a key of its terminal perhaps: the holder of the real
+// terminal suspends itself then, and sends SIGCONT later.
 func (e *Executor) taskStopped(pid int, signal unix.Signal) {
 	e.journal.add("stopped", fmt.Sprintf("process %d was stopped by %s", pid, unix.SignalName(signal)), nil)
 }
@@ -218,8 +231,10 @@ func (e *Executor) newRecord(t *task) *record.Record {
 		Executor:  &record.Process{PID: e.self.PID, StartTicks: e.self.Start, PIDNamespace: kernel.PIDNamespace(e.host)},
 		Socket:    e.socket(),
 		StartedAt: time.Now(), Headline: map[string]record.HeadlineValue{}, Measurements: map[string]any{},
-		Absent:    map[string]string{},
-		Cgroup:    &record.Cgroup{Layout: t.group.Layout(), Placement: string(t.group.Placement), V2: t.group.V2, V1: t.group.V1},
+		Absent: map[string]string{},
+		Cgroup: &record.Cgroup{
+			Layout: t.group.Layout(), Placement: string(t.group.Placement), V2: t.group.V2, V1: t.group.V1,
+		},
 		Limits:    limitsToRecord(t.limits),
 		Sources:   record.SourcesOf(t.reader.Describe()),
 		Selection: t.reader.Selection().Names(),

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// gcTuner keeps the heap small and the GC idle: every task pays for its executor's memory and wake-ups. What starting up
-// and launching left on the heap is returned to the kernel once. From then on, while samples are streamed, frequent
-// collections are cheap, because little is allocated. Without streams almost nothing is allocated, and the runtime's
-// forced collection every two minutes would be all that an idle executor does.
+// gcTuner keeps the heap small and the GC idle: every task pays for its executor's memory and wake-ups. What starting
+// up and launching left on the heap is returned to the kernel once. From then on, while samples are streamed,
+// frequent collections are cheap, because little is allocated. Without streams almost nothing is allocated, and the
+// runtime's forced collection every two minutes would be all that an idle executor does.
 type gcTuner struct {
 	mu      sync.Mutex  // guards following
 	timer   *time.Timer // nil before a task is launched, and once the executor ends

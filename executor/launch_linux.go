@@ -8,14 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
-	"syscall"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/tachograph/tacho/executor/cgroup"
 	"github.com/tachograph/tacho/executor/oom"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
@@ -48,16 +45,18 @@ func (e *Executor) prepare(request *proto.LaunchRequest) (*task, *command, error
 		return nil, nil, refuse(shortageOr(codes.InvalidArgument, err), err, group.Remove())
 	}
 	c := &command{
-		path: path, argv: append([]string{cmp.Or(request.GetArgv0(), request.GetCommand())}, request.GetArgs()...), env: request.GetEnv(),
-		dir: request.GetDir(), streams: streams, credential: credential, group: group,
+		path: path, env: request.GetEnv(),
+		argv: append([]string{cmp.Or(request.GetArgv0(), request.GetCommand())}, request.GetArgs()...),
+		dir:  request.GetDir(), streams: streams, credential: credential, group: group,
 		oomScoreAdj: e.oomScoreAdj, networkNamespace: request.GetNetworkNamespace(),
 	}
 	if request.OomScoreAdj != nil {
 		c.oomScoreAdj = int(request.GetOomScoreAdj())
 	}
 	t := &task{
-		request: request, log: e.log, host: e.host, folder: e.folder, children: e.children, group: group, journal: e.journal,
-		gone: make(chan struct{}), released: make(chan struct{}), limits: limits, base: c, logs: streams.logs,
+		request: request, log: e.log, folder: e.folder, children: e.children, journal: e.journal, base: c, logs: streams.logs,
+		placement: placement{group: group, limits: limits},
+		outcome:   outcome{gone: make(chan struct{}), released: make(chan struct{})},
 	}
 	peaks := group.ResetPeaks()
 	t.reader = e.openReader(t, selection, peaks)
@@ -204,8 +203,8 @@ func (t *task) whyAbsent(m procstats.Measurement, baseline *procstats.Sample) st
 
 func (e *Executor) launched(t *task) *proto.LaunchResponse {
 	r := &proto.LaunchResponse{
-		Main: wire.FromProcessID(t.main), StartedAtUnixNs: t.started.UnixNano(), Notes: t.group.Notes, Limits: limitsToWire(t.limits),
-		Cgroup: t.cgroup(),
+		Main: wire.FromProcessID(t.main), StartedAtUnixNs: t.started.UnixNano(), Notes: t.group.Notes,
+		Limits: limitsToWire(t.limits), Cgroup: t.cgroup(),
 	}
 	for _, d := range t.reader.Describe() {
 		r.Sources = append(r.Sources, &proto.Source{
@@ -225,8 +224,8 @@ func (e *Executor) newRecorder(t *task, baseline *procstats.Sample) (*recorder, 
 	options := t.request.GetRecord()
 	r := &recorder{
 		log: e.log, interval: time.Duration(options.GetIntervalNs()), report: time.Duration(options.GetReportIntervalNs()),
-		firstInterval: time.Duration(options.GetFirstIntervalNs()), reader: t.reader, baseline: baseline, info: e.newRecord(t),
-		inheritsPeak: t.inheritsPeak,
+		firstInterval: time.Duration(options.GetFirstIntervalNs()), reader: t.reader, baseline: baseline,
+		info: e.newRecord(t), inheritsPeak: t.inheritsPeak,
 	}
 	if r.report == 0 {
 		r.report, r.growing = time.Minute, time.Minute
@@ -242,67 +241,4 @@ func (e *Executor) newRecorder(t *task, baseline *procstats.Sample) (*recorder, 
 		}
 	}
 	return r, nil
-}
-
-// limitedGroup makes or takes the task's cgroup with its limits, or without any if they cannot be held and are optional.
-func (e *Executor) limitedGroup(request *proto.LaunchRequest) (*cgroup.Group, []cgroup.Limit, error) {
-	group, limits, err := e.groupWith(request, request.GetLimits())
-	if err == nil || !request.GetLimitsOptional() || request.GetLimits() == nil {
-		return group, limits, err
-	}
-	group, limits, again := e.groupWith(request, nil)
-	if again != nil {
-		return nil, nil, again
-	}
-	group.Notes = append(group.Notes, "limits not enforced: "+err.Error())
-	return group, limits, nil
-}
-
-// groupWith makes or takes the task's cgroup and sets limits. On an error nothing is left behind.
-func (e *Executor) groupWith(request *proto.LaunchRequest, wanted *proto.Limits) (*cgroup.Group, []cgroup.Limit, error) {
-	group, err := e.makeGroup(request, wanted.GetCpuset() != "")
-	if err != nil {
-		return nil, nil, err
-	}
-	limits, err := group.SetLimits(e.host, limitsOf(wanted))
-	if err = errors.Join(err, failpoint.Err("executor.launch.cgroup")); err != nil {
-		return nil, nil, errors.Join(err, group.Remove())
-	}
-	return group, limits, nil
-}
-
-// makeGroup makes or takes the task's cgroup as the request says, with the cpuset controller if there are limits for it.
-func (e *Executor) makeGroup(request *proto.LaunchRequest, cpuset bool) (*cgroup.Group, error) {
-	placement := request.GetCgroup()
-	switch placement.GetMode() {
-	case proto.CgroupPlacement_MODE_NONE:
-		return cgroup.None("no cgroup was requested"), nil
-	case proto.CgroupPlacement_MODE_GIVEN:
-		return cgroup.Use(e.host, procstats.Cgroup{
-			V2: placement.GetV2(), V1: placement.GetV1(), Shared: placement.GetShared(),
-		})
-	case proto.CgroupPlacement_MODE_UNSPECIFIED, proto.CgroupPlacement_MODE_AUTO:
-	}
-	return cgroup.Create(cgroup.Options{
-		FS: e.host, ID: request.GetId(), Parent: placement.GetParent(), Cpuset: cpuset,
-		CpusetDir: placement.GetV1()["cpuset"],
-		Planned: func(c procstats.Cgroup) {
-			if err := e.writeAddress(&wire.Address{ID: request.GetId(), Socket: e.socket(), Cgroup: c, Owned: true}); err != nil {
-				e.log.Error("write the address", "error", err)
-			}
-			failpoint.At("executor.launch.planned")
-		},
-	})
-}
-
-// lookupUser returns the credential of "user", "uid", "user:group" or "uid:gid"; nil for the executor's own, which takes no right to set.
-func lookupUser(name string) (*syscall.Credential, error) {
-	if name == "" {
-		return nil, nil //nolint:nilnil // no credential is what syscall wants for "do not change it"
-	}
-	credential, err := credentialOf(name)
-	if err == nil && os.Geteuid() != 0 && int(credential.Uid) == os.Geteuid() && int(credential.Gid) == os.Getegid() {
-		return nil, nil //nolint:nilnil // as above
-	}
-	return credential, err
 }

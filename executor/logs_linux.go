@@ -6,6 +6,7 @@ package executor
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -45,11 +46,12 @@ func (t *task) collectLogs() (finish func()) {
 	}
 }
 
-// collectLimit is how long the end of a task waits for the collector of its logs, which gives up before that unless the kernel does not let
-// it.
+// collectLimit is how long the end of a task waits for the collector of its logs, which gives up before that unless
+// the kernel does not let it.
 const collectLimit = 5 * time.Second
 
-// within does what the kernel may hold up, and returns false if it takes longer than the limit, or than ctx: its goroutine is left behind then.
+// within does what the kernel may hold up, and returns false if it takes longer than the limit, or than ctx: its
+// goroutine is left behind then.
 func within(ctx context.Context, limit time.Duration, do func()) bool {
 	done := make(chan struct{})
 	go func() {
@@ -65,4 +67,42 @@ func within(ctx context.Context, limit time.Duration, do func()) bool {
 	case <-ctx.Done():
 	}
 	return false
+}
+
+// maxLogBytes bounds the executor's own log: it says little, and no other program rotates it.
+const maxLogBytes = 256 << 10
+
+// boundedLog is a log file that is made with its first line and starts again when it is full; the lines before are
+// kept in one older file.
+type boundedLog struct {
+	path string
+
+	mu   sync.Mutex // guards following
+	file *os.File
+	size int
+}
+
+// Write implements io.Writer.
+func (l *boundedLog) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file != nil && l.size+len(line) > maxLogBytes {
+		if err := l.file.Close(); err != nil {
+			return 0, fmt.Errorf("close log: %w", err)
+		}
+		l.file = nil
+		if err := os.Rename(l.path, l.path+".1"); err != nil {
+			return 0, fmt.Errorf("rotate log: %w", err)
+		}
+	}
+	if l.file == nil {
+		file, err := os.OpenFile(l.path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+		if err != nil {
+			return 0, fmt.Errorf("open log: %w", err)
+		}
+		l.file, l.size = file, 0
+	}
+	n, err := l.file.Write(line)
+	l.size += n
+	return n, err
 }

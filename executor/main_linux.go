@@ -81,8 +81,8 @@ func Main(build string) int {
 	return 0
 }
 
-// removeOwn removes the executor's directory. A caller that died while this executor began to listen may have its socket
-// created meanwhile.
+// removeOwn removes the executor's directory. A caller that died while this executor began to listen may have its
+// socket created meanwhile.
 func removeOwn(folder string) (err error) {
 	const tries = 3
 	for range tries {
@@ -93,7 +93,8 @@ func removeOwn(folder string) (err error) {
 	return err
 }
 
-// announce writes the address: who comes for the task of a dead caller finds an executor that has not been asked for it yet.
+// announce writes the address: who comes for the task of a dead caller finds an executor that has not been asked for
+// it yet.
 func (e *Executor) announce() error {
 	e.owner = wire.OwnerOf(os.Getenv)
 	if len(os.Args) <= 2 || e.folder == "" {
@@ -110,9 +111,9 @@ func (e *Executor) announce() error {
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
-// keepDescriptors keeps what this process inherited from its task, which gets what its caller names in Launch and nothing
-// else: neither the leash nor what a shell above an agent left open. It gives up its caller's standard input, which
-// whose writer must see the end.
+// keepDescriptors keeps what this process inherited from its task, which gets what its caller names in Launch and
+// nothing else: neither the leash nor what a shell above an agent left open. It gives up its caller's standard input,
+// which whose writer must see the end.
 func keepDescriptors() {
 	const first = 3
 	if null, err := os.Open(os.DevNull); err == nil {
@@ -184,7 +185,8 @@ func (e *Executor) newServer(options []grpc.ServerOption) *grpc.Server {
 	return server
 }
 
-// newLog writes into the executor's own folder: go-plugin's way, over the caller's pipe, blocks if the caller does not read.
+// newLog writes into the executor's own folder: go-plugin's way, over the caller's pipe, blocks if the caller does
+// not read.
 func newLog(folder string) hclog.Logger {
 	var out io.Writer = io.Discard
 	if folder != "" {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// phase is where an executor is in its life. docs/executor-protocol.md has the transitions as a table, and a test compares
-// the two. No child exists in waiting, refused and ending; in all others the reaper waits for one.
+// phase is where an executor is in its life. docs/executor-protocol.md has the transitions as a table, and a test
+// compares the two. No child exists in waiting, refused and ending; in all others the reaper waits for one.
 type phase int
 
 const (
@@ -74,7 +74,8 @@ const (
 // String returns the name in the table.
 func (ev event) String() string {
 	return [events]string{
-		"Launch", "started", "failed", "any call", "Stop", "Shutdown", "caller gone", "caller away", "unused", "task gone", "end", "overdue",
+		"Launch", "started", "failed", "any call", "Stop", "Shutdown",
+		"caller gone", "caller away", "unused", "task gone", "end", "overdue",
 	}[ev]
 }
 
@@ -104,7 +105,8 @@ func (p phase) next(ev event) (next phase, ok bool) {
 		return p.change(map[phase]phase{unconfirmed: unseen, running: exited, killing: ending}), true
 	case onEnd:
 		return p.change(map[phase]phase{
-			waiting: ending, launching: canceled, refused: ending, unconfirmed: killing, running: killing, unseen: ending, exited: ending,
+			waiting: ending, launching: canceled, refused: ending, unconfirmed: killing, running: killing,
+			unseen: ending, exited: ending,
 		}), true
 	case onOverdue:
 		return p.change(map[phase]phase{canceled: ending, killing: ending}), true
@@ -120,8 +122,8 @@ func (p phase) change(changes map[phase]phase) phase {
 	return p
 }
 
-// endLimit bounds how long a killed task, or a start that was given up, holds the executor's end up: the kernel ends no
-// process that waits for a disk or a network file system that does not answer.
+// endLimit bounds how long a killed task, or a start that was given up, holds the executor's end up: the kernel ends
+// no process that waits for a disk or a network file system that does not answer.
 const endLimit = 30 * time.Second
 
 // on moves the executor to the phase that an event leads to. ok is false for a call that is rejected.

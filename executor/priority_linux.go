@@ -21,12 +21,13 @@ import (
 const niceLead = 20
 
 // patience is the timer slack of the executor's threads, prctl(2) PR_SET_TIMERSLACK. The Go runtime has a thread that
-// sleeps 20 us at a time while any other works, and takes the only P away from any goroutine that it finds in a system call twice;
-// with the kernel's 50 us that was measured to be 40 % of what a tick costs. A tick may be that late.
+// sleeps 20 us at a time while any other works, and takes the only P away from any goroutine that it finds in a
+// system call twice; with the kernel's 50 us that was measured to be 40 % of what a tick costs. A tick may be that
+// late.
 const patience = 500 * time.Microsecond
 
-// settleDelay is the age at which a task is assumed to stay. What prepares its executor for that is spared one that ends earlier; and
-// executors that are starting do not go before the ends of other tasks.
+// settleDelay is the age at which a task is assumed to stay. What prepares its executor for that is spared one that
+// ends earlier; and executors that are starting do not go before the ends of other tasks.
 const settleDelay = 500 * time.Millisecond
 
 // settle lets the executor go before others once its task stays.
@@ -41,9 +42,9 @@ func (e *Executor) settle(ctx context.Context, sharesSession bool) {
 	}
 }
 
-// raisePriority raises the priority of all threads of this process and makes their timers patient, except for the thread that forks
-// tasks, which inherit both. Threads that are made later are as those that make them, and that one makes none. Patience needs
-// CAP_SYS_NICE, for threads other than the calling one.
+// raisePriority raises the priority of all threads of this process and makes their timers patient, except for the
+// thread that forks tasks, which inherit both. Threads that are made later are as those that make them, and that one
+// makes none. Patience needs CAP_SYS_NICE, for threads other than the calling one.
 func raisePriority(launcher int, sharesSession bool) error {
 	now, err := niceOf(launcher)
 	if err != nil {
@@ -67,8 +68,8 @@ func raisePriority(launcher int, sharesSession bool) error {
 	return errors.Join(raiseAutogroup(nice), patient)
 }
 
-// eachThread changes all threads of this process. One that is made meanwhile may come from one that was not changed yet,
-// so it goes on until nothing is left to change.
+// eachThread changes all threads of this process. One that is made meanwhile may come from one that was not changed
+// yet, so it goes on until nothing is left to change.
 func eachThread(change func(tid int) (changed bool, err error)) error {
 	for more := true; more; {
 		more = false
@@ -117,8 +118,8 @@ func setTimerSlack(tid int, slack time.Duration) (changed bool, err error) {
 
 const autogroupFile = "/proc/self/autogroup"
 
-// raiseAutogroup does the same for our autogroup, sched(7): in the root of the cpu hierarchy all processes of a session
-// share one weight, and their nice values count only among themselves. It is for a session of our own.
+// raiseAutogroup does the same for our autogroup, sched(7): in the root of the cpu hierarchy all processes of a
+// session share one weight, and their nice values count only among themselves. It is for a session of our own.
 func raiseAutogroup(nice int) error {
 	if session, err := unix.Getsid(0); err != nil || session != os.Getpid() {
 		return nil //nolint:nilerr // others are in it, or it is unknown

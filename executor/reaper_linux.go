@@ -164,8 +164,8 @@ func (r *reaper) reapAll() (none bool) {
 	return none
 }
 
-// reapOneLocked reaps one child; more says that there may be another, and none that no child is left. Only a child that was looked
-// at is reaped: one that ends meanwhile is found the next time.
+// reapOneLocked reaps one child; more says that there may be another, and none that no child is left. Only a child
+// that was looked at is reaped: one that ends meanwhile is found the next time.
 func (r *reaper) reapOneLocked() (more, none bool) {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WSTOPPED|unix.WNOHANG|unix.WNOWAIT, nil)
@@ -201,8 +201,8 @@ func (r *reaper) reapOneLocked() (more, none bool) {
 	return true, false
 }
 
-// takeStopLocked takes the news that a child was stopped; false if it cannot be taken. wait4(2) would reap a child that has ended
-// since.
+// takeStopLocked takes the news that a child was stopped; false if it cannot be taken. wait4(2) would reap a child
+// that has ended since.
 func (r *reaper) takeStopLocked(pid int) bool {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_PID, pid, &info, unix.WSTOPPED|unix.WNOHANG, nil)
@@ -272,8 +272,8 @@ const (
 	siginfoStatus = 2
 )
 
-// siginfoInt returns one of the integers of the union, which is behind the three integers of siginfo_t, sigaction(2). The union
-// holds pointers, so it is aligned like one.
+// siginfoInt returns one of the integers of the union, which is behind the three integers of siginfo_t, sigaction(2).
+// The union holds pointers, so it is aligned like one.
 func siginfoInt(info *unix.Siginfo, n uintptr) int {
 	const size = unsafe.Sizeof(int32(0))
 	const alignment = unsafe.Alignof(uintptr(0))

@@ -59,7 +59,8 @@ func reapUntilEnd(t *testing.T, r *reaper, end <-chan ended) ended {
 	return ended{}
 }
 
-// TestReaperReadsEveryChild holds that no child is reaped whose I/O was neither read nor counted as missed, whenever it ends.
+// TestReaperReadsEveryChild holds that no child is reaped whose I/O was neither read nor counted as missed, whenever
+// it ends.
 func TestReaperReadsEveryChild(t *testing.T) {
 	if !aloneWithChildren(t) {
 		return
@@ -77,8 +78,8 @@ func TestReaperReadsEveryChild(t *testing.T) {
 	}
 }
 
-// TestReaperTellsOfStops holds that a child that is stopped is told of with its signal, once for each time, and is reaped when it has
-// gone on and ended.
+// TestReaperTellsOfStops holds that a child that is stopped is told of with its signal, once for each time, and is
+// reaped when it has gone on and ended.
 func TestReaperTellsOfStops(t *testing.T) {
 	if !aloneWithChildren(t) {
 		return

@@ -15,7 +15,8 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// TestReportsOfALongRun holds that the reports of a day are few and leave nothing out, and that the newest is never old.
+// TestReportsOfALongRun holds that the reports of a day are few and leave nothing out, and that the newest is never
+// old.
 func TestReportsOfALongRun(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	store, err := record.Create(dir)

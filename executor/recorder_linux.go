@@ -7,6 +7,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -27,7 +30,8 @@ type recorder struct {
 	// firstInterval is that of the first minute; 0 if it is the same.
 	firstInterval time.Duration
 	report        time.Duration // between lines of usage.jsonl
-	// growing is how long the time of the next line is that stays, if lines cover four times the time of the one before; otherwise 0.
+	// growing is how long the time of the next line is that stays, if lines cover four times the time of the one
+	// before; otherwise 0.
 	growing time.Duration
 
 	info     *record.Record
@@ -43,8 +47,8 @@ type recorder struct {
 	reportEnds     time.Duration
 }
 
-// start writes the record of a task that is about to be started. If that fails the task is not: without a record a run cannot
-// be stopped by its name, and how it ended is lost.
+// start writes the record of a task that is about to be started. If that fails the task is not: without a record a
+// run cannot be stopped by its name, and how it ended is lost.
 func (r *recorder) start() error {
 	if r.store == nil {
 		return nil
@@ -190,8 +194,8 @@ func (r *recorder) writeReport(rows *procstats.Sample, provisional bool) {
 
 func (r *recorder) cpus() int { return kernel.CPUs(r.reader.Target().FS) }
 
-// commandsSoFar returns what the processes used that have ended so far; nil if they are not counted. The total is read after them:
-// one of before can be less than its parts.
+// commandsSoFar returns what the processes used that have ended so far; nil if they are not counted. The total is
+// read after them: one of before can be less than its parts.
 func (r *recorder) commandsSoFar() *record.Commands {
 	if !r.exits.Counts() {
 		return nil
@@ -204,9 +208,11 @@ func (r *recorder) commandsSoFar() *record.Commands {
 	return c.Report(total)
 }
 
-// finish completes the record with the final totals and writes it. The newest samples may be those of a stream, or of a caller that
-// has handed them over: a driver's task is sampled for no record.
-func (r *recorder) finish(final *procstats.Sample, newest *reader.Handover, evidence record.Evidence) (*record.Record, *proto.Exit) {
+// finish completes the record with the final totals and writes it. The newest samples may be those of a stream, or of
+// a caller that has handed them over: a driver's task is sampled for no record.
+func (r *recorder) finish(
+	final *procstats.Sample, newest *reader.Handover, evidence record.Evidence,
+) (*record.Record, *proto.Exit) {
 	info := r.info
 	seconds, span := evidence.Wall.Seconds(), evidence.Span.Seconds()
 	info.State, info.EndedAt, info.WallSeconds, info.SpanSeconds = record.Exited, evidence.EndedAt, &seconds, &span
@@ -218,7 +224,8 @@ func (r *recorder) finish(final *procstats.Sample, newest *reader.Handover, evid
 	evidence.Throttler = r.reader.CPUThrottler()
 	if last := newest.Last; last != nil {
 		evidence.LastAge = evidence.EndedAt.Add(evidence.Span - evidence.Wall).Sub(last.Wall)
-		evidence.LastHeadlines = procstats.Headlines(last, procstats.History{Previous: cmp.Or(newest.Before, r.baseline), CPUs: r.cpus()})
+		history := procstats.History{Previous: cmp.Or(newest.Before, r.baseline), CPUs: r.cpus()}
+		evidence.LastHeadlines = procstats.Headlines(last, history)
 	}
 	d := record.Diagnose(evidence)
 	info.Diagnosis = d
@@ -278,4 +285,32 @@ func (r *recorder) fillFinal(merged *procstats.Sample, sampled bool, span time.D
 		info.Notes = append(info.Notes,
 			"a process ignored SIGCHLD and there is no cgroup: what its children used is only known as far as they were sampled")
 	}
+}
+
+// devices reads what the task did to each block device, before its cgroup is removed; nothing if that does not count
+// it, or has counted others before.
+func (t *task) devices() []record.Device {
+	if t.group.V2 == "" || !t.group.Owned {
+		return nil
+	}
+	data, err := os.ReadFile(filepath.Join(t.group.V2, "io.stat"))
+	if err != nil {
+		return nil // the reason stands at cgroup_io_read_bytes_total
+	}
+	list, err := kernel.NewBlockDevices(kernel.HostFS()).ListIOStat(data)
+	if err != nil {
+		t.log.Error("read I/O by device", "error", err)
+		return nil
+	}
+	devices := make([]record.Device, 0, len(list))
+	for _, d := range list {
+		devices = append(devices, record.Device{
+			Number: d.Number, Name: d.Name, Layer: d.Layer,
+			ReadBytes: d.ReadBytes, WrittenBytes: d.WrittenBytes, Reads: d.Reads, Writes: d.Writes,
+		})
+	}
+	slices.SortFunc(devices, func(a, b record.Device) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Number, b.Number))
+	})
+	return devices
 }

@@ -14,13 +14,14 @@ import (
 	"github.com/tachograph/tacho/executor/proto"
 )
 
-// TestShutdownAfterTheEndIsReported holds that a caller which was told of the end can shut the executor down, although the
-// executor is still closing what it had open for the task.
+// TestShutdownAfterTheEndIsReported holds that a caller which was told of the end can shut the executor down,
+// although the executor is still closing what it had open for the task.
 func TestShutdownAfterTheEndIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ended := &task{gone: make(chan struct{}), released: make(chan struct{})}
+		ended := &task{outcome: outcome{gone: make(chan struct{}), released: make(chan struct{})}}
 		close(ended.gone)
-		e := &Executor{task: ended, phase: running, cancel: func() {}}
+		e := &Executor{task: ended, phase: running}
+		e.cancel = func() {}
 		ctx, cancel := context.WithCancel(t.Context())
 		results := make(chan error)
 		call := func(ctx context.Context) {

@@ -68,7 +68,9 @@ func (e *Executor) Launch(ctx context.Context, request *proto.LaunchRequest) (*p
 }
 
 // LaunchAnnounced implements proto.ExecutorServer.
-func (e *Executor) LaunchAnnounced(stream grpc.BidiStreamingServer[proto.LaunchAnnouncedRequest, proto.LaunchAnnouncedResponse]) error {
+func (e *Executor) LaunchAnnounced(
+	stream grpc.BidiStreamingServer[proto.LaunchAnnouncedRequest, proto.LaunchAnnouncedResponse],
+) error {
 	request, err := stream.Recv()
 	if err != nil {
 		return err
@@ -86,7 +88,9 @@ func (e *Executor) LaunchAnnounced(stream grpc.BidiStreamingServer[proto.LaunchA
 }
 
 // launchTask starts the task. announce is called when it has its cgroup and no process yet.
-func (e *Executor) launchTask(ctx context.Context, request *proto.LaunchRequest, announce func(*task)) (*proto.LaunchResponse, error) {
+func (e *Executor) launchTask(
+	ctx context.Context, request *proto.LaunchRequest, announce func(*task),
+) (*proto.LaunchResponse, error) {
 	switch now, ok := e.on(onLaunch); {
 	case ok:
 	case now == ending:
@@ -177,7 +181,8 @@ func (e *Executor) writeAddress(a *wire.Address) error {
 	if e.folder == "" {
 		return nil
 	}
-	a.Owner, a.Folder, a.BootID, a.Executor, a.PIDNamespace = e.owner, e.folder, e.bootID, e.self, kernel.PIDNamespace(e.host)
+	a.Owner, a.Folder = e.owner, e.folder
+	a.BootID, a.Executor, a.PIDNamespace = e.bootID, e.self, kernel.PIDNamespace(e.host)
 	return a.Write()
 }
 
@@ -298,8 +303,8 @@ func (e *Executor) Shutdown(ctx context.Context, _ *proto.ShutdownRequest) (*pro
 	}
 }
 
-// awaitRelease waits until a task whose end was reported is released: a caller that was told of the end may call Shutdown
-// at once.
+// awaitRelease waits until a task whose end was reported is released: a caller that was told of the end may call
+// Shutdown at once.
 func (e *Executor) awaitRelease(ctx context.Context) error {
 	e.mu.Lock()
 	t := e.task

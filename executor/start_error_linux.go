@@ -24,8 +24,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// findExecutable resolves a command as execvp(3) does in the task's directory, with the PATH of the task's environment.
-// An empty name in PATH is the directory itself.
+// findExecutable resolves a command as execvp(3) does in the task's directory, with the PATH of the task's
+// environment. An empty name in PATH is the directory itself.
 func findExecutable(name string, env []string, dir string) (string, error) {
 	if name == "" {
 		return "", status.Error(codes.InvalidArgument, "no command")

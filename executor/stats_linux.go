@@ -27,7 +27,8 @@ import (
 // minInterval bounds what one caller can cost.
 const minInterval = 10 * time.Millisecond
 
-// openReader opens what reads a task that is about to be started, whose memory peaks count for files that the caller closes.
+// openReader opens what reads a task that is about to be started, whose memory peaks count for files that the caller
+// closes.
 func (e *Executor) openReader(t *task, selection procstats.Selection, peaks map[string]*os.File) *reader.Reader {
 	request := t.request
 	return reader.Open(reader.Options{
@@ -48,9 +49,11 @@ func (e *Executor) openReader(t *task, selection procstats.Selection, peaks map[
 	})
 }
 
-// openPackets counts the packets of a task that is about to be started, if this executor samples it: for a driver's task its caller
-// counts them, so that not every executor loads programs.
-func (e *Executor) openPackets(request *proto.LaunchRequest, selection procstats.Selection, group *cgroup.Group) *network.Source {
+// openPackets counts the packets of a task that is about to be started, if this executor samples it: for a driver's
+// task its caller counts them, so that not every executor loads programs.
+func (e *Executor) openPackets(
+	request *proto.LaunchRequest, selection procstats.Selection, group *cgroup.Group,
+) *network.Source {
 	defer e.programs.EndTrial() // which was begun before it was known whether packets are counted
 	if request.GetNetworkOff() {
 		return network.Off()
@@ -112,7 +115,8 @@ func (e *Executor) Target(_ context.Context, request *proto.TargetRequest) (*pro
 		return &proto.TargetResponse{Reaped: fromReaped(target.Reaped())}, nil
 	}
 	r := &proto.TargetResponse{
-		MaxRows: uint32(max(0, target.MaxRows)), Used: target.Used, PeaksReset: len(target.Opened) > 0, //nolint:gosec // a number of rows
+		MaxRows: uint32(max(0, target.MaxRows)), //nolint:gosec // a number of rows
+		Used:    target.Used, PeaksReset: len(target.Opened) > 0,
 		Sample: wire.FromSample(t.reader.Get(0, false), false), Reaped: fromReaped(target.Reaped()),
 	}
 	for _, id := range t.reader.Selection().IDs() {
@@ -187,8 +191,8 @@ func (e *Executor) Stats(request *proto.StatsRequest, stream grpc.ServerStreamin
 	return status.FromContextError(stream.Context().Err()).Err()
 }
 
-// ticks calls yield at once and then once per interval, or what the pace makes of it, at times that the executors of a host share,
-// so that they wake a sleeping CPU together. It returns when ctx ends or yield returns false.
+// ticks calls yield at once and then once per interval, or what the pace makes of it, at times that the executors of
+// a host share, so that they wake a sleeping CPU together. It returns when ctx ends or yield returns false.
 func ticks(ctx context.Context, p *pace.Pace, yield func() bool) {
 	interval, more := p.Requested(), true
 	next := func() bool {
@@ -217,8 +221,8 @@ func ticks(ctx context.Context, p *pace.Pace, yield func() bool) {
 	}
 }
 
-// tickPhases is how many groups the executors of a host tick in. All at once, five hundred of them, would delay everything
-// else by tens of milliseconds each time: readers of the metrics, and the tasks.
+// tickPhases is how many groups the executors of a host tick in. All at once, five hundred of them, would delay
+// everything else by tens of milliseconds each time: readers of the metrics, and the tasks.
 const tickPhases = 10
 
 // tickPhase is how long after the multiples of the interval an executor ticks. PIDs of executors that were started one

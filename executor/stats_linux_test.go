@@ -54,8 +54,8 @@ func receive(t testing.TB, s *client.StatsStream) *procstats.Sample {
 	return sample
 }
 
-// The first sample comes at once, the others at the multiples of the interval on the clock that all executors share, or a
-// number of tenths after them.
+// The first sample comes at once, the others at the multiples of the interval on the clock that all executors share,
+// or a number of tenths after them.
 func TestStatsCadence(t *testing.T) {
 	const interval = 100 * time.Millisecond
 	f := start(t)
@@ -272,8 +272,8 @@ func TestRowsAddUp(t *testing.T) {
 	})
 }
 
-// TestLastReadingOfStream is about tasks that are sampled for no record, as a driver's are: what a stream was sent last is
-// in the record of an end that is not a success.
+// TestLastReadingOfStream is about tasks that are sampled for no record, as a driver's are: what a stream was sent
+// last is in the record of an end that is not a success.
 func TestLastReadingOfStream(t *testing.T) {
 	for name, rows := range map[string]bool{"totals": false, "with rows": true} {
 		t.Run(name, func(t *testing.T) {

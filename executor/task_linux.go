@@ -35,18 +35,14 @@ type task struct {
 	request  *proto.LaunchRequest
 	launched *proto.LaunchResponse
 	log      hclog.Logger
-	host     kernel.FS
 	folder   string // the executor's
 	children *reaper
-	group    *cgroup.Group
-	limits   []cgroup.Limit
-	// inheritsPeak is set where the group's memory peak has in it what was there before the task.
-	inheritsPeak bool
-	reader       *reader.Reader
-	outside      int // processes that run outside the cgroup, as reported; the reader guards it
-	recorder     *recorder
-	journal      *journal
-	oom          *oom.Monitor
+	placement
+	reader   *reader.Reader
+	outside  int // processes that run outside the cgroup, as reported; the reader guards it
+	recorder *recorder
+	journal  *journal
+	oom      *oom.Monitor
 	// base is how the main process was started, and what further commands in the task have in common with it.
 	base *command
 	// logs writes the task's output to files; nil if it goes elsewhere.
@@ -56,18 +52,35 @@ type task struct {
 	started time.Time
 	end     <-chan ended
 
+	outcome
+	mu sync.Mutex // guards following
+	stopping
+}
+
+// placement is where a task runs.
+type placement struct {
+	group  *cgroup.Group
+	limits []cgroup.Limit
+	// inheritsPeak is set if the group's memory peak includes what was there before the task.
+	inheritsPeak bool
+}
+
+// outcome is how a task ended.
+type outcome struct {
 	// gone is closed when nothing is left of the task and its record is whole; exit and final are set then.
 	gone chan struct{}
 	// released is closed after that, when the executor may be shut down.
 	released chan struct{}
 	exit     *proto.Exit
 	final    *record.Record
+}
 
-	mu sync.Mutex // guards following
+// stopping is what is known of the end of a task while it comes.
+type stopping struct {
 	// cause is why we ended the task ourselves, the first time, and reason the same in words; empty before that.
 	cause  record.Verdict
 	reason string
-	// mainOver is set once the main process has ended, and afterMain where that was before cause.
+	// mainOver is set once the main process has ended, and afterMain if that was before cause.
 	mainOver, afterMain bool
 	// forwarded is the last signal that was sent on request; 0 for none.
 	forwarded unix.Signal
@@ -144,7 +157,8 @@ func (t *task) stopLeftovers() {
 		signal = t.killSignal()
 	}
 	if n := t.signalMembers(signal); n > 0 {
-		t.journal.add("leftovers", procstats.Counted(n, "process", "processes")+" outlived the main process; being stopped", nil)
+		what := procstats.Counted(n, "process", "processes")
+		t.journal.add("leftovers", what+" outlived the main process; being stopped", nil)
 	}
 	if !stopping {
 		t.armKill(t.killGrace())
@@ -153,7 +167,7 @@ func (t *task) stopLeftovers() {
 
 // signalMembers signals every process of the task, and returns how many there were.
 func (t *task) signalMembers(signal unix.Signal) int {
-	members, err := process.Descendants(t.host, &t.children.mu)
+	members, err := process.Descendants(kernel.HostFS(), &t.children.mu)
 	if err != nil {
 		t.log.Error("list processes of the task", "error", err)
 	}
@@ -280,19 +294,20 @@ func (t *task) finish(end ended, last time.Time) {
 	t.recorder.exits.Close() // after the end was reported: it takes a millisecond
 }
 
-// newest returns the newest samples, as if this process had taken those of its caller, and continues the counters of the caller.
-// Nothing is left of the task.
+// newest returns the newest samples, as if this process had taken those of its caller, and continues the counters of
+// the caller. Nothing is left of the task.
 func (t *task) newest() *reader.Handover {
 	h := t.handover()
 	t.reader.Continue(h, func(procstats.ProcessID) bool { return false })
-	if last, before := t.reader.Recent(); h.Last == nil || last != nil && last.Mono >= h.Last.Mono { // else it may be of long ago
+	last, before := t.reader.Recent()
+	if h.Last == nil || last != nil && last.Mono >= h.Last.Mono { // else it may be of long ago
 		h.Last, h.Before = last, before
 	}
 	return h
 }
 
-// removeLimit is how long the end of a task waits for processes that are not the task's: another program put them into its
-// cgroup, and they cannot be killed from here.
+// removeLimit is how long the end of a task waits for processes that are not the task's: another program put them
+// into its cgroup, and they cannot be killed from here.
 const removeLimit = 5 * time.Second
 
 func (t *task) removeGroup() {

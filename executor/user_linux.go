@@ -6,6 +6,7 @@ package executor
 import (
 	"errors"
 	"fmt"
+	"os"
 	"os/user"
 	"strconv"
 	"strings"
@@ -73,4 +74,17 @@ func groupID(account *user.User, groupName string) (uint32, error) {
 		return 0, fmt.Errorf("unknown group %q", id)
 	}
 	return uint32(gid), nil
+}
+
+// lookupUser returns the credential of "user", "uid", "user:group" or "uid:gid"; nil for the executor's own, which
+// takes no right to set.
+func lookupUser(name string) (*syscall.Credential, error) {
+	if name == "" {
+		return nil, nil //nolint:nilnil // no credential is what syscall wants for "do not change it"
+	}
+	credential, err := credentialOf(name)
+	if err == nil && os.Geteuid() != 0 && int(credential.Uid) == os.Geteuid() && int(credential.Gid) == os.Getegid() {
+		return nil, nil //nolint:nilnil // as above
+	}
+	return credential, err
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// TestAskedWhileItCloses ends the last stream of all while somebody asks for what has ended: the memory that the kernel writes to
-// must not be given back before the answer.
+// TestAskedWhileItCloses ends the last stream of all while somebody asks for what has ended: the memory that the
+// kernel writes to must not be given back before the answer.
 func TestAskedWhileItCloses(t *testing.T) {
 	k := run(t, "while :; do /bin/true; done", nil)
 	l := newLoop(t)
@@ -44,8 +44,8 @@ func TestAskedWhileItCloses(t *testing.T) {
 	}
 }
 
-// TestOpenedAgainAtOnce opens a stream while the one before is closing, which an executor that does not answer makes long: what ends
-// from then on is counted.
+// TestOpenedAgainAtOnce opens a stream while the one before is closing, which an executor that does not answer makes
+// long: what ends from then on is counted.
 func TestOpenedAgainAtOnce(t *testing.T) {
 	begin := filepath.Join(t.TempDir(), "begin")
 	k := run(t, "while [ ! -e "+begin+" ]; do sleep 0.05; done; for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; done; exec sleep 100", func(r *proto.LaunchRequest) {
@@ -101,7 +101,8 @@ func (e *slowExecutor) Sample(ctx context.Context, _ time.Duration, _ bool) (*pr
 	return nil, ctx.Err()
 }
 
-// TestOpenersOfOneThatEnds has two readers open the stream of a task that ends meanwhile: the second finds what the first left.
+// TestOpenersOfOneThatEnds has two readers open the stream of a task that ends meanwhile: the second finds what the
+// first left.
 func TestOpenersOfOneThatEnds(t *testing.T) {
 	k := run(t, "exec sleep 100", nil)
 	l, ending := newLoop(t), k.task()

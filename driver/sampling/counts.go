@@ -20,7 +20,8 @@ const unusedLimit = 10 * time.Second
 // counts are what the kernel counts of a task only for a watcher.
 type counts struct {
 	exits *reader.Exits
-	// packets is the counter until a source has it; nil with the reason why there is none, or if packets are not selected.
+	// packets is the counter until a source has it; nil with the reason why there is none, or if packets are not
+	// selected.
 	packets *network.Counter
 	reason  string
 }
@@ -50,8 +51,8 @@ type early struct {
 	unused *time.Timer
 }
 
-// Count counts what ends in the cgroup of a task that is about to be started, and its packets if that is wanted. A stream of the task
-// continues the counts; without one they end after a while, and with Forget.
+// Count counts what ends in the cgroup of a task that is about to be started, and its packets if that is wanted. A
+// stream of the task continues the counts; without one they end after a while, and with Forget.
 func (l *Loop) Count(id string, cgroup procstats.Cgroup, packets bool) {
 	if l == nil || !cgroup.Encloses() || cgroup.V2 == "" {
 		return
@@ -87,7 +88,8 @@ func (l *Loop) Load() (release func()) {
 	return func() { (<-loaded)() }
 }
 
-// Asked reports whether a stream is expected of the next task that is started: one was opened since a counted task went without.
+// Asked reports whether a stream is expected of the next task that is started: one was opened since a counted task
+// went without.
 func (l *Loop) Asked() bool { return l != nil && l.asked.Load() }
 
 // Forget ends what Count began of a task that is over and has no stream. It may have none of either.
@@ -161,8 +163,8 @@ func (l *Loop) endAllEarly() {
 	}
 }
 
-// counted calls a function with the counts of a task that has ended and with its reading, when that is opened or cannot be; without
-// a stream the reading is nil. It calls nothing if the task is not read here.
+// counted calls a function with the counts of a task that has ended and with its reading, when that is opened or
+// cannot be; without a stream the reading is nil. It calls nothing if the task is not read here.
 func (l *Loop) counted(id string, f func(*counts, *reading)) {
 	if l == nil {
 		return
@@ -184,8 +186,8 @@ func (l *Loop) counted(id string, f func(*counts, *reading)) {
 	}
 }
 
-// Commands returns what the ended processes of a task used, when it has ended and before its Done is closed; nil if it is not
-// read here.
+// Commands returns what the ended processes of a task used, when it has ended and before its Done is closed; nil if
+// it is not read here.
 func (l *Loop) Commands(id string, started time.Time) (c *record.Commands) {
 	l.counted(id, func(counts *counts, _ *reading) { c = counts.exits.Finish(started) })
 	return c
@@ -215,8 +217,8 @@ func (l *Loop) CommandsSoFar(id string, started time.Time) (c *record.Commands) 
 	return c
 }
 
-// Network returns the packets of a task when it has ended, before its Done is closed, and what the source can do here; nil if
-// it is not read here.
+// Network returns the packets of a task when it has ended, before its Done is closed, and what the source can do
+// here; nil if it is not read here.
 func (l *Loop) Network(id string) (s *procstats.Sample, d procstats.SourceDescription) {
 	l.counted(id, func(c *counts, r *reading) {
 		if r != nil && r.Reader != nil {
@@ -230,8 +232,8 @@ func (l *Loop) Network(id string) (s *procstats.Sample, d procstats.SourceDescri
 	return s, d
 }
 
-// openPackets begins to count the packets of the task, if they are selected and can be counted on this machine. The executor's
-// sample says why they are not selected, if that is because counting them is off.
+// openPackets begins to count the packets of the task, if they are selected and can be counted on this machine. The
+// executor's sample says why they are not selected, if that is because counting them is off.
 func (r *reading) openPackets(selection procstats.Selection, executors *procstats.Sample) *network.Source {
 	if reading, found := executors.Task.Get(procstats.SkbReceived); found && !selection.HasSource(procstats.SourceSkb) {
 		return network.Absent(procstats.SourceSelection(procstats.SourceSkb), reading.Reason())
@@ -243,8 +245,8 @@ func (r *reading) openPackets(selection procstats.Selection, executors *procstat
 	return r.loop.programs.OpenPackets(selection, r.task.Cgroup, true)
 }
 
-// unreaped reports whether a process is there, be it as a zombie: that is a row with what it used until it is reaped, and counts
-// as exited from then on. kernel.Alive would count it twice.
+// unreaped reports whether a process is there, be it as a zombie: that is a row with what it used until it is reaped,
+// and counts as exited from then on. kernel.Alive would count it twice.
 func unreaped(id procstats.ProcessID) bool {
 	identity, err := kernel.Identify(kernel.HostFS(), id.PID)
 	return err == nil && identity.ProcessID == id

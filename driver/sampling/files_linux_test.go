@@ -33,8 +33,8 @@ func newLimitedLoop(t *testing.T, files uint64) *sampling.Loop {
 	return newLoop(t)
 }
 
-// TestFewFiles holds that with few descriptors a task is read all the same, and says what its executor says; and that the
-// executor reads it if there are too few.
+// TestFewFiles holds that with few descriptors a task is read all the same, and says what its executor says; and that
+// the executor reads it if there are too few.
 func TestFewFiles(t *testing.T) {
 	k := run(t, busy, nil)
 	before := openFiles(t)
@@ -50,7 +50,8 @@ func TestFewFiles(t *testing.T) {
 	}
 }
 
-// TestMoreTasks holds that a task whose files stay open makes room for another one's, and that both are read on as their executors do.
+// TestMoreTasks holds that a task whose files stay open makes room for another one's, and that both are read on as
+// their executors do.
 func TestMoreTasks(t *testing.T) {
 	one, other := run(t, busy, nil), run(t, busy, nil)
 	loop := newLimitedLoop(t, 60)

@@ -1,13 +1,14 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package sampling reads the cgroups and processes of all tasks of a driver in one loop, so that a tick wakes one process and
-// not one executor for each task. What it cannot read it leaves to the executor, see [ErrUnreadable].
+// Package sampling reads the cgroups and processes of all tasks of a driver in one loop, so that a tick wakes one
+// process and not one executor for each task. What it cannot read it leaves to the executor, see [ErrUnreadable].
 package sampling
 
 import (
 	"context"
 	"fmt"
+	"io"
 	"runtime"
 	"slices"
 	"sync"
@@ -20,13 +21,15 @@ import (
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 	"github.com/tachograph/tacho/procstats/source"
+	"github.com/tachograph/tacho/procstats/source/pace"
 )
 
 const (
 	// keptFiles is how many files of a task's processes stay open.
 	keptFiles = 8
-	// openedFiles is how many descriptors a task takes whose files stay open, those of its connection to the executor included;
-	// reopenedFiles is how many one takes whose files are opened for each read, but for those that are read at every tick.
+	// openedFiles is how many descriptors a task takes whose files stay open, those of its connection to the executor
+	// included; reopenedFiles is how many one takes whose files are opened for each read, but for those that are read
+	// at every tick.
 	openedFiles   = 39
 	reopenedFiles = 17
 )
@@ -41,8 +44,8 @@ type Loop struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup // of the goroutine, and of each use of a reading
 	now    func() procstats.Stamp
-	// limit is how many descriptors tasks may take. If it does not suffice for the files of all, those of some are opened for
-	// each read.
+	// limit is how many descriptors tasks may take. If it does not suffice for the files of all, those of some are
+	// opened for each read.
 	limit    int
 	shared   *source.Shared
 	memory   reader.Memory // guarded as shared is
@@ -68,7 +71,8 @@ func New(log hclog.Logger) *Loop {
 		log = hclog.NewNullLogger()
 	}
 	l := &Loop{
-		log: log, now: kernel.Now, changed: make(chan struct{}, 1), early: make(map[string]*early), readings: make(map[string]*reading),
+		log: log, now: kernel.Now, changed: make(chan struct{}, 1),
+		early: make(map[string]*early), readings: make(map[string]*reading),
 	}
 	l.limit, l.shared, l.programs = openFiles()/8*7, &source.Shared{Watches: true}, reader.NewPrograms(log)
 	l.ctx, l.cancel = context.WithCancel(context.Background())
@@ -91,8 +95,8 @@ func (l *Loop) Close() {
 	}
 }
 
-// Open begins a stream of samples of a task: the first at once, then one at each multiple of the interval, until ctx ends or
-// the task has. The error wraps [ErrUnreadable] if the task must be read by its executor.
+// Open begins a stream of samples of a task: the first at once, then one at each multiple of the interval, until ctx
+// ends or the task has. The error wraps [ErrUnreadable] if the task must be read by its executor.
 func (l *Loop) Open(ctx context.Context, t Task, interval time.Duration) (*Stream, error) {
 	if l == nil {
 		return nil, fmt.Errorf("no task is read here: %w", ErrUnreadable)
@@ -103,7 +107,8 @@ func (l *Loop) Open(ctx context.Context, t Task, interval time.Duration) (*Strea
 		return nil, err
 	}
 	s := &Stream{
-		loop: l, reading: r, interval: interval, pace: r.pacer.Start(interval), baseline: r.measureFrom(), wake: make(chan struct{}, 1),
+		loop: l, reading: r, interval: interval, pace: r.pacer.Start(interval), baseline: r.measureFrom(),
+		wake: make(chan struct{}, 1),
 	}
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
 	s.read()
@@ -117,8 +122,8 @@ func (l *Loop) Open(ctx context.Context, t Task, interval time.Duration) (*Strea
 	return s, nil
 }
 
-// Sample returns a sample of a task that has a stream, at most maxAge old, as are its rows; nil if it has none. Without rows it
-// has the totals only.
+// Sample returns a sample of a task that has a stream, at most maxAge old, as are its rows; nil if it has none.
+// Without rows it has the totals only.
 func (l *Loop) Sample(id string, maxAge time.Duration, rows bool) *procstats.Sample {
 	r := l.use(id, false)
 	if r == nil {
@@ -248,4 +253,100 @@ func (l *Loop) read(s *Stream) {
 		s.due += late
 		l.mu.Unlock()
 	}
+}
+
+// Stream sends samples of one task to one reader. A slow reader gets the newest.
+type Stream struct {
+	loop     *Loop
+	reading  *reading
+	interval time.Duration
+	pace     *pace.Pace
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+
+	due time.Duration // on the monotonic clock; the loop's mu guards it
+
+	newest atomic.Pointer[procstats.Sample]
+	wake   chan struct{} // gets a value when newest is set
+	// sent, baseline and over are the reader's.
+	sent, baseline *procstats.Sample
+	over, complete bool // complete: the final sample was sent
+}
+
+// read reads the task, unless another reader has done so less than half an interval ago.
+func (s *Stream) read() {
+	if s.ctx.Err() != nil {
+		return
+	}
+	if sample := s.reading.Next(s.interval / 2); sample != nil { // or the task is at its end
+		s.newest.Store(sample)
+	}
+}
+
+// deliver wakes the reader if there is something that it has not received.
+func (s *Stream) deliver() {
+	if s.newest.Load() == nil {
+		return
+	}
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Baseline returns a sample that was taken not long before the first one, until that is received.
+func (s *Stream) Baseline() *procstats.Sample { return s.baseline }
+
+// Interval is the time until the next sample: longer than asked for if reading the task takes more than its budget.
+func (s *Stream) Interval() time.Duration { return s.pace.Interval() }
+
+// Look has the processes read for every sample for a while.
+func (s *Stream) Look() { s.reading.Look() }
+
+// Recv returns the next sample. After the executor's final sample of an ended task, or the end of one whose executor
+// was lost, it is io.EOF.
+func (s *Stream) Recv() (*procstats.Sample, error) {
+	for {
+		if sample := s.newest.Swap(nil); s.isNew(sample) {
+			return s.send(sample), nil
+		}
+		if s.over {
+			s.cancel(io.EOF)
+			return nil, io.EOF
+		}
+		select {
+		case <-s.wake:
+		case <-s.ctx.Done():
+			return nil, context.Cause(s.ctx)
+		case <-s.reading.task.Executor.Lost():
+			// The reading has to stay until the driver has killed what is left, and has taken what was counted of it.
+			select {
+			case <-s.reading.task.Done:
+			case <-s.ctx.Done():
+				return nil, context.Cause(s.ctx)
+			}
+			s.over = true
+		case <-s.reading.task.Done:
+			s.over = true
+			if final := s.reading.final(s.ctx, s.sent); final != nil {
+				// The loop can have read the task at the same time as the executor, which has what counts: nothing
+				// follows it.
+				s.complete = true
+				if s.sent != nil && final.Mono <= s.sent.Mono {
+					final.Stamp = s.loop.now() // nothing has changed since
+				}
+				return s.send(final), nil
+			}
+		}
+	}
+}
+
+func (s *Stream) send(sample *procstats.Sample) *procstats.Sample {
+	s.sent, s.baseline = sample, nil
+	return sample
+}
+
+// isNew reports whether a sample was not sent yet.
+func (s *Stream) isNew(sample *procstats.Sample) bool {
+	return sample != nil && !s.complete && (s.sent == nil || sample.Mono > s.sent.Mono)
 }

@@ -25,8 +25,8 @@ const busy = `dd if=/dev/zero of=f bs=1M count=4 conv=fsync 2>/dev/null
 (while :; do :; done) &
 while :; do /bin/true; dd if=/dev/zero of=f bs=64k count=1 2>/dev/null; sleep 0.02; done`
 
-// TestBothWays holds that the loop says of a task what its executor says: the same measurements, present or absent for the
-// same reason, counters in the order of their reading, the same limits, and the same processes.
+// TestBothWays holds that the loop says of a task what its executor says: the same measurements, present or absent
+// for the same reason, counters in the order of their reading, the same limits, and the same processes.
 func TestBothWays(t *testing.T) {
 	all := func(r *proto.LaunchRequest) {
 		for _, m := range procstats.Table() {
@@ -157,8 +157,8 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// TestEnd holds that a stream ends with the executor's final sample, whose counters are the record's, and that the record has
-// what the loop sampled.
+// TestEnd holds that a stream ends with the executor's final sample, whose counters are the record's, and that the
+// record has what the loop sampled.
 func TestEnd(t *testing.T) {
 	k := run(t, "while [ ! -e end ]; do /bin/true; sleep 0.02; done", nil)
 	s := open(t, newLoop(t), k, 20*time.Millisecond)
@@ -212,8 +212,8 @@ func checkCounters(t *testing.T, before, s *procstats.Sample) {
 	}
 }
 
-// TestAnotherLoop holds that counters continue when another process reads the task, and that rates are measured from the last
-// sample of the one before.
+// TestAnotherLoop holds that counters continue when another process reads the task, and that rates are measured from
+// the last sample of the one before.
 func TestAnotherLoop(t *testing.T) {
 	k := run(t, "while :; do /bin/true; sleep 0.02; done", nil)
 	first := sampling.New(nil)
@@ -230,8 +230,8 @@ func TestAnotherLoop(t *testing.T) {
 	checkCounters(t, last, recv(t, s))
 }
 
-// TestExecutorSleeps holds that an executor uses no CPU time while the loop reads its task. What it still does about its start may
-// take a while on a loaded machine, and be seen in one of the windows.
+// TestExecutorSleeps holds that an executor uses no CPU time while the loop reads its task. What it still does about
+// its start may take a while on a loaded machine, and be seen in one of the windows.
 func TestExecutorSleeps(t *testing.T) {
 	k := run(t, "while :; do /bin/true; sleep 0.05; done", nil)
 	s := open(t, newLoop(t), k, 50*time.Millisecond)
@@ -281,7 +281,8 @@ func TestOneCollection(t *testing.T) {
 	}
 }
 
-// TestSamplingBudget asks for more samples than the budget has, and holds that the interval is stretched and the samples say so.
+// TestSamplingBudget asks for more samples than the budget has, and holds that the interval is stretched and the
+// samples say so.
 func TestSamplingBudget(t *testing.T) {
 	const requested = time.Millisecond
 	task := run(t, busy, func(*proto.LaunchRequest) {}).task()

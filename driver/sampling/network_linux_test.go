@@ -15,7 +15,8 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// TestNetwork holds that the loop counts the packets of a task, which its executor does not, until the end of the task.
+// TestNetwork holds that the loop counts the packets of a task, which its executor does not, until the end of the
+// task.
 func TestNetwork(t *testing.T) {
 	const script = "mkfifo go; read x <go; for i in 1 2 3 4 5; do bash -c 'echo 1234 >/dev/udp/127.0.0.1/9'; done"
 	k := run(t, script, nil)
@@ -62,7 +63,8 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// deaf is the main function of a task that binds a socket, says in a file which, and sleeps from then on without reading it.
+// deaf is the main function of a task that binds a socket, says in a file which, and sleeps from then on without
+// reading it.
 func deaf(file string) int {
 	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err == nil {

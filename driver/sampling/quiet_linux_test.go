@@ -17,8 +17,8 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// TestQuiet holds that a sleeping task is read in part, with CPU rates of 0 and the stamps of what was not read, and whole as
-// soon as it moves.
+// TestQuiet holds that a sleeping task is read in part, with CPU rates of 0 and the stamps of what was not read, and
+// whole as soon as it moves.
 func TestQuiet(t *testing.T) {
 	k := run(t, "trap 'i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done' USR1; while :; do sleep 1000 & wait; done", nil)
 	s := open(t, newLoop(t), k, 50*time.Millisecond)
@@ -57,8 +57,8 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
-// TestSettingIsSeen holds that a sample has a limit that was changed before it, also of a quiet task, and without having read it for
-// every sample.
+// TestSettingIsSeen holds that a sample has a limit that was changed before it, also of a quiet task, and without
+// having read it for every sample.
 func TestSettingIsSeen(t *testing.T) {
 	k := run(t, "sleep 1000", nil)
 	s := open(t, newLoop(t), k, 50*time.Millisecond)
@@ -85,9 +85,9 @@ func TestSettingIsSeen(t *testing.T) {
 	}
 }
 
-// TestSets holds that a busy task's processes are not read for every sample, that samples between two sets have the newest with its
-// time, whose parts add up to the task's total of then, and rates over the time between two; and that a look has them read for
-// every sample.
+// TestSets holds that a busy task's processes are not read for every sample, that samples between two sets have the
+// newest with its time, whose parts add up to the task's total of then, and rates over the time between two; and that
+// a look has them read for every sample.
 func TestSets(t *testing.T) {
 	k := run(t, "(while :; do :; done) & while :; do /bin/true; done", nil)
 	of := k.task()

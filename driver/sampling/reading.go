@@ -21,8 +21,8 @@ import (
 	"github.com/tachograph/tacho/procstats/source/pace"
 )
 
-// ErrUnreadable says that a task must be read by its executor: it has no cgroup to itself, this process may not read it, or the
-// executor is of an older build.
+// ErrUnreadable says that a task must be read by its executor: it has no cgroup to itself, this process may not read
+// it, or the executor is of an older build.
 var ErrUnreadable = errors.New("the task must be read by its executor")
 
 // Executor is what is asked of a task's executor.
@@ -44,11 +44,12 @@ type Task struct {
 	Folder  string
 	Cgroup  procstats.Cgroup
 	Started time.Time
-	// Rows says that samples have process rows, which are read once in RowInterval, and for every sample after they were asked for.
+	// Rows says that samples have process rows, which are read once in RowInterval, and for every sample after they
+	// were asked for.
 	Rows        bool
 	RowInterval time.Duration
-	// SamplingBudget is the share of one core that reading it may take; 0 for the default. Stretched is called when an interval
-	// becomes at least twice as long as ever before, with what from, what to and why; it may be nil.
+	// SamplingBudget is the share of one core that reading it may take; 0 for the default. Stretched is called when
+	// an interval becomes at least twice as long as ever before, with what from, what to and why; it may be nil.
 	SamplingBudget float64
 	Stretched      func(text string)
 	// Done is closed when the task has ended.
@@ -56,16 +57,16 @@ type Task struct {
 }
 
 const (
-	// baselineAge is how old a sample may be for the first rate to be measured from it. An older one would make the first
-	// answer an average over a time that was not asked for.
+	// baselineAge is how old a sample may be for the first rate to be measured from it. An older one would make the
+	// first answer an average over a time that was not asked for.
 	baselineAge = 10 * time.Second
 	// finalLimit bounds the wait for an executor's last answer.
 	finalLimit = time.Second
 )
 
-// reading is a task that is read here, for all its streams. It is shared by them and by all who ask something about the task
-// meanwhile, and closed after the last of them; until then no other one of the task is opened, which would count the same ends,
-// packets and files.
+// reading is a task that is read here, for all its streams. It is shared by them and by all who ask something about
+// the task meanwhile, and closed after the last of them; until then no other one of the task is opened, which would
+// count the same ends, packets and files.
 type reading struct {
 	// Reader is nil until the reading is opened.
 	*reader.Reader
@@ -137,7 +138,8 @@ func (r *reading) open(ctx context.Context) error {
 	return nil
 }
 
-// takeOver reads what an earlier reader of the task has handed over, and continues its counts, or those of before the start.
+// takeOver reads what an earlier reader of the task has handed over, and continues its counts, or those of before the
+// start.
 func (r *reading) takeOver() *reader.Handover {
 	earlier, err := reader.ReadHandover(r.task.Folder)
 	if err != nil {
@@ -199,7 +201,8 @@ func (r *reading) measureFrom() *procstats.Sample {
 	return cmp.Or(r.baseline.Swap(nil), before, last)
 }
 
-// compare holds a first sample against the executor's: what that can read and this process cannot is the executor's to read.
+// compare holds a first sample against the executor's: what that can read and this process cannot is the executor's
+// to read.
 func compare(own, executors *procstats.Sample) error {
 	for _, theirs := range executors.Task {
 		m, known := procstats.Lookup(theirs.ID())
@@ -216,8 +219,8 @@ func compare(own, executors *procstats.Sample) error {
 	return nil
 }
 
-// sampled hands a sample over, and asks the executor again for what it has reaped if it is time to. The reader's lock is held, and
-// that of what all tasks share.
+// sampled hands a sample over, and asks the executor again for what it has reaped if it is time to. The reader's lock
+// is held, and that of what all tasks share.
 func (r *reading) sampled(s *procstats.Sample) {
 	r.executor.refresh(r, s)
 	if !r.opened.Load() || r.handover == nil {
@@ -253,8 +256,8 @@ func (r *reading) warn(err error) {
 	}
 }
 
-// final returns the executor's sample of the ended task, which has its last counters; gauges are those of the last sample. It
-// is nil if there is none.
+// final returns the executor's sample of the ended task, which has its last counters; gauges are those of the last
+// sample. It is nil if there is none.
 func (r *reading) final(ctx context.Context, last *procstats.Sample) *procstats.Sample {
 	ctx, cancel := context.WithTimeout(ctx, finalLimit)
 	defer cancel()
@@ -288,4 +291,134 @@ func (r *reading) close() {
 	if err := errors.Join(errs...); err != nil {
 		r.loop.log.Error("close files of task", "task", r.task.ID, "error", err)
 	}
+}
+
+// acquire returns the reading of a task, opened, for one more stream.
+func (l *Loop) acquire(ctx context.Context, t Task) (*reading, error) {
+	for {
+		r, closing, err := l.enter(t)
+		switch {
+		case err != nil:
+			return nil, err
+		case closing == nil:
+			if err := r.open(ctx); err != nil {
+				l.leave(r)
+				return nil, err
+			}
+			return r, nil
+		}
+		select {
+		case <-closing:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for an earlier stream: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// enter returns the reading of a task, opened or not, for one more stream, or what is closed when an earlier one is
+// out of the way.
+func (l *Loop) enter(t Task) (r *reading, closing <-chan struct{}, err error) {
+	l.mu.Lock()
+	if err := l.ctx.Err(); err != nil {
+		l.mu.Unlock()
+		return nil, nil, fmt.Errorf("sampling has ended: %w", err)
+	}
+	r = l.readings[t.ID]
+	if r != nil && r.streams == 0 {
+		l.mu.Unlock()
+		return nil, r.gone, nil
+	}
+	var reopened []*reading
+	if r == nil {
+		r = l.newReading(t)
+		var fits bool
+		if reopened, fits = l.makeRoom(r); !fits {
+			tasks := len(l.readings)
+			l.mu.Unlock()
+			return nil, nil, fmt.Errorf("%d tasks take as many open files as this process may have: %w", tasks, ErrUnreadable)
+		}
+		l.readings[t.ID] = r
+	}
+	r.streams++
+	r.users++
+	l.work.Add(1)
+	l.mu.Unlock()
+	for _, other := range reopened {
+		other.Reopen()
+	}
+	return r, nil, nil
+}
+
+// leave gives the reading of a stream up.
+func (l *Loop) leave(r *reading) {
+	l.mu.Lock()
+	r.streams--
+	l.mu.Unlock()
+	l.release(r)
+}
+
+// use returns what reads a task, for a question, until it is released; nil if the task is not read here. A reading
+// that is being opened counts only with opening.
+func (l *Loop) use(id string, opening bool) *reading {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := l.readings[id]
+	if r == nil || r.streams == 0 || !opening && !r.opened.Load() {
+		return nil
+	}
+	r.users++
+	l.work.Add(1)
+	return r
+}
+
+// release gives a reading up; the last user closes it.
+func (l *Loop) release(r *reading) {
+	defer l.work.Done()
+	l.mu.Lock()
+	r.users--
+	last := r.users == 0
+	l.mu.Unlock()
+	if !last {
+		return
+	}
+	r.close()
+	l.mu.Lock()
+	l.files -= r.files
+	delete(l.readings, r.task.ID)
+	l.mu.Unlock()
+	close(r.gone)
+}
+
+// makeRoom counts the descriptors of a new task: its files stay open if there is room for them. If there is not even
+// room for those that every tick reads, it takes it from other tasks, whose files are to be reopened for each read
+// from then on; false if that does not suffice. The caller holds mu.
+func (l *Loop) makeRoom(r *reading) (reopened []*reading, fits bool) {
+	if l.files+openedFiles <= l.limit {
+		r.files = openedFiles
+		l.files += r.files
+		return nil, true
+	}
+	free := l.limit - l.files
+	for _, other := range l.readings {
+		if free >= reopenedFiles {
+			break
+		}
+		if other.files == openedFiles && other.streams > 0 && other.opened.Load() {
+			reopened = append(reopened, other)
+			free += openedFiles - reopenedFiles
+		}
+	}
+	if free < reopenedFiles {
+		return nil, false
+	}
+	for _, other := range reopened {
+		other.files = reopenedFiles
+		l.files -= openedFiles - reopenedFiles
+	}
+	r.files = reopenedFiles
+	l.files += r.files
+	return reopened, true
 }

@@ -30,8 +30,8 @@ func (a *asked) Target(context.Context, bool) (*proto.TargetResponse, error) {
 	return &proto.TargetResponse{Reaped: &proto.Reaped{Processes: int64(a.times)}}, nil
 }
 
-// TestReapedIsAskedForOnce holds that an executor which was awake is asked what it has reaped only if it has reaped, and once.
-// This process is the executor: it was awake whenever it is looked at.
+// TestReapedIsAskedForOnce holds that an executor which was awake is asked what it has reaped only if it has reaped,
+// and once. This process is the executor: it was awake whenever it is looked at.
 func TestReapedIsAskedForOnce(t *testing.T) {
 	executor := &asked{}
 	r := &reading{

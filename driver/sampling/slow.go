@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// firstAsk and longestAsk are the times between two questions for what the executor has read: while it has nothing new, each is
-	// twice as long as the one before.
+	// firstAsk and longestAsk are the times between two questions for what the executor has read: while it has
+	// nothing new, each is twice as long as the one before.
 	firstAsk   = time.Second
 	longestAsk = 10 * time.Second
 	// slowLimit bounds the wait for the answer.
 	slowLimit = 30 * time.Second
 )
 
-// slowSource has the measurements of sources that may take long, and would keep all other tasks waiting. The executor reads them, on
-// clocks of its own: each sample has the newest that it has answered with, and their time.
+// slowSource has the measurements of sources that may take long, and would keep all other tasks waiting. The executor
+// reads them, on clocks of its own: each sample has the newest that it has answered with, and their time.
 type slowSource struct {
 	ctx       context.Context // of the reading
 	executor  Executor
@@ -37,7 +37,9 @@ type slowSource struct {
 }
 
 // newSlowSource takes its part of a selection, and begins with a sample that the executor has answered with.
-func newSlowSource(ctx context.Context, executor Executor, selection procstats.Selection, first *procstats.Sample) *slowSource {
+func newSlowSource(
+	ctx context.Context, executor Executor, selection procstats.Selection, first *procstats.Sample,
+) *slowSource {
 	smaps := procstats.SourceSelection(procstats.SourceSmaps)
 	own := selection.Minus(selection.Minus(smaps.Union(procstats.SourceSelection(procstats.SourceDisk))))
 	s := &slowSource{ctx: ctx, executor: executor, selection: own, rows: own.HasSource(procstats.SourceSmaps)}

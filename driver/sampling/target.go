@@ -27,7 +27,8 @@ import (
 func (r *reading) ask(ctx context.Context) (source.Target, *proto.TargetResponse, error) {
 	// Peaks are reset before the executor is asked, so that its peaks and these together cover all the time.
 	peaks := resetPeaks(r.task.Cgroup)
-	r.executor.waited, _ = kernel.ReadWaited(kernel.HostFS(), r.task.Process.PID) // if it cannot be read, the executor is asked again
+	// If it cannot be read, the executor is asked again.
+	r.executor.waited, _ = kernel.ReadWaited(kernel.HostFS(), r.task.Process.PID)
 	asked, err := r.task.Executor.Target(ctx, false)
 	if err == nil && asked.GetPeaksReset() != (len(peaks) > 0) && asked.GetUsed() {
 		err = fmt.Errorf("the memory peak: %w", ErrUnreadable)
@@ -52,11 +53,12 @@ func (r *reading) ask(ctx context.Context) (source.Target, *proto.TargetResponse
 	}, asked, nil
 }
 
-// adoptedOnly is how often only the children are listed that the executor has adopted, for each time that all are: those it has started
-// itself are in the cgroup at first, and are seen to leave.
+// adoptedOnly is how often only the children are listed that the executor has adopted, for each time that all are:
+// those it has started itself are in the cgroup at first, and are seen to leave.
 const adoptedOnly = 6
 
-// children are the task's processes that the executor is the parent of: those of them that have left the cgroup are found by it.
+// children are the task's processes that the executor is the parent of: those of them that have left the cgroup are
+// found by it.
 func (r *reading) children() []int {
 	list, before := kernel.Adopted, &r.executor.listed[0]
 	if r.executor.listings%adoptedOnly == 0 {
@@ -113,9 +115,9 @@ const (
 	reapedLimit = 5 * time.Second
 )
 
-// executorSide is what the executor alone knows of a task while that runs: what it has reaped, as it last said, and its children.
-// It is asked again only if it has reaped since: the question wakes it, and an executor that was awake has not always reaped. The
-// monitor thread of its Go runtime runs once a minute.
+// executorSide is what the executor alone knows of a task while that runs: what it has reaped, as it last said, and
+// its children. It is asked again only if it has reaped since: the question wakes it, and an executor that was awake
+// has not always reaped. The monitor thread of its Go runtime runs once a minute.
 type executorSide struct {
 	latest atomic.Pointer[source.Reaped]
 	asking atomic.Bool

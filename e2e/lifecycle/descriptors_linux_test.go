@@ -11,8 +11,8 @@ import (
 	"github.com/tachograph/tacho/e2e/rig"
 )
 
-// TestFewDescriptors has a limit of open files at which each step of a start fails in its turn: one clear line says so, and
-// nothing is left.
+// TestFewDescriptors has a limit of open files at which each step of a start fails in its turn: one clear line says
+// so, and nothing is left.
 func TestFewDescriptors(t *testing.T) {
 	rig.Require(t)
 	needShell(t)

@@ -27,9 +27,9 @@ echo $$ >>$0.starts; echo ready; trap 'exit 9' TERM; i=0
 while [ $i -lt $1 ]; do sleep 0.05; i=$((i+1)); done
 echo $$ >>$0.ends; exit 7`
 
-// TestFailpoints lets tacho run, attach, stop, prune or an executor die, hang or get an error at each step. Whatever happens, a
-// command runs once, to its end unless a process of ours was killed, and nothing is left. A selection is tried; with
-// TACHO_CHAOS=all it is all.
+// TestFailpoints lets tacho run, attach, stop, prune or an executor die, hang or get an error at each step. Whatever
+// happens, a command runs once, to its end unless a process of ours was killed, and nothing is left. A selection is
+// tried; with TACHO_CHAOS=all it is all.
 func TestFailpoints(t *testing.T) {
 	rig.Require(t)
 	needShell(t)
@@ -40,8 +40,8 @@ func TestFailpoints(t *testing.T) {
 	rig.TryEach(t, all, 8, func(t *testing.T, f rig.Failpoint) { tryRuns(t, binary, f) })
 }
 
-// lives is how often runs are taken through their lives until a step is reached: an executor whose leash was closed is sometimes gone
-// before it can be asked to end.
+// lives is how often runs are taken through their lives until a step is reached: an executor whose leash was closed
+// is sometimes gone before it can be asked to end.
 const lives = 3
 
 // chaos is a place where a step fails.

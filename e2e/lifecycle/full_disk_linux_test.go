@@ -16,10 +16,10 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 )
 
-// TestFullDisk runs a command with room for 0, 1, 2, ... pages or files in its record directory or its runtime directory,
-// until there is enough: each write is once the first that fails; without TACHO_CHAOS=all not each page is. Either the
-// command was never started, tacho says so and nothing is left; or it ran once, tacho exits with its code, and says what
-// the record lacks.
+// TestFullDisk runs a command with room for 0, 1, 2, ... pages or files in its record directory or its runtime
+// directory, until there is enough: each write is once the first that fails; without TACHO_CHAOS=all not each page
+// is. Either the command was never started, tacho says so and nothing is left; or it ran once, tacho exits with its
+// code, and says what the record lacks.
 func TestFullDisk(t *testing.T) {
 	rig.Require(t)
 	needShell(t)

@@ -112,8 +112,8 @@ func TestKillExecutor(t *testing.T) {
 	}
 }
 
-// TestKillRunAndExecutor kills tacho run and the executor at the same time: the command ends with them, and the next tacho
-// command ends what is left and says so. TACHO_TRIES says how often each is tried.
+// TestKillRunAndExecutor kills tacho run and the executor at the same time: the command ends with them, and the next
+// tacho command ends what is left and says so. TACHO_TRIES says how often each is tried.
 func TestKillRunAndExecutor(t *testing.T) {
 	rig.Require(t)
 	needShell(t)
@@ -163,7 +163,8 @@ func killBoth(t *testing.T, mode rig.Mode, runFirst bool) {
 	nothingLeft(t, place, parent)
 }
 
-// TestKillBothWithoutCgroup does the same with a process in a session of its own and no cgroup: it is found by the reports.
+// TestKillBothWithoutCgroup does the same with a process in a session of its own and no cgroup: it is found by the
+// reports.
 func TestKillBothWithoutCgroup(t *testing.T) {
 	rig.Require(t)
 	needShell(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/tachograph/tacho/e2e/rig"
 )
 
-// TestOtherPIDNamespace holds that a command in a container which shares the runtime directory leaves a run of the machine
-// alone: none of its process ids exists there, which says nothing of the run.
+// TestOtherPIDNamespace holds that a command in a container which shares the runtime directory leaves a run of the
+// machine alone: none of its process ids exists there, which says nothing of the run.
 func TestOtherPIDNamespace(t *testing.T) {
 	rig.Require(t)
 	if _, err := exec.LookPath("unshare"); err != nil || os.Geteuid() != 0 {

@@ -176,8 +176,8 @@ func TestRunOutlivesItsListener(t *testing.T) {
 	}
 }
 
-// TestRunPassesDescriptorsOn checks that the command has the descriptors above 2 that tacho was given, as they were, and
-// no other.
+// TestRunPassesDescriptorsOn checks that the command has the descriptors above 2 that tacho was given, as they were,
+// and no other.
 func TestRunPassesDescriptorsOn(t *testing.T) {
 	rig.Require(t)
 	place := rig.NewPlace(t, rig.Self())
@@ -211,8 +211,8 @@ func TestRunPassesDescriptorsOn(t *testing.T) {
 	}
 }
 
-// TestRunHoldsNoDescriptor checks that the reader of what the command was given comes to its end although tacho and the
-// executor still run, also where the command is left running.
+// TestRunHoldsNoDescriptor checks that the reader of what the command was given comes to its end although tacho and
+// the executor still run, also where the command is left running.
 func TestRunHoldsNoDescriptor(t *testing.T) {
 	rig.Require(t)
 	needShell(t)

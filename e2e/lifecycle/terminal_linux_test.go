@@ -194,7 +194,8 @@ func TestTerminalSuspend(t *testing.T) {
 	nothingLeft(t, place, nil)
 }
 
-// TestTerminalBackground starts tacho run as a background job, which leaves the terminal to the shell until it is called.
+// TestTerminalBackground starts tacho run as a background job, which leaves the terminal to the shell until it is
+// called.
 func TestTerminalBackground(t *testing.T) {
 	rig.Require(t)
 	place := rig.NewPlace(t, rig.Self())
@@ -220,7 +221,8 @@ func TestTerminalBackground(t *testing.T) {
 	nothingLeft(t, place, nil)
 }
 
-// TestTerminalSentToBackground stops tacho run and lets it go on in the background, to its end and as a foreground job.
+// TestTerminalSentToBackground stops tacho run and lets it go on in the background, to its end and as a foreground
+// job.
 func TestTerminalSentToBackground(t *testing.T) {
 	rig.Require(t)
 	tests := []struct{ name, then string }{{"ends there", "wait %1"}, {"comes back", "fg %1"}}

@@ -26,16 +26,18 @@ import (
 const (
 	// startLimit bounds the wait for an executor's address.
 	startLimit = time.Minute
-	// stderrLimit is the most that is reported of what an executor wrote to its standard error: a panic has its cause first.
+	// stderrLimit is the most that is reported of what an executor wrote to its standard error: a panic has its cause
+	// first.
 	stderrLimit = 16 << 10
 )
 
-// child is an executor that this process has started, in the way that go-plugin starts plugins. The client of go-plugin itself
-// holds six goroutines and two pipes for as long as the executor runs, which is as long as the task does.
+// child is an executor that this process has started, in the way that go-plugin starts plugins. The client of
+// go-plugin itself holds six goroutines and two pipes for as long as the executor runs, which is as long as the task
+// does.
 type child struct {
 	log     hclog.Logger
 	name    string        // for people
-	process process.Child // and not the exec.Cmd, which holds arguments and environment, nor the os.Process, which holds a descriptor
+	process process.Child // an exec.Cmd holds arguments and environment, an os.Process a descriptor
 	stdout  *os.File      // open until the start is confirmed: an executor whose caller is gone before ends its task
 	stderr  int           // what it writes there waits in the pipe, and is read at its end
 	ended   sync.Once
@@ -106,7 +108,8 @@ func (c *child) start(cmd *exec.Cmd) error {
 func socketOf(line string) (string, error) {
 	parts := strings.Split(strings.TrimSpace(line), "|")
 	const fields = 5
-	if len(parts) < fields || parts[0] != strconv.Itoa(goplugin.CoreProtocolVersion) || parts[2] != "unix" || parts[4] != string(goplugin.ProtocolGRPC) {
+	if len(parts) < fields || parts[0] != strconv.Itoa(goplugin.CoreProtocolVersion) || parts[2] != "unix" ||
+		parts[4] != string(goplugin.ProtocolGRPC) {
 		return "", fmt.Errorf("executor says %q in place of its address", line)
 	}
 	return parts[3], nil

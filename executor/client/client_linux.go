@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,10 +25,8 @@ import (
 
 	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/executor/proto"
-	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/internal/failpoint"
-	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -86,7 +83,8 @@ func start(ctx context.Context, o Options, folder string, owner *os.File) (*Clie
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start executor: %w", err), owner.Close())
 	}
-	c := &Client{child: child, owner: owner, waits: o.Waits, address: wire.Address{ID: o.ID, Owner: o.Owner, Folder: folder, Socket: socket}}
+	address := wire.Address{ID: o.ID, Owner: o.Owner, Folder: folder, Socket: socket}
+	c := &Client{child: child, owner: owner, waits: o.Waits, address: address}
 	failpoint.At("client.start.listening")
 	if err := c.connect(ctx); err != nil {
 		return nil, errors.Join(err, c.abandon(), owner.Close())
@@ -137,10 +135,11 @@ func executorCommand(o Options, folder string) *exec.Cmd {
 	return cmd
 }
 
-// Reattach connects to an executor that was started earlier, perhaps by another process and an older or newer
-// build. The error wraps ErrOtherBoot if the machine was started anew since, ErrLost if the executor is gone,
-// ErrOwned if another process holds it. One that is alive and does not answer soon is no error, because its task lives
-// too: there is no Hello of it then. Its end is waited for in a set that outlives the client; nil for a goroutine of the client's own.
+// Reattach connects to an executor that was started earlier, perhaps by another process and an older or newer build.
+// The error wraps ErrOtherBoot if the machine was started anew since, ErrLost if the executor is gone, ErrOwned if
+// another process holds it. One that is alive and does not answer soon is no error, because its task lives too: there
+// is no Hello of it then. Its end is waited for in a set that outlives the client; nil for a goroutine of the
+// client's own.
 func Reattach(ctx context.Context, address wire.Address, waits *process.EpollSet) (*Client, error) {
 	return reach(ctx, address, true, waits)
 }
@@ -187,7 +186,8 @@ func (c *Client) disown() error {
 	return c.owner.Close()
 }
 
-// connect dials the socket and shakes hands with the executor. A reattached one must be the process that the address names.
+// connect dials the socket and shakes hands with the executor. A reattached one must be the process that the address
+// names.
 func (c *Client) connect(ctx context.Context) error {
 	if c.child == nil {
 		watched, err := watch(c.address.Executor, nil, c.waits)
@@ -230,8 +230,8 @@ func (c *Client) release() error {
 	return c.process.close()
 }
 
-// isSilent tells an executor that was stopped, or that has no processor time, from one that refuses. Its process is the
-// right one: connect has made sure of that.
+// isSilent tells an executor that was stopped, or that has no processor time, from one that refuses. Its process is
+// the right one: connect has made sure of that.
 func (c *Client) isSilent(err error) bool {
 	code := status.Code(err)
 	return c.owner != nil && c.child == nil && !errors.Is(err, ErrLost) &&
@@ -242,7 +242,8 @@ func (c *Client) isSilent(err error) bool {
 const maxMessage = 64 << 20
 
 const (
-	// handshakeLimit bounds the wait for an answer that must come: an executor that is not asked to launch ends after that time.
+	// handshakeLimit bounds the wait for an answer that must come: an executor that is not asked to launch ends after
+	// that time.
 	handshakeLimit = 30 * time.Second
 	// silenceLimit is when an adopted executor is assumed to be silent: the start of a host waits for it.
 	silenceLimit = 3 * time.Second
@@ -267,7 +268,8 @@ func (c *Client) shakeHands(ctx context.Context) error {
 	executor := wire.ToProcessID(hello.GetExecutor())
 	if c.process != nil {
 		if executor != c.address.Executor {
-			return fmt.Errorf("shake hands with executor: %s is served by process %d: %w", c.address.Socket, executor.PID, ErrLost)
+			return fmt.Errorf("shake hands with executor: %s is served by process %d: %w",
+				c.address.Socket, executor.PID, ErrLost)
 		}
 		return nil
 	}
@@ -275,140 +277,3 @@ func (c *Client) shakeHands(ctx context.Context) error {
 	c.process, err = watch(executor, c.child, c.waits)
 	return err
 }
-
-// Address is how the executor is found again. It is complete after Launch.
-func (c *Client) Address() wire.Address {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.address
-}
-
-// Hello returns what the executor said of itself when this client connected; nil if it did not answer.
-func (c *Client) Hello() *proto.HelloResponse { return c.hello }
-
-// Wait returns how the task ended and its final record. The error wraps ErrLost if the executor is gone.
-func (c *Client) Wait(ctx context.Context) (*proto.Exit, *record.Record, error) {
-	response, err := c.rpc.Wait(ctx, &proto.WaitRequest{})
-	if err != nil {
-		return nil, nil, c.explain(err)
-	}
-	final, err := record.Decode(response.GetRecord())
-	if err != nil {
-		return response.GetExit(), nil, fmt.Errorf("final record: %w", err)
-	}
-	return response.GetExit(), final, nil
-}
-
-// Progress is how far a task is.
-type Progress struct {
-	Ended bool
-	// Events is the sequence of its last event; 0 from an executor of an older build.
-	Events uint64
-}
-
-// Progress asks how far the task is. The error wraps ErrLost if the executor is gone.
-func (c *Client) Progress(ctx context.Context) (Progress, error) {
-	response, err := c.sayHello(ctx)
-	if err != nil {
-		return Progress{}, c.explain(err)
-	}
-	c.child.confirmed() // as by Confirm
-	return Progress{Ended: response.GetState() == proto.TaskState_TASK_STATE_EXITED, Events: response.GetEvents()}, nil
-}
-
-// Changed returns a channel that is closed when the task has ended or has had an event since the call, or nil if only Wait and
-// Events can say so: the executor is of an older build, or gone, or the client has no set to wait in. It is for the owner of a launched
-// task, before Close.
-func (c *Client) Changed() <-chan struct{} {
-	if c.waits == nil {
-		return nil
-	}
-	c.notify.Do(func() { c.notifications = openNotifications(c.address.Folder, c.waits) })
-	return c.notifications.next()
-}
-
-// Signal sends a signal to the main process, or to its process group as a terminal would.
-func (c *Client) Signal(ctx context.Context, signal syscall.Signal, group bool) error {
-	_, err := c.rpc.Signal(ctx, &proto.SignalRequest{Signal: int32(signal), Group: group})
-	return c.explain(err)
-}
-
-// Stop asks the task to end with a signal (0: the one of Launch), kills what is left after the grace, and returns
-// when nothing is.
-func (c *Client) Stop(ctx context.Context, signal syscall.Signal, grace time.Duration) error {
-	_, err := c.rpc.Stop(ctx, &proto.StopRequest{Signal: int32(signal), GraceNs: int64(grace)})
-	return c.explain(err)
-}
-
-// Sample returns a sample that is at most maxAge old.
-func (c *Client) Sample(ctx context.Context, maxAge time.Duration, rows bool) (*procstats.Sample, error) {
-	response, err := c.rpc.Sample(ctx, &proto.SampleRequest{MaxAgeNs: int64(maxAge), Rows: rows})
-	if err != nil {
-		return nil, c.explain(err)
-	}
-	return wire.ToSample(response.GetSample()), nil
-}
-
-// Exec opens a stream that runs another command in the task.
-func (c *Client) Exec(ctx context.Context) (grpc.BidiStreamingClient[proto.ExecRequest, proto.ExecResponse], error) {
-	stream, err := c.rpc.Exec(ctx)
-	return stream, c.explain(err)
-}
-
-// Confirm tells the executor that its task is known: until the first call after Launch it ends with its caller.
-func (c *Client) Confirm(ctx context.Context) error {
-	_, err := c.sayHello(ctx)
-	if err == nil {
-		c.child.confirmed()
-	}
-	return c.explain(err)
-}
-
-func (c *Client) sayHello(ctx context.Context) (*proto.HelloResponse, error) {
-	return c.rpc.Hello(ctx, &proto.HelloRequest{ProtocolMin: wire.ProtocolMin, ProtocolMax: wire.ProtocolMax, Build: "client"})
-}
-
-// Shutdown ends an executor whose task is gone, and returns when its process is.
-func (c *Client) Shutdown(ctx context.Context) error {
-	if _, err := c.rpc.Shutdown(ctx, &proto.ShutdownRequest{}); err != nil {
-		if err := c.explain(err); !errors.Is(err, ErrLost) {
-			return err
-		}
-	}
-	select {
-	case <-c.Lost():
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("wait for executor of %s to exit: %w", c.address.ID, context.Cause(ctx))
-	}
-}
-
-// Close gives up the connection and the ownership; the executor and its task go on.
-func (c *Client) Close() error {
-	err := errors.Join(c.conn.close(), c.notifications.close(), c.process.close(), c.disown())
-	return err
-}
-
-// Lost is closed when the executor's process is gone, for whatever reason.
-func (c *Client) Lost() <-chan struct{} { return c.process.gone }
-
-// explain tells a lost executor from other faults.
-func (c *Client) explain(err error) error {
-	if err == nil || status.Code(err) != codes.Unavailable {
-		return err
-	}
-	// The connection can break a moment before the kernel reports the process's end, and an executor that ends as it should has
-	// more to do after it has removed its socket.
-	limit := lostGrace
-	if _, err := os.Lstat(c.Address().Socket); errors.Is(err, fs.ErrNotExist) {
-		limit = abandonLimit
-	}
-	select {
-	case <-c.Lost():
-		return fmt.Errorf("%w: %w", ErrLost, err)
-	case <-time.After(limit):
-		return err
-	}
-}
-
-const lostGrace = 500 * time.Millisecond

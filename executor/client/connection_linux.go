@@ -16,8 +16,8 @@ import (
 // restAfter is how long a connection stays open without a call: most calls come in groups.
 const restAfter = 250 * time.Millisecond
 
-// connection is a connection to an executor that is open only while there are calls. An open one holds six goroutines and some
-// 60 KiB in this process, for each task, and a host has hundreds of which nothing is new for hours.
+// connection is a connection to an executor that is open only while there are calls. An open one holds six goroutines
+// and some 60 KiB in this process, for each task, and a host has hundreds of which nothing is new for hours.
 type connection struct {
 	dial func() (*grpc.ClientConn, error)
 
@@ -96,8 +96,11 @@ func (c *connection) Invoke(ctx context.Context, method string, args, reply any,
 	return open.Invoke(ctx, method, args, reply, options...)
 }
 
-// NewStream implements grpc.ClientConnInterface. The stream ends with its context, or when it is received from until an error.
-func (c *connection) NewStream(ctx context.Context, d *grpc.StreamDesc, method string, options ...grpc.CallOption) (grpc.ClientStream, error) {
+// NewStream implements grpc.ClientConnInterface. The stream ends with its context, or when it is received from until
+// an error.
+func (c *connection) NewStream(
+	ctx context.Context, d *grpc.StreamDesc, method string, options ...grpc.CallOption,
+) (grpc.ClientStream, error) {
 	open, err := c.acquire()
 	if err != nil {
 		return nil, err

@@ -38,11 +38,11 @@ type Options struct {
 	Owner wire.Owner
 	// ExtraFiles become the executor's descriptors 3, 4 and so on, for the task's standard streams and the leash.
 	ExtraFiles []*os.File
-	// KeepIgnored says that the task ignores the signals that this process was started with ignored, as below nohup(1);
-	// otherwise it starts with every signal's default. Of SIGHUP, SIGINT and SIGQUIT: no others are kept.
+	// KeepIgnored says that the task ignores the signals that this process was started with ignored, as below
+	// nohup(1); otherwise it starts with every signal's default. Of SIGHUP, SIGINT and SIGQUIT: no others are kept.
 	KeepIgnored bool
-	// Samples says that the executor is to sample its task, so that it can prepare while it is being connected to. Without it, it does
-	// so when the task is launched.
+	// Samples says that the executor is to sample its task, so that it can prepare while it is being connected to.
+	// Without it, it does so when the task is launched.
 	Samples bool
 	// Waits is where its end is waited for, and outlives the client; nil for a goroutine of the client's own.
 	Waits *process.EpollSet

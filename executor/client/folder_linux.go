@@ -23,9 +23,10 @@ import (
 )
 
 // DefaultRuntimeDir returns where executors' folders are kept for this user: /run/tacho for root, below
-// XDG_RUNTIME_DIR for a logged-in user, else in the directory for temporary files. Root of a user namespace may have no
-// say in /run, the variable may be another user's, and so may be what has our name among the temporary files, where
-// every user can create it: then it is the next of them, one below the home directory, or another among the temporary files.
+// XDG_RUNTIME_DIR for a logged-in user, else in the directory for temporary files. Root of a user namespace may have
+// no say in /run, the variable may be another user's, and so may be what has our name among the temporary files,
+// where every user can create it: then it is the next of them, one below the home directory, or another among the
+// temporary files.
 func DefaultRuntimeDir() string {
 	var dirs []string
 	if os.Geteuid() == 0 {
@@ -35,15 +36,16 @@ func DefaultRuntimeDir() string {
 		dirs = append(dirs, filepath.Join(dir, "tacho"))
 	}
 	for _, dir := range dirs {
-		if err := CheckOwn(dir); err == nil || errors.Is(err, fs.ErrNotExist) && unix.Access(filepath.Dir(dir), unix.W_OK) == nil {
+		err := CheckOwn(dir)
+		if err == nil || errors.Is(err, fs.ErrNotExist) && unix.Access(filepath.Dir(dir), unix.W_OK) == nil {
 			return dir
 		}
 	}
 	return temporaryDir()
 }
 
-// temporaryDir is the one among the temporary files or, if that is another user's, below the home directory, or one among
-// the temporary files with a number.
+// temporaryDir is the one among the temporary files or, if that is another user's, below the home directory, or one
+// among the temporary files with a number.
 func temporaryDir() string {
 	temporary := filepath.Join(os.TempDir(), "tacho-"+strconv.Itoa(os.Geteuid()))
 	if CheckOwn(temporary) == nil {
@@ -78,8 +80,8 @@ func canMake(dir string) bool {
 	return unix.Access(parent, unix.W_OK) == nil || parent != dir && canMake(parent)
 }
 
-// CheckRuntimeDir returns why executors' folders are not where a user would look for them first, among the temporary files;
-// nil if they are, or if it does not come to that.
+// CheckRuntimeDir returns why executors' folders are not where a user would look for them first, among the temporary
+// files; nil if they are, or if it does not come to that.
 func CheckRuntimeDir(dir string) error {
 	temporary := filepath.Join(os.TempDir(), "tacho-"+strconv.Itoa(os.Geteuid()))
 	if dir != temporaryDir() || dir == temporary {
@@ -91,8 +93,8 @@ func CheckRuntimeDir(dir string) error {
 	return nil
 }
 
-// CheckOwn refuses a directory that others can write to, or that is not ours: whoever owns it could put a socket of their
-// own there.
+// CheckOwn refuses a directory that others can write to, or that is not ours: whoever owns it could put a socket of
+// their own there.
 func CheckOwn(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
@@ -103,7 +105,8 @@ func CheckOwn(dir string) error {
 	case !ok || !info.IsDir():
 		return fmt.Errorf("runtime directory %s: not a directory; remove it", dir)
 	case int(stat.Uid) != os.Geteuid():
-		return fmt.Errorf("runtime directory %s: owned by user %d; have it removed, or set XDG_RUNTIME_DIR to a directory of your own", dir, stat.Uid)
+		return fmt.Errorf("runtime directory %s: owned by user %d; "+
+			"have it removed, or set XDG_RUNTIME_DIR to a directory of your own", dir, stat.Uid)
 	case info.Mode().Perm()&0o022 != 0:
 		return fmt.Errorf("runtime directory %s: others can write to it (mode %#o); chmod 700 it", dir, info.Mode().Perm())
 	}
@@ -113,8 +116,8 @@ func CheckOwn(dir string) error {
 // unfinished begins the names of folders that are no executor's yet.
 const unfinished = ".start-"
 
-// makeFolder makes an executor's folder and owns it. The folder gets its name with the lock in it: whatever a starter that is
-// killed leaves is known for what it is.
+// makeFolder makes an executor's folder and owns it. The folder gets its name with the lock in it: whatever a starter
+// that is killed leaves is known for what it is.
 func makeFolder(ctx context.Context, runtimeDir, id string) (*os.File, error) {
 	if err := os.MkdirAll(runtimeDir, 0o700); err != nil {
 		return nil, fmt.Errorf("create runtime directory: %w", err)
@@ -179,9 +182,10 @@ func removeUnfinished(runtimeDir string) error {
 	return errors.Join(errs...)
 }
 
-// RemoveFolder removes an executor's folder. os.RemoveAll opens directories: if this process is short of descriptors, which
-// may be why a start has failed, others are about to be closed. And whoever reads a task or passes on its events writes files into
-// the folder at any time: what was written meanwhile is removed too, and nothing can be written once it is gone.
+// RemoveFolder removes an executor's folder. os.RemoveAll opens directories: if this process is short of descriptors,
+// which may be why a start has failed, others are about to be closed. And whoever reads a task or passes on its
+// events writes files into the folder at any time: what was written meanwhile is removed too, and nothing can be
+// written once it is gone.
 func RemoveFolder(folder string) error {
 	const pause, limit = 10 * time.Millisecond, 2 * time.Second
 	for began := time.Now(); ; {
@@ -197,8 +201,8 @@ func RemoveFolder(folder string) error {
 // LockFile is what an executor's owner locks; by it the folder is known for one of an executor.
 const LockFile = "owner.lock"
 
-// lock makes this process the one owner of an executor, flock(2); the kernel gives the lock up with the process. An owner
-// that is about to end, or a process that only checks whether there is one, is waited for.
+// lock makes this process the one owner of an executor, flock(2); the kernel gives the lock up with the process. An
+// owner that is about to end, or a process that only checks whether there is one, is waited for.
 func lock(ctx context.Context, folder string) (*os.File, error) {
 	const pause, limit = 10 * time.Millisecond, 2 * time.Second
 	for began := time.Now(); ; {
@@ -261,9 +265,9 @@ func List(runtimeDir string) ([]*wire.Address, error) {
 	return all, errors.Join(errs...)
 }
 
-// Folders returns the paths of the executors' folders in a runtime folder, with an address or without. Others may keep
-// theirs beside them: an executor's belongs to this user alone and has the file that its owner locks. What starters that
-// were killed have left is removed.
+// Folders returns the paths of the executors' folders in a runtime folder, with an address or without. Others may
+// keep theirs beside them: an executor's belongs to this user alone and has the file that its owner locks. What
+// starters that were killed have left is removed.
 func Folders(runtimeDir string) ([]string, error) {
 	folders, err := listFolders(runtimeDir, false)
 	if err != nil {
@@ -275,7 +279,8 @@ func Folders(runtimeDir string) ([]string, error) {
 	}), removeUnfinished(runtimeDir)
 }
 
-// listFolders returns the paths of the folders in a runtime folder, unfinished ones or the others. A symbolic link is none.
+// listFolders returns the paths of the folders in a runtime folder, unfinished ones or the others. A symbolic link is
+// none.
 func listFolders(runtimeDir string, isUnfinished bool) ([]string, error) {
 	entries, err := os.ReadDir(runtimeDir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -8,6 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -34,8 +37,8 @@ func (c *Client) KillTask(ctx context.Context) error {
 // abandonLimit bounds how long an executor may take to end with a task that is not wanted.
 const abandonLimit = 10 * time.Second
 
-// Abandon ends an executor whose start was given up, with whatever it has started: a call of Launch that was canceled may
-// have done its work. One that does not end is killed. It closes the client.
+// Abandon ends an executor whose start was given up, with whatever it has started: a call of Launch that was canceled
+// may have done its work. One that does not end is killed. It closes the client.
 func (c *Client) Abandon() error {
 	ctx, cancel := context.WithTimeout(context.Background(), abandonLimit)
 	defer cancel()
@@ -81,8 +84,8 @@ func (c *Client) clear() error {
 	return KillTask(ctx, *address)
 }
 
-// End ends an executor and its task, whoever owns it: the task gets a signal, 0 for its own, and the grace. An executor
-// that does not answer, or does not end, is killed, and what is left of its task with it.
+// End ends an executor and its task, whoever owns it: the task gets a signal, 0 for its own, and the grace. An
+// executor that does not answer, or does not end, is killed, and what is left of its task with it.
 func End(ctx context.Context, address wire.Address, signal syscall.Signal, grace time.Duration) error {
 	if Alive(address) {
 		if err := endLive(ctx, address, signal, grace); err != nil {
@@ -150,9 +153,9 @@ func KillTask(ctx context.Context, address wire.Address) error {
 	return RemoveFolder(address.Folder)
 }
 
-// KillProcesses kills what is left of the task at an address whose executor is gone, and removes its cgroup. With a cgroup nothing
-// can escape; without one the members of the task's session are found in /proc, best effort: a process that made a session of
-// its own is missed. A task of an earlier boot is gone already.
+// KillProcesses kills what is left of the task at an address whose executor is gone, and removes its cgroup. With a
+// cgroup nothing can escape; without one the members of the task's session are found in /proc, best effort: a process
+// that made a session of its own is missed. A task of an earlier boot is gone already.
 func KillProcesses(ctx context.Context, address wire.Address) error {
 	boot, err := kernel.BootID(kernel.HostFS())
 	if err != nil || boot != address.BootID {
@@ -183,12 +186,23 @@ func Alive(address wire.Address) bool {
 	return err == nil && boot == address.BootID && (Elsewhere(address) || kernel.Alive(kernel.HostFS(), address.Executor))
 }
 
-// ErrElsewhere says that an executor is in another PID namespace, such as that of a container which shares a directory with
-// this process: nothing can be said of its processes here, and none is signalled.
+// ErrElsewhere says that an executor is in another PID namespace, such as that of a container which shares a
+// directory with this process: nothing can be said of its processes here, and none is signalled.
 var ErrElsewhere = errors.New("its executor is in another PID namespace")
 
 // Elsewhere reports whether an executor is in another PID namespace than this process.
 func Elsewhere(address wire.Address) bool {
 	here := kernel.PIDNamespace(kernel.HostFS())
 	return address.PIDNamespace != "" && here != "" && address.PIDNamespace != here
+}
+
+// CheckProc rejects a /proc of another PID namespace, where a PID is that of another process than ours. It is nil if
+// /proc cannot be read at all: the next reader reports that.
+func CheckProc(host kernel.FS) error {
+	self, err := os.Readlink(filepath.Join(host.Proc, "self"))
+	if err != nil || self == strconv.Itoa(os.Getpid()) {
+		return nil //nolint:nilerr // the next reader has more to say
+	}
+	return fmt.Errorf("%s belongs to another PID namespace (this is process %d here and %s there); "+
+		"remount it: mount -t proc proc /proc", host.Proc, os.Getpid(), self)
 }

@@ -64,7 +64,8 @@ func (ending) Shutdown(context.Context, *proto.ShutdownRequest, ...grpc.CallOpti
 	return nil, status.Error(codes.Unavailable, "dial: no such file or directory")
 }
 
-// An executor may be ending when it is asked to, because of its leash, and take its time for that on a busy machine: that is no error.
+// An executor may be ending when it is asked to, because of its leash, and take its time for that on a busy machine:
+// that is no error.
 func TestShutdownOfOneThatEnds(t *testing.T) {
 	cmd := exec.Command("sleep", "1000")
 	if err := cmd.Start(); err != nil {

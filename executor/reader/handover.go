@@ -4,6 +4,7 @@
 package reader
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -13,14 +14,17 @@ import (
 	"os"
 	"path/filepath"
 
+	googleproto "google.golang.org/protobuf/proto"
+
+	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/procstats"
 )
 
-// Handover is what a process that reads a task beside its executor leaves in the executor's directory: for the executor, which
-// sleeps while the task runs and has no samples of its own to name the victim of an OOM kill and to complete the record, and
-// for the next process that reads the task. All fields may be nil.
+// Handover is what a process that reads a task beside its executor leaves in the executor's directory: for the
+// executor, which sleeps while the task runs and has no samples of its own to name the victim of an OOM kill and to
+// complete the record, and for the next process that reads the task. All fields may be nil.
 type Handover struct {
 	// Last and Before are the newest two samples, without their process rows.
 	Last, Before *procstats.Sample
@@ -177,8 +181,8 @@ func readSample(file *os.File, slot int) (*procstats.Sample, error) {
 
 var errTorn = errors.New("incomplete")
 
-// readSlot returns the content of a slot; nil if there is none. It tries again while the slot is being written, which takes
-// microseconds.
+// readSlot returns the content of a slot; nil if there is none. It tries again while the slot is being written, which
+// takes microseconds.
 func readSlot(file *os.File, slot int) (content []byte, err error) {
 	const tries = 3
 	for range tries {
@@ -210,4 +214,47 @@ func trySlot(file *os.File, at int64) ([]byte, error) {
 		return nil, errTorn
 	}
 	return content, nil
+}
+
+// readEarlierHandover reads the three files in which the build before has handed a task over, so that its counters
+// continue over the upgrade; nil if there are none.
+func readEarlierHandover(folder string) (*Handover, error) {
+	last, err := readEarlier(filepath.Join(folder, "samples"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil //nolint:nilnil // nothing was handed over
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read earlier handover: %w", err)
+	}
+	h := &Handover{Last: wire.ToSample(last.GetLast())}
+	// Damaged rows or commands are missing; the samples count all the same.
+	rows, err := readEarlier(filepath.Join(folder, "rows"))
+	if newest := cmp.Or(rows.GetRows(), last.GetRows()); err == nil && newest != nil {
+		h.Rows = wire.ToSample(newest)
+	}
+	if text, err := os.ReadFile(filepath.Join(folder, "commands.json")); err == nil {
+		counted := &record.Handed{Commands: &record.Commands{}}
+		if json.Unmarshal(text, counted) == nil {
+			h.Counted = counted
+		}
+	}
+	return h, nil
+}
+
+// readEarlier reads a message behind its size and checksum, of 4 bytes each.
+func readEarlier(path string) (*proto.Handover, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	const head = 8
+	if len(text) < head {
+		return nil, errTorn
+	}
+	size, content := binary.LittleEndian.Uint32(text), text[head:]
+	if uint64(size) > uint64(len(content)) || crc32.ChecksumIEEE(content[:size]) != binary.LittleEndian.Uint32(text[4:]) {
+		return nil, errTorn
+	}
+	var m proto.Handover
+	return &m, googleproto.Unmarshal(content[:size], &m)
 }

@@ -72,7 +72,8 @@ func (h *Handover) hold(t *testing.T, last, before, rows int) {
 	}
 }
 
-// TestHandover holds that the newest samples and commands are read as they were written, also after another writer has continued.
+// TestHandover holds that the newest samples and commands are read as they were written, also after another writer
+// has continued.
 func TestHandover(t *testing.T) {
 	folder := t.TempDir()
 	if h, err := ReadHandover(folder); h != nil || err != nil {
@@ -104,7 +105,8 @@ func TestHandover(t *testing.T) {
 	readHandover(t, folder).hold(t, 8, 7, 4)
 }
 
-// TestHandoverTorn holds that a slot that is not complete is reported and counts for nothing, and that the others are read.
+// TestHandoverTorn holds that a slot that is not complete is reported and counts for nothing, and that the others are
+// read.
 func TestHandoverTorn(t *testing.T) {
 	folder := t.TempDir()
 	var m Memory
@@ -135,8 +137,8 @@ func TestHandoverTorn(t *testing.T) {
 	}
 }
 
-// TestCommandsAgain holds that commands are written again after that failed, though nothing has ended since, and if nothing but the
-// lost records has changed.
+// TestCommandsAgain holds that commands are written again after that failed, though nothing has ended since, and if
+// nothing but the lost records has changed.
 func TestCommandsAgain(t *testing.T) {
 	folder := t.TempDir()
 	w := openHandover(t, folder)

@@ -12,7 +12,8 @@ import (
 	"github.com/tachograph/tacho/procstats/source/pace"
 )
 
-// ownCost is the source of what measuring a task costs: the executor's CPU time, and the collections of all its readers.
+// ownCost is the source of what measuring a task costs: the executor's CPU time, and the collections of all its
+// readers.
 type ownCost struct {
 	pid         int // of the executor
 	selection   procstats.Selection

@@ -1,8 +1,9 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package reader reads one task: its totals, its processes at a rhythm of their own, the packets and the ended processes that only
-// a watcher sees, and what reading it costs. An executor reads its own task with it, and a driver all tasks of a host.
+// Package reader reads one task: its totals, its processes at a rhythm of their own, the packets and the ended
+// processes that only a watcher sees, and what reading it costs. An executor reads its own task with it, and a driver
+// all tasks of a host.
 //
 // A driver leaves its newest samples in the executor's directory, see [Handover].
 package reader
@@ -27,12 +28,13 @@ import (
 type Options struct {
 	Target    source.Target
 	Selection procstats.Selection
-	// RowInterval is the time between two sets of process rows, and ID spreads them over that time. With 0 a sample has rows only
-	// if they are asked for.
+	// RowInterval is the time between two sets of process rows, and ID spreads them over that time. With 0 a sample
+	// has rows only if they are asked for.
 	RowInterval time.Duration
 	ID          string
 	NoRows      bool
-	// Executor is the process that the task's executor is; Unsampled is why its interval is absent while the pacer has none.
+	// Executor is the process that the task's executor is; Unsampled is why its interval is absent while the pacer
+	// has none.
 	Executor  int
 	Unsampled string
 	Pacer     *pace.Pacer
@@ -69,8 +71,8 @@ type Reader struct {
 	totals, rows *source.Collector
 	cost         ownCost
 	sets         rows
-	// quiet is nil for a task that is always read whole; moved is whether it has moved at the last reading, and refreshAt when
-	// it is read whole next if it does not move.
+	// quiet is nil for a task that is always read whole; moved is whether it has moved at the last reading, and
+	// refreshAt when it is read whole next if it does not move.
 	quiet     *source.Quiet
 	moved     bool
 	refreshAt time.Duration
@@ -115,8 +117,8 @@ func Open(o Options) *Reader {
 	return r
 }
 
-// Before reads what the task's counters start from, before any other reading. It is not shared: a reader who is served it from a
-// cache would take gauges of no process for those of the task.
+// Before reads what the task's counters start from, before any other reading. It is not shared: a reader who is
+// served it from a cache would take gauges of no process for those of the task.
 func (r *Reader) Before() *procstats.Sample {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,7 +174,8 @@ func (r *Reader) hasRows(s *procstats.Sample, maxAge time.Duration) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	set, ok := s.RowsAt()
-	return s == r.sets.newest || s == r.final || r.sets.selection.Empty() || !s.Checked.Zero() || ok && s.Mono-set.Mono <= maxAge
+	return s == r.sets.newest || s == r.final || r.sets.selection.Empty() || !s.Checked.Zero() ||
+		ok && s.Mono-set.Mono <= maxAge
 }
 
 // TotalsOf returns of a sample what a reader of totals always gets.
@@ -183,7 +186,8 @@ func (r *Reader) TotalsOf(s *procstats.Sample) *procstats.Sample {
 	return source.Only(s, r.selection)
 }
 
-// Next returns a sample that is at most maxAge old, with rows as their rhythm has them; nil if nothing is left of the task.
+// Next returns a sample that is at most maxAge old, with rows as their rhythm has them; nil if nothing is left of the
+// task.
 func (r *Reader) Next(maxAge time.Duration) *procstats.Sample {
 	s := r.cache.Get(maxAge)
 	if s.Checked.Zero() && Gone(s) { // one that was only checked has the readings of one that was not gone
@@ -192,8 +196,8 @@ func (r *Reader) Next(maxAge time.Duration) *procstats.Sample {
 	return s
 }
 
-// New returns a sample that was begun after the call: a collection for another reader may be in progress that has read some of
-// the totals before.
+// New returns a sample that was begun after the call: a collection for another reader may be in progress that has
+// read some of the totals before.
 func (r *Reader) New() *procstats.Sample { return r.cache.GetNew() }
 
 // Whole is New with rows.
@@ -290,8 +294,8 @@ func (r *Reader) remember(s *procstats.Sample) {
 	}
 }
 
-// isQuiet reports whether the last sample is all there is to say if the task has not moved since: it had not moved then, its rows are
-// of the same time, and none are asked for.
+// isQuiet reports whether the last sample is all there is to say if the task has not moved since: it had not moved
+// then, its rows are of the same time, and none are asked for.
 func (r *Reader) isQuiet(now time.Duration) bool {
 	return r.quiet != nil && !r.moved && r.last != nil && !r.carried && now < r.refreshAt && !r.sets.looked(now) &&
 		(r.options.Slow == nil || !r.options.Slow.Ask(now))
@@ -316,8 +320,8 @@ func (r *Reader) TakeCost() time.Duration {
 	return spent
 }
 
-// read reads the totals, and the processes if they are due, if the task has come to rest, or if its end would not be seen. packets
-// says that there were some since the last sample: the kernel receives them for a task that sleeps.
+// read reads the totals, and the processes if they are due, if the task has come to rest, or if its end would not be
+// seen. packets says that there were some since the last sample: the kernel receives them for a task that sleeps.
 func (r *Reader) read(now time.Duration, latest *procstats.Sample, packets bool) *procstats.Sample {
 	atRest := r.quiet != nil && !r.moved && !packets
 	due := r.sets.due(now)
@@ -382,8 +386,8 @@ func (r *Reader) LostChildren() bool {
 // CPUThrottler is that of the totals, see [source.Collector].
 func (r *Reader) CPUThrottler() string { return r.totals.CPUThrottler() }
 
-// CountedFrom says what counters began at that do not begin with the task: those of a cgroup that had tasks before, and of
-// the cgroups above it.
+// CountedFrom says what counters began at that do not begin with the task: those of a cgroup that had tasks before,
+// and of the cgroups above it.
 func (r *Reader) CountedFrom() map[procstats.ID]float64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -13,14 +13,16 @@ import (
 )
 
 const (
-	// lookTime is how long every sample has rows of its own after they were asked for: viewers ask once or twice a second.
+	// lookTime is how long every sample has rows of its own after they were asked for: viewers ask once or twice a
+	// second.
 	lookTime = 3 * time.Second
-	// youngShare of the time that a task is read for may be missing from its rows: those of a young task are read more often.
+	// youngShare of the time that a task is read for may be missing from its rows: those of a young task are read
+	// more often.
 	youngShare = 10
 )
 
-// rows are the sets of process rows of a task. To read all processes costs more than everything else, so it is not done for every
-// sample; the samples between two sets have the newest one, with its time.
+// rows are the sets of process rows of a task. To read all processes costs more than everything else, so it is not
+// done for every sample; the samples between two sets have the newest one, with its time.
 type rows struct {
 	// interval is the time between two sets; 0 reads them only when they are asked for, and no other sample has rows.
 	interval time.Duration
@@ -29,7 +31,8 @@ type rows struct {
 	// since is when the first set was read, dueAt when the next one is.
 	since, dueAt time.Duration
 	newest       *procstats.Sample
-	// wanted asks for rows in the next sample, and lookedUntil, a time.Duration on the monotonic clock, in all until then.
+	// wanted asks for rows in the next sample, and lookedUntil, a time.Duration on the monotonic clock, in all until
+	// then.
 	wanted      atomic.Bool
 	lookedUntil atomic.Int64
 }
@@ -39,8 +42,8 @@ func (r *rows) look(now time.Duration) { r.lookedUntil.Store(int64(now + lookTim
 
 func (r *rows) looked(now time.Duration) bool { return now < time.Duration(r.lookedUntil.Load()) }
 
-// due reports whether the next sample needs rows of its own. Those of processes outside the cgroup are in every sample, because
-// the cgroup's totals are not the task's then.
+// due reports whether the next sample needs rows of its own. Those of processes outside the cgroup are in every
+// sample, because the cgroup's totals are not the task's then.
 func (r *rows) due(now time.Duration) bool {
 	wanted := r.wanted.Swap(false)
 	if r.interval == 0 {

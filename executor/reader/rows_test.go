@@ -9,7 +9,8 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// TestEarlierSet holds that a set, which is held until the one after the next, has no room for readings that never come.
+// TestEarlierSet holds that a set, which is held until the one after the next, has no room for readings that never
+// come.
 func TestEarlierSet(t *testing.T) {
 	ids := []procstats.ID{procstats.TreeCPU, procstats.TreeThreads, procstats.TreeProcesses}
 	s := rows{selection: procstats.Select(ids...), newest: &procstats.Sample{}}

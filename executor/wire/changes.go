@@ -32,8 +32,8 @@ func (w *Writer) Write(s *procstats.Sample) *proto.SampleResponse {
 	return &proto.SampleResponse{Sample: fromSample(s, before, w.Rows), Changes: true}
 }
 
-// sameRows reports whether the readings of a sample have the ids of those before. What is no longer mentioned cannot be
-// told by a change.
+// sameRows reports whether the readings of a sample have the ids of those before. What is no longer mentioned cannot
+// be told by a change.
 func (w *Writer) sameRows(s, before *procstats.Sample) bool {
 	if !sameIDs(s.Task, before.Task) {
 		return false
@@ -84,8 +84,8 @@ type Reader struct {
 	before *procstats.Sample
 }
 
-// Read returns the sample of the next message. Changes to a sample that this reader has not seen are taken as they are:
-// what is missing then is not mentioned, and never made up.
+// Read returns the sample of the next message. Changes to a sample that this reader has not seen are taken as they
+// are: what is missing then is not mentioned, and never made up.
 func (r *Reader) Read(m *proto.SampleResponse) *procstats.Sample {
 	s := ToSample(m.GetSample())
 	if m.GetChanges() && r.before != nil {

@@ -32,9 +32,9 @@ const KeepIgnored = "TACHO_EXECUTOR_KEEP_IGNORED"
 // Samples is the variable in an executor's environment that says that its task will be sampled by it.
 const Samples = "TACHO_EXECUTOR_SAMPLES"
 
-// NotifyFile is a FIFO in an executor's directory. The executor writes a byte into it when an event happens and when the task has
-// ended, so that its owner need not stay connected to a quiet task. One byte can stand for several changes. An executor of an older
-// build has none.
+// NotifyFile is a FIFO in an executor's directory. The executor writes a byte into it when an event happens and when
+// the task has ended, so that its owner need not stay connected to a quiet task. One byte can stand for several
+// changes. An executor of an older build has none.
 const NotifyFile = "notify"
 
 // ErrorPrefix begins what an executor that cannot start writes to its standard error.
@@ -52,8 +52,8 @@ type Owner struct {
 	// AllocID is the task's allocation and Task its name there.
 	AllocID string `json:"alloc_id,omitempty"`
 	Task    string `json:"task,omitempty"`
-	// Persisted says that the caller has persisted the id before the start and comes back for the task: neither the start
-	// nor the task ends with the caller.
+	// Persisted says that the caller has persisted the id before the start and comes back for the task: neither the
+	// start nor the task ends with the caller.
 	Persisted bool `json:"start_persisted,omitempty"`
 }
 
@@ -62,7 +62,9 @@ func (o Owner) Environ() []string {
 	if o == (Owner{}) {
 		return nil
 	}
-	return []string{envAllocID + "=" + o.AllocID, envTask + "=" + o.Task, envPersisted + "=" + strconv.FormatBool(o.Persisted)}
+	return []string{
+		envAllocID + "=" + o.AllocID, envTask + "=" + o.Task, envPersisted + "=" + strconv.FormatBool(o.Persisted),
+	}
 }
 
 // OwnerOf returns the owner that an environment names.

@@ -5,8 +5,8 @@ package executor
 
 import "testing"
 
-// TestJournalIsReadable holds that a name of a process, which may be any bytes, does not break the wire for callers that
-// take texts.
+// TestJournalIsReadable holds that a name of a process, which may be any bytes, does not break the wire for callers
+// that take texts.
 func TestJournalIsReadable(t *testing.T) {
 	j := newJournal()
 	j.add("oom_kill", "process a\xffb was killed", map[string]string{"command": "a\xff", "limit": "1"})

@@ -1,0 +1,109 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package executor
+
+import (
+	"errors"
+
+	"github.com/tachograph/tacho/executor/cgroup"
+	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/internal/failpoint"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// limitedGroup makes or takes the task's cgroup with its limits, or without any if they cannot be held and are
+// optional.
+func (e *Executor) limitedGroup(request *proto.LaunchRequest) (*cgroup.Group, []cgroup.Limit, error) {
+	group, limits, err := e.groupWith(request, request.GetLimits())
+	if err == nil || !request.GetLimitsOptional() || request.GetLimits() == nil {
+		return group, limits, err
+	}
+	group, limits, again := e.groupWith(request, nil)
+	if again != nil {
+		return nil, nil, again
+	}
+	group.Notes = append(group.Notes, "limits not enforced: "+err.Error())
+	return group, limits, nil
+}
+
+// groupWith makes or takes the task's cgroup and sets limits. On an error nothing is left behind.
+func (e *Executor) groupWith(
+	request *proto.LaunchRequest, wanted *proto.Limits,
+) (*cgroup.Group, []cgroup.Limit, error) {
+	group, err := e.makeGroup(request, wanted.GetCpuset() != "")
+	if err != nil {
+		return nil, nil, err
+	}
+	limits, err := group.SetLimits(e.host, limitsOf(wanted))
+	if err = errors.Join(err, failpoint.Err("executor.launch.cgroup")); err != nil {
+		return nil, nil, errors.Join(err, group.Remove())
+	}
+	return group, limits, nil
+}
+
+// makeGroup makes or takes the task's cgroup as the request says, with the cpuset controller if there are limits for
+// it.
+func (e *Executor) makeGroup(request *proto.LaunchRequest, cpuset bool) (*cgroup.Group, error) {
+	placement := request.GetCgroup()
+	switch placement.GetMode() {
+	case proto.CgroupPlacement_MODE_NONE:
+		return cgroup.None("no cgroup was requested"), nil
+	case proto.CgroupPlacement_MODE_GIVEN:
+		return cgroup.Use(e.host, procstats.Cgroup{
+			V2: placement.GetV2(), V1: placement.GetV1(), Shared: placement.GetShared(),
+		})
+	case proto.CgroupPlacement_MODE_UNSPECIFIED, proto.CgroupPlacement_MODE_AUTO:
+	}
+	return cgroup.Create(cgroup.Options{
+		FS: e.host, ID: request.GetId(), Parent: placement.GetParent(), Cpuset: cpuset,
+		CpusetDir: placement.GetV1()["cpuset"],
+		Planned: func(c procstats.Cgroup) {
+			address := &wire.Address{ID: request.GetId(), Socket: e.socket(), Cgroup: c, Owned: true}
+			if err := e.writeAddress(address); err != nil {
+				e.log.Error("write the address", "error", err)
+			}
+			failpoint.At("executor.launch.planned")
+		},
+	})
+}
+
+// limitsOf takes the limits off the wire; nil stands for none.
+func limitsOf(l *proto.Limits) cgroup.Limits {
+	if l == nil {
+		return cgroup.Limits{}
+	}
+	limits := cgroup.Limits{
+		MemoryMax: l.MemoryMaxBytes, MemoryHigh: l.MemoryHighBytes, MemorySwapMax: l.MemorySwapMaxBytes,
+		MemoryOOMGroup: l.MemoryOomGroup, CPUQuota: l.CpuCores, CPUWeight: l.CpuWeight, CPUShares: l.CpuShares,
+		Cpuset: l.GetCpuset(), PidsMax: l.PidsMax,
+	}
+	for _, io := range l.GetIo() {
+		limits.IO = append(limits.IO, cgroup.IOLimit{
+			Device: io.GetDevice(), ReadBytesPerSecond: io.ReadBytesPerSecond, WriteBytesPerSecond: io.WriteBytesPerSecond,
+			ReadOperationsPerSecond: io.ReadOperationsPerSecond, WriteOperationsPerSecond: io.WriteOperationsPerSecond,
+		})
+	}
+	return limits
+}
+
+func limitsToWire(limits []cgroup.Limit) []*proto.EffectiveLimit {
+	var list []*proto.EffectiveLimit
+	for _, l := range limits {
+		list = append(list, &proto.EffectiveLimit{
+			Name: l.Name, Requested: l.Requested, Effective: l.Effective, Where: l.Where,
+			RequestedText: l.RequestedText, EffectiveText: l.EffectiveText,
+		})
+	}
+	return list
+}
+
+func limitsToRecord(limits []cgroup.Limit) []record.Limit {
+	var list []record.Limit
+	for _, l := range limits {
+		list = append(list, record.Limit(l))
+	}
+	return list
+}
