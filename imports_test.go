@@ -107,8 +107,8 @@ var parts = []part{
 		dir: "hook", uses: []string{"procstats"}, modules: []string{"github.com/hashicorp/go-hclog", "github.com/hashicorp/go-multierror"},
 		avoids: []string{"net/http"}, why: "an orchestrator can use it alone",
 	},
-	{dir: "internal/agent/shape", uses: []string{"executor/record"}, modules: []string{}},
-	{dir: "internal/agent/client", uses: []string{"internal/agent/shape"}},
+	{dir: "internal/agent/apijson", uses: []string{"executor/record"}, modules: []string{}},
+	{dir: "internal/agent/client", uses: []string{"internal/agent/apijson"}},
 	{dir: "internal/agent/datadir", modules: []string{}},
 	{dir: "internal/agent/places", modules: []string{"github.com/hashicorp/hcl/v2", "github.com/hashicorp/go-multierror"}},
 	{dir: "internal/agent/allocdir", modules: []string{}},
@@ -124,7 +124,7 @@ var parts = []part{
 	// What shows the agent knows its snapshot, and not the agent.
 	{dir: "internal/agent/metrics", uses: []string{"internal/agent/snapshot", "internal/agent/streams", "internal/exposition", "plugin/wire"}, modules: []string{}},
 	{dir: "internal/agent/page", uses: []string{"internal/agent/snapshot", "internal/agent/streams", "internal/series", "internal/chart", "executor/record"}},
-	{dir: "internal/agent/api", uses: []string{"internal/agent/shape", "internal/agent/snapshot", "internal/series", "internal/agent/feed", "internal/agent/metrics", "executor/record"}},
+	{dir: "internal/agent/api", uses: []string{"internal/agent/apijson", "internal/agent/snapshot", "internal/series", "internal/agent/feed", "internal/agent/metrics", "executor/record"}},
 	{
 		dir:  "internal/agent/alloc",
 		uses: []string{"internal/agent/config", "internal/agent/feed", "internal/agent/node", "internal/agent/state", "internal/series"},

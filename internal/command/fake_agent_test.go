@@ -19,8 +19,8 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/client"
-	"github.com/tachograph/tacho/internal/agent/shape"
 )
 
 // fakeAgent answers as an agent does: with what a real one answered, which is in testdata/agent, and with jobs and
@@ -34,7 +34,7 @@ type fakeAgent struct {
 	// looks counts how often something was asked for, by path.
 	looks map[string]int
 	// made are the allocations of a job that was run; outcome is what becomes of them.
-	made    []shape.Allocation
+	made    []apijson.Allocation
 	outcome string
 	stopped map[string]bool
 }
@@ -84,12 +84,12 @@ func (f *fakeAgent) file(name string) http.HandlerFunc {
 	}
 }
 
-func (f *fakeAgent) captured() []shape.Allocation {
+func (f *fakeAgent) captured() []apijson.Allocation {
 	text, err := os.ReadFile(filepath.Join("testdata", "agent", "allocations.json"))
 	if err != nil {
 		f.t.Error(err)
 	}
-	var all []shape.Allocation
+	var all []apijson.Allocation
 	if err := json.Unmarshal(text, &all); err != nil {
 		f.t.Error(err)
 	}
@@ -103,10 +103,10 @@ func (f *fakeAgent) jobs(w http.ResponseWriter, r *http.Request) {
 		f.file("jobs.json")(w, r)
 		return
 	}
-	var found []shape.JobStub
+	var found []apijson.JobStub
 	for _, id := range []string{"busy", "leak", "left"} {
 		if strings.HasPrefix(id, r.URL.Query().Get("prefix")) {
-			found = append(found, shape.JobStub{ID: id})
+			found = append(found, apijson.JobStub{ID: id})
 		}
 	}
 	answer(w, found)
@@ -138,10 +138,10 @@ func (f *fakeAgent) run(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	at := time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC).UnixNano()
-	f.made = []shape.Allocation{{
+	f.made = []apijson.Allocation{{
 		ID: "cafe0000-0000-4000-8000-000000000009", Name: "new.g[0]", JobID: "new", TaskGroup: "g", DesiredStatus: "run",
-		ClientStatus: "pending", CreateTime: at, TaskResources: map[string]shape.Resources{"main": {CPU: 100, MemoryMB: 64}},
-		TaskStates: map[string]*shape.TaskState{"main": {State: "pending", Events: []shape.TaskEvent{
+		ClientStatus: "pending", CreateTime: at, TaskResources: map[string]apijson.Resources{"main": {CPU: 100, MemoryMB: 64}},
+		TaskStates: map[string]*apijson.TaskState{"main": {State: "pending", Events: []apijson.TaskEvent{
 			{Type: "Task Setup", Time: at, DisplayMessage: "preparing the task"},
 		}}},
 	}}
@@ -170,12 +170,12 @@ func (f *fakeAgent) stop(w http.ResponseWriter, r *http.Request) {
 }
 
 // end is what a stop makes of an allocation, at the second look.
-func (f *fakeAgent) end(a *shape.Allocation, looks int) {
+func (f *fakeAgent) end(a *apijson.Allocation, looks int) {
 	if (f.stopped[a.JobID] || f.stopped[a.ID]) && looks > 1 {
 		a.DesiredStatus, a.ClientStatus = "stop", "complete"
 		for _, s := range a.TaskStates {
 			s.State = "dead"
-			s.Events = append(s.Events, shape.TaskEvent{Type: "Killed", Time: 1772618401000000000, DisplayMessage: "stopped by a user"})
+			s.Events = append(s.Events, apijson.TaskEvent{Type: "Killed", Time: 1772618401000000000, DisplayMessage: "stopped by a user"})
 		}
 	}
 }
@@ -191,7 +191,7 @@ func (f *fakeAgent) jobAllocations(w http.ResponseWriter, r *http.Request) {
 		answer(w, f.made)
 		return
 	}
-	var some []shape.Allocation
+	var some []apijson.Allocation
 	for _, a := range f.captured() {
 		if a.JobID == id {
 			f.end(&a, looks)
@@ -210,14 +210,14 @@ func (f *fakeAgent) advance(looks int) {
 	state, at := a.TaskStates["main"], a.CreateTime+int64(time.Second)
 	if f.outcome == "fails" {
 		a.ClientStatus, state.State, state.Failed = "failed", "dead", true
-		state.Events = append(state.Events, shape.TaskEvent{Type: "Driver Failure", Time: at, DisplayMessage: "find sh: no such file\x1b[31m"})
+		state.Events = append(state.Events, apijson.TaskEvent{Type: "Driver Failure", Time: at, DisplayMessage: "find sh: no such file\x1b[31m"})
 		return
 	}
 	a.ClientStatus, state.State = "running", "running"
-	state.Events = append(state.Events, shape.TaskEvent{Type: "Started", Time: at, DisplayMessage: "task started"})
+	state.Events = append(state.Events, apijson.TaskEvent{Type: "Started", Time: at, DisplayMessage: "task started"})
 	if f.outcome == "crashes" && looks > 3 {
 		state.State, state.Restarts = "pending", 1
-		state.Events = append(state.Events, shape.TaskEvent{Type: "Terminated", Time: at + 1, DisplayMessage: "exit code 3"})
+		state.Events = append(state.Events, apijson.TaskEvent{Type: "Terminated", Time: at + 1, DisplayMessage: "exit code 3"})
 	}
 	if f.outcome == "completes" {
 		a.ClientStatus, state.State = "complete", "dead"
@@ -225,8 +225,8 @@ func (f *fakeAgent) advance(looks int) {
 }
 
 // find resolves an id; it has answered where it finds nothing.
-func (f *fakeAgent) find(w http.ResponseWriter, r *http.Request) (shape.Allocation, bool) {
-	var found []shape.Allocation
+func (f *fakeAgent) find(w http.ResponseWriter, r *http.Request) (apijson.Allocation, bool) {
+	var found []apijson.Allocation
 	for _, a := range f.captured() {
 		if strings.HasPrefix(a.ID, r.PathValue("id")) {
 			found = append(found, a)
@@ -240,7 +240,7 @@ func (f *fakeAgent) find(w http.ResponseWriter, r *http.Request) (shape.Allocati
 	default:
 		http.Error(w, fmt.Sprintf("%q: ambiguous prefix", r.PathValue("id")), http.StatusBadRequest)
 	}
-	return shape.Allocation{}, false
+	return apijson.Allocation{}, false
 }
 
 func (f *fakeAgent) allocation(w http.ResponseWriter, r *http.Request) {
@@ -281,7 +281,7 @@ func (f *fakeAgent) allStats(w http.ResponseWriter, _ *http.Request) {
 }
 
 // statsFile has a captured answer: the first time of one moment, from then on of another.
-func statsFile(a *shape.Allocation, looks int) string {
+func statsFile(a *apijson.Allocation, looks int) string {
 	name := strings.NewReplacer("leak.app[0]", "leak", "busy.work[", "busy", "]", "").Replace(a.Name)
 	return filepath.Join("testdata", "agent", fmt.Sprintf("stats-%s.%d.json", name, min(2, looks)))
 }

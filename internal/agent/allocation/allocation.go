@@ -39,26 +39,21 @@ const (
 // Allocation is one run of a group.
 type Allocation struct {
 	// ID is a random UUID.
-	ID         string
-	Namespace  string
-	JobID      string
-	JobType    string
-	JobVersion uint64
-	Group      string
+	ID, Namespace  string
+	JobID, JobType string
+	JobVersion     uint64
+	Group          string
 	// Name is JOB.GROUP[INDEX].
-	Name         string
-	Index        int
-	NodeID       string
-	NodeName     string
-	ClientStatus Status
+	Name             string
+	Index            int
+	NodeID, NodeName string
+	ClientStatus     Status
 	// Description says why, in a sentence.
 	Description   string
 	DesiredStatus string
-	CreateTime    time.Time
-	ModifyTime    time.Time
 	// CreateIndex and ModifyIndex are those of the event feed.
-	CreateIndex uint64
-	ModifyIndex uint64
+	CreateTime, ModifyTime   time.Time
+	CreateIndex, ModifyIndex uint64
 	// Dir is where its logs are.
 	Dir   allocdir.Allocation
 	Tasks map[string]*Task

@@ -16,9 +16,9 @@ import (
 	"strings"
 
 	"github.com/tachograph/tacho/internal/agent/allocation"
+	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/config"
 	"github.com/tachograph/tacho/internal/agent/node"
-	"github.com/tachograph/tacho/internal/agent/shape"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/version"
 )
@@ -233,7 +233,7 @@ func nodeOf(q *request, now *snapshot.Agent) object {
 	shown := object{
 		"ID": n.ID, "Name": n.Name, "Datacenter": n.Datacenter, "HTTPAddr": address, "Address": c.BindAddr,
 		"TLSEnabled": c.TLS.CertFile != "", "Attributes": attributes, "Meta": meta, "Links": object{}, "NodeClass": "",
-		"NodePool": "default", "Version": version.String(), "Reserved": shape.Resources{}, "Drivers": drivers,
+		"NodePool": "default", "Version": version.String(), "Reserved": apijson.Resources{}, "Drivers": drivers,
 		"Drain": false, "DrainStrategy": nil, "LastDrain": nil, "SchedulingEligibility": "eligible", "Status": "ready",
 		"StatusDescription": "", "StatusUpdatedAt": n.StartedAt.Unix(), "Events": []object{registered},
 		"HostVolumes": object{}, "HostNetworks": object{}, "CSIControllerPlugins": object{}, "CSINodePlugins": object{},
@@ -250,7 +250,7 @@ func addNodeResources(shown object, r *node.Resources) {
 			reservable = append(reservable, uint16(core))
 		}
 	}
-	shown["Resources"] = shape.Resources{
+	shown["Resources"] = apijson.Resources{
 		CPU: int(r.TotalMHz()), MemoryMB: int(r.MemoryBytes >> 20), DiskMB: int(r.DiskBytes >> 20),
 	}
 	shown["NodeResources"] = object{

@@ -11,13 +11,13 @@ import (
 
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
+	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/job"
-	"github.com/tachograph/tacho/internal/agent/shape"
 )
 
 // allocations lists the allocations that match.
-func (q *request) allocations(match func(*allocation.Allocation) bool) []*shape.Allocation {
-	list := []*shape.Allocation{}
+func (q *request) allocations(match func(*allocation.Allocation) bool) []*apijson.Allocation {
+	list := []*apijson.Allocation{}
 	for _, a := range q.now.Allocations {
 		if match(a) {
 			list = append(list, newAllocationJSON(a, q.trusted))
@@ -40,7 +40,7 @@ func (s *Server) readAllocation(q *request, a *allocation.Allocation) (any, erro
 }
 
 // addJob adds an allocation's job, unless it was purged.
-func (q *request) addJob(a *shape.Allocation) {
+func (q *request) addJob(a *apijson.Allocation) {
 	if j, err := q.now.Job(a.JobID); err == nil {
 		a.Job = newJobJSON(j, q.trusted)
 	}
@@ -90,17 +90,17 @@ func (s *Server) signalAllocation(q *request, a *allocation.Allocation) (any, er
 }
 
 // newAllocationJSON returns an allocation; for untrusted callers its names, numbers and states only.
-func newAllocationJSON(a *allocation.Allocation, trusted bool) *shape.Allocation {
-	shown := &shape.Allocation{
+func newAllocationJSON(a *allocation.Allocation, trusted bool) *apijson.Allocation {
+	shown := &apijson.Allocation{
 		ID: a.ID, Name: a.Name, Namespace: a.Namespace, NodeID: a.NodeID, NodeName: a.NodeName,
 		JobID: a.JobID, JobType: a.JobType, JobVersion: a.JobVersion, TaskGroup: a.Group,
 		EvalID:             versionID(registered, a.Namespace, a.JobID, a.JobVersion),
-		TaskResources:      map[string]shape.Resources{},
-		AllocatedResources: shape.Allocated{Tasks: map[string]shape.AllocatedTask{}},
+		TaskResources:      map[string]apijson.Resources{},
+		AllocatedResources: apijson.Allocated{Tasks: map[string]apijson.AllocatedTask{}},
 		DesiredStatus:      a.DesiredStatus, ClientStatus: string(a.ClientStatus),
 		PreviousAllocation: a.Previous, NextAllocation: a.Next,
-		TaskStates: map[string]*shape.TaskState{}, PreemptedAllocations: []string{},
-		Metrics:     shape.AllocationMetrics{NodesEvaluated: 1, NodesInPool: 1, NodesAvailable: map[string]int{}},
+		TaskStates: map[string]*apijson.TaskState{}, PreemptedAllocations: []string{},
+		Metrics:     apijson.AllocationMetrics{NodesEvaluated: 1, NodesInPool: 1, NodesAvailable: map[string]int{}},
 		CreateIndex: a.CreateIndex, ModifyIndex: a.ModifyIndex, AllocModifyIndex: a.ModifyIndex,
 		CreateTime: a.CreateTime.UnixNano(), ModifyTime: a.ModifyTime.UnixNano(),
 	}
@@ -112,10 +112,10 @@ func newAllocationJSON(a *allocation.Allocation, trusted bool) *shape.Allocation
 	}
 	for _, p := range a.Ports {
 		shown.AllocatedResources.Shared.Ports = append(shown.AllocatedResources.Shared.Ports,
-			shape.Port{Label: p.Label, Value: p.Value, To: p.To, HostIP: p.HostIP})
+			apijson.Port{Label: p.Label, Value: p.Value, To: p.To, HostIP: p.HostIP})
 	}
 	if len(a.Ports) > 0 {
-		shown.AllocatedResources.Shared.Networks = []shape.Network{{
+		shown.AllocatedResources.Shared.Networks = []apijson.Network{{
 			Mode: "host", IP: a.Ports[0].HostIP, DynamicPorts: shown.AllocatedResources.Shared.Ports,
 		}}
 	}
@@ -126,31 +126,31 @@ func newAllocationJSON(a *allocation.Allocation, trusted bool) *shape.Allocation
 	return shown
 }
 
-func newResources(r job.Resources) shape.Resources {
-	return shape.Resources{CPU: r.CPU, Cores: r.Cores, MemoryMB: r.MemoryMB, MemoryMaxMB: r.MemoryMaxMB}
+func newResources(r job.Resources) apijson.Resources {
+	return apijson.Resources{CPU: r.CPU, Cores: r.Cores, MemoryMB: r.MemoryMB, MemoryMaxMB: r.MemoryMaxMB}
 }
 
-func addResources(a *shape.Allocation, task string, r job.Resources) {
+func addResources(a *apijson.Allocation, task string, r job.Resources) {
 	a.TaskResources[task] = newResources(r)
 	a.Resources.CPU += r.CPU
 	a.Resources.Cores += r.Cores
 	a.Resources.MemoryMB += r.MemoryMB
 	a.Resources.MemoryMaxMB += r.MemoryMaxMB
-	allocated := shape.AllocatedTask{}
+	allocated := apijson.AllocatedTask{}
 	allocated.Cpu.CpuShares = r.CPU
 	allocated.Memory.MemoryMB, allocated.Memory.MemoryMaxMB = r.MemoryMB, r.MemoryMaxMB
 	a.AllocatedResources.Tasks[task] = allocated
 }
 
-func newTaskState(t *allocation.Task, trusted bool) *shape.TaskState {
-	shown := &shape.TaskState{
+func newTaskState(t *allocation.Task, trusted bool) *apijson.TaskState {
+	shown := &apijson.TaskState{
 		State: string(cmp.Or(t.State.Phase, hook.PhasePending)), Failed: t.State.Failed, Restarts: t.State.Restarts,
 		LastRestart: t.State.LastRestart, StartedAt: t.State.StartedAt, FinishedAt: t.State.FinishedAt,
-		Events: make([]shape.TaskEvent, 0, len(t.Events)),
-		Tacho:  shape.TaskDetails{Driver: t.Driver, Cores: t.Cores, Outcome: t.Outcome},
+		Events: make([]apijson.TaskEvent, 0, len(t.Events)),
+		Tacho:  apijson.TaskDetails{Driver: t.Driver, Cores: t.Cores, Outcome: t.Outcome},
 	}
 	if e := t.State.Exit; e != nil {
-		shown.Tacho.Exit = &shape.Exit{
+		shown.Tacho.Exit = &apijson.Exit{
 			Code: e.Code, Signal: e.Signal, OOMKilled: e.OOMKilled, Lost: e.Lost != "", At: e.At,
 		}
 	}
@@ -167,8 +167,8 @@ func newTaskState(t *allocation.Task, trusted bool) *shape.TaskState {
 const hidden = "(hidden: sign in with the token, or use the unix socket)"
 
 // newTaskEvent returns an event, redacted for untrusted callers.
-func newTaskEvent(e *allocation.Event, trusted bool) shape.TaskEvent {
-	shown := shape.TaskEvent{Type: string(e.Type), Time: e.Time.UnixNano(), Details: map[string]string{}}
+func newTaskEvent(e *allocation.Event, trusted bool) apijson.TaskEvent {
+	shown := apijson.TaskEvent{Type: string(e.Type), Time: e.Time.UnixNano(), Details: map[string]string{}}
 	shown.ExitCode, _ = strconv.Atoi(e.Details[allocation.DetailExitCode])
 	shown.Signal, _ = strconv.Atoi(e.Details[allocation.DetailSignal])
 	var redacted bool

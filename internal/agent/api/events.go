@@ -13,9 +13,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/feed"
 	"github.com/tachograph/tacho/internal/agent/job"
-	"github.com/tachograph/tacho/internal/agent/shape"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 )
 
@@ -49,7 +49,7 @@ func (q *request) topics() (topics, error) {
 	return list, nil
 }
 
-func (t topics) want(e *shape.Event) bool {
+func (t topics) want(e *apijson.Event) bool {
 	return slices.ContainsFunc(slices.Concat(t[e.Topic], t["*"]), func(key string) bool {
 		return key == "*" || key == e.Key || slices.Contains(e.FilterKeys, key)
 	})
@@ -86,7 +86,7 @@ func (s *Server) events(ctx context.Context, w http.ResponseWriter, q *request) 
 		case !q.inNamespace(e.Namespace) && e.Namespace != "":
 			continue
 		default:
-			shown := slices.DeleteFunc(s.newEvents(q, &e), func(e shape.Event) bool { return !wanted.want(&e) })
+			shown := slices.DeleteFunc(s.newEvents(q, &e), func(e apijson.Event) bool { return !wanted.want(&e) })
 			if len(shown) == 0 {
 				continue
 			}
@@ -109,9 +109,9 @@ func nextEvent(ctx context.Context, s *feed.Subscription, wait time.Duration) (f
 }
 
 // newEvents returns an event in Nomad's shape. A decision over a job is an event of its own.
-func (s *Server) newEvents(q *request, e *feed.Event) []shape.Event {
-	newEvent := func(topic, kind, key string, filterKeys ...string) shape.Event {
-		shown := shape.Event{
+func (s *Server) newEvents(q *request, e *feed.Event) []apijson.Event {
+	newEvent := func(topic, kind, key string, filterKeys ...string) apijson.Event {
+		shown := apijson.Event{
 			Topic: topic, Type: kind, Key: key, Namespace: e.Namespace, FilterKeys: filterKeys, Index: e.Index,
 		}
 		if filterKeys == nil {
@@ -146,7 +146,7 @@ func (s *Server) newEvents(q *request, e *feed.Event) []shape.Event {
 		evaluation := newEvaluation(trigger, j)
 		decided := newEvent("Evaluation", "EvaluationUpdated", evaluation.ID, e.Key)
 		decided.Payload.Evaluation = evaluation
-		return []shape.Event{shown, decided}
+		return []apijson.Event{shown, decided}
 	}
-	return []shape.Event{shown}
+	return []apijson.Event{shown}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/coder/websocket/wsjson"
 
 	"github.com/tachograph/tacho/driver"
-	"github.com/tachograph/tacho/internal/agent/shape"
+	"github.com/tachograph/tacho/internal/agent/apijson"
 )
 
 // exec runs a command beside a task, over a WebSocket.
@@ -92,7 +92,7 @@ func (s *Server) keepAlive(ctx context.Context, conn *websocket.Conn) {
 		case <-ctx.Done():
 			return
 		}
-		if s.send(ctx, conn, &shape.ExecOutput{}) != nil {
+		if s.send(ctx, conn, &apijson.ExecOutput{}) != nil {
 			return
 		}
 	}
@@ -101,7 +101,7 @@ func (s *Server) keepAlive(ctx context.Context, conn *websocket.Conn) {
 // copyInput passes on what the client types, until it goes away.
 func copyInput(ctx context.Context, conn *websocket.Conn, stream driver.ExecStream) {
 	for {
-		var message shape.ExecInput
+		var message apijson.ExecInput
 		if wsjson.Read(ctx, conn, &message) != nil {
 			return
 		}
@@ -140,15 +140,15 @@ func (s *Server) copyOutput(ctx context.Context, conn *websocket.Conn, stream dr
 		if err != nil {
 			return err
 		}
-		var messages []*shape.ExecOutput
+		var messages []*apijson.ExecOutput
 		if len(out.Stdout) > 0 {
-			messages = append(messages, &shape.ExecOutput{Stdout: shape.ExecData{Data: out.Stdout}})
+			messages = append(messages, &apijson.ExecOutput{Stdout: apijson.ExecData{Data: out.Stdout}})
 		}
 		if len(out.Stderr) > 0 {
-			messages = append(messages, &shape.ExecOutput{Stderr: shape.ExecData{Data: out.Stderr}})
+			messages = append(messages, &apijson.ExecOutput{Stderr: apijson.ExecData{Data: out.Stderr}})
 		}
 		if code != nil {
-			messages = append(messages, &shape.ExecOutput{Exited: true, Result: &shape.ExecResult{ExitCode: *code}})
+			messages = append(messages, &apijson.ExecOutput{Exited: true, Result: &apijson.ExecResult{ExitCode: *code}})
 		}
 		for _, m := range messages {
 			if s.send(ctx, conn, m) != nil {
@@ -173,7 +173,7 @@ func exitCodeOf(err error) int {
 }
 
 // send waits for a client that does not read for the moment, such as a pager.
-func (s *Server) send(ctx context.Context, conn *websocket.Conn, message *shape.ExecOutput) error {
+func (s *Server) send(ctx context.Context, conn *websocket.Conn, message *apijson.ExecOutput) error {
 	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
 	return wsjson.Write(ctx, conn, message)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/internal/agent/allocation"
-	"github.com/tachograph/tacho/internal/agent/shape"
+	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/streams"
 	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
@@ -37,18 +37,18 @@ func (s *Server) history(q *request, a *allocation.Allocation) (any, error) {
 		return nil, err
 	}
 	defer end()
-	shown := shape.History{
-		AllocID: a.ID, IntervalSeconds: q.now.Config.History.Interval.Seconds(), Tasks: map[string][]shape.Point{},
+	shown := apijson.History{
+		AllocID: a.ID, IntervalSeconds: q.now.Config.History.Interval.Seconds(), Tasks: map[string][]apijson.Point{},
 		Absent: map[string]map[string]string{},
 	}
-	nearest := shape.Moment{AllocID: a.ID, Asked: query.Nearest, Tasks: map[string]*shape.Point{}}
+	nearest := apijson.Moment{AllocID: a.ID, Asked: query.Nearest, Tasks: map[string]*apijson.Point{}}
 	var known processNames
 	for _, name := range tasks {
 		points, err := s.agent.History(a.ID, name, query)
 		if err != nil {
 			return nil, err
 		}
-		list := make([]shape.Point, len(points))
+		list := make([]apijson.Point, len(points))
 		for i := range points {
 			if points[i].Gap == series.NoGap {
 				known.add(points[i].Processes)
@@ -69,8 +69,8 @@ func (s *Server) history(q *request, a *allocation.Allocation) (any, error) {
 }
 
 // newPoint returns a point with its processes, or those of one name.
-func newPoint(p *series.Point, process string, wanted func(procstats.ID) bool) shape.Point {
-	shown := shape.Point{At: p.Wall, Mono: p.Mono.Seconds(), Run: p.Run}
+func newPoint(p *series.Point, process string, wanted func(procstats.ID) bool) apijson.Point {
+	shown := apijson.Point{At: p.Wall, Mono: p.Mono.Seconds(), Run: p.Run}
 	if p.Gap != series.NoGap {
 		shown.Gap = p.Gap.String()
 		return shown
@@ -86,7 +86,7 @@ func newPoint(p *series.Point, process string, wanted func(procstats.ID) bool) s
 		rows = named(rows, process)
 	}
 	if p.Processes != nil {
-		shown.Processes = make([]shape.PointProcess, len(rows))
+		shown.Processes = make([]apijson.PointProcess, len(rows))
 	}
 	for i := range rows {
 		shown.Processes[i] = newPointProcess(&rows[i])
@@ -94,8 +94,8 @@ func newPoint(p *series.Point, process string, wanted func(procstats.ID) bool) s
 	return shown
 }
 
-func newPointProcess(row *procstats.ProcessRow) shape.PointProcess {
-	shown := shape.PointProcess{
+func newPointProcess(row *procstats.ProcessRow) apijson.PointProcess {
+	shown := apijson.PointProcess{
 		PID: row.PID, Start: row.Start, PPID: row.PPID, Command: row.Command, Measurements: map[string]float64{},
 	}
 	for _, reading := range row.Readings {

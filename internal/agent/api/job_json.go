@@ -7,8 +7,8 @@ import (
 	"maps"
 
 	"github.com/tachograph/tacho/internal/agent/allocation"
+	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/job"
-	"github.com/tachograph/tacho/internal/agent/shape"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 )
 
@@ -27,7 +27,7 @@ type jobJSON struct {
 	Version                                   uint64
 	CreateIndex, ModifyIndex, JobModifyIndex  uint64
 	// Unplaced have by group the reasons why allocations wait for a place on this node.
-	Unplaced map[string]shape.Unplaced `json:"TachoUnplaced,omitempty"`
+	Unplaced map[string]apijson.Unplaced `json:"TachoUnplaced,omitempty"`
 }
 
 // newJobJSON returns a job; for untrusted callers its names, numbers and states only.
@@ -36,9 +36,9 @@ func newJobJSON(j *snapshot.Job, trusted bool) *jobJSON {
 	if !trusted {
 		shown = withoutSecrets(j.Job)
 	}
-	unplaced := make(map[string]shape.Unplaced, len(j.Unplaced))
+	unplaced := make(map[string]apijson.Unplaced, len(j.Unplaced))
 	for name, u := range j.Unplaced {
-		of := shape.Unplaced{Allocations: len(u.Indexes)}
+		of := apijson.Unplaced{Allocations: len(u.Indexes)}
 		if trusted {
 			of.Reasons = u.Reasons()
 		}
@@ -71,7 +71,7 @@ type groupJSON struct {
 	Reschedule    job.Reschedule `json:"ReschedulePolicy"`
 	EphemeralDisk diskJSON
 	Update        updateJSON
-	Networks      []shape.Network `json:",omitempty"`
+	Networks      []apijson.Network `json:",omitempty"`
 
 	PreventRescheduleOnLost bool
 }
@@ -94,7 +94,7 @@ type restartJSON struct {
 type taskJSON struct {
 	*job.Task
 	Restart       restartJSON `json:"RestartPolicy"`
-	Resources     shape.Resources
+	Resources     apijson.Resources
 	LogConfig     logsJSON
 	Meta          map[string]string `json:",omitempty"`
 	KillSignal    string
@@ -137,20 +137,20 @@ func newTaskJSON(j *job.Job, g *job.Group, t *job.Task) taskJSON {
 	return shown
 }
 
-func networks(g *job.Group) []shape.Network {
+func networks(g *job.Group) []apijson.Network {
 	if len(g.Ports) == 0 {
 		return nil
 	}
-	n := shape.Network{Mode: "host"}
+	n := apijson.Network{Mode: "host"}
 	for _, p := range g.Ports {
-		port := shape.Port{Label: p.Label, Value: p.Value, To: p.To, HostNetwork: "default"}
+		port := apijson.Port{Label: p.Label, Value: p.Value, To: p.To, HostNetwork: "default"}
 		if p.Value > 0 {
 			n.ReservedPorts = append(n.ReservedPorts, port)
 		} else {
 			n.DynamicPorts = append(n.DynamicPorts, port)
 		}
 	}
-	return []shape.Network{n}
+	return []apijson.Network{n}
 }
 
 // withoutSecrets returns a copy with the fields for untrusted callers. New fields are left out until they are listed
@@ -173,8 +173,8 @@ func withoutSecrets(j *job.Job) *job.Job {
 	return c
 }
 
-func newJobStub(j *snapshot.Job, allocations []*allocation.Allocation) shape.JobStub {
-	return shape.JobStub{
+func newJobStub(j *snapshot.Job, allocations []*allocation.Allocation) apijson.JobStub {
+	return apijson.JobStub{
 		ID: j.Job.ID, Name: j.Job.Name, Namespace: j.Job.Namespace, Datacenters: j.Job.Datacenters, NodePool: "default",
 		Type: j.Job.Type, Priority: j.Job.Priority, Stop: j.Stopped, Status: j.Status,
 		JobSummary: newSummary(j, allocations), CreateIndex: j.CreateIndex, ModifyIndex: j.ModifyIndex,
@@ -182,13 +182,13 @@ func newJobStub(j *snapshot.Job, allocations []*allocation.Allocation) shape.Job
 	}
 }
 
-func newSummary(j *snapshot.Job, allocations []*allocation.Allocation) shape.JobSummary {
-	groups := map[string]shape.GroupSummary{}
+func newSummary(j *snapshot.Job, allocations []*allocation.Allocation) apijson.JobSummary {
+	groups := map[string]apijson.GroupSummary{}
 	for _, g := range j.Job.Groups {
-		groups[g.Name] = shape.GroupSummary{}
+		groups[g.Name] = apijson.GroupSummary{}
 	}
 	for name, u := range j.Unplaced {
-		groups[name] = shape.GroupSummary{Queued: len(u.Indexes)}
+		groups[name] = apijson.GroupSummary{Queued: len(u.Indexes)}
 	}
 	for _, a := range allocations {
 		if a.JobID != j.Job.ID || !ofThis(j, a) {
@@ -207,7 +207,7 @@ func newSummary(j *snapshot.Job, allocations []*allocation.Allocation) shape.Job
 		}
 		groups[a.Group] = g
 	}
-	return shape.JobSummary{
+	return apijson.JobSummary{
 		JobID: j.Job.ID, Namespace: j.Job.Namespace, Summary: groups,
 		CreateIndex: j.CreateIndex, ModifyIndex: j.ModifyIndex,
 	}

@@ -12,13 +12,13 @@ import (
 	"strings"
 
 	"github.com/tachograph/tacho/internal/agent/allocation"
+	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/job"
-	"github.com/tachograph/tacho/internal/agent/shape"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 )
 
 func (s *Server) listJobs(q *request) (any, error) {
-	stubs := []shape.JobStub{}
+	stubs := []apijson.JobStub{}
 	for _, j := range q.now.Jobs {
 		if q.inNamespace(j.Job.Namespace) && strings.HasPrefix(j.Job.ID, q.values.Get("prefix")) {
 			stubs = append(stubs, newJobStub(j, q.now.Allocations))

@@ -21,7 +21,7 @@ import (
 	"github.com/mitchellh/pointerstructure"
 
 	"github.com/tachograph/tacho/internal/agent/allocation"
-	"github.com/tachograph/tacho/internal/agent/shape"
+	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 )
 
@@ -270,7 +270,7 @@ func treeOf(v any) (tree any, err error) {
 		return nil, fmt.Errorf("filter: %w", err)
 	}
 	if object, ok := tree.(map[string]any); ok {
-		if _, isJob := v.(shape.JobStub); isJob { // Nomad filters jobs, in which these are objects
+		if _, isJob := v.(apijson.JobStub); isJob { // Nomad filters jobs, in which these are objects
 			object["Periodic"], object["ParameterizedJob"] = (*struct{})(nil), (*struct{})(nil)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
-	"github.com/tachograph/tacho/internal/agent/shape"
+	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/figures"
 	pb "github.com/tachograph/tacho/plugin/proto/drivers"
@@ -215,7 +215,7 @@ type allocationUsage struct {
 	ResourceUsage resourceUsage
 	Tasks         map[string]*taskUsage
 	Timestamp     int64
-	Tacho         shape.Usage[json.RawMessage]
+	Tacho         apijson.Usage[json.RawMessage]
 }
 
 type taskUsage struct {
@@ -247,11 +247,11 @@ type cpuStats struct {
 }
 
 // reading is what one task used; its sample is the text of procstats.
-type reading = shape.Reading[json.RawMessage]
+type reading = apijson.Reading[json.RawMessage]
 
 // newAllocationUsage returns what tasks use. The sum is over the running ones.
 func newAllocationUsage(usages map[string]*figures.Figures, now *snapshot.Agent, at time.Time) *allocationUsage {
-	shown := &allocationUsage{Tasks: map[string]*taskUsage{}, Tacho: shape.Usage[json.RawMessage]{
+	shown := &allocationUsage{Tasks: map[string]*taskUsage{}, Tacho: apijson.Usage[json.RawMessage]{
 		Publishing: now.NotPublishing == "", Reason: now.NotPublishing, Tasks: map[string]*reading{},
 	}}
 	coreMHz := now.Node.Resources.CoreMHz
@@ -370,10 +370,10 @@ func newReading(u *figures.Figures, at time.Time) *reading {
 	age := max(0, at.Sub(u.Sample.Wall).Seconds())
 	shown.AgeSeconds = &age
 	shown.Sample = procstats.AppendJSON(nil, u.Sample, u.Headlines)
-	shown.Sources, shown.Guarantees = map[string]shape.SourceReading{}, procstats.Guarantees(u.Sample, u.Headlines)
+	shown.Sources, shown.Guarantees = map[string]apijson.SourceReading{}, procstats.Guarantees(u.Sample, u.Headlines)
 	for source, read := range u.Sample.Sources.All() {
 		age := max(0, at.Sub(read.Wall).Seconds())
-		shown.Sources[source.String()] = shape.SourceReading{ReadAt: read.Wall, AgeSeconds: age}
+		shown.Sources[source.String()] = apijson.SourceReading{ReadAt: read.Wall, AgeSeconds: age}
 	}
 	return shown
 }

@@ -8,17 +8,17 @@ import (
 	"net/http"
 
 	"github.com/tachograph/tacho/executor/record"
-	"github.com/tachograph/tacho/internal/agent/shape"
+	"github.com/tachograph/tacho/internal/agent/apijson"
 )
 
 // Allocations lists the allocations whose id begins with prefix, newest first.
-func (c *Client) Allocations(ctx context.Context, prefix string) (Answer[[]shape.Allocation], error) {
-	return get[[]shape.Allocation](ctx, c, "/v1/allocations", queryOf("prefix", prefix))
+func (c *Client) Allocations(ctx context.Context, prefix string) (Answer[[]apijson.Allocation], error) {
+	return get[[]apijson.Allocation](ctx, c, "/v1/allocations", queryOf("prefix", prefix))
 }
 
 // Allocation returns the one allocation whose id begins with prefix.
-func (c *Client) Allocation(ctx context.Context, prefix string, w Wait) (Answer[shape.Allocation], error) {
-	return getAfter[shape.Allocation](ctx, c, pathOf("v1", "allocation", prefix), w)
+func (c *Client) Allocation(ctx context.Context, prefix string, w Wait) (Answer[apijson.Allocation], error) {
+	return getAfter[apijson.Allocation](ctx, c, pathOf("v1", "allocation", prefix), w)
 }
 
 // StopAllocation stops an allocation; another takes its place.

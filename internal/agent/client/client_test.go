@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tachograph/tacho/internal/agent/shape"
+	"github.com/tachograph/tacho/internal/agent/apijson"
 )
 
 func open(t *testing.T, o Options) *Client {
@@ -151,9 +151,9 @@ func TestAllocationEndsWithItsLastTask(t *testing.T) {
 		"one is dead":        {"running", []string{"dead", "running"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := shape.Allocation{ClientStatus: test.status, TaskStates: map[string]*shape.TaskState{}}
+			a := apijson.Allocation{ClientStatus: test.status, TaskStates: map[string]*apijson.TaskState{}}
 			for i, state := range test.states {
-				a.TaskStates[fmt.Sprint(i)] = &shape.TaskState{State: state}
+				a.TaskStates[fmt.Sprint(i)] = &apijson.TaskState{State: state}
 			}
 			if got := a.Ended(); got != test.want {
 				t.Errorf("Ended is %t", got)

@@ -14,7 +14,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/coder/websocket/wsjson"
 
-	"github.com/tachograph/tacho/internal/agent/shape"
+	"github.com/tachograph/tacho/internal/agent/apijson"
 )
 
 // ExecOptions say what to run beside a task.
@@ -64,7 +64,7 @@ func (c *Client) Exec(ctx context.Context, id string, o ExecOptions) (*Exec, err
 }
 
 // Recv returns what the command wrote, or its end, which has a Result.
-func (e *Exec) Recv() (m shape.ExecOutput, err error) {
+func (e *Exec) Recv() (m apijson.ExecOutput, err error) {
 	err = wsjson.Read(e.ctx, e.conn, &m)
 	if closed, ok := errors.AsType[websocket.CloseError](err); ok && closed.Code > statusBase {
 		return m, &StatusError{int(closed.Code) - statusBase, closed.Reason}
@@ -77,7 +77,7 @@ func (e *Exec) Recv() (m shape.ExecOutput, err error) {
 
 // Write sends to the command's standard input.
 func (e *Exec) Write(p []byte) (int, error) {
-	if err := e.send(shape.ExecInput{Stdin: &shape.ExecData{Data: p}}); err != nil {
+	if err := e.send(apijson.ExecInput{Stdin: &apijson.ExecData{Data: p}}); err != nil {
 		return 0, err
 	}
 	return len(p), nil
@@ -85,15 +85,15 @@ func (e *Exec) Write(p []byte) (int, error) {
 
 // CloseWrite ends the command's standard input.
 func (e *Exec) CloseWrite() error {
-	return e.send(shape.ExecInput{Stdin: &shape.ExecData{Close: true}})
+	return e.send(apijson.ExecInput{Stdin: &apijson.ExecData{Close: true}})
 }
 
 // Resize tells the command's terminal its size.
 func (e *Exec) Resize(rows, columns int) error {
-	return e.send(shape.ExecInput{TTYSize: &shape.ExecSize{Height: rows, Width: columns}})
+	return e.send(apijson.ExecInput{TTYSize: &apijson.ExecSize{Height: rows, Width: columns}})
 }
 
-func (e *Exec) send(m shape.ExecInput) error { return wsjson.Write(e.ctx, e.conn, m) }
+func (e *Exec) send(m apijson.ExecInput) error { return wsjson.Write(e.ctx, e.conn, m) }
 
 // Close closes the connection; a command that still runs is killed.
 func (e *Exec) Close() { _ = e.conn.CloseNow() } // there is nothing left to lose

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/tachograph/tacho/internal/agent/shape"
+	"github.com/tachograph/tacho/internal/agent/apijson"
 )
 
 // Job is a job as its file says, and what became of it.
@@ -22,7 +22,7 @@ type Job struct {
 	SubmitTime int64
 	TaskGroups []Group
 	// Unplaced are the allocations that wait for a place on the node, by group.
-	Unplaced map[string]shape.Unplaced `json:"TachoUnplaced"`
+	Unplaced map[string]apijson.Unplaced `json:"TachoUnplaced"`
 }
 
 // Group is a set of tasks that are started together, Count times.
@@ -35,7 +35,7 @@ type Group struct {
 // Task is one command.
 type Task struct {
 	Name, Driver string
-	Resources    shape.Resources
+	Resources    apijson.Resources
 	Lifecycle    *struct {
 		Hook    string
 		Sidecar bool
@@ -73,8 +73,8 @@ type Validation struct {
 const registering, stopping = time.Minute, time.Minute
 
 // Jobs lists the jobs whose id begins with prefix.
-func (c *Client) Jobs(ctx context.Context, prefix string) (Answer[[]shape.JobStub], error) {
-	return get[[]shape.JobStub](ctx, c, "/v1/jobs", queryOf("prefix", prefix))
+func (c *Client) Jobs(ctx context.Context, prefix string) (Answer[[]apijson.JobStub], error) {
+	return get[[]apijson.JobStub](ctx, c, "/v1/jobs", queryOf("prefix", prefix))
 }
 
 // Job returns a job by its exact id.
@@ -100,6 +100,6 @@ func (c *Client) StopJob(ctx context.Context, id string, purge bool) error {
 }
 
 // JobAllocations lists a job's allocations, newest first.
-func (c *Client) JobAllocations(ctx context.Context, id string, w Wait) (Answer[[]shape.Allocation], error) {
-	return getAfter[[]shape.Allocation](ctx, c, pathOf("v1", "job", id, "allocations"), w)
+func (c *Client) JobAllocations(ctx context.Context, id string, w Wait) (Answer[[]apijson.Allocation], error) {
+	return getAfter[[]apijson.Allocation](ctx, c, pathOf("v1", "job", id, "allocations"), w)
 }

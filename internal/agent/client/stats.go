@@ -8,15 +8,15 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/executor/record"
-	"github.com/tachograph/tacho/internal/agent/shape"
+	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/procstats"
 )
 
 // Stats is what the tasks of an allocation use.
-type Stats struct{ Tacho shape.Usage[*Sample] }
+type Stats struct{ Tacho apijson.Usage[*Sample] }
 
 // Reading is what one task used when it was last read.
-type Reading = shape.Reading[*Sample]
+type Reading = apijson.Reading[*Sample]
 
 // Sample is one reading of one task. Its JSON is made by procstats.AppendJSON.
 type Sample struct {
@@ -112,13 +112,13 @@ type Range struct {
 }
 
 // History returns past readings, oldest first. They have processes if part names one.
-func (c *Client) History(ctx context.Context, id string, part Part, r Range) (Answer[shape.History], error) {
+func (c *Client) History(ctx context.Context, id string, part Part, r Range) (Answer[apijson.History], error) {
 	query := queryOf("task", part.Task, "process", part.Process, "since", r.Since, "until", r.Until, "step", r.Step)
-	return get[shape.History](ctx, c, pathOf("v1", "client", "allocation", id, "stats", "history"), query)
+	return get[apijson.History](ctx, c, pathOf("v1", "client", "allocation", id, "stats", "history"), query)
 }
 
 // At returns the readings nearest to a time, which is written as those of Range.
-func (c *Client) At(ctx context.Context, id string, part Part, at string) (Answer[shape.Moment], error) {
+func (c *Client) At(ctx context.Context, id string, part Part, at string) (Answer[apijson.Moment], error) {
 	query := queryOf("task", part.Task, "process", part.Process, "at", at)
-	return get[shape.Moment](ctx, c, pathOf("v1", "client", "allocation", id, "stats", "history"), query)
+	return get[apijson.Moment](ctx, c, pathOf("v1", "client", "allocation", id, "stats", "history"), query)
 }

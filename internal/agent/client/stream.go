@@ -13,7 +13,7 @@ import (
 	"net/url"
 	"strconv"
 
-	"github.com/tachograph/tacho/internal/agent/shape"
+	"github.com/tachograph/tacho/internal/agent/apijson"
 )
 
 // LogQuery selects a part of a task's log.
@@ -45,7 +45,7 @@ func (c *Client) Logs(ctx context.Context, id string, q LogQuery) (io.ReadCloser
 
 // Event is an event of the agent.
 type Event struct {
-	shape.Event
+	apijson.Event
 
 	// JSON is the event as it was received.
 	JSON json.RawMessage `json:"-"`

@@ -15,8 +15,8 @@ import (
 
 	"github.com/tachograph/tacho/executor/record"
 
+	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/client"
-	"github.com/tachograph/tacho/internal/agent/shape"
 	"github.com/tachograph/tacho/internal/command/cli"
 	"github.com/tachograph/tacho/internal/command/rundir"
 )
@@ -142,14 +142,14 @@ func (o *adviseOptions) recordsOfTasks(ctx context.Context, agent *client.Client
 }
 
 // allocations returns those of --job, or that of --alloc. A job can be unknown to the agent that still has allocations of it.
-func (o *adviseOptions) allocations(ctx context.Context, agent *client.Client) ([]shape.Allocation, error) {
+func (o *adviseOptions) allocations(ctx context.Context, agent *client.Client) ([]apijson.Allocation, error) {
 	if o.alloc != "" {
 		id, err := resolveAllocation(ctx, agent, o.alloc)
 		if err != nil {
 			return nil, err
 		}
 		one, err := agent.Allocation(ctx, id, client.Wait{})
-		return []shape.Allocation{one.Value}, err
+		return []apijson.Allocation{one.Value}, err
 	}
 	all, err := agent.Allocations(ctx, "")
 	if err != nil {
@@ -160,7 +160,7 @@ func (o *adviseOptions) allocations(ctx context.Context, agent *client.Client) (
 	if jobErr == nil {
 		name = job.Value.ID
 	}
-	of := slices.DeleteFunc(all.Value, func(a shape.Allocation) bool { return a.JobID != name })
+	of := slices.DeleteFunc(all.Value, func(a apijson.Allocation) bool { return a.JobID != name })
 	if len(of) == 0 && jobErr != nil {
 		return nil, jobErr
 	}

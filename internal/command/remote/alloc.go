@@ -19,8 +19,8 @@ import (
 
 	"github.com/tachograph/tacho/executor/record"
 
+	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/client"
-	"github.com/tachograph/tacho/internal/agent/shape"
 	"github.com/tachograph/tacho/internal/command/cli"
 	"github.com/tachograph/tacho/internal/command/summary"
 )
@@ -138,10 +138,10 @@ func listAllocations(cmd *cobra.Command, agent *client.Client, output *outputFla
 		cli.PrintError(cmd.ErrOrStderr(), errors.New("no allocations (tacho job run FILE runs a job)"))
 		return nil
 	}
-	return show(cmd, output, all, func(p cli.Palette, all *[]shape.Allocation) string { return allocationTable(p, *all, "") })
+	return show(cmd, output, all, func(p cli.Palette, all *[]apijson.Allocation) string { return allocationTable(p, *all, "") })
 }
 
-func showAllocation(cmd *cobra.Command, agent *client.Client, a *shape.Allocation) error {
+func showAllocation(cmd *cobra.Command, agent *client.Client, a *apijson.Allocation) error {
 	out := cmd.OutOrStdout()
 	p := cli.PaletteFor(cmd, out)
 	status := cli.Painted(a.ClientStatus, statusPaint(p, a.ClientStatus))
@@ -173,7 +173,7 @@ func showAllocation(cmd *cobra.Command, agent *client.Client, a *shape.Allocatio
 }
 
 // writeTask writes the state of a task.
-func writeTask(b *strings.Builder, p cli.Palette, a *shape.Allocation, name string) {
+func writeTask(b *strings.Builder, p cli.Palette, a *apijson.Allocation, name string) {
 	s := a.TaskStates[name]
 	fmt.Fprintf(b, "\n%s %s\n", p.Bold("Task "+cli.Printable(name)), stateText(s))
 	t := cli.Table{Indent: "  "}
@@ -210,7 +210,7 @@ func writeTask(b *strings.Builder, p cli.Palette, a *shape.Allocation, name stri
 }
 
 // endingOf returns why the last run of a task ended; empty if none has, or if the agent has no record of it.
-func endingOf(ctx context.Context, agent *client.Client, a *shape.Allocation, task string, p cli.Palette) (string, error) {
+func endingOf(ctx context.Context, agent *client.Client, a *apijson.Allocation, task string, p cli.Palette) (string, error) {
 	if a.TaskStates[task].Tacho.Exit == nil {
 		return "", nil
 	}
@@ -225,7 +225,7 @@ func endingOf(ctx context.Context, agent *client.Client, a *shape.Allocation, ta
 }
 
 // commandsSoFar lists what the processes of a running task used that have ended, by command; empty if that is not known.
-func commandsSoFar(ctx context.Context, agent *client.Client, a *shape.Allocation, task string, p cli.Palette) string {
+func commandsSoFar(ctx context.Context, agent *client.Client, a *apijson.Allocation, task string, p cli.Palette) string {
 	if a.TaskStates[task].State != "running" {
 		return ""
 	}
@@ -267,7 +267,7 @@ func endingText(p cli.Palette, r *record.Record) string {
 // shownEvents is the number of events shown of a task.
 const shownEvents = 10
 
-func writeEvents(b *strings.Builder, p cli.Palette, events []shape.TaskEvent) {
+func writeEvents(b *strings.Builder, p cli.Palette, events []apijson.TaskEvent) {
 	if len(events) == 0 {
 		return
 	}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/client"
-	"github.com/tachograph/tacho/internal/agent/shape"
 	"github.com/tachograph/tacho/internal/command/cli"
 )
 
@@ -25,7 +25,7 @@ func newAllocSignal() *cobra.Command {
 	name := cmd.Flags().StringP("signal", "s", "SIGKILL", "send this `SIGNAL`")
 	signals := []string{"SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGKILL", "SIGUSR1", "SIGUSR2", "SIGSTOP", "SIGCONT"}
 	_ = cmd.RegisterFlagCompletionFunc("signal", cobra.FixedCompletions(signals, cobra.ShellCompDirectiveNoFileComp))
-	return actOn(cmd, func(cmd *cobra.Command, agent *client.Client, a *shape.Allocation, task string) (string, error) {
+	return actOn(cmd, func(cmd *cobra.Command, agent *client.Client, a *apijson.Allocation, task string) (string, error) {
 		return "signaled with " + *name, agent.SignalAllocation(cmd.Context(), a.ID, task, *name)
 	})
 }
@@ -38,7 +38,7 @@ func newAllocRestart() *cobra.Command {
 		Example: "  tacho alloc restart 5f3a\n  tacho alloc restart 5f3a web",
 		Args:    cli.Arguments("ID", "[TASK]"),
 	}
-	return actOn(cmd, func(cmd *cobra.Command, agent *client.Client, a *shape.Allocation, task string) (string, error) {
+	return actOn(cmd, func(cmd *cobra.Command, agent *client.Client, a *apijson.Allocation, task string) (string, error) {
 		return "restarting", agent.RestartAllocation(cmd.Context(), a.ID, task)
 	})
 }
@@ -53,7 +53,7 @@ func newAllocStop() *cobra.Command {
 		Args:    cli.Arguments("ID"),
 	}
 	detach := cmd.Flags().Bool("detach", false, "do not wait for the tasks to end")
-	return actOn(cmd, func(cmd *cobra.Command, agent *client.Client, a *shape.Allocation, _ string) (string, error) {
+	return actOn(cmd, func(cmd *cobra.Command, agent *client.Client, a *apijson.Allocation, _ string) (string, error) {
 		if err := agent.StopAllocation(cmd.Context(), a.ID); err != nil {
 			return "", err
 		}
@@ -72,7 +72,7 @@ func newAllocStop() *cobra.Command {
 }
 
 // allocAction acts on an allocation, or on one task of it, and returns what it has done.
-type allocAction = func(cmd *cobra.Command, agent *client.Client, a *shape.Allocation, task string) (done string, err error)
+type allocAction = func(cmd *cobra.Command, agent *client.Client, a *apijson.Allocation, task string) (done string, err error)
 
 // actOn completes a command that acts on an allocation and prints what it has done.
 func actOn(cmd *cobra.Command, act allocAction) *cobra.Command {

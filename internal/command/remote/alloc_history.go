@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/client"
-	"github.com/tachograph/tacho/internal/agent/shape"
 	"github.com/tachograph/tacho/internal/command/cli"
 	"github.com/tachograph/tacho/internal/command/summary"
 	"github.com/tachograph/tacho/procstats"
@@ -24,7 +24,7 @@ func (o *statsOptions) printHistory(cmd *cobra.Command, agent *client.Client, id
 	if err != nil {
 		return err
 	}
-	return show(cmd, o.output, past, func(p cli.Palette, past *shape.History) string {
+	return show(cmd, o.output, past, func(p cli.Palette, past *apijson.History) string {
 		var tasks []string
 		for _, name := range slices.Sorted(maps.Keys(past.Tasks)) {
 			table := historyTable
@@ -38,7 +38,7 @@ func (o *statsOptions) printHistory(cmd *cobra.Command, agent *client.Client, id
 }
 
 // historyTable lists readings with the rates between them. There is no rate over a gap or a restart.
-func historyTable(p cli.Palette, points []shape.Point) string {
+func historyTable(p cli.Palette, points []apijson.Point) string {
 	if len(points) == 0 {
 		return "  no readings in this time\n"
 	}
@@ -46,7 +46,7 @@ func historyTable(p cli.Palette, points []shape.Point) string {
 		Indent: "  ", Header: []string{"TIME", "CPU", "MEMORY", "CHARGED", "PEAK", "READ/s", "WRITTEN/s", "PRESSURE"},
 		Right: []int{1, 2, 3, 4, 5, 6}, Leave: []int{3, 6, 5},
 	}
-	var before *shape.Point
+	var before *apijson.Point
 	for i := range points {
 		point := &points[i]
 		at := cli.Painted(point.At.Local().Format(time.DateTime), p.Faint)
@@ -68,12 +68,12 @@ func historyTable(p cli.Palette, points []shape.Point) string {
 }
 
 // processHistory lists the processes in readings. There is no CPU over a gap or behind a reading without the process.
-func processHistory(p cli.Palette, points []shape.Point) string {
+func processHistory(p cli.Palette, points []apijson.Point) string {
 	if len(points) == 0 {
 		return "  no readings in this time\n"
 	}
 	t := cli.Table{Indent: "  ", Header: []string{"TIME", "PID", "CPU", "RSS", "COMMAND"}, Right: []int{1, 2, 3}}
-	before := &shape.Point{}
+	before := &apijson.Point{}
 	for i := range points {
 		point := &points[i]
 		at := cli.Painted(point.At.Local().Format(time.DateTime), p.Faint)
@@ -98,7 +98,7 @@ func processHistory(p cli.Palette, points []shape.Point) string {
 }
 
 // sameProcess finds a process in another reading; nil if it is not there.
-func sameProcess(point *shape.Point, row *shape.PointProcess) *shape.PointProcess {
+func sameProcess(point *apijson.Point, row *apijson.PointProcess) *apijson.PointProcess {
 	for i := range point.Processes {
 		if other := &point.Processes[i]; other.PID == row.PID && other.Start == row.Start {
 			return other
@@ -108,7 +108,7 @@ func sameProcess(point *shape.Point, row *shape.PointProcess) *shape.PointProces
 }
 
 // readingOf returns what was read of a process in a past reading; nil for nil.
-func readingOf(point *shape.Point, row *shape.PointProcess) *processReading {
+func readingOf(point *apijson.Point, row *apijson.PointProcess) *processReading {
 	if row == nil {
 		return nil
 	}
@@ -124,7 +124,7 @@ func (o *statsOptions) printMoment(cmd *cobra.Command, agent *client.Client, id 
 }
 
 // momentText returns the readings of all tasks at one moment.
-func momentText(p cli.Palette, moment *shape.Moment) string {
+func momentText(p cli.Palette, moment *apijson.Moment) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(moment.Tasks)) {
 		point := moment.Tasks[name]
@@ -146,7 +146,7 @@ func momentText(p cli.Palette, moment *shape.Moment) string {
 }
 
 // processesAt lists the largest processes of a past reading.
-func processesAt(p cli.Palette, point *shape.Point) string {
+func processesAt(p cli.Palette, point *apijson.Point) string {
 	t := cli.Table{Indent: "  ", Header: []string{"PID", "PARENT", "CPU", "RSS", "COMMAND"}, Right: []int{0, 1, 2, 3}}
 	for i := range point.Processes {
 		row := &point.Processes[i]

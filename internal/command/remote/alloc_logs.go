@@ -15,8 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/client"
-	"github.com/tachograph/tacho/internal/agent/shape"
 	"github.com/tachograph/tacho/internal/command/cli"
 )
 
@@ -68,7 +68,7 @@ func findTask(ctx context.Context, agent *client.Client, prefix, named string) (
 }
 
 // onlyTask returns the named task, or the only one.
-func onlyTask(a *shape.Allocation, named string) (string, error) {
+func onlyTask(a *apijson.Allocation, named string) (string, error) {
 	tasks := slices.Sorted(maps.Keys(a.TaskStates))
 	switch {
 	case slices.Contains(tasks, named):

@@ -15,11 +15,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tachograph/tacho/e2e/page/pagetest"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/page"
-	"github.com/tachograph/tacho/e2e/page/pagetest"
-	"github.com/tachograph/tacho/internal/agent/shape"
 	"github.com/tachograph/tacho/internal/command/cli"
 	"github.com/tachograph/tacho/internal/command/summary"
 	"github.com/tachograph/tacho/procstats"
@@ -138,10 +138,10 @@ func served(t *testing.T, r *record.Record, trusted bool) string {
 
 // topOf is a screen with the task.
 func topOf(r *record.Record) string {
-	state := &shape.TaskState{State: "dead"}
+	state := &apijson.TaskState{State: "dead"}
 	state.Tacho.Outcome = r.End().Outcome
 	m := &topModel{sort: byCPU}
-	a := &shape.Allocation{ID: "a", Name: "j.g[0]", TaskStates: map[string]*shape.TaskState{"t": state}}
+	a := &apijson.Allocation{ID: "a", Name: "j.g[0]", TaskStates: map[string]*apijson.TaskState{"t": state}}
 	m.update([]*topRow{newTaskPoll(nil).row(a, "t", nil)}, nil)
 	return strings.Join(m.view(200, 20), "\n")
 }

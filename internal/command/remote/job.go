@@ -18,8 +18,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/client"
-	"github.com/tachograph/tacho/internal/agent/shape"
 	"github.com/tachograph/tacho/internal/command/cli"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -185,17 +185,17 @@ func listJobs(cmd *cobra.Command, agent *client.Client, output *outputFlags) err
 		return nil
 	}
 	columns, _ := cli.TerminalSize(cmd.OutOrStdout())
-	return show(cmd, output, jobs, func(p cli.Palette, jobs *[]shape.JobStub) string { return jobTable(p, *jobs, columns) })
+	return show(cmd, output, jobs, func(p cli.Palette, jobs *[]apijson.JobStub) string { return jobTable(p, *jobs, columns) })
 }
 
 // jobTable lists jobs with the number of their allocations in each status.
-func jobTable(p cli.Palette, jobs []shape.JobStub, columns int) string {
+func jobTable(p cli.Palette, jobs []apijson.JobStub, columns int) string {
 	t := cli.Table{
 		Header: []string{"JOB", "TYPE", "STATUS", "RUNNING", "STARTING", "COMPLETE", "FAILED", "SUBMITTED"},
 		Right:  []int{3, 4, 5, 6}, Width: columns,
 	}
 	for _, j := range jobs {
-		var sum shape.GroupSummary
+		var sum apijson.GroupSummary
 		for _, g := range j.JobSummary.Summary {
 			sum.Running, sum.Starting = sum.Running+g.Running, sum.Starting+g.Starting+g.Queued
 			sum.Complete, sum.Failed = sum.Complete+g.Complete, sum.Failed+g.Failed+g.Lost
@@ -229,7 +229,7 @@ func clockText(t time.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05")
 }
 
-func printJob(cmd *cobra.Command, j *client.Job, allocations []shape.Allocation) error {
+func printJob(cmd *cobra.Command, j *client.Job, allocations []apijson.Allocation) error {
 	out := cmd.OutOrStdout()
 	p := cli.PaletteFor(cmd, out)
 	status := jobStatus(p, j.Status, j.Stop)
@@ -294,14 +294,14 @@ func whenText(t client.Task) string {
 	return t.Lifecycle.Hook
 }
 
-func cpuText(r shape.Resources) string {
+func cpuText(r apijson.Resources) string {
 	if r.Cores > 0 {
 		return procstats.Counted(r.Cores, "core", "cores")
 	}
 	return strconv.Itoa(r.CPU) + " MHz"
 }
 
-func memoryText(r shape.Resources) string {
+func memoryText(r apijson.Resources) string {
 	mib := func(n int) string { return procstats.Bytes.Text(float64(n) * (1 << 20)) }
 	if r.MemoryMaxMB > 0 {
 		return mib(r.MemoryMB) + ", max " + mib(r.MemoryMaxMB)
@@ -310,7 +310,7 @@ func memoryText(r shape.Resources) string {
 }
 
 // allocationTable lists allocations with their tasks.
-func allocationTable(p cli.Palette, allocations []shape.Allocation, indent string) string {
+func allocationTable(p cli.Palette, allocations []apijson.Allocation, indent string) string {
 	if len(allocations) == 0 {
 		return indent + "none\n"
 	}
@@ -337,7 +337,7 @@ func statusPaint(p cli.Palette, status string) func(string) string {
 }
 
 // tasksText returns the state of each task in a few words.
-func tasksText(a *shape.Allocation) string {
+func tasksText(a *apijson.Allocation) string {
 	var words []string
 	for _, name := range slices.Sorted(maps.Keys(a.TaskStates)) {
 		word := cli.Printable(name) + " " + stateText(a.TaskStates[name])
@@ -347,7 +347,7 @@ func tasksText(a *shape.Allocation) string {
 }
 
 // stateWord returns pending, running, ended or failed.
-func stateWord(s *shape.TaskState) string {
+func stateWord(s *apijson.TaskState) string {
 	switch {
 	case s.State != "dead":
 		return s.State
@@ -358,7 +358,7 @@ func stateWord(s *shape.TaskState) string {
 }
 
 // stateText returns the state of a task and the number of its restarts.
-func stateText(s *shape.TaskState) string {
+func stateText(s *apijson.TaskState) string {
 	word := stateWord(s)
 	if s.Restarts > 0 {
 		word += fmt.Sprintf(" (restarts: %d)", s.Restarts)

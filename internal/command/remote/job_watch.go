@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/client"
-	"github.com/tachograph/tacho/internal/agent/shape"
 	"github.com/tachograph/tacho/internal/command/cli"
 )
 
@@ -31,7 +31,7 @@ type watch struct {
 	past map[string]bool
 	// restarts has the numbers of restarts before, by allocation and task.
 	restarts map[string]int
-	last     client.Answer[[]shape.Allocation]
+	last     client.Answer[[]apijson.Allocation]
 }
 
 // newWatch starts at the current state of a job; it skips earlier events.
@@ -52,7 +52,7 @@ func newWatch(cmd *cobra.Command, agent *client.Client, id string) (*watch, erro
 }
 
 // printPlan prints which allocations were started, continue and are stopped. before are the earlier allocations.
-func (w *watch) printPlan(r *client.Registration, before []shape.Allocation) error {
+func (w *watch) printPlan(r *client.Registration, before []apijson.Allocation) error {
 	word := "unchanged"
 	if r.Tacho.Changed {
 		word = "registered"
@@ -61,7 +61,7 @@ func (w *watch) printPlan(r *client.Registration, before []shape.Allocation) err
 		return err
 	}
 	printNotes(w.out, r.Warnings)
-	had := map[string]*shape.Allocation{}
+	had := map[string]*apijson.Allocation{}
 	for i := range before {
 		had[before[i].ID] = &before[i]
 	}
@@ -92,7 +92,7 @@ func (w *watch) printPlan(r *client.Registration, before []shape.Allocation) err
 }
 
 // requestText lists the tasks of an allocation with the resources they request.
-func requestText(a *shape.Allocation) string {
+func requestText(a *apijson.Allocation) string {
 	tasks := slices.Sorted(maps.Keys(a.TaskStates))
 	for i, name := range tasks {
 		r := a.TaskResources[name]
@@ -102,7 +102,7 @@ func requestText(a *shape.Allocation) string {
 }
 
 // skip marks the events of an allocation as printed.
-func (w *watch) skip(a *shape.Allocation) {
+func (w *watch) skip(a *apijson.Allocation) {
 	for name, s := range a.TaskStates {
 		for _, e := range s.Events {
 			w.printed[(&taskEvent{e, a.ID, name}).key()] = true
@@ -112,7 +112,7 @@ func (w *watch) skip(a *shape.Allocation) {
 
 // untilRunning waits until each desired allocation has been running for a time, or has ended.
 func (w *watch) untilRunning(ctx context.Context, settle time.Duration) error {
-	err := w.follow(ctx, func(a *shape.Allocation) bool {
+	err := w.follow(ctx, func(a *apijson.Allocation) bool {
 		return !w.concerns(a) || a.Ended() || a.ClientStatus == "running" && w.started(a) || w.isTroubled()
 	})
 	if err == nil {
@@ -141,7 +141,7 @@ func (w *watch) untilRunning(ctx context.Context, settle time.Duration) error {
 func (w *watch) settle(ctx context.Context, d time.Duration) error {
 	limited, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	err := w.follow(limited, func(a *shape.Allocation) bool { return !w.concerns(a) || a.Ended() || w.isTroubled() })
+	err := w.follow(limited, func(a *apijson.Allocation) bool { return !w.concerns(a) || a.Ended() || w.isTroubled() })
 	if limited.Err() != nil && ctx.Err() == nil {
 		return nil
 	}
@@ -149,7 +149,9 @@ func (w *watch) settle(ctx context.Context, d time.Duration) error {
 }
 
 // concerns reports whether an allocation is a desired one of this job.
-func (w *watch) concerns(a *shape.Allocation) bool { return !w.past[a.ID] && a.DesiredStatus == "run" }
+func (w *watch) concerns(a *apijson.Allocation) bool {
+	return !w.past[a.ID] && a.DesiredStatus == "run"
+}
 
 // isTroubled reports whether the job is not healthy.
 func (w *watch) isTroubled() bool {
@@ -197,7 +199,7 @@ func (w *watch) trouble() (text, id string) {
 }
 
 // lastFailure returns the message of the newest event of a failure.
-func lastFailure(events []shape.TaskEvent) string {
+func lastFailure(events []apijson.TaskEvent) string {
 	for _, e := range slices.Backward(events) {
 		switch e.Type {
 		case "Terminated", "Driver Failure", "Task hook failed":
@@ -208,7 +210,7 @@ func lastFailure(events []shape.TaskEvent) string {
 }
 
 // started reports whether every task has started, except poststop tasks.
-func (w *watch) started(a *shape.Allocation) bool {
+func (w *watch) started(a *apijson.Allocation) bool {
 	for name, s := range a.TaskStates {
 		if s.State == "pending" && !w.isPoststop(a.TaskGroup, name) {
 			return false
@@ -234,14 +236,14 @@ func (w *watch) untilEnded(ctx context.Context) error {
 	for i := range w.last.Value {
 		w.skip(&w.last.Value[i])
 	}
-	return w.follow(ctx, (*shape.Allocation).Ended)
+	return w.follow(ctx, (*apijson.Allocation).Ended)
 }
 
 // maxWait is how long the agent may delay a response without a change.
 const maxWait = 20 * time.Second
 
 // follow prints events until done is true for all allocations.
-func (w *watch) follow(ctx context.Context, done func(*shape.Allocation) bool) error {
+func (w *watch) follow(ctx context.Context, done func(*apijson.Allocation) bool) error {
 	for {
 		if err := w.printEvents(); err != nil {
 			return err
@@ -263,7 +265,7 @@ func (w *watch) follow(ctx context.Context, done func(*shape.Allocation) bool) e
 
 // taskEvent is an event of a task.
 type taskEvent struct {
-	shape.TaskEvent
+	apijson.TaskEvent
 	allocation, task string
 }
 

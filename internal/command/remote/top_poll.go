@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/client"
-	"github.com/tachograph/tacho/internal/agent/shape"
 )
 
 // topRow is one task of one allocation, also in the JSON of tacho top. Null is not measured.
@@ -66,7 +66,7 @@ func (p *taskPoll) read(ctx context.Context) ([]*topRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	var wanted []*shape.Allocation
+	var wanted []*apijson.Allocation
 	for i := range all.Value {
 		if a := &all.Value[i]; !a.Ended() || endedLately(a) {
 			wanted = append(wanted, a)
@@ -96,13 +96,13 @@ func (p *taskPoll) read(ctx context.Context) ([]*topRow, error) {
 }
 
 // endedLately reports whether an ended allocation is still shown.
-func endedLately(a *shape.Allocation) bool {
+func endedLately(a *apijson.Allocation) bool {
 	const lately = 30 * time.Second
 	return time.Since(time.Unix(0, a.ModifyTime)) < lately
 }
 
 // row returns the row of a task.
-func (p *taskPoll) row(a *shape.Allocation, task string, stats *client.Stats) *topRow {
+func (p *taskPoll) row(a *apijson.Allocation, task string, stats *client.Stats) *topRow {
 	s := a.TaskStates[task]
 	row := &topRow{Alloc: a.ID, Name: a.Name, Job: a.JobID, Task: task, State: stateWord(s), Restarts: s.Restarts}
 	if s.State == "dead" {

@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/client"
-	"github.com/tachograph/tacho/internal/agent/shape"
 	"github.com/tachograph/tacho/internal/command/cli"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -262,7 +262,7 @@ func FuzzParseKeys(f *testing.F) {
 
 // TestTopShowsNoOldReadings is about readings that stand where fresh ones do not come any more.
 func TestTopShowsNoOldReadings(t *testing.T) {
-	a := &shape.Allocation{ID: "aaaaaaaa-1", Name: "web.app[0]", JobID: "web", TaskStates: map[string]*shape.TaskState{"server": {State: "running"}}}
+	a := &apijson.Allocation{ID: "aaaaaaaa-1", Name: "web.app[0]", JobID: "web", TaskStates: map[string]*apijson.TaskState{"server": {State: "running"}}}
 	at := time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC)
 	p := newTaskPoll(nil)
 	look := func(seconds int, cpu float64, reason string) *topRow {

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/client"
-	"github.com/tachograph/tacho/internal/agent/shape"
 	"github.com/tachograph/tacho/internal/command/cli"
 	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/procstats"
@@ -42,7 +42,7 @@ func monotonic(seconds float64) procstats.Stamp {
 }
 
 // pointMoment returns the numbers of a past reading; nil for nil.
-func pointMoment(p *shape.Point) *figures.Moment {
+func pointMoment(p *apijson.Point) *figures.Moment {
 	if p == nil {
 		return nil
 	}

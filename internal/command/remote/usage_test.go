@@ -9,15 +9,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/client"
-	"github.com/tachograph/tacho/internal/agent/shape"
 	"github.com/tachograph/tacho/internal/command/cli"
 	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/procstats"
 )
 
-func point(at float64, run int, values map[procstats.ID]float64) *shape.Point {
-	p := &shape.Point{Mono: at, Run: run, Measurements: map[string]float64{}}
+func point(at float64, run int, values map[procstats.ID]float64) *apijson.Point {
+	p := &apijson.Point{Mono: at, Run: run, Measurements: map[string]float64{}}
 	for id, value := range values {
 		p.Measurements[id.String()] = value
 	}
@@ -28,7 +28,7 @@ func TestUsageHasRatesOfTheSameStart(t *testing.T) {
 	before := point(100, 1, map[procstats.ID]float64{procstats.CgroupCPUUsage: 1, procstats.PSICPUSome: 2, procstats.CgroupIORead: 0})
 	for _, test := range []struct {
 		name                  string
-		now                   *shape.Point
+		now                   *apijson.Point
 		cores, pressure, read *float64
 	}{
 		{"two seconds later", point(102, 1, map[procstats.ID]float64{procstats.CgroupCPUUsage: 4, procstats.PSICPUSome: 3}), new(1.5), new(0.5), nil},

@@ -1,6 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
+// Package remote has the commands that are clients of an agent: job, alloc, top and events, and advise, which may be.
 package remote
 
 import (
@@ -13,6 +14,11 @@ import (
 	"github.com/tachograph/tacho/internal/agent/client"
 	"github.com/tachograph/tacho/internal/command/cli"
 )
+
+// Commands are the commands of this package.
+func Commands() []*cobra.Command {
+	return []*cobra.Command{newAdvise(), newAlloc(), newEvents(), newJob(), newTop(), newUI()}
+}
 
 func newUI() *cobra.Command {
 	cmd := &cobra.Command{

@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package shape
+package apijson
 
 import (
 	"time"
@@ -11,38 +11,33 @@ import (
 
 // Allocation is an allocation, of lists and of one.
 type Allocation struct {
-	ID, EvalID, Name, Namespace, NodeID, NodeName string
+	ID, EvalID, Name, Namespace, NodeID, NodeName, JobID, JobType string
 
-	JobID, JobType     string
 	JobVersion         uint64
 	Job                any `json:",omitempty"`
 	TaskGroup          string
 	Resources          Resources            // of all tasks
 	TaskResources      map[string]Resources // by task
 	AllocatedResources Allocated
-	// DesiredStatus is run or stop; ClientStatus is pending, running, complete or failed, which ClientDescription explains.
-	DesiredStatus         string
-	DesiredDescription    string
-	ClientStatus          string
-	ClientDescription     string
-	TaskStates            map[string]*TaskState
-	DeploymentID          string
-	DeploymentStatus      *struct{}
-	NetworkStatus         struct{ InterfaceName, Address string } // of networks that only a cluster makes
-	PreviousAllocation    string
-	NextAllocation        string
-	PreemptedAllocations  []string
-	PreemptedByAllocation string
-	RescheduleTracker     *struct{}
+	// DesiredStatus is run or stop; ClientStatus is pending, running, complete or failed.
+	DesiredStatus, DesiredDescription, ClientStatus, ClientDescription string
+
+	TaskStates map[string]*TaskState
+
+	DeploymentID                       string
+	DeploymentStatus                   *struct{}
+	NetworkStatus                      struct{ InterfaceName, Address string } // of networks that only a cluster makes
+	PreviousAllocation, NextAllocation string
+	PreemptedAllocations               []string
+	PreemptedByAllocation              string
+	RescheduleTracker                  *struct{}
 	// FollowupEvalID is the decision to replace the allocation at a later time; empty if it is not replaced.
-	FollowupEvalID   string `json:",omitempty"`
-	Metrics          AllocationMetrics
-	CreateIndex      uint64
-	ModifyIndex      uint64
-	AllocModifyIndex uint64
+	FollowupEvalID string `json:",omitempty"`
+	Metrics        AllocationMetrics
+
+	CreateIndex, ModifyIndex, AllocModifyIndex uint64
 	// CreateTime and ModifyTime are in nanoseconds since 1970.
-	CreateTime int64
-	ModifyTime int64
+	CreateTime, ModifyTime int64
 }
 
 // Ended reports whether no task of the allocation runs or will run again. One that failed may still be stopping others.

@@ -1,9 +1,9 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package shape has the JSON of the HTTP API, for the agent that writes it and for clients that read it: Nomad's, and in
+// Package apijson has the JSON of the HTTP API, for the agent that writes it and for clients that read it: Nomad's, and in
 // fields called Tacho what Nomad has no place for.
-package shape
+package apijson
 
 import (
 	"time"
