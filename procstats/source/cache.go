@@ -29,8 +29,9 @@ type Cache struct {
 // collection is one call of collect. Its sample's age is counted from its beginning and not from its end, so
 // that a slow collection does not look fresher than its numbers are.
 type collection struct {
-	began  time.Duration
-	done   chan struct{} // closed by the reader that collects, when sample is set or collect has panicked; nil if nobody waits
+	began time.Duration
+	// done is closed by the reader that collects, when sample is set or collect has panicked; nil if no reader waits.
+	done   chan struct{}
 	sample *procstats.Sample
 }
 

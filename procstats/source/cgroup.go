@@ -88,8 +88,8 @@ func openCgroupReader(source procstats.SourceID, t Target, sel procstats.Selecti
 // cgroupFilesV2 lists every file that is read from a v2 folder, CPU time first: rates divide by the time between the
 // stamps, which are taken just before.
 func cgroupFilesV2(devices *kernel.BlockDevices) []cgroupFileSpec {
-	return slices.Concat(cpuStatV2(), memoryCurrentV2(), memoryStatV2(), memorySwapV2(), memoryEventsV2(), ioStatV2(devices),
-		pidsFiles(), cpuMaxV2())
+	return slices.Concat(cpuStatV2(), memoryCurrentV2(), memoryStatV2(), memorySwapV2(), memoryEventsV2(),
+		ioStatV2(devices), pidsFiles(), cpuMaxV2())
 }
 
 // cgroupFilesV1 lists every file that is read from the v1 folders.
@@ -157,7 +157,8 @@ func (r *cgroupReader) watch() int {
 
 // watches reports whether a file moves whenever the task uses CPU time or memory, or waits.
 func (r *cgroupReader) watches(f *cgroupFile) bool {
-	return r.description.ID == procstats.SourcePSI || f.has(procstats.CgroupCPUUsage) || f.has(procstats.CgroupMemoryCurrent)
+	return r.description.ID == procstats.SourcePSI ||
+		f.has(procstats.CgroupCPUUsage) || f.has(procstats.CgroupMemoryCurrent)
 }
 
 // reread reads the watched files again.
@@ -198,7 +199,8 @@ func (r *cgroupReader) Describe() procstats.SourceDescription { return r.descrip
 
 // Collect implements Source. Where no file is open the source stays unstamped: nothing was read.
 func (r *cgroupReader) Collect(s *procstats.Sample) {
-	if r.quotas != nil && r.quotas.inherited || slices.ContainsFunc(r.files, func(f cgroupFile) bool { return f.isOpen() }) {
+	open := slices.ContainsFunc(r.files, func(f cgroupFile) bool { return f.isOpen() })
+	if open || r.quotas != nil && r.quotas.inherited {
 		s.SetRead(r.description.ID, kernel.Now())
 	}
 	for i := range r.watched {
@@ -239,24 +241,17 @@ func (r *cgroupReader) Close() error {
 
 // pidsFiles are the same on v1 and v2.
 func pidsFiles() []cgroupFileSpec {
-	return []cgroupFileSpec{
-		{
-			controller: "pids", name: "pids.current", parse: kernel.ParseSingleValue,
-			fields: []cgroupFieldSpec{{id: procstats.CgroupPidsCurrent}},
-		},
-		{
-			controller: "pids", name: "pids.peak", since: "kernels older than 6.1 have no pids.peak",
-			parse:  kernel.ParseSingleValue,
-			fields: []cgroupFieldSpec{{id: procstats.CgroupPidsPeak}},
-		},
-		{
-			controller: "pids", name: "pids.max", setting: true, since: "there is none in the root cgroup", parse: kernel.ParseSingleValue,
-			fields: []cgroupFieldSpec{{id: procstats.CgroupPidsMax}},
-		},
-		{
-			controller: "pids", name: "pids.events", since: "kernels older than 4.8 have no pids.events",
-			parse:  kernel.ParseFlatKeyed,
-			fields: []cgroupFieldSpec{{id: procstats.CgroupPidsEventsMax, key: "max"}},
-		},
-	}
+	return []cgroupFileSpec{{
+		controller: "pids", name: "pids.current",
+		fields: []cgroupFieldSpec{{id: procstats.CgroupPidsCurrent}},
+	}, {
+		controller: "pids", name: "pids.peak", since: "kernels older than 6.1 have no pids.peak",
+		fields: []cgroupFieldSpec{{id: procstats.CgroupPidsPeak}},
+	}, {
+		controller: "pids", name: "pids.max", setting: true, since: "there is none in the root cgroup",
+		fields: []cgroupFieldSpec{{id: procstats.CgroupPidsMax}},
+	}, {
+		controller: "pids", name: "pids.events", since: "kernels older than 4.8 have no pids.events",
+		fields: []cgroupFieldSpec{{id: procstats.CgroupPidsEventsMax, key: "max"}},
+	}}
 }

@@ -78,7 +78,11 @@ func openCPUQuotas(t Target, sel procstats.Selection, read []cgroupFile) *cpuQuo
 			return q
 		}
 	}
-	q.open(own, version, q.shared.cgroupFiles(t), mounts, read)
+	specs := q.shared.cgroupFiles(t).v1
+	if version == 2 {
+		specs = q.shared.cgroupFiles(t).v2
+	}
+	q.open(own, version, specs, mounts, read)
 	q.grown = make(map[procstats.ID]float64)
 	for id := range aboveFrom {
 		if before, known := t.Before[id]; known {
@@ -91,18 +95,18 @@ func openCPUQuotas(t Target, sel procstats.Selection, read []cgroupFile) *cpuQuo
 // cpuGroup returns the folder of a cgroup that has its CPU quota, and the version of its hierarchy; empty if there is
 // none.
 func cpuGroup(c procstats.Cgroup, mounts []kernel.CgroupMount) (dir string, version int) {
-	if dir = c.V1["cpu"]; dir != "" || slices.ContainsFunc(mounts, hasCPUController) {
+	// Where version 1 has the quotas, version 2 has none, also beside it.
+	inVersion1 := slices.ContainsFunc(mounts, func(m kernel.CgroupMount) bool { return m.Has("cpu") })
+	if dir = c.V1["cpu"]; dir != "" || inVersion1 {
 		return dir, 1
 	}
 	return c.V2, 2
 }
 
 // open opens the first group and those above it.
-func (q *cpuQuotas) open(first string, version int, files *cgroupFiles, mounts []kernel.CgroupMount, read []cgroupFile) {
-	specs := files.v1
-	if version == 2 {
-		specs = files.v2
-	}
+func (q *cpuQuotas) open(
+	first string, version int, specs []cgroupFileSpec, mounts []kernel.CgroupMount, read []cgroupFile,
+) {
 	quota, stat := specOf(specs, procstats.CgroupCPUQuota), specOf(specs, procstats.CgroupCPUThrottled)
 	openQuota := func(dir string) *cgroupFile { return openAlone(dir, quota, procstats.CgroupCPUQuota) }
 	above := kernel.CgroupAncestors(first, mounts)
@@ -129,11 +133,6 @@ func (q *cpuQuotas) open(first string, version int, files *cgroupFiles, mounts [
 		_ = g.stat.countFromHere() // closing what is only read
 		q.groups = append(q.groups, g)
 	}
-}
-
-// hasCPUController reports whether a version 1 hierarchy has the quotas: version 2 has none then, also beside it.
-func hasCPUController(mount kernel.CgroupMount) bool {
-	return mount.Version == 1 && slices.Contains(mount.Controllers, "cpu")
 }
 
 // openedAt is what the groups above had counted in sum when they were opened.

@@ -14,7 +14,7 @@ import (
 func cpuStatV2() []cgroupFileSpec {
 	const controller = "cpu controller not available in this cgroup"
 	return []cgroupFileSpec{{
-		name: "cpu.stat", since: "needs Linux 4.15", parse: kernel.ParseFlatKeyed,
+		name: "cpu.stat", since: "needs Linux 4.15",
 		fields: []cgroupFieldSpec{
 			{id: procstats.CgroupCPUUsage, key: "usage_usec", per: 1e6},
 			{id: procstats.CgroupCPUUser, key: "user_usec", per: 1e6},
@@ -29,7 +29,7 @@ func cpuStatV2() []cgroupFileSpec {
 // cpuStatV1 has the throttling alone, in nanoseconds; the times are in cpuacct.usage and cpuacct.stat.
 func cpuStatV1() []cgroupFileSpec {
 	return []cgroupFileSpec{{
-		controller: "cpu", name: "cpu.stat", since: "needs CONFIG_CFS_BANDWIDTH", parse: kernel.ParseFlatKeyed,
+		controller: "cpu", name: "cpu.stat", since: "needs CONFIG_CFS_BANDWIDTH",
 		fields: []cgroupFieldSpec{
 			{id: procstats.CgroupCPUPeriods, key: "nr_periods"},
 			{id: procstats.CgroupCPUThrottledPeriods, key: "nr_throttled"},
@@ -44,46 +44,37 @@ const userHZ = 100
 
 // cpuacctV1 are cpuacct.usage, in nanoseconds, and cpuacct.stat, in ticks of 10 ms.
 func cpuacctV1() []cgroupFileSpec {
-	return []cgroupFileSpec{
-		{
-			controller: "cpuacct", name: "cpuacct.usage", parse: kernel.ParseSingleValue,
-			fields: []cgroupFieldSpec{{id: procstats.CgroupCPUUsage, per: 1e9}},
+	return []cgroupFileSpec{{
+		controller: "cpuacct", name: "cpuacct.usage",
+		fields: []cgroupFieldSpec{{id: procstats.CgroupCPUUsage, per: 1e9}},
+	}, {
+		controller: "cpuacct", name: "cpuacct.stat",
+		fields: []cgroupFieldSpec{
+			{id: procstats.CgroupCPUUser, key: "user", per: userHZ},
+			{id: procstats.CgroupCPUSystem, key: "system", per: userHZ},
 		},
-		{
-			controller: "cpuacct", name: "cpuacct.stat", parse: kernel.ParseFlatKeyed,
-			fields: []cgroupFieldSpec{
-				{id: procstats.CgroupCPUUser, key: "user", per: userHZ},
-				{id: procstats.CgroupCPUSystem, key: "system", per: userHZ},
-			},
-		},
-	}
+	}}
 }
 
 // cpuMaxV2 are the settings cpu.max and cpu.weight.
 func cpuMaxV2() []cgroupFileSpec {
-	return []cgroupFileSpec{
-		{
-			controller: "cpu", name: "cpu.max", setting: true, since: "needs CONFIG_CFS_BANDWIDTH", parse: kernel.ParseCPUMax,
-			fields: []cgroupFieldSpec{{id: procstats.CgroupCPUQuota}},
-		},
-		{
-			controller: "cpu", name: "cpu.weight", setting: true, parse: kernel.ParseSingleValue,
-			fields: []cgroupFieldSpec{{id: procstats.CgroupCPUWeight}},
-		},
-	}
+	return []cgroupFileSpec{{
+		controller: "cpu", name: "cpu.max", setting: true, since: "needs CONFIG_CFS_BANDWIDTH", parse: kernel.ParseCPUMax,
+		fields: []cgroupFieldSpec{{id: procstats.CgroupCPUQuota}},
+	}, {
+		controller: "cpu", name: "cpu.weight", setting: true,
+		fields: []cgroupFieldSpec{{id: procstats.CgroupCPUWeight}},
+	}}
 }
 
 // cpuMaxV1 are the settings that became cpu.max and, on another scale, cpu.weight.
 func cpuMaxV1() []cgroupFileSpec {
-	return []cgroupFileSpec{
-		{
-			controller: "cpu", name: "cpu.cfs_quota_us", second: "cpu.cfs_period_us", setting: true,
-			since: "needs CONFIG_CFS_BANDWIDTH", parse: kernel.ParseCPUMax,
-			fields: []cgroupFieldSpec{{id: procstats.CgroupCPUQuota}},
-		},
-		{
-			controller: "cpu", name: "cpu.shares", setting: true, parse: kernel.ParseSingleValue,
-			fields: []cgroupFieldSpec{{id: procstats.CgroupCPUShares}},
-		},
-	}
+	return []cgroupFileSpec{{
+		controller: "cpu", name: "cpu.cfs_quota_us", second: "cpu.cfs_period_us", setting: true,
+		since: "needs CONFIG_CFS_BANDWIDTH", parse: kernel.ParseCPUMax,
+		fields: []cgroupFieldSpec{{id: procstats.CgroupCPUQuota}},
+	}, {
+		controller: "cpu", name: "cpu.shares", setting: true,
+		fields: []cgroupFieldSpec{{id: procstats.CgroupCPUShares}},
+	}}
 }

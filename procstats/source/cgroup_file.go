@@ -37,6 +37,7 @@ type cgroupFileSpec struct {
 	setting bool
 	// since says what else the file needs besides its controller, for people; empty for nothing.
 	since string
+	// parse reads the fields; nil for a single value, or "KEY VALUE" lines if the fields have keys.
 	parse kernel.FieldParser
 	// own returns a parser for one file alone, which remembers what the file had; nil if parse does for all.
 	own func() kernel.FieldParser
@@ -158,10 +159,9 @@ func (f *cgroupFile) reading(at int) procstats.Reading {
 		return procstats.NumberReading(spec.id, f.ofTask(at, value.Value)/spec.units())
 	case value.State == kernel.FieldUnlimited:
 		return procstats.AbsentReading(spec.id, procstats.ReasonNoLimit)
+	case value.State == kernel.FieldInvalid && spec.key != "":
+		return procstats.AbsentReading(spec.id, f.spec.name+": "+spec.key+" is not a number in range")
 	case value.State == kernel.FieldInvalid:
-		if spec.key != "" {
-			return procstats.AbsentReading(spec.id, f.spec.name+": "+spec.key+" is not a number in range")
-		}
 		return procstats.AbsentReading(spec.id, f.spec.name+": not a number in range")
 	}
 	return procstats.AbsentReading(spec.id, spec.missing)
@@ -216,8 +216,15 @@ func (f *cgroupFile) readOne(kept *kernel.File, name string, buf []byte) ([]byte
 	return kept.ReadRecord(buf)
 }
 
-// sayMissing words why a field is absent that its file does not have, once for all tasks.
-func (s *cgroupFileSpec) sayMissing() {
+// complete sets the parser, and words why a field is absent that the file does not have, once for all tasks.
+func (s *cgroupFileSpec) complete() {
+	switch {
+	case s.parse != nil:
+	case s.fields[0].key == "":
+		s.parse = kernel.ParseSingleValue
+	default:
+		s.parse = kernel.ParseFlatKeyed
+	}
 	for i := range s.fields {
 		field := &s.fields[i]
 		if field.missing != "" {
@@ -260,25 +267,14 @@ func (f *cgroupFile) explainOpen(err error) string {
 // controllerEnabled reports whether the folder has the files of a controller at all. On v1 the folder itself is the
 // controller's; in v2 the file that each controller always brings decides.
 func (f *cgroupFile) controllerEnabled(controller string) bool {
-	var first []string
-	switch controller {
-	case "memory":
-		first = []string{"memory.current", "memory.usage_in_bytes"}
-	case "cpu":
-		first = []string{"cpu.weight", "cpu.shares"}
-	case "io":
-		first = []string{"io.stat"}
-	case "pids":
-		first = []string{"pids.current"}
-	default:
-		return true
-	}
-	for _, name := range first {
-		if _, err := os.Lstat(filepath.Join(f.dir, name)); err == nil {
-			return true
-		}
-	}
-	return false
+	first := map[string][]string{
+		"memory": {"memory.current", "memory.usage_in_bytes"}, "cpu": {"cpu.weight", "cpu.shares"},
+		"io": {"io.stat"}, "pids": {"pids.current"},
+	}[controller]
+	return first == nil || slices.ContainsFunc(first, func(name string) bool {
+		_, err := os.Lstat(filepath.Join(f.dir, name))
+		return err == nil
+	})
 }
 
 func (f *cgroupFile) dirExists() bool {

@@ -31,22 +31,19 @@ func blkioV1(recursive bool, devices *kernel.BlockDevices) []cgroupFileSpec {
 		bytesName, requestsName = bytesName+suffix, requestsName+suffix
 	}
 	const needs = "needs CONFIG_BLK_DEV_THROTTLING"
-	return []cgroupFileSpec{
-		{
-			controller: "blkio", name: bytesName, since: needs, parse: devices.ParseBlkio,
-			fields: []cgroupFieldSpec{
-				{id: procstats.CgroupBlkioRead, key: "Read", missing: blkioCountsNothing(bytesName)},
-				{id: procstats.CgroupBlkioWrite, key: "Write", missing: blkioCountsNothing(bytesName)},
-			},
+	return []cgroupFileSpec{{
+		controller: "blkio", name: bytesName, since: needs, parse: devices.ParseBlkio,
+		fields: []cgroupFieldSpec{
+			{id: procstats.CgroupBlkioRead, key: "Read", missing: blkioCountsNothing(bytesName)},
+			{id: procstats.CgroupBlkioWrite, key: "Write", missing: blkioCountsNothing(bytesName)},
 		},
-		{
-			controller: "blkio", name: requestsName, since: needs, parse: devices.ParseBlkio,
-			fields: []cgroupFieldSpec{
-				{id: procstats.CgroupBlkioReadOperations, key: "Read", missing: blkioCountsNothing(requestsName)},
-				{id: procstats.CgroupBlkioWriteOperations, key: "Write", missing: blkioCountsNothing(requestsName)},
-			},
+	}, {
+		controller: "blkio", name: requestsName, since: needs, parse: devices.ParseBlkio,
+		fields: []cgroupFieldSpec{
+			{id: procstats.CgroupBlkioReadOperations, key: "Read", missing: blkioCountsNothing(requestsName)},
+			{id: procstats.CgroupBlkioWriteOperations, key: "Write", missing: blkioCountsNothing(requestsName)},
 		},
-	}
+	}}
 }
 
 // blkioCountsNothing words what a 0 of blk-throttle means. Most kernels pass requests by its counters unless a

@@ -114,7 +114,9 @@ func (l *cgroupLayout) add(specs []cgroupFileSpec, version int, wanted func(proc
 
 // addForeign makes those selected measurements of the files absent that nothing is read for, because the task's
 // hierarchy is of the other version, or because there is none for the controller.
-func (l *cgroupLayout) addForeign(files *cgroupFiles, specs []cgroupFileSpec, sel procstats.Selection, c procstats.Cgroup) {
+func (l *cgroupLayout) addForeign(
+	files *cgroupFiles, specs []cgroupFileSpec, sel procstats.Selection, c procstats.Cgroup,
+) {
 	for i := range specs {
 		for j := range specs[i].fields {
 			if field := &specs[i].fields[j]; sel.Has(field.id) && !l.has(field.id) {
@@ -153,7 +155,7 @@ func newCgroupFiles(fs kernel.FS, recursive bool) *cgroupFiles {
 	}
 	for _, specs := range [][]cgroupFileSpec{files.v1, files.v2, files.pressure} {
 		for i := range specs {
-			specs[i].sayMissing()
+			specs[i].complete()
 		}
 	}
 	return files

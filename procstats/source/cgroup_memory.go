@@ -22,59 +22,46 @@ func chargesMemory(c procstats.Cgroup) bool {
 
 // memoryCurrentV2 are the files of one number: memory.current, memory.peak and the limits.
 func memoryCurrentV2() []cgroupFileSpec {
-	return []cgroupFileSpec{
-		{
-			controller: "memory", name: "memory.current", parse: kernel.ParseSingleValue,
-			fields: []cgroupFieldSpec{{id: procstats.CgroupMemoryCurrent}},
-		},
-		{
-			controller: "memory", name: "memory.peak", since: "kernels older than 5.19 have no memory.peak",
-			parse:  kernel.ParseSingleValue,
-			fields: []cgroupFieldSpec{{id: procstats.CgroupMemoryPeak}},
-		},
-		{
-			controller: "memory", name: "memory.max", setting: true, parse: kernel.ParseSingleValue,
-			fields: []cgroupFieldSpec{{id: procstats.CgroupMemoryMax}},
-		},
-		{
-			controller: "memory", name: "memory.high", setting: true, parse: kernel.ParseSingleValue,
-			fields: []cgroupFieldSpec{{id: procstats.CgroupMemoryHigh}},
-		},
-	}
+	return []cgroupFileSpec{{
+		controller: "memory", name: "memory.current",
+		fields: []cgroupFieldSpec{{id: procstats.CgroupMemoryCurrent}},
+	}, {
+		controller: "memory", name: "memory.peak", since: "kernels older than 5.19 have no memory.peak",
+		fields: []cgroupFieldSpec{{id: procstats.CgroupMemoryPeak}},
+	}, {
+		controller: "memory", name: "memory.max", setting: true,
+		fields: []cgroupFieldSpec{{id: procstats.CgroupMemoryMax}},
+	}, {
+		controller: "memory", name: "memory.high", setting: true,
+		fields: []cgroupFieldSpec{{id: procstats.CgroupMemoryHigh}},
+	}}
 }
 
 // memoryCurrentV1 are their forerunners. memory.limit_in_bytes covers the folder's own limit, as memory.max does.
 func memoryCurrentV1() []cgroupFileSpec {
-	return []cgroupFileSpec{
-		{
-			controller: "memory", name: "memory.usage_in_bytes", parse: kernel.ParseSingleValue,
-			fields: []cgroupFieldSpec{{id: procstats.CgroupMemoryCurrent}},
-		},
-		{
-			controller: "memory", name: "memory.max_usage_in_bytes", parse: kernel.ParseSingleValue,
-			fields: []cgroupFieldSpec{{id: procstats.CgroupMemoryPeak}},
-		},
-		{
-			controller: "memory", name: "memory.kmem.usage_in_bytes", since: "needs kernel memory accounting",
-			parse:  kernel.ParseSingleValue,
-			fields: []cgroupFieldSpec{{id: procstats.CgroupMemoryKernel}},
-		},
-		{
-			controller: "memory", name: "memory.limit_in_bytes", setting: true, parse: kernel.ParseMemoryLimitV1,
-			fields: []cgroupFieldSpec{{id: procstats.CgroupMemoryMax}},
-		},
-		{
-			controller: "memory", name: "memory.failcnt", parse: kernel.ParseSingleValue,
-			fields: []cgroupFieldSpec{{id: procstats.CgroupMemoryFailcnt}},
-		},
-	}
+	return []cgroupFileSpec{{
+		controller: "memory", name: "memory.usage_in_bytes",
+		fields: []cgroupFieldSpec{{id: procstats.CgroupMemoryCurrent}},
+	}, {
+		controller: "memory", name: "memory.max_usage_in_bytes",
+		fields: []cgroupFieldSpec{{id: procstats.CgroupMemoryPeak}},
+	}, {
+		controller: "memory", name: "memory.kmem.usage_in_bytes", since: "needs kernel memory accounting",
+		fields: []cgroupFieldSpec{{id: procstats.CgroupMemoryKernel}},
+	}, {
+		controller: "memory", name: "memory.limit_in_bytes", setting: true, parse: kernel.ParseMemoryLimitV1,
+		fields: []cgroupFieldSpec{{id: procstats.CgroupMemoryMax}},
+	}, {
+		controller: "memory", name: "memory.failcnt",
+		fields: []cgroupFieldSpec{{id: procstats.CgroupMemoryFailcnt}},
+	}}
 }
 
 // memoryStatV2 covers the folder and all below it; sizes are in bytes.
 func memoryStatV2() []cgroupFileSpec {
 	const refaults = "kernels older than 5.9 do not split it"
 	return []cgroupFileSpec{{
-		controller: "memory", name: "memory.stat", parse: kernel.ParseFlatKeyed,
+		controller: "memory", name: "memory.stat",
 		fields: []cgroupFieldSpec{
 			{id: procstats.CgroupMemoryAnon, key: "anon"},
 			{id: procstats.CgroupMemoryFile, key: "file"},
@@ -100,7 +87,7 @@ func memoryStatV2() []cgroupFileSpec {
 // nested cgroups. total_cache has shmem in it, as file of v2 has.
 func memoryStatV1() []cgroupFileSpec {
 	return []cgroupFileSpec{{
-		controller: "memory", name: "memory.stat", parse: kernel.ParseFlatKeyed,
+		controller: "memory", name: "memory.stat",
 		fields: []cgroupFieldSpec{
 			{id: procstats.CgroupMemoryFile, key: "total_cache"},
 			{id: procstats.CgroupMemoryAnon, key: "total_rss"},
@@ -119,15 +106,16 @@ func memoryStatV1() []cgroupFileSpec {
 
 // memoryEventsV2 covers the folder and all below it, unless cgroup2 is mounted with memory_localevents.
 func memoryEventsV2() []cgroupFileSpec {
+	const oomGroupKillSince = "kernels older than 5.17 do not report it"
 	return []cgroupFileSpec{{
-		controller: "memory", name: "memory.events", parse: kernel.ParseFlatKeyed,
+		controller: "memory", name: "memory.events",
 		fields: []cgroupFieldSpec{
 			{id: procstats.CgroupMemoryEventsLow, key: "low"},
 			{id: procstats.CgroupMemoryEventsHigh, key: "high"},
 			{id: procstats.CgroupMemoryEventsMax, key: "max"},
 			{id: procstats.CgroupMemoryEventsOOM, key: "oom"},
 			{id: procstats.CgroupMemoryEventsOOMKill, key: "oom_kill", since: "kernels older than 4.13 do not report it"},
-			{id: procstats.CgroupMemoryEventsOOMGroupKill, key: "oom_group_kill", since: "kernels older than 5.17 do not report it"},
+			{id: procstats.CgroupMemoryEventsOOMGroupKill, key: "oom_group_kill", since: oomGroupKillSince},
 		},
 	}}
 }
@@ -135,7 +123,7 @@ func memoryEventsV2() []cgroupFileSpec {
 // memoryOOMControlV1 counts kills in the folder itself; v1 does not carry them up from nested cgroups.
 func memoryOOMControlV1() []cgroupFileSpec {
 	return []cgroupFileSpec{{
-		controller: "memory", name: "memory.oom_control", parse: kernel.ParseFlatKeyed,
+		controller: "memory", name: "memory.oom_control",
 		fields: []cgroupFieldSpec{
 			{id: procstats.CgroupMemoryEventsOOMKill, key: "oom_kill", since: "kernels older than 4.13 do not report it"},
 		},
@@ -147,20 +135,15 @@ const reasonNoSwapAccounting = "the kernel does not account swap (CONFIG_SWAP, b
 // memorySwapV2 exist where the kernel accounts swap. On v1, memory.stat total_swap has the use; its limit counts
 // memory and swap together, which is another meaning, and there is no peak.
 func memorySwapV2() []cgroupFileSpec {
-	return []cgroupFileSpec{
-		{
-			controller: "memory", name: "memory.swap.current", since: reasonNoSwapAccounting, parse: kernel.ParseSingleValue,
-			fields: []cgroupFieldSpec{{id: procstats.CgroupMemorySwapCurrent}},
-		},
-		{
-			controller: "memory", name: "memory.swap.peak",
-			since:  "kernels older than 6.5, or without swap accounting, have no memory.swap.peak",
-			parse:  kernel.ParseSingleValue,
-			fields: []cgroupFieldSpec{{id: procstats.CgroupMemorySwapPeak}},
-		},
-		{
-			controller: "memory", name: "memory.swap.max", setting: true, since: reasonNoSwapAccounting, parse: kernel.ParseSingleValue,
-			fields: []cgroupFieldSpec{{id: procstats.CgroupMemorySwapMax}},
-		},
-	}
+	return []cgroupFileSpec{{
+		controller: "memory", name: "memory.swap.current", since: reasonNoSwapAccounting,
+		fields: []cgroupFieldSpec{{id: procstats.CgroupMemorySwapCurrent}},
+	}, {
+		controller: "memory", name: "memory.swap.peak",
+		since:  "kernels older than 6.5, or without swap accounting, have no memory.swap.peak",
+		fields: []cgroupFieldSpec{{id: procstats.CgroupMemorySwapPeak}},
+	}, {
+		controller: "memory", name: "memory.swap.max", setting: true, since: reasonNoSwapAccounting,
+		fields: []cgroupFieldSpec{{id: procstats.CgroupMemorySwapMax}},
+	}}
 }

@@ -162,7 +162,7 @@ type kinship struct{ pid, parent int }
 // children files, and costs a hundred times as much.
 func (m *membership) scanParents() {
 	w := &m.tree
-	proc, err := kernel.OpenAt(unix.AT_FDCWD, append(append(m.path[:0], m.target.FS.Proc...), 0), unix.O_DIRECTORY)
+	proc, err := kernel.OpenAt(unix.AT_FDCWD, append(append(m.shared.path[:0], m.target.FS.Proc...), 0), unix.O_DIRECTORY)
 	if err == nil {
 		defer func() { _ = proc.Close() }()
 		m.pids, err = proc.AppendNumbers(m.pids[:0], w.direntBuffer())

@@ -39,7 +39,8 @@ type diskSums struct {
 // entered. Only complete walks are published, stamped with their end.
 func openDisk(t Target, sel procstats.Selection) *diskSource {
 	return &diskSource{
-		dir: t.Dir, task: selected(sel, procstats.SourceDisk, procstats.TaskScope), limits: t.Disk.withDefaults(), now: kernel.Now,
+		dir: t.Dir, task: selected(sel, procstats.SourceDisk, procstats.TaskScope),
+		limits: t.Disk.withDefaults(), now: kernel.Now,
 	}
 }
 

@@ -126,7 +126,8 @@ func (h *hugetlbSource) openFiles() {
 // count adds up what the cgroup's files say of all sizes.
 func (h *hugetlbSource) count() procstats.Reading {
 	if len(h.files) == 0 {
-		return procstats.AbsentReading(procstats.HugetlbCgroupCurrent, "hugetlb controller not available in the task's cgroup")
+		const reason = "hugetlb controller not available in the task's cgroup"
+		return procstats.AbsentReading(procstats.HugetlbCgroupCurrent, reason)
 	}
 	var sum float64
 	for _, f := range h.files {

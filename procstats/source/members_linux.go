@@ -42,8 +42,8 @@ type membership struct {
 
 	collected time.Duration // Stamp.Mono of the sample that was last refreshed for
 	round     uint64
-	found     int // how many of procs were seen in this round
-	unseen    int // processes listed in cgroup.procs that have no PID here
+	// found counts those of procs that were seen in this round, unseen processes in cgroup.procs that have no PID here.
+	found, unseen int
 	// changed says that the order of procs and byAge is to be made again, fromTree how the last refresh found them, and
 	// lost that a process was seen that ignores SIGCHLD: what its children did is in no other process's counters.
 	changed, fromTree, lost bool
@@ -55,7 +55,6 @@ type membership struct {
 
 	keptFiles, maxKept int
 	shared             *Shared
-	path               []byte
 	pids               []int
 }
 

@@ -35,7 +35,7 @@ type leftCounts [len(leftIDs)]int64
 //
 // A member that leaves is missing in cgroup.procs, which costs nothing to see. Three things are looked at for the
 // others:
-//   - the children of the executor, which has adopted the orphans of the task: after twice as long each time, see findRoots
+//   - the children of the executor, which has adopted the task's orphans: after twice as long each time, see findRoots
 //   - the children of each member that has run since they were last listed: see checkMembers
 //   - the cgroups of one member after the other in the other hierarchies of v1, from which cgroup.procs says nothing
 type outsiders struct {
@@ -200,7 +200,8 @@ func (m *membership) checkMembers() {
 	longest := uint64(max(2, min(len(listed), longestPause)))
 	left := mostChecks + len(listed)/checkedShare
 	for _, p := range listed {
-		if p.dead || !p.identified || p.nextCheck > m.round || p.checks > 0 && m.clocks && p.tree.cpu+p.before == p.checkedCPU {
+		asleep := p.checks > 0 && m.clocks && p.tree.cpu+p.before == p.checkedCPU
+		if asleep || p.dead || !p.identified || p.nextCheck > m.round {
 			continue
 		}
 		if left--; left < 0 {

@@ -97,8 +97,8 @@ func (p *process) setStat(stat *kernel.ProcStat) {
 
 // pathOf writes the path of a file below /proc/PID, with the NUL that system calls want, into memory used again.
 func (m *membership) pathOf(pid int, file kernel.ProcessFile) []byte {
-	m.path = file.AppendPath(m.path[:0], m.target.FS, pid)
-	return m.path
+	m.shared.path = file.AppendPath(m.shared.path[:0], m.target.FS, pid)
+	return m.shared.path
 }
 
 // open opens a file of whatever process has the PID now.

@@ -59,7 +59,8 @@ func explainPressure(fs kernel.FS, f *cgroupFile, err error) string {
 	case !kernel.Gone(err) || !f.dirExists():
 		return ""
 	}
-	if content, err := os.ReadFile(filepath.Join(f.dir, "cgroup.pressure")); err == nil && bytes.HasPrefix(content, []byte("0")) {
+	content, err := os.ReadFile(filepath.Join(f.dir, "cgroup.pressure"))
+	if err == nil && bytes.HasPrefix(content, []byte("0")) {
 		return "pressure accounting is switched off for this cgroup: cgroup.pressure is 0"
 	}
 	if _, err := os.Lstat(filepath.Join(fs.Proc, "pressure")); err != nil {

@@ -76,6 +76,7 @@ func TestCgroupFileFails(t *testing.T) {
 			t.Skipf("no kernel files on this system: %v", err)
 		}
 		spec := &memoryStatV2()[0]
+		spec.complete()
 		f := &cgroupFile{dir: test.dir, spec: spec, kept: kept, parse: spec.parse, values: make([]kernel.FieldValue, len(spec.fields))}
 		f.fail(test.err)
 		f.fail(test.err)

@@ -4,9 +4,35 @@
 package source
 
 import (
+	"time"
+
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
+
+// Reaped is the resource usage of children that were waited for, summed, wait4(2).
+type Reaped struct {
+	// CPU is user and system time of the children and of everything they had reaped.
+	CPU, User, System time.Duration
+	// MaxRSS is the largest ru_maxrss, in bytes.
+	MaxRSS int64
+	// PeakRSS is the largest ru_maxrss that is above what the child can have inherited from this process; 0 for none.
+	PeakRSS int64
+	// Minflt, Majflt, Nvcsw, Nivcsw are counts; Inblock and Oublock are in bytes.
+	Minflt, Majflt, Nvcsw, Nivcsw, Inblock, Oublock int64
+	// IO sums the final /proc/PID/io of reaped children where it could be read before the reap.
+	IO kernel.ProcIO
+	// IOMissed counts reaped children whose /proc/PID/io could not be read.
+	IOMissed int64
+	// Outside counts the children that ended outside the task's cgroup of version 2; Watched is false if none is held
+	// against one.
+	Outside int64
+	Watched bool
+	// Processes counts the children.
+	Processes int64
+	// At is when another process said so; zero for a sum that is up to date whenever it is asked for.
+	At procstats.Stamp
+}
 
 // rusage reports the sums of the executor's wait4(2) calls. Nothing is read: the kernel returned it at each reap.
 type rusage struct {
@@ -43,8 +69,8 @@ func (r *rusage) Collect(s *procstats.Sample) {
 		return
 	}
 	values := [...]float64{ // in the order of the table
-		sum.CPU.Seconds(), float64(sum.MaxRSS), float64(sum.Minflt), float64(sum.Majflt), float64(sum.Nvcsw), float64(sum.Nivcsw),
-		float64(sum.Inblock), float64(sum.Oublock),
+		sum.CPU.Seconds(), float64(sum.MaxRSS), float64(sum.Minflt), float64(sum.Majflt),
+		float64(sum.Nvcsw), float64(sum.Nivcsw), float64(sum.Inblock), float64(sum.Oublock),
 	}
 	for _, id := range r.ids {
 		switch {

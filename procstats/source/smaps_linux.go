@@ -276,7 +276,10 @@ func (m *membership) sumSmaps(r *smapsSums) {
 // readWithParent reports whether what was read of a process was read of its parent as well.
 func (m *membership) readWithParent(p *process) bool {
 	s, parent := &p.smaps, m.byPID[p.ppid]
-	if !s.shares || parent == nil || parent.smaps.at != s.at || parent.smaps.First != s.First || parent.smaps.End != s.End {
+	if !s.shares || parent == nil {
+		return false
+	}
+	if of := &parent.smaps; of.at != s.at || of.First != s.First || of.End != s.End {
 		return false
 	}
 	s.countElsewhere()

@@ -4,6 +4,7 @@
 package source
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
@@ -13,30 +14,6 @@ import (
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
-
-// Reaped is the resource usage of children that were waited for, summed, wait4(2).
-type Reaped struct {
-	// CPU is user and system time of the children and of everything they had reaped.
-	CPU, User, System time.Duration
-	// MaxRSS is the largest ru_maxrss, in bytes.
-	MaxRSS int64
-	// PeakRSS is the largest ru_maxrss that is above what the child can have inherited from this process; 0 for none.
-	PeakRSS int64
-	// Minflt, Majflt, Nvcsw, Nivcsw are counts; Inblock and Oublock are in bytes.
-	Minflt, Majflt, Nvcsw, Nivcsw, Inblock, Oublock int64
-	// IO sums the final /proc/PID/io of reaped children where it could be read before the reap.
-	IO kernel.ProcIO
-	// IOMissed counts reaped children whose /proc/PID/io could not be read.
-	IOMissed int64
-	// Outside counts the children that ended outside the task's cgroup of version 2; Watched is false if none is held
-	// against one.
-	Outside int64
-	Watched bool
-	// Processes counts the children.
-	Processes int64
-	// At is when another process said so; zero for a sum that is up to date whenever it is asked for.
-	At procstats.Stamp
-}
 
 // Target is the task that sources read.
 type Target struct {
@@ -83,10 +60,10 @@ type Shared struct {
 	Watches bool
 	// Buffer is memory for whoever holds the lock.
 	Buffer []byte
-	// proof is for a second file that is read while the content of the first is in use.
-	proof []byte
-	pools *kernel.HugePools
-	files *cgroupFiles
+	// proof is for a second file that is read while the content of the first is in use, path for the name of a file.
+	proof, path []byte
+	pools       *kernel.HugePools
+	files       *cgroupFiles
 	// fields is memory for what is parsed.
 	fields []kernel.Field
 	// writes are those to the tasks' cgroups; nil until the first is watched, and if none can be.
@@ -153,4 +130,47 @@ func (t *Target) shared() *Shared {
 		return t.Shared
 	}
 	return &Shared{}
+}
+
+// smapsLimits bounds what reading smaps_rollup costs: the kernel walks every page table of a process for it. The zero
+// value stands for the defaults.
+type smapsLimits struct {
+	// Every is the least time between two readings; 0 means a thousand times as long as the last one took, less for
+	// the first three, at most 10 s. Samples in between repeat the last one, with its stamp.
+	Every time.Duration
+	// Budget ends a reading; what was not reached by then is skipped. 0 means 20 ms. One process can overrun it.
+	Budget time.Duration
+	// MaxRSS is the resident memory in bytes above which a process is skipped; 0 means 8 GiB.
+	MaxRSS int64
+}
+
+func (l smapsLimits) withDefaults() smapsLimits {
+	return smapsLimits{
+		Every:  l.Every,
+		Budget: cmp.Or(l.Budget, 20*time.Millisecond),
+		MaxRSS: cmp.Or(l.MaxRSS, 8<<30),
+	}
+}
+
+// pause is the time from the beginning of a reading, which took some time, to the next. The first ones follow sooner: a
+// task that has just started is not what it will be.
+func (l smapsLimits) pause(took time.Duration, readings int) time.Duration {
+	const most = 10 * time.Second
+	if l.Every > 0 {
+		return l.Every
+	}
+	times := [...]int{20, 80, 320, 1000}
+	return min(took*time.Duration(times[min(readings, len(times))-1]), most)
+}
+
+// DiskLimits bounds what the disk source costs. The zero value stands for the defaults.
+type DiskLimits struct {
+	// Every is the least time between the end of a walk and the start of the next; 0 means 30 s.
+	Every time.Duration
+	// Budget ends the part of a walk that is done in one collection; the next one continues there. 0 means 10 ms.
+	Budget time.Duration
+}
+
+func (l DiskLimits) withDefaults() DiskLimits {
+	return DiskLimits{Every: cmp.Or(l.Every, 30*time.Second), Budget: cmp.Or(l.Budget, 10*time.Millisecond)}
 }

@@ -22,8 +22,8 @@ func (m *membership) listThreads(task kernel.File) (err error) {
 
 // readThread reads a file of one thread, from the folder of its process's threads, into memory used again.
 func (m *membership) readThread(task kernel.File, tid int, file kernel.ProcessFile, into []byte) ([]byte, error) {
-	m.path = file.AppendThreadPath(m.path[:0], tid)
-	return kernel.ReadOnce(task.FD(), m.path, into)
+	m.shared.path = file.AppendThreadPath(m.shared.path[:0], tid)
+	return kernel.ReadOnce(task.FD(), m.shared.path, into)
 }
 
 // readThreads is read for a process whose main thread may have ended (pthread_exit) while others run: its files say
