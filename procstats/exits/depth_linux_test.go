@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package exits_test
+package exits
 
 import (
 	"errors"
@@ -16,16 +16,12 @@ import (
 // Of the deepest cgroup that is watched, what ends below it is counted, and one further down is refused.
 func TestDepth(t *testing.T) {
 	const deepest = 15
-	r, dir := open(t), group(t) // the first is at level 1
+	r, dir := openReader(t), group(t) // the first is at level 1
 	for level := 1; level < deepest+1; level++ {
 		dir = filepath.Join(dir, "d")
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(dir, 0o755))
 		defer func() {
-			if err := os.Remove(dir); err != nil {
-				t.Error(err)
-			}
+			noError(t, os.Remove(dir))
 			dir = filepath.Dir(dir)
 		}()
 	}
@@ -36,9 +32,7 @@ func TestDepth(t *testing.T) {
 		t.Errorf("watch a cgroup that is not there: %v", err)
 	}
 	w, err := r.Watch(filepath.Dir(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	run(t, dir, shell(t, "/bin/true; /bin/true; :"))
 	s, err := w.Finish(time.Second)
 	var ended int64
@@ -48,7 +42,5 @@ func TestDepth(t *testing.T) {
 	if ended != 3 || err != nil {
 		t.Errorf("%d processes have ended, %v; want 3", ended, err)
 	}
-	if err := w.Close(); err != nil {
-		t.Error(err)
-	}
+	noError(t, w.Close())
 }

@@ -1,9 +1,10 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package exits_test
+package exits
 
 import (
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -115,4 +116,26 @@ func outliveLeader() {
 		_, _, _ = unix.RawSyscall(unix.SYS_EXIT, 0, 0, 0)
 	}
 	select {}
+}
+
+// must ends the test if something that it needs has failed.
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// noError reports what has failed.
+func noError(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Error(err)
+	}
+}
+
+// closing closes something at the end of the test.
+func closing(tb testing.TB, c io.Closer) {
+	tb.Helper()
+	tb.Cleanup(func() { noError(tb, c.Close()) })
 }

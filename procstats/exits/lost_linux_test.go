@@ -7,25 +7,13 @@ import (
 	"errors"
 	"testing"
 	"time"
-
-	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // What there is no room for while nothing is read is counted, and what comes after that is recorded again.
 func TestLostRecords(t *testing.T) {
-	r, err := Open(kernel.HostFS())
-	if err != nil {
-		t.Skipf("no exit records here: %v", err)
-	}
-	defer func() {
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	r := openReader(t)
 	w, err := r.watch(rootCgroup)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const room, threads = ringSize / (recordSize + 8), 2500
 	r.mu.Lock() // so that the reader waits
 	for range threads {
@@ -35,34 +23,23 @@ func TestLostRecords(t *testing.T) {
 	if lost := w.Read().Lost; lost < threads-room-100 { // some may be about to end
 		t.Errorf("%d of %d records lost, with room for %d", lost, threads, room)
 	}
-	if err := r.Try(); err != nil {
-		t.Error(err)
-	}
+	noError(t, r.Try())
 }
 
 // Programs that report nothing are found out, by a thread of this process or by the first process of the cgroup.
 func TestSilent(t *testing.T) {
-	r, err := Open(kernel.HostFS())
-	if err != nil {
-		t.Skipf("no exit records here: %v", err)
-	}
+	r := openReader(t)
 	for _, l := range r.links {
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.Close())
 	}
 	r.links = nil
 	w, err := r.watch(^uint64(0)) // no cgroup has this id
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := w.Finish(time.Millisecond); !errors.Is(err, errSilent) {
 		t.Errorf("Finish: %v", err)
 	}
 	if err := r.Try(); !errors.Is(err, errSilent) {
 		t.Errorf("Try: %v", err)
 	}
-	if err := errors.Join(w.Close(), r.Close()); err != nil {
-		t.Error(err)
-	}
+	noError(t, w.Close())
 }

@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package exits_test
+package exits
 
 import (
 	"errors"
@@ -22,26 +22,21 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/procstats"
-	"github.com/tachograph/tacho/procstats/exits"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// open returns a reader, or skips with the reason why there is none.
-func open(t *testing.T) *exits.Reader {
+// openReader returns a reader, or skips with the reason why there is none.
+func openReader(t *testing.T) *Reader {
 	t.Helper()
-	r, err := exits.Open(kernel.HostFS())
+	r, err := Open(kernel.HostFS())
 	switch {
 	case err == nil:
-	case errors.Is(err, unix.EPERM), errors.Is(err, fs.ErrNotExist), errors.Is(err, exits.ErrBusy), strings.Contains(err.Error(), "PID namespace"):
+	case errors.Is(err, unix.EPERM), errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrBusy), strings.Contains(err.Error(), "PID namespace"):
 		t.Skipf("no exit records here: %v", err)
 	default: // what loads does not work
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	closing(t, r)
 	return r
 }
 
@@ -57,11 +52,7 @@ func group(t *testing.T) string {
 		if err != nil {
 			t.Skipf("no cgroup of version 2: %v", err)
 		}
-		t.Cleanup(func() {
-			if err := os.Remove(dir); err != nil {
-				t.Error(err)
-			}
-		})
+		t.Cleanup(func() { noError(t, os.Remove(dir)) })
 		return dir
 	}
 	t.Skip("cgroup version 2 is not mounted")
@@ -72,9 +63,7 @@ func group(t *testing.T) string {
 func start(t *testing.T, dir string, cmd *exec.Cmd) error {
 	t.Helper()
 	f, err := os.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(f.Fd())}
 	return cmd.Start()
@@ -83,9 +72,7 @@ func start(t *testing.T, dir string, cmd *exec.Cmd) error {
 // run runs a command in a cgroup and returns its PID.
 func run(t *testing.T, dir string, cmd *exec.Cmd) int {
 	t.Helper()
-	if err := start(t, dir, cmd); err != nil {
-		t.Fatal(err)
-	}
+	must(t, start(t, dir, cmd))
 	_ = cmd.Wait() // some fail on purpose
 	return cmd.ProcessState.Pid()
 }
@@ -106,9 +93,7 @@ func shell(t *testing.T, script string) *exec.Cmd {
 func usage(t *testing.T, dir string) float64 {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "cpu.stat"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	fields := strings.Fields(string(text))
 	n, err := strconv.ParseFloat(fields[1], 64)
 	if err != nil || fields[0] != "usage_usec" {
@@ -118,13 +103,11 @@ func usage(t *testing.T, dir string) float64 {
 }
 
 // watch counts what a command does, as a map by command; the CPU time is in s.
-func watch(t *testing.T, r *exits.Reader, cmd *exec.Cmd) (byName map[string]procstats.Command, s exits.Summary, total float64) {
+func watch(t *testing.T, r *Reader, cmd *exec.Cmd) (byName map[string]procstats.Command, s Summary, total float64) {
 	t.Helper()
 	dir := group(t)
 	w, err := r.Watch(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	run(t, dir, cmd)
 	if s, err = w.Finish(time.Second); err != nil {
 		t.Fatal(err)
@@ -134,15 +117,13 @@ func watch(t *testing.T, r *exits.Reader, cmd *exec.Cmd) (byName map[string]proc
 		byName[c.Name] = c
 	}
 	total = usage(t, dir)
-	if err := w.Close(); err != nil {
-		t.Error(err)
-	}
+	noError(t, w.Close())
 	return byName, s, total
 }
 
 // Every process has its row with its status, and all of them together have what the cgroup counted.
 func TestRowsAddUpToTheCgroup(t *testing.T) {
-	r := open(t)
+	r := openReader(t)
 	type count struct{ processes, failed int64 }
 	for name, test := range map[string]struct {
 		script string
@@ -185,17 +166,13 @@ func TestRowsAddUpToTheCgroup(t *testing.T) {
 
 // Processes of this test's own say the same, where there is no other program: on other kernels.
 func TestSpawned(t *testing.T) {
-	r := open(t)
+	r := openReader(t)
 	self, err := filepath.Abs(os.Args[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir := t.TempDir()
 	name := func(name string) string { // of the process: that of the link
 		path := filepath.Join(dir, name)
-		if err := os.Symlink(self, path); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Symlink(self, path))
 		return path
 	}
 	args := []string{name("dead") + " kill", name("threads") + " leader"}
@@ -227,7 +204,7 @@ func TestSpawned(t *testing.T) {
 
 // How processes failed is told apart.
 func TestFailures(t *testing.T) {
-	rows, _, _ := watch(t, open(t), shell(t, "for i in 1 2; do sh -c 'exit 7'; done; sh -c 'kill -9 $$' 2>/dev/null; EXITS_HELPER=leader $SELF; :"))
+	rows, _, _ := watch(t, openReader(t), shell(t, "for i in 1 2; do sh -c 'exit 7'; done; sh -c 'kill -9 $$' 2>/dev/null; EXITS_HELPER=leader $SELF; :"))
 	if diff := cmp.Diff([]procstats.CommandFailure{{ExitCode: 7, Processes: 2}, {Signal: 9, Processes: 1}}, rows["sh"].Failures); diff != "" {
 		t.Error(diff)
 	}
@@ -239,7 +216,7 @@ func TestFailures(t *testing.T) {
 
 // The largest resident set is that of the process, and not of what started it.
 func TestPeaks(t *testing.T) {
-	r := open(t)
+	r := openReader(t)
 	for _, mib := range []int64{20, 60, 200} {
 		rows, _, _ := watch(t, r, shell(t, fmt.Sprintf("dd if=/dev/zero of=/dev/null bs=%dM count=1 2>/dev/null; :", mib)))
 		c := rows["dd"]
@@ -256,30 +233,20 @@ func TestPeaks(t *testing.T) {
 
 // A cgroup that is not watched is not counted, and one below a watched one is.
 func TestFilter(t *testing.T) {
-	r := open(t)
+	r := openReader(t)
 	outer, other := group(t), ""
 	inner := filepath.Join(outer, "inner")
-	if err := os.Mkdir(inner, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := os.Remove(inner); err != nil {
-			t.Error(err)
-		}
-	}()
+	must(t, os.Mkdir(inner, 0o755))
+	defer func() { noError(t, os.Remove(inner)) }()
 	t.Run("other", func(t *testing.T) {
 		other = group(t)
 		w, err := r.Watch(outer)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		run(t, other, shell(t, "/bin/true; :"))
 		run(t, inner, shell(t, "/bin/false; :"))
 		var names []string
 		s, err := w.Finish(time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, c := range s.Commands {
 			names = append(names, c.Name)
 		}
@@ -287,38 +254,28 @@ func TestFilter(t *testing.T) {
 		if diff := cmp.Diff([]string{"false", "sh"}, names); diff != "" {
 			t.Error(diff)
 		}
-		if err := w.Close(); err != nil {
-			t.Error(err)
-		}
+		noError(t, w.Close())
 	})
 }
 
 // A process that ends below two watched cgroups belongs to the inner one: the trial watches the root, and runs when
 // tasks do.
 func TestDeepestWatch(t *testing.T) {
-	r, dir := open(t), group(t)
+	r, dir := openReader(t), group(t)
 	dirs := []string{dir, filepath.Join(dir, "task"), filepath.Join(dir, "task/nest"), filepath.Join(dir, "task/nest/below")}
 	for _, d := range dirs[1:] {
-		if err := os.Mkdir(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		defer func() {
-			if err := os.Remove(d); err != nil {
-				t.Error(err)
-			}
-		}()
+		must(t, os.Mkdir(d, 0o755))
+		defer func() { noError(t, os.Remove(d)) }()
 	}
 	outer, errOuter := r.Watch(dirs[0])
 	inner, errInner := r.Watch(dirs[1])
-	if err := errors.Join(errOuter, errInner); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(errOuter, errInner))
 	for _, d := range dirs[1:] {
 		run(t, d, shell(t, "/bin/true; /bin/true; :"))
 	}
 	run(t, dirs[0], shell(t, "/bin/false; :"))
 	for _, test := range []struct {
-		watch *exits.Watch
+		watch *Watch
 		want  int64
 	}{{inner, 9}, {outer, 2}} {
 		s, err := test.watch.Finish(time.Second)
@@ -329,16 +286,14 @@ func TestDeepestWatch(t *testing.T) {
 		if ended != test.want || s.Lost > 0 || err != nil {
 			t.Errorf("%d have ended, %d are lost, %v; want %d", ended, s.Lost, err, test.want)
 		}
-		if err := test.watch.Close(); err != nil {
-			t.Error(err)
-		}
+		noError(t, test.watch.Close())
 	}
 }
 
 // TestLeft counts the processes that end elsewhere: children that nobody waits for, and those of a process that had
 // left.
 func TestLeft(t *testing.T) {
-	r := open(t)
+	r := openReader(t)
 	if err := r.Try(); err != nil { // none of the processes below may end where it is watched
 		t.Fatal(err)
 	}
@@ -355,22 +310,16 @@ func TestLeft(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			own, other := group(t), group(t)
 			w, err := r.Watch(own)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			cmd := shell(t, test.script)
 			cmd.Env = append(cmd.Env, "OWN="+own, "OTHER="+other)
 			run(t, own, cmd)
 			s, err := w.Finish(300 * time.Millisecond)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if s.Left != test.want {
 				t.Errorf("%d have left, want %d: %+v", s.Left, test.want, s.Commands)
 			}
-			if err := w.Close(); err != nil {
-				t.Error(err)
-			}
+			noError(t, w.Close())
 		})
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package exits_test
+package exits
 
 import (
 	"bytes"
@@ -24,26 +24,22 @@ import (
 // TestPeaksOfShort holds the largest resident set of commands that live for 20 ms against what each found in its own
 // page tables.
 func TestPeaksOfShort(t *testing.T) {
-	r, truth := open(t), t.TempDir()
+	r, truth := openReader(t), t.TempDir()
 	sizes := []int{10, 20, 30, 40, 60, 80, 100, 120, 160, 200}
 	name := func(mib int) string { return fmt.Sprintf("peak%d", mib) }
 	args := make([]string, 0, len(sizes))
 	for _, mib := range sizes {
-		args = append(args, fmt.Sprintf("%s touch %d", link(t, name(mib)), mib))
+		args = append(args, fmt.Sprintf("%s touch %d", linkTo(t, name(mib)), mib))
 	}
-	cmd := exec.Command(link(t, "spawner"), args...)
+	cmd := exec.Command(linkTo(t, "spawner"), args...)
 	cmd.Env = append(os.Environ(), "EXITS_HELPER=spawn", "EXITS_IN_TURN=1", "EXITS_TRUTH="+truth)
 	rows, _, _ := watch(t, r, cmd)
 	for _, mib := range sizes {
 		text, err := os.ReadFile(filepath.Join(truth, strconv.Itoa(mib)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, text, _ = bytes.Cut(text, []byte("\nRss:"))
 		kib, err := strconv.ParseInt(string(bytes.Fields(text)[0]), 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		c := rows[name(mib)]
 		if off := math.Abs(float64(c.PeakRSSBytes - kib<<10)); off > 1<<20 || c.PeakRSSGuarantee != procstats.Exact {
 			t.Errorf("%d MiB: largest %d KiB (%s), in its page tables %d KiB", mib, c.PeakRSSBytes>>10, c.PeakRSSGuarantee, kib)
@@ -54,12 +50,10 @@ func TestPeaksOfShort(t *testing.T) {
 // TestReusedPIDs runs processes one after the other with one PID: each is one, with a name and a status of its own.
 func TestReusedPIDs(t *testing.T) {
 	const last, rounds, tries = "/proc/sys/kernel/ns_last_pid", 5, 500 // another process of the machine may get the PID
-	r, dir, self := open(t), group(t), link(t, "first")
-	again := link(t, "again")
+	r, dir, self := openReader(t), group(t), linkTo(t, "first")
+	again := linkTo(t, "again")
 	w, err := r.Watch(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	helper := func(path, code string) *exec.Cmd {
 		cmd := exec.Command(path, code)
 		cmd.Env = append(os.Environ(), "EXITS_HELPER=exit")
@@ -76,9 +70,7 @@ func TestReusedPIDs(t *testing.T) {
 		}
 	}
 	s, err := w.Finish(time.Second)
-	if err := errors.Join(err, w.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, w.Close()))
 	got := make(map[string][2]int64)
 	for _, c := range s.Commands {
 		got[c.Name] = [2]int64{c.Processes, c.Failed}
@@ -89,16 +81,12 @@ func TestReusedPIDs(t *testing.T) {
 }
 
 // link gives this test's executable another name, which its processes have.
-func link(t *testing.T, name string) string {
+func linkTo(t *testing.T, name string) string {
 	t.Helper()
 	self, err := filepath.Abs(os.Args[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.Symlink(self, path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(self, path))
 	return path
 }
 
@@ -106,24 +94,20 @@ func link(t *testing.T, name string) string {
 // place of what it inherited: a PID that many places further.
 func TestSharedPlace(t *testing.T) {
 	const last, places, tries = "/proc/sys/kernel/ns_last_pid", 8192, 50
-	r, dir := open(t), group(t)
-	second := link(t, "second")
+	r, dir := openReader(t), group(t)
+	second := linkTo(t, "second")
 	w, err := r.Watch(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	shared, first := false, ""
 	for try := range tries {
 		first = "first" + strconv.Itoa(try) // a row of its own: the largest of several need not be the one that shares
-		long := exec.Command(link(t, first))
+		long := exec.Command(linkTo(t, first))
 		long.Env = append(os.Environ(), "EXITS_HELPER=wait")
 		hold, err := long.StdinPipe()
 		if err == nil {
 			err = start(t, dir, long)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		other := long.Process.Pid + places
 		if other >= 32_000 { // the least kernel.pid_max is 32768
 			other -= 2 * places
@@ -132,9 +116,7 @@ func TestSharedPlace(t *testing.T) {
 		short := exec.Command(second, "0")
 		short.Env = append(os.Environ(), "EXITS_HELPER=exit")
 		shared = run(t, dir, short) == other
-		if err := errors.Join(hold.Close(), long.Wait()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(hold.Close(), long.Wait()))
 		if chosen != nil {
 			t.Skipf("the next PID cannot be chosen here: %v", chosen)
 		}
@@ -143,9 +125,7 @@ func TestSharedPlace(t *testing.T) {
 		}
 	}
 	s, err := w.Finish(time.Second)
-	if err := errors.Join(err, w.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, w.Close()))
 	if !shared {
 		t.Skipf("the PID was taken by another process, %d times", tries)
 	}

@@ -75,9 +75,7 @@ func TestLoopOfOldKernel(t *testing.T) {
 		fs := stack(t)
 		for path, text := range map[string]string{"proc/sys/kernel/osrelease": test.release, "sys/dev/block/7:0/loop/dio": test.dio} {
 			path = filepath.Join(filepath.Dir(fs.Proc), path)
-			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)))
 		}
 		fields := []Field{{Key: "wbytes"}}
 		ioStat(NewBlockDevices(fs))([]byte("7:0 wbytes=5\n254:0 wbytes=6\n"), fields)
@@ -101,9 +99,7 @@ func TestNewDeviceRefreshesAll(t *testing.T) {
 		t.Fatalf("%v bytes, want 11", got)
 	}
 	backing := filepath.Join(fs.Sys, "dev/block/7:1/loop/backing_file")
-	if err := os.WriteFile(backing, []byte("/var/lib/images/b.img\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(backing, []byte("/var/lib/images/b.img\n"), 0o600))
 	if got := written(before); got != 11 {
 		t.Errorf("%v bytes of known devices, want 11: sysfs was read again", got)
 	}
@@ -116,9 +112,7 @@ func TestNewDeviceRefreshesAll(t *testing.T) {
 func TestListIOStat(t *testing.T) {
 	fs := stack(t)
 	for number, target := range map[string]string{"8:0": "../../devices/pci0/block/sda", "8:1": "../../devices/pci0/block/sda/sda1"} {
-		if err := os.Symlink(target, filepath.Join(fs.Sys, "dev/block", number)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Symlink(target, filepath.Join(fs.Sys, "dev/block", number)))
 	}
 	d := NewBlockDevices(fs)
 	got, err := d.ListIOStat([]byte("8:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=5 dios=6 cost.usage=x\n8:1 rbytes=0 wbytes=0 rios=0 wios=0\n11:0 \n252:0 wbytes=7\n"))

@@ -26,12 +26,8 @@ func writeBTF(t *testing.T, strings string, types ...uint32) FS {
 	}
 	fs := FS{Sys: t.TempDir()}
 	dir := filepath.Join(fs.Sys, "kernel/btf")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "vmlinux"), append(append(head, body...), strings...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(dir, 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, "vmlinux"), append(append(head, body...), strings...), 0o600))
 	return fs
 }
 
@@ -49,18 +45,14 @@ func TestBTF(t *testing.T) {
 		0, structOf | 1, 8, pid, 9, 8 * 4, // 3
 	}, damaged...)...)
 	b, err := OpenBTF(fs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if s, p := b.Offset("task", "absent", "state"), b.Offset("task", "pid"); s != 4 || p != 12 || b.Err() != nil {
 		t.Errorf("state at %d, pid at %d: %v", s, p, b.Err())
 	}
 	if _, ok := b.OptionalOffset("other", "pid"); ok || !errors.Is(b.Err(), errBTF) {
 		t.Errorf("a damaged file: %v", b.Err())
 	}
-	if err := b.Close(); err != nil {
-		t.Error(err)
-	}
+	noError(t, b.Close())
 }
 
 // A type that is cut off is an error, and so is a struct that does not exist.
@@ -75,16 +67,12 @@ func TestBTFEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, err := OpenBTF(writeBTF(t, "\x00other\x00", test.types...))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			b.Offset("task", "pid")
 			if b.Err() == nil || test.want != nil && !errors.Is(b.Err(), test.want) {
 				t.Errorf("error %v", b.Err())
 			}
-			if err := b.Close(); err != nil {
-				t.Error(err)
-			}
+			noError(t, b.Close())
 		})
 	}
 }

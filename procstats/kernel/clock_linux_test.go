@@ -17,9 +17,7 @@ import (
 func TestNow(t *testing.T) {
 	monotonic := func() time.Duration {
 		var ts unix.Timespec
-		if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-			t.Fatal(err)
-		}
+		must(t, unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts))
 		return time.Duration(ts.Nano())
 	}
 	const slack = time.Millisecond // half of what passes between two readings at start
@@ -45,24 +43,16 @@ func TestAlive(t *testing.T) {
 	host := HostFS()
 	cmd := exec.Command("cat")
 	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	id, err := Identify(host, cmd.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	other := id.ProcessID
 	other.Start--
 	if !Alive(host, id.ProcessID) || Alive(host, other) || Alive(host, procstats.ProcessID{}) {
 		t.Errorf("alive %v, another of its number %v", Alive(host, id.ProcessID), Alive(host, other))
 	}
-	if err := stdin.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, stdin.Close())
 	for now := id; !now.Zombie; {
 		if now, err = Identify(host, id.PID); err != nil {
 			t.Fatal(err)
@@ -71,9 +61,7 @@ func TestAlive(t *testing.T) {
 	if Alive(host, id.ProcessID) {
 		t.Error("a zombie is alive")
 	}
-	if err := cmd.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Wait())
 	if Alive(host, id.ProcessID) {
 		t.Error("a process that is gone is alive")
 	}

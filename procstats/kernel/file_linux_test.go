@@ -20,15 +20,11 @@ func TestKeptFileReadsAgain(t *testing.T) {
 	contents := []string{"usage_usec 1\n", strings.Repeat("x", 3*keptFileSize), "", strings.Repeat("y", keptFileSize), "z"}
 	write := func(content string) {
 		t.Helper()
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(content), 0o600))
 	}
 	write(contents[0])
 	f, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	readers := map[string]func([]byte) ([]byte, error){"read": f.Read, "readRecord": f.ReadRecord}
 	for name, read := range readers {
 		var buf []byte
@@ -51,13 +47,9 @@ func TestKeptFileReadsAgain(t *testing.T) {
 
 func TestKeptFileAllocatesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cpu.stat")
-	if err := os.WriteFile(path, []byte("usage_usec 1\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte("usage_usec 1\n"), 0o600))
 	f, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = f.Close() })
 	buf := make([]byte, 0, keptFileSize)
 	allocs := testing.AllocsPerRun(100, func() {

@@ -16,40 +16,26 @@ import (
 func openWrites(t *testing.T) *Writes {
 	t.Helper()
 	w, err := OpenWrites()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := w.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	must(t, err)
+	closing(t, w)
 	return w
 }
 
 func write(t *testing.T, path string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte("1\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte("1\n"), 0o600))
 }
 
 // TestWrites holds that a folder is marked after a write to a file in it, and after nothing else.
 func TestWrites(t *testing.T) {
 	one, other := t.TempDir(), t.TempDir()
 	write(t, filepath.Join(one, "cpu.max"))
-	if err := os.Mkdir(filepath.Join(one, "nested"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(filepath.Join(one, "nested"), 0o700))
 	w := openWrites(t)
 	first, err := w.Watch(one)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	second, err := w.Watch(other)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := w.Watch(one); !errors.Is(err, unix.EEXIST) {
 		t.Errorf("watching a folder twice: %v, want EEXIST", err)
 	}
@@ -77,9 +63,7 @@ func TestWrites(t *testing.T) {
 	want("many writes", true, true)
 	w.Leave(first)
 	write(t, filepath.Join(one, "cpu.max"))
-	if err := os.RemoveAll(other); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(other))
 	want("a folder that is left, and one that was removed", false, true)
 	w.Leave(second)
 	w.Leave(second)
@@ -91,9 +75,7 @@ func TestWrites(t *testing.T) {
 // TestWritesOverflow holds that all folders are marked when the kernel has dropped events.
 func TestWritesOverflow(t *testing.T) {
 	text, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var most int
 	if _, err := fmt.Sscan(string(text), &most); err != nil || most > 1<<16 {
 		t.Skipf("a queue of %d events takes too long to fill: %v", most, err)
@@ -104,9 +86,7 @@ func TestWritesOverflow(t *testing.T) {
 		t.Fatal(err)
 	}
 	second, err := w.Watch(other)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var files [2]*os.File
 	for i := range files {
 		if files[i], err = os.Create(filepath.Join(one, fmt.Sprint(i))); err != nil {

@@ -37,9 +37,7 @@ func TestCgroupAncestors(t *testing.T) {
 func limitTree(t *testing.T, files map[string]string) (root string, mounts []CgroupMount) {
 	t.Helper()
 	root = writeTree(t, files)
-	if err := os.MkdirAll(filepath.Join(root, "pod/task"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Join(root, "pod/task"), 0o755))
 	return root, []CgroupMount{{Point: root, Root: "/"}}
 }
 
@@ -152,9 +150,7 @@ func TestReadNumber(t *testing.T) {
 		t.Error("a file that does not exist has a number")
 	}
 	for _, test := range tests {
-		if err := os.WriteFile(path, []byte(test.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(test.text), 0o600))
 		if got, ok := ReadNumber(path); ok != test.ok || ok && got != test.want {
 			t.Errorf("%q: %d, %v, want %d, %v", test.text, got, ok, test.want, test.ok)
 		}

@@ -67,9 +67,7 @@ func TestUnwritten(t *testing.T) {
 			if !test.invalid && (bytes-u.Lag() != test.kibibytes*1024 || u.Lag() < 2*16*int64(os.Getpagesize())) {
 				t.Errorf("%d bytes, %d of them lag, want %d KiB beside it", bytes, u.Lag(), test.kibibytes)
 			}
-			if err := u.Close(); err != nil {
-				t.Error(err)
-			}
+			noError(t, u.Close())
 		})
 	}
 	missing := NewUnwritten(FS{Proc: t.TempDir()})
@@ -115,15 +113,11 @@ func TestHugePools(t *testing.T) {
 				pools + "1048576kB/nr_hugepages": test.total, pools + "1048576kB/free_hugepages": test.free,
 			})}
 			p, err := OpenHugePools(root)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if inUse, err := p.InUse(); inUse != test.inUse || (err != nil) != test.err {
 				t.Errorf("in use %v, %v; want %v", inUse, err, test.inUse)
 			}
-			if err := p.Close(); err != nil {
-				t.Error(err)
-			}
+			noError(t, p.Close())
 		})
 	}
 }
@@ -133,13 +127,9 @@ func TestHugePoolsOfOtherKernels(t *testing.T) {
 	if _, err := OpenHugePools(root); err == nil {
 		t.Error("no sysfs, and no error")
 	}
-	if err := os.MkdirAll(filepath.Join(root.Sys, "kernel/mm"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Join(root.Sys, "kernel/mm"), 0o700))
 	p, err := OpenHugePools(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if inUse, err := p.InUse(); inUse || err != nil {
 		t.Errorf("in use %v, %v", inUse, err)
 	}

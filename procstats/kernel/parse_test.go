@@ -4,6 +4,7 @@
 package kernel
 
 import (
+	"io"
 	"math"
 	"os"
 	"path"
@@ -69,9 +70,7 @@ func writeTree(t *testing.T, files map[string]string) (root string) {
 		if err == nil && !strings.HasSuffix(name, "/") {
 			err = os.WriteFile(path, []byte(content), 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	return root
 }
@@ -306,4 +305,26 @@ func FuzzParseMountinfo(f *testing.F) {
 			}
 		}
 	})
+}
+
+// must ends the test if something that it needs has failed.
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// noError reports what has failed.
+func noError(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Error(err)
+	}
+}
+
+// closing closes something at the end of the test.
+func closing(tb testing.TB, c io.Closer) {
+	tb.Helper()
+	tb.Cleanup(func() { noError(tb, c.Close()) })
 }

@@ -68,9 +68,7 @@ func TestMounts(t *testing.T) {
 	fs := procTree(t, map[string]string{"self/mountinfo": "21 1 0:5 / /proc rw,nosuid shared:9 - proc proc rw,hidepid=2\n" +
 		`22 1 0:6 / /with\040space ro - tmpfs none rw,size=1k` + "\n"})
 	mounts, err := Mounts(fs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := []Mount{
 		{Root: "/", Point: "/proc", FSType: "proc", Options: []string{"rw", "nosuid"}, SuperOptions: []string{"rw", "hidepid=2"}, id: 21, parent: 1},
 		{Root: "/", Point: "/with space", FSType: "tmpfs", Options: []string{"ro"}, SuperOptions: []string{"rw", "size=1k"}, id: 22, parent: 1},

@@ -36,9 +36,7 @@ func TestFindCgroup(t *testing.T) {
 	for _, archive := range archives {
 		t.Run(strings.TrimSuffix(filepath.Base(archive), ".txtar"), func(t *testing.T) {
 			parsed, err := txtar.ParseFile(archive)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			content := map[string]string{}
 			for _, f := range parsed.Files {
 				content[f.Name] = string(f.Data)
@@ -47,9 +45,7 @@ func TestFindCgroup(t *testing.T) {
 			for _, newline := range []string{"\n", "\r\n"} {
 				fs := findTree(t, strings.ReplaceAll(mountinfo, "\n", newline), strings.ReplaceAll(cgroup, "\n", newline))
 				c, err := FindCgroup(fs, findPID)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if diff := cmp.Diff(content["want"], folders(c)); diff != "" {
 					t.Errorf("newline %q: folders differ (-want +got):\n%s", newline, diff)
 				}
@@ -104,9 +100,7 @@ func TestFindCgroupOfNoProcess(t *testing.T) {
 
 func TestCgroupMounts(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "cgroup.controllers"), []byte("cpu io memory\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "cgroup.controllers"), []byte("cpu io memory\n"), 0o600))
 	fs := findTree(t, `34 25 0:28 / /cg ro,nosuid - tmpfs tmpfs ro,seclabel,mode=755
 35 34 0:29 / `+dir+` rw,nosuid - cgroup2 cgroup2 rw,seclabel,nsdelegate
 36 34 0:30 / /cg/systemd rw,nosuid - cgroup cgroup rw,seclabel,xattr,name=systemd,release_agent=/bin/x
@@ -117,9 +111,7 @@ func TestCgroupMounts(t *testing.T) {
 44 34 0:36 / /nowhere rw,nosuid - cgroup2 cgroup2 rw
 `, "")
 	got, err := CgroupMounts(fs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := []CgroupMount{
 		{Point: dir, Root: "/", Version: 2, Controllers: []string{"cpu", "io", "memory"}},
 		{Point: "/cg/cpu,cpuacct", Root: "/part", Version: 1, Controllers: []string{"cpu", "cpuacct"}},

@@ -15,18 +15,14 @@ func TestReadWaited(t *testing.T) {
 	read := func() Waited {
 		t.Helper()
 		w, err := ReadWaited(HostFS(), os.Getpid())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return w
 	}
 	before := read()
 	if again := read(); again != before {
 		t.Errorf("without a child it went from %+v to %+v", before, again)
 	}
-	if err := exec.Command("/bin/true").Run(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, exec.Command("/bin/true").Run())
 	if after := read(); after == before {
 		t.Errorf("a child was waited for, and it is still %+v", after)
 	}
@@ -40,18 +36,14 @@ func TestChildrenOfEndingThreads(t *testing.T) {
 	for range 100 {
 		child := exec.Command("cat")
 		hold, err := child.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		started, ended := make(chan error), make(chan struct{})
 		go func() {
 			defer close(ended)
 			runtime.LockOSThread() // and never unlocked: the thread ends with this goroutine
 			started <- child.Start()
 		}()
-		if err := <-started; err != nil {
-			t.Fatal(err)
-		}
+		must(t, <-started)
 		for range 20 {
 			children, err := Children(HostFS(), os.Getpid())
 			if err != nil || !slices.Contains(children, child.Process.Pid) {
@@ -59,11 +51,7 @@ func TestChildrenOfEndingThreads(t *testing.T) {
 			}
 		}
 		<-ended
-		if err := hold.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := child.Wait(); err != nil {
-			t.Error(err)
-		}
+		noError(t, hold.Close())
+		noError(t, child.Wait())
 	}
 }

@@ -197,19 +197,13 @@ func TestInInitialPIDNamespace(t *testing.T) {
 		t.Error("unknown is taken for the first namespace")
 	}
 	link := filepath.Join(fs.Proc, "self", "ns", "pid")
-	if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(link), 0o755))
 	for target, want := range map[string]bool{"pid:[4026531836]": true, "pid:[4026532000]": false} {
-		if err := os.Symlink(target, link); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Symlink(target, link))
 		if got := InInitialPIDNamespace(fs); got != want {
 			t.Errorf("%s: %v, want %v", target, got, want)
 		}
-		if err := os.Remove(link); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Remove(link))
 	}
 }
 

@@ -42,9 +42,7 @@ func host(t *testing.T) kernel.FS {
 func enter(t *testing.T, fs kernel.FS) (dir string) {
 	t.Helper()
 	own, err := kernel.FindCgroup(fs, os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if dir, err = os.MkdirTemp(own.V2, "tacho-network-"); err != nil {
 		t.Skipf("make a cgroup: %v", err)
 	}
@@ -52,12 +50,8 @@ func enter(t *testing.T, fs kernel.FS) (dir string) {
 		return os.WriteFile(filepath.Join(to, "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0)
 	}
 	t.Cleanup(func() {
-		if err := move(own.V2); err != nil {
-			t.Error(err)
-		}
-		if err := os.Remove(dir); err != nil {
-			t.Error(err)
-		}
+		noError(t, move(own.V2))
+		noError(t, os.Remove(dir))
 	})
 	if err := move(dir); err != nil {
 		t.Skipf("enter a cgroup: %v", err)
@@ -113,9 +107,7 @@ func (n *namespace) device(t *testing.T, name string) (c network.Counts) {
 	var text []byte
 	var err error
 	n.do(func() { text, err = os.ReadFile("/proc/thread-self/net/dev") })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for line := range strings.Lines(string(text)) {
 		if rest, found := strings.CutPrefix(strings.TrimSpace(line), name+":"); found {
 			var skip uint64
@@ -175,13 +167,9 @@ func cases() []traffic {
 		{"TCP over IPv6", "tcp6", "fd99::2", out, 0, streamed, 0},
 		{"sendfile", "tcp4", "10.99.0.2", func(t *testing.T, client, server net.Conn) {
 			file, err := os.CreateTemp(t.TempDir(), "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer file.Close()
-			if err := file.Truncate(streamed); err != nil {
-				t.Fatal(err)
-			}
+			must(t, file.Truncate(streamed))
 			stream(t, client, server, file)
 		}, 0, streamed, 0},
 		{"small packets", "tcp4", "10.99.0.2", func(t *testing.T, client, server net.Conn) {
@@ -202,9 +190,7 @@ func exchange(t *testing.T, client net.Conn, server *net.UDPConn, datagram []byt
 	if err == nil {
 		_, err = server.WriteTo(datagram, from)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	read(t, client, datagram)
 }
 
@@ -233,9 +219,7 @@ func stream(t *testing.T, from, to net.Conn, data io.Reader) {
 	if n, err := io.CopyN(io.Discard, to, streamed); err != nil {
 		t.Fatalf("after %d bytes: %v", n, err)
 	}
-	if err := <-sent; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-sent)
 }
 
 // serve returns the address of a server in the peer's namespace, and its end of a connection. Its socket is made
@@ -259,9 +243,7 @@ func (c *traffic) serve(t *testing.T, peer *namespace) (server func() net.Conn, 
 	t.Cleanup(func() { listener.Close() })
 	return func() net.Conn {
 		conn, err := listener.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { conn.Close() })
 		return conn
 	}, listener.Addr().String()
@@ -278,9 +260,7 @@ func TestTraffic(t *testing.T) {
 	}
 	dir := enter(t, fs)
 	counter, err := network.Count(fs, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer counter.Close()
 	for i := range ways {
 		t.Run(ways[i].name, func(t *testing.T) { ways[i].check(t, task, counter, servers[i], addresses[i]) })
@@ -335,15 +315,11 @@ func TestLoopback(t *testing.T) {
 	fs := host(t)
 	dir := enter(t, fs)
 	nested := filepath.Join(dir, "nested")
-	if err := os.Mkdir(nested, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(nested, 0o755))
 	s := network.Open(fs, procstats.DefaultSelection(), nested, false)
 	defer s.Close()
 	enterNested(t, nested, dir)
-	if err := os.Remove(nested); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(nested))
 	var sample procstats.Sample
 	s.Collect(&sample)
 	for id, want := range map[procstats.ID]float64{
@@ -365,9 +341,7 @@ func TestLoopbackStream(t *testing.T) {
 	fs, task := host(t), newNamespace(t)
 	task.ip(t, "link set lo up")
 	counter, err := network.Count(fs, enter(t, fs))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer counter.Close()
 	device := task.device(t, "lo")
 	server, address := (&traffic{network: "tcp4", address: "127.0.0.1"}).serve(t, task)
@@ -402,29 +376,21 @@ func TestLoopbackStream(t *testing.T) {
 func enterNested(t *testing.T, nested, dir string) {
 	t.Helper()
 	pid := []byte(strconv.Itoa(os.Getpid()))
-	if err := os.WriteFile(filepath.Join(nested, "cgroup.procs"), pid, 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(nested, "cgroup.procs"), pid, 0))
 	server, err := net.ListenPacket("udp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer server.Close()
 	buffer := make([]byte, 100)
 	for range 100 {
 		if _, err := server.WriteTo(buffer, server.LocalAddr()); err != nil {
 			t.Fatal(err)
 		}
-		if err := server.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, server.SetReadDeadline(time.Now().Add(10*time.Second)))
 		if _, _, err := server.ReadFrom(buffer); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), pid, 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "cgroup.procs"), pid, 0))
 }
 
 // TestAbsent holds that a source that cannot count says why for each measurement, and that one that is not selected
@@ -479,5 +445,21 @@ func TestContinue(t *testing.T) {
 		if h.Guarantee != procstats.LowerBound {
 			t.Errorf("%s is %s", h.ID, h.Guarantee)
 		}
+	}
+}
+
+// must ends the test if something that it needs has failed.
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// noError reports what has failed.
+func noError(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Error(err)
 	}
 }

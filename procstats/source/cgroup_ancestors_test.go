@@ -80,11 +80,7 @@ func checkLater(t *testing.T, target Target, first *Collector, read *procstats.S
 	t.Helper()
 	target.Before = first.Before()
 	later := Open(target, first.Selection())
-	defer func() {
-		if err := later.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	closing(t, later)
 	var s procstats.Sample
 	later.Collect(&s)
 	if diff := cmp.Diff(read.Task, s.Task, cmp.AllowUnexported(procstats.Reading{})); diff != "" {
@@ -136,11 +132,7 @@ func TestCPUQuotasAbove(t *testing.T) {
 				}
 				c := Open(tree.target(), procstats.Select(procstats.CgroupCPUQuotaEffective,
 					procstats.CgroupCPUAncestorThrottledPeriods, procstats.CgroupCPUAncestorThrottled))
-				defer func() {
-					if err := c.Close(); err != nil {
-						t.Error(err)
-					}
-				}()
+				closing(t, c)
 				for _, g := range test.during {
 					tree.set(g.path, g.percent, g.periods, g.seconds)
 				}
@@ -178,11 +170,7 @@ func TestCPUQuotasBesideVersion1(t *testing.T) {
 	tree.write("proc/self/mountinfo", fmt.Sprintf("30 20 0:1 / %s rw - cgroup2 cgroup2 rw\n31 20 0:2 / /cpu rw - cgroup cgroup rw,cpu,cpuacct\n",
 		filepath.Join(tree.root, "cgroup")))
 	c := Open(tree.target(), procstats.Select(procstats.CgroupCPUQuotaEffective, procstats.CgroupCPUAncestorThrottled))
-	defer func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	closing(t, c)
 	var s procstats.Sample
 	c.Collect(&s)
 	for _, id := range []procstats.ID{procstats.CgroupCPUQuotaEffective, procstats.CgroupCPUAncestorThrottled} {
@@ -204,11 +192,7 @@ func TestCPUQuotasInherited(t *testing.T) {
 				target.Cgroup, target.Parent = procstats.Cgroup{}, 77
 				c := Open(target, procstats.Select(procstats.CgroupCPUQuotaEffective,
 					procstats.CgroupCPUInheritedQuota, procstats.CgroupCPUInheritedThrottled))
-				defer func() {
-					if err := c.Close(); err != nil {
-						t.Error(err)
-					}
-				}()
+				closing(t, c)
 				tree.set(throttler, 20, 53, 32)
 				var s procstats.Sample
 				c.Collect(&s)

@@ -24,21 +24,15 @@ const capturedPID = 4242
 func unpackTree(t testing.TB, archive string) (root string) {
 	t.Helper()
 	parsed, err := txtar.ParseFile(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	root = t.TempDir()
 	for _, f := range parsed.Files {
 		name := filepath.Join(root, filepath.FromSlash(f.Name))
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(name), 0o755))
 		if f.Name == "proc/self/mountinfo" {
 			f.Data = bytes.ReplaceAll(f.Data, []byte(" /sys/fs/cgroup"), []byte(" "+root+"/sys/fs/cgroup"))
 		}
-		if err := os.WriteFile(name, f.Data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(name, f.Data, 0o600))
 	}
 	return root
 }
@@ -48,9 +42,7 @@ func capturedTarget(t testing.TB, archive string) Target {
 	t.Helper()
 	fs := kernel.FS{Proc: filepath.Join(unpackTree(t, archive), "proc")}
 	c, err := kernel.FindCgroup(fs, capturedPID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return Target{FS: fs, Cgroup: c}
 }
 
@@ -185,9 +177,7 @@ func TestCgroupFilesChange(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
 	write("memory.current", "1\n")
 	write("memory.stat", "anon 1\n")
@@ -244,9 +234,7 @@ func TestCgroupFilesChange(t *testing.T) {
 func TestEffectiveLimitsOfCapturedTree(t *testing.T) {
 	target := capturedTarget(t, "testdata/cgroup/hybrid-6.18.txtar")
 	mounts, err := kernel.CgroupMounts(target.FS)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := target.Cgroup
 	if n, dir, ok := kernel.EffectiveMemoryMax(c, mounts); n != 48<<20 || dir != c.V1["memory"] || !ok {
 		t.Errorf("memory: %d from %q, %v; want 48 MiB of its own", n, dir, ok)

@@ -35,9 +35,7 @@ func TestCgroupWorkload(t *testing.T) {
 		t.Skip("it is the workload of other tests")
 	}
 	var usage unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Getrusage(unix.RUSAGE_SELF, &usage))
 	fmt.Fprintln(os.Stdout, "start", usage.Utime.Nano()+usage.Stime.Nano())
 	in := bufio.NewReader(os.Stdin)
 	if _, err := in.ReadString('\n'); err != nil {
@@ -67,9 +65,7 @@ func hostCgroup(t testing.TB) procstats.Cgroup {
 		t.Skip("making cgroups needs root")
 	}
 	mounts, err := kernel.CgroupMounts(kernel.HostFS())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var c procstats.Cgroup
 	for _, mount := range mounts {
 		wanted := mount.Version == 2 || slices.ContainsFunc(mount.Controllers, func(name string) bool {
@@ -82,9 +78,7 @@ func hostCgroup(t testing.TB) procstats.Cgroup {
 		if errors.Is(err, fs.ErrPermission) {
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() {
 			if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("remove cgroup: %v", err)
@@ -128,25 +122,17 @@ func runWorkload(t *testing.T, c procstats.Cgroup, busy func(pid int)) time.Dura
 	cmd := exec.Command(os.Args[0], "-test.run=^TestCgroupWorkload$", "-test.v")
 	cmd.Env = append(os.Environ(), workloadVariable+"=1")
 	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	lines := bufio.NewScanner(stdout)
 	outside, err := time.ParseDuration(awaitLine(t, lines, "start ") + "ns")
 	if err != nil {
 		t.Error(err)
 	}
 	for _, dir := range cgroupDirs(c) {
-		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(cmd.Process.Pid)), 0); err != nil {
-			t.Error(err)
-		}
+		noError(t, os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(cmd.Process.Pid)), 0))
 	}
 	if _, err := io.WriteString(stdin, "go\n"); err != nil {
 		t.Error(err)
@@ -249,9 +235,7 @@ func testHostCgroupRemoved(t *testing.T, shared *Shared) {
 		sources[id].Collect(&before)
 	}
 	for _, dir := range cgroupDirs(c) {
-		if err := os.Remove(dir); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Remove(dir))
 	}
 	var after, again procstats.Sample
 	for _, s := range sources {

@@ -20,9 +20,7 @@ func TestSettings(t *testing.T) {
 		dir := t.TempDir()
 		put := func(name, text string) {
 			t.Helper()
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 		}
 		put("memory.current", "1\n")
 		put("memory.max", "100\n")
@@ -50,20 +48,14 @@ func TestSettings(t *testing.T) {
 		// The kernel can change what it says without a write that is seen.
 		put("new", "300\n")
 		want("another file", procstats.CgroupMemoryMax, 200)
-		if err := os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, "memory.max")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, "memory.max")))
 		if watches {
 			want("unseen", procstats.CgroupMemoryMax, 200)
 			now += settingsInterval
 			want("unseen, later", procstats.CgroupMemoryMax, 300)
 		}
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := shared.Close(); err != nil {
-			t.Error(err)
-		}
+		noError(t, r.Close())
+		noError(t, shared.Close())
 	}
 }
 
@@ -73,9 +65,7 @@ func TestSettingsThatFail(t *testing.T) {
 	dir := t.TempDir()
 	path, aside := filepath.Join(dir, "memory.max"), filepath.Join(dir, "aside")
 	for name, text := range map[string]string{"memory.current": "1\n", "memory.max": "100\n"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	shared := &Shared{Watches: true}
 	defer shared.Close()
@@ -91,18 +81,14 @@ func TestSettingsThatFail(t *testing.T) {
 	if got, ok := read(); !ok || got != 100 {
 		t.Fatalf("at first: %v, %v", got, ok)
 	}
-	if err := errors.Join(os.Rename(path, aside), os.Mkdir(path, 0o700)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.Rename(path, aside), os.Mkdir(path, 0o700)))
 	now += settingsInterval
 	for range 3 {
 		if got, ok := read(); ok {
 			t.Errorf("a directory in its place: %v", got)
 		}
 	}
-	if err := errors.Join(os.Remove(path), os.Rename(aside, path)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.Remove(path), os.Rename(aside, path)))
 	if got, ok := read(); !ok || got != 100 {
 		t.Errorf("readable again: %v, %v", got, ok)
 	}
@@ -112,9 +98,7 @@ func TestSettingsThatFail(t *testing.T) {
 // that fails: a directory is watched for one task.
 func TestSettingsTakeNoDescriptor(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "memory.max"), []byte("100\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "memory.max"), []byte("100\n"), 0o600))
 	shared := &Shared{Watches: true}
 	defer shared.Close()
 	for _, watched := range []bool{true, false} {

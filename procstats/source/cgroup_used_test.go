@@ -44,9 +44,7 @@ func usedGroup() (before, after map[string]string) {
 func writeGroup(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 }
 
@@ -82,18 +80,12 @@ func TestUsedGroup(t *testing.T) {
 	selection := procstats.Select(usage, user, system, throttled, current, anon, limit, faults, high, hit, oom, kills, read, written,
 		stalled, memoryStalled)
 	pressure := filepath.Join(dir, "memory.pressure") // a folder: it opens, and cannot be read
-	if err := errors.Join(os.Remove(pressure), os.Mkdir(pressure, 0o700)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.Remove(pressure), os.Mkdir(pressure, 0o700)))
 	sources := []Source{openCgroup(target, selection), openPSI(target, selection)}
-	if err := os.Remove(pressure); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(pressure))
 	defer func() {
 		for _, source := range sources {
-			if err := source.Close(); err != nil {
-				t.Error(err)
-			}
+			noError(t, source.Close())
 		}
 	}()
 	for _, step := range []struct {

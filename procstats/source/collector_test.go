@@ -40,9 +40,7 @@ func broken(id procstats.SourceID, reason string) fakeSource {
 func selection(t *testing.T, expr string) procstats.Selection {
 	t.Helper()
 	s, err := procstats.ParseSelection(expr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -179,11 +177,7 @@ func TestOpen(t *testing.T) {
 	c := Open(target, sel, works(procstats.SourceExecutor, func(s *procstats.Sample) {
 		s.SetNumber(procstats.ExecutorCollections, 1)
 	}))
-	defer func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	closing(t, c)
 	if c.Selection() != sel || c.LostChildren() {
 		t.Error("another selection, or children lost before any were")
 	}

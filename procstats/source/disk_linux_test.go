@@ -20,9 +20,7 @@ func TestDiskStaysOnItsFileSystem(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, dir, "here", 10)
 	for _, name := range []string{"other", "again"} {
-		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(filepath.Join(dir, name), 0o755))
 	}
 	checkDisk(t, sampleOf(diskOf(t, dir, DiskLimits{Budget: time.Minute}, nil)), 3,
 		blocksOf(t, dir, filepath.Join(dir, "here"), filepath.Join(dir, "other"), filepath.Join(dir, "again")))
@@ -31,14 +29,8 @@ func TestDiskStaysOnItsFileSystem(t *testing.T) {
 		"again": func(target string) error { return unix.Mount(dir, target, "", unix.MS_BIND, "") },
 	} {
 		target := filepath.Join(dir, name)
-		if err := mount(target); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := unix.Unmount(target, 0); err != nil {
-				t.Error(err)
-			}
-		})
+		must(t, mount(target))
+		t.Cleanup(func() { noError(t, unix.Unmount(target, 0)) })
 	}
 	writeFile(t, dir, "other/large", 1_000_000)
 	checkDisk(t, sampleOf(diskOf(t, dir, DiskLimits{Budget: time.Minute}, nil)), 1, blocksOf(t, dir, filepath.Join(dir, "here")))

@@ -34,11 +34,7 @@ func diskOf(tb testing.TB, dir string, limits DiskLimits, clock *diskClock) *dis
 	if clock != nil {
 		d.now = clock.now
 	}
-	tb.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			tb.Error(err)
-		}
-	})
+	closing(tb, d)
 	return d
 }
 
@@ -52,9 +48,7 @@ func sampleOf(source Source) *procstats.Sample {
 func writeFile(tb testing.TB, dir, name string, size int) string {
 	tb.Helper()
 	path := filepath.Join(dir, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, os.MkdirAll(filepath.Dir(path), 0o755))
 	f, err := os.Create(path)
 	if err == nil {
 		// Allocated at once: some file systems put off the choice of blocks.
@@ -66,9 +60,7 @@ func writeFile(tb testing.TB, dir, name string, size int) string {
 	if err == nil {
 		err = f.Close()
 	}
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return path
 }
 
@@ -77,9 +69,7 @@ func blocksOf(tb testing.TB, paths ...string) (bytes float64) {
 	tb.Helper()
 	for _, path := range paths {
 		var stat unix.Stat_t
-		if err := unix.Lstat(path, &stat); err != nil {
-			tb.Fatal(err)
-		}
+		must(tb, unix.Lstat(path, &stat))
 		bytes += float64(stat.Blocks * blockSize)
 	}
 	return bytes
@@ -100,21 +90,13 @@ func TestDiskCountsBlocksOnce(t *testing.T) {
 	plain := writeFile(t, dir, "plain", 100_000)
 	deep := writeFile(t, dir, "a/b/c/deep", 10_000)
 	sparse := writeFile(t, dir, "a/sparse", 10)
-	if err := os.Truncate(sparse, 1<<40); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Link(plain, filepath.Join(dir, "a", "linked")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Truncate(sparse, 1<<40))
+	must(t, os.Link(plain, filepath.Join(dir, "a", "linked")))
 	writeFile(t, outside, "large", 1_000_000)
 	for name, target := range map[string]string{"out": outside, "self": dir, "broken": "nowhere", "a/file": deep} {
-		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Symlink(target, filepath.Join(dir, name)))
 	}
-	if err := unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
 	d := diskOf(t, dir, DiskLimits{Budget: time.Minute}, nil)
 	if description := d.Describe(); !description.Available || description.ID != procstats.SourceDisk {
 		t.Errorf("%+v", description)
@@ -203,13 +185,9 @@ func TestDiskWhileTheFolderChanges(t *testing.T) {
 		t.Fatalf("pending: %v", d.walk.pending)
 	}
 	for _, name := range []string{"gone", "link", "file"} {
-		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.RemoveAll(filepath.Join(dir, name)))
 	}
-	if err := os.Symlink(outside, filepath.Join(dir, "link")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(outside, filepath.Join(dir, "link")))
 	writeFile(t, dir, "file", 10)
 	clock.step = 0
 	s := sampleOf(d)
@@ -243,9 +221,7 @@ func TestDiskThatCannotBeRead(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, dir, "closed/x", 1)
 	closed := filepath.Join(dir, "closed")
-	if err := os.Chmod(closed, 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(closed, 0))
 	t.Cleanup(func() { _ = os.Chmod(closed, 0o700) })
 	for _, r := range sampleOf(diskOf(t, dir, DiskLimits{}, nil)).Task {
 		if r.Present() || !strings.Contains(r.Reason(), "open: permission denied") {
@@ -270,14 +246,10 @@ func TestDiskOfTooManyNames(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
 			for i := range 2 * diskChunk {
-				if err := test.make(dir, i); err != nil {
-					t.Fatal(err)
-				}
+				must(t, test.make(dir, i))
 			}
 			w, err := startDiskWalk(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			w.room = diskChunk * inodeSize
 			for w.step() {
 				if held := len(w.seen) + len(w.pending); held > 2*diskChunk {
@@ -287,9 +259,7 @@ func TestDiskOfTooManyNames(t *testing.T) {
 			if w.sums.unread != 1 || !strings.Contains(w.sums.reason, "too many") {
 				t.Errorf("%+v, want one reason", w.sums)
 			}
-			if err := w.close(); err != nil {
-				t.Error(err)
-			}
+			noError(t, w.close())
 		})
 	}
 }
@@ -302,41 +272,27 @@ func TestDiskHoldsNoMoreThanItMust(t *testing.T) {
 	}
 	writeFile(t, dir, "a/b/c/d", 0)
 	w, err := startDiskWalk(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for w.step() {
 	}
 	if held, want := maxDiskHeld-w.room, 4*inodeSize; held != want {
 		t.Errorf("at the end %d bytes are held, want the %d of the four folders", held, want)
 	}
-	if err := w.close(); err != nil {
-		t.Error(err)
-	}
+	noError(t, w.close())
 }
 
 func TestDiskOfDeepFolders(t *testing.T) {
 	dir := t.TempDir()
 	at, err := unix.Open(dir, unix.O_DIRECTORY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for range maxDiskDepth + 5 {
-		if err := unix.Mkdirat(at, "d", 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, unix.Mkdirat(at, "d", 0o755))
 		next, err := unix.Openat(at, "d", unix.O_DIRECTORY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := unix.Close(at); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, unix.Close(at))
 		at = next
 	}
-	if err := unix.Close(at); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Close(at))
 	d := diskOf(t, dir, DiskLimits{Budget: time.Minute}, nil)
 	r, _ := sampleOf(d).Task.Get(procstats.DiskUsage)
 	if r.Present() || !strings.Contains(r.Reason(), "nested") {
@@ -348,11 +304,7 @@ func TestDiskOfDeepFolders(t *testing.T) {
 func TestDiskBeforeTheStart(t *testing.T) {
 	dir := t.TempDir()
 	c := Open(Target{Dir: dir}, procstats.Select(procstats.DiskUsage, procstats.DiskFiles))
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	closing(t, c)
 	s := new(procstats.Sample)
 	c.CollectBefore(s)
 	if r, found := s.Task.Get(procstats.DiskFiles); !found || r.Present() {

@@ -19,11 +19,7 @@ import (
 func ioOf(tb testing.TB, t Target, m *membership) *ioSource {
 	tb.Helper()
 	io := openIO(t, procstats.SourceSelection(procstats.SourceIO), m)
-	tb.Cleanup(func() {
-		if err := io.Close(); err != nil {
-			tb.Error(err)
-		}
-	})
+	closing(tb, io)
 	return io
 }
 
@@ -176,9 +172,7 @@ func TestIOThatCannotBeRead(t *testing.T) {
 	if r, _ := last.Get(procstats.ProcessIORead); r.Present() || r.Reason() != reasonEnded || len(last) != 6 {
 		t.Errorf("%v", printReadings(last))
 	}
-	if err := tree.Close(); err != nil {
-		t.Error(err)
-	}
+	noError(t, tree.Close())
 }
 
 // TestIOCountsReapedChildrenOnce has a child do I/O that its parent waits for.
@@ -186,16 +180,10 @@ func TestIOCountsReapedChildrenOnce(t *testing.T) {
 	const size = 5_000_000
 	cmd := exec.Command("sh", "-c", fmt.Sprintf("head -c %d /dev/zero >/dev/null; echo ready; read x", size))
 	input, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	output, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = input.Close()
 		endOf(t, cmd)

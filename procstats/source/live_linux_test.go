@@ -24,17 +24,13 @@ import (
 func sleepers(tb testing.TB, n int) []int {
 	tb.Helper()
 	input, hold, err := os.Pipe()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	tb.Cleanup(func() { _, _ = input.Close(), hold.Close() })
 	pids := make([]int, 0, n)
 	for range n {
 		cmd := exec.Command("cat")
 		cmd.Stdin = input
-		if err := cmd.Start(); err != nil {
-			tb.Fatal(err)
-		}
+		must(tb, cmd.Start())
 		tb.Cleanup(func() { endOf(tb, cmd) })
 		pids = append(pids, cmd.Process.Pid)
 	}
@@ -139,8 +135,6 @@ func removeCgroup(tb testing.TB, dir, parent string) {
 func enter(tb testing.TB, dir string, pids ...int) {
 	tb.Helper()
 	for _, pid := range pids {
-		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0); err != nil {
-			tb.Fatal(err)
-		}
+		must(tb, os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0))
 	}
 }

@@ -29,21 +29,15 @@ func inNamespace(t *testing.T, options string) (root kernel.FS, ok bool) {
 	t.Helper()
 	if inner, found := os.LookupEnv(namespaceEnv); found {
 		dir := os.Getenv(namespaceEnv + "_DIR")
-		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-			t.Fatal(err)
-		}
-		if err := unix.Mount("proc", dir, "proc", 0, inner); err != nil {
-			t.Fatal(err)
-		}
+		must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+		must(t, unix.Mount("proc", dir, "proc", 0, inner))
 		return kernel.FS{Proc: dir, Live: true}, true
 	}
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it makes namespaces and mounts a procfs")
 	}
 	dir := t.TempDir()
-	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(filepath.Dir(dir), 0o755))
 	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.Env = append(os.Environ(), namespaceEnv+"="+options, namespaceEnv+"_DIR="+dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS}
@@ -62,9 +56,7 @@ func sleepAs(t *testing.T, uid uint32) int {
 	t.Helper()
 	cmd := exec.Command("sleep", "1000")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	return cmd.Process.Pid
 }
 
@@ -76,9 +68,7 @@ func TestTreeOfReusedPIDs(t *testing.T) {
 	}
 	for _, kept := range []int{defaultMaxKept, 0} {
 		cmd := exec.Command("sleep", "1000")
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cmd.Start())
 		pid := cmd.Process.Pid
 		target := Target{FS: root, Roots: func() []int { return []int{pid} }}
 		tree, io := treeOf(t, target), openIO(target, procstats.Select(procstats.ProcessIORead), nil)
@@ -103,9 +93,7 @@ func TestTreeOfReusedPIDs(t *testing.T) {
 		}
 		checkNumber(t, &s, procstats.TreeProcessesExited, 1)
 		checkNumber(t, &s, procstats.TreeCPUExited, mustNumber(t, before, procstats.TreeCPULive))
-		if err := io.Close(); err != nil {
-			t.Error(err)
-		}
+		noError(t, io.Close())
 	}
 }
 
@@ -128,9 +116,7 @@ func reuse(t *testing.T, root kernel.FS, pid int) {
 // becomeNobody gives up root for good, in all threads.
 func becomeNobody(t *testing.T) {
 	t.Helper()
-	if err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(nobody), syscall.Setuid(nobody)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(syscall.Setgroups(nil), syscall.Setgid(nobody), syscall.Setuid(nobody)))
 }
 
 const nobody = 65534
@@ -221,8 +207,6 @@ func TestIOOfOtherUsers(t *testing.T) {
 		}
 	}
 	for _, source := range sources {
-		if err := source.Close(); err != nil {
-			t.Error(err)
-		}
+		noError(t, source.Close())
 	}
 }

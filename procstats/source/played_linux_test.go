@@ -45,28 +45,18 @@ func playFrom(tb testing.TB, path, role string) played {
 	cmd.Env = append(os.Environ(), helperEnv+"="+role)
 	cmd.Stderr = os.Stderr
 	input, err := cmd.StdinPipe()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	output, err := cmd.StdoutPipe()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	held, hold, err := os.Pipe()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	cmd.ExtraFiles = []*os.File{held}
-	if err := cmd.Start(); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, cmd.Start())
 	tb.Cleanup(func() {
 		_, _ = hold.Close(), input.Close()
 		endOf(tb, cmd)
 	})
-	if err := held.Close(); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, held.Close())
 	p := played{Cmd: cmd, hold: hold}
 	if _, err := fmt.Fscanf(bufio.NewReader(output), "ready %d\n", &p.child); err != nil {
 		tb.Fatalf("the process that plays %s is not ready: %v", role, err)
@@ -86,9 +76,7 @@ func TestHelperProcess(t *testing.T) {
 		burn(300 * time.Millisecond)
 	case "spawns", "forks":
 		memory, err := unix.Mmap(-1, 0, spawnerMemory, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		memory[0] = 1
 		next := func() error { return exec.Command("true").Run() }
 		if role == "forks" {
@@ -109,12 +97,8 @@ func TestHelperProcess(t *testing.T) {
 		cmd := exec.Command("sh", "-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo ready; read x <&3")
 		cmd.ExtraFiles = []*os.File{os.NewFile(3, "hold")}
 		output, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, cmd.Start())
 		if _, err := output.Read(make([]byte, 1)); err != nil {
 			t.Fatal(err)
 		}
@@ -148,9 +132,7 @@ const spawnerMemory = 64 << 20
 func relay(t *testing.T) {
 	from, first, err := os.Pipe()
 	for range 3 {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		next, to, failed := os.Pipe()
 		if failed != nil {
 			t.Fatal(failed)
@@ -161,9 +143,7 @@ func relay(t *testing.T) {
 		err = errors.Join(cmd.Start(), from.Close(), to.Close())
 		from = next
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	go func() {
 		for token := []byte{1}; err == nil; _, err = from.Read(token) {
 			if _, err := first.Write(token); err != nil {
@@ -209,17 +189,13 @@ func init() {
 // endMain ends the main thread of a process that plays leaderless.
 func endMain(t *testing.T, p played) {
 	t.Helper()
-	if err := p.hold.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.hold.Close())
 	for stat := (kernel.ProcStat{}); !stat.Exiting(); {
 		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Process.Pid))
 		if err == nil {
 			stat, err = kernel.ParseProcStat(data)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 }
 
@@ -253,9 +229,7 @@ func pidfdOf(tb testing.TB, pid int) int {
 	if errors.Is(err, unix.ENOSYS) {
 		tb.Skip("needs pidfd_open(2), since Linux 5.3")
 	}
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	tb.Cleanup(func() { _ = unix.Close(fd) })
 	return fd
 }

@@ -181,8 +181,6 @@ func TestPortableThatCannotBeRead(t *testing.T) {
 				t.Errorf("%s: %+v", test.name, row)
 			}
 		}
-		if err := o.Close(); err != nil {
-			t.Error(err)
-		}
+		noError(t, o.Close())
 	}
 }

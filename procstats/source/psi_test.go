@@ -36,14 +36,10 @@ func TestExplainPressure(t *testing.T) {
 	for _, test := range tests {
 		root := t.TempDir()
 		if test.proc {
-			if err := os.Mkdir(filepath.Join(root, "pressure"), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Mkdir(filepath.Join(root, "pressure"), 0o755))
 		}
 		if test.switched != "" {
-			if err := os.WriteFile(filepath.Join(root, "cgroup.pressure"), []byte(test.switched), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(filepath.Join(root, "cgroup.pressure"), []byte(test.switched), 0o600))
 		}
 		got := explainPressure(kernel.FS{Proc: root}, &cgroupFile{dir: root, spec: &cgroupFileSpec{name: "cpu.pressure"}}, test.err)
 		if got != test.want {
@@ -55,9 +51,7 @@ func TestExplainPressure(t *testing.T) {
 // TestCgroupFileFails covers errors of reading that no ordinary file gives.
 func TestCgroupFileFails(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "memory.stat"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "memory.stat"), nil, 0o600))
 	tests := []struct {
 		name string
 		dir  string
@@ -86,9 +80,7 @@ func TestCgroupFileFails(t *testing.T) {
 		if f.collect(&Shared{}); test.open && f.absent() != "" {
 			t.Errorf("%s: still absent after a read that worked: %q", test.name, f.absent())
 		}
-		if err := f.close(); err != nil {
-			t.Error(err)
-		}
+		noError(t, f.close())
 	}
 }
 
@@ -97,9 +89,7 @@ func TestCgroupFileFails(t *testing.T) {
 func TestCgroupReadersShare(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"cpu.stat": "usage_usec 1\n", "memory.stat": "anon 1\n", "memory.current": "1\n"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	target := Target{Cgroup: procstats.Cgroup{V2: dir}, Shared: &Shared{}}
 	open := func() *cgroupReader {

@@ -35,11 +35,7 @@ func smapsOf(tb testing.TB, t Target, m *membership, limits smapsLimits, clock *
 	if clock != nil {
 		q.members.smaps.now = clock.now
 	}
-	tb.Cleanup(func() {
-		if err := q.Close(); err != nil {
-			tb.Error(err)
-		}
-	})
+	closing(tb, q)
 	return q
 }
 
@@ -169,17 +165,13 @@ func TestSmapsOfLivingProcesses(t *testing.T) {
 		t.Skip("needs smaps_rollup: ", d.Reason)
 	}
 	p, err := procfs.NewProc(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var s procstats.Sample
 	// Its pages are shared with every program that starts or ends meanwhile.
 	for began := time.Now(); ; {
 		collect(&s, tree, q)
 		want, err := p.ProcSMapsRollup()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got, ok := s.Processes[0].Readings.Number(procstats.ProcessPSS)
 		if ok && math.Abs(got-float64(want.Pss)) < 16<<10 && got == mustNumber(t, &s, procstats.SmapsPSS) {
 			break
@@ -188,9 +180,7 @@ func TestSmapsOfLivingProcesses(t *testing.T) {
 			t.Fatalf("PSS is %v (%v), procfs says %v", got, ok, want.Pss)
 		}
 	}
-	if err := tree.Close(); err != nil {
-		t.Error(err)
-	}
+	noError(t, tree.Close())
 }
 
 // TestSmapsWatchesMembersAlone holds that rows are of living processes also where no other source looks at them.

@@ -63,11 +63,7 @@ func totals() procstats.Selection {
 func collectorOf(b *testing.B, n int, sel procstats.Selection) *Collector {
 	b.Helper()
 	c := Open(Target{FS: kernel.HostFS(), Cgroup: crowd(b, n)}, sel)
-	b.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			b.Error(err)
-		}
-	})
+	closing(b, c)
 	return c
 }
 
@@ -91,24 +87,16 @@ func crowd(b *testing.B, n int) procstats.Cgroup {
 	b.Helper()
 	cgroup := makeCgroups(b)
 	held, hold, err := os.Pipe()
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	cmd := exec.Command("sh", "-c", fmt.Sprintf(
 		"read go <&3; i=1; while [ $i -lt %d ]; do { read x <&3; } & i=$((i+1)); done; echo ready; wait", n))
 	cmd.ExtraFiles = []*os.File{held}
 	output, err := cmd.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
+	must(b, cmd.Start())
 	b.Cleanup(func() {
 		_ = hold.Close()
-		if err := cmd.Wait(); err != nil {
-			b.Error(err)
-		}
+		noError(b, cmd.Wait())
 	})
 	for _, dir := range cgroup.V1 {
 		enter(b, dir, cmd.Process.Pid)
@@ -122,8 +110,6 @@ func crowd(b *testing.B, n int) procstats.Cgroup {
 	if line, err := bufio.NewReader(output).ReadString('\n'); err != nil {
 		b.Fatal(line, err)
 	}
-	if err := held.Close(); err != nil {
-		b.Fatal(err)
-	}
+	must(b, held.Close())
 	return cgroup
 }

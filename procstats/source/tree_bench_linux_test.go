@@ -90,13 +90,9 @@ func cgroupOf(b *testing.B, v2 bool) Target {
 func readPIDs(b *testing.B, dir string) []int {
 	b.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	pids, _, err := kernel.AppendPIDs(nil, data)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	return pids
 }
 
@@ -117,9 +113,7 @@ func treeSampler(b *testing.B, t Target, ids ...procstats.ID) func() {
 				}
 			}
 		}
-		if err := tree.Close(); err != nil {
-			b.Error(err)
-		}
+		noError(b, tree.Close())
 	})
 	return func() { collect(s, tree) }
 }
@@ -127,19 +121,13 @@ func treeSampler(b *testing.B, t Target, ids ...procstats.ID) func() {
 func procfsSampler(b *testing.B, pids []int) func() {
 	b.Helper()
 	fs, err := procfs.NewDefaultFS()
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	return func() {
 		for _, pid := range pids {
 			p, err := fs.Proc(pid)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must(b, err)
 			stat, err := p.Stat()
-			if err != nil {
-				b.Fatal(err)
-			}
+			must(b, err)
 			_, _ = stat.CPUTime(), stat.ResidentMemory()
 		}
 	}
@@ -151,9 +139,7 @@ func gopsutilSampler(b *testing.B, pids []int) func() {
 	return func() {
 		for _, pid := range pids {
 			p, err := gopsutil.NewProcess(int32(pid))
-			if err != nil {
-				b.Fatal(err)
-			}
+			must(b, err)
 			if _, err := p.MemoryInfo(); err != nil {
 				b.Fatal(err)
 			}

@@ -20,18 +20,12 @@ import (
 func TestTreeFindsManyChildren(t *testing.T) {
 	const children = 1500
 	held, hold, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cmd := exec.Command("sh", "-c", fmt.Sprintf("i=0; while [ $i -lt %d ]; do { read x <&3; } & i=$((i+1)); done; echo; wait", children))
 	cmd.ExtraFiles = []*os.File{held}
 	output, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	t.Cleanup(func() {
 		_, _ = held.Close(), hold.Close()
 		endOf(t, cmd)
@@ -72,12 +66,8 @@ func TestTreeReadsCommandLines(t *testing.T) {
 	cmd := exec.Command("sh")
 	cmd.Args = []string{"a\x1b[2J", "-c", "read x; exec cat"}
 	input, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	t.Cleanup(func() { endOf(t, cmd) })
 	tree := treeFor(t, rootsOf(cmd.Process.Pid), procstats.Select(procstats.ProcessCmdline))
 	var s procstats.Sample
@@ -123,16 +113,10 @@ func TestTreeSeesWhatChanges(t *testing.T) {
 
 	cmd := exec.Command("sh", "-c", "read x; exec cat")
 	input, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	output, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	t.Cleanup(func() { endOf(t, cmd) })
 	roots = []int{cmd.Process.Pid}
 	command := func() string {

@@ -22,18 +22,14 @@ import (
 func procTree(tb testing.TB, archive, without string) kernel.FS {
 	tb.Helper()
 	content, err := os.ReadFile(filepath.Join("testdata", "proc", archive))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	root := kernel.FS{Proc: tb.TempDir()}
 	for _, file := range txtar.Parse(content).Files {
 		if without == "" || !strings.Contains(file.Name, without) {
 			writeProc(tb, root, file.Name, string(file.Data))
 		}
 		// A folder of threads is there even where they have no children files.
-		if err := os.MkdirAll(filepath.Join(root.Proc, filepath.Dir(file.Name)), 0o700); err != nil {
-			tb.Fatal(err)
-		}
+		must(tb, os.MkdirAll(filepath.Join(root.Proc, filepath.Dir(file.Name)), 0o700))
 	}
 	return root
 }
@@ -41,19 +37,13 @@ func procTree(tb testing.TB, archive, without string) kernel.FS {
 func writeProc(tb testing.TB, root kernel.FS, name, content string) {
 	tb.Helper()
 	path := filepath.Join(root.Proc, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		tb.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, os.MkdirAll(filepath.Dir(path), 0o700))
+	must(tb, os.WriteFile(path, []byte(content), 0o600))
 }
 
 func removeProc(tb testing.TB, root kernel.FS, name string) {
 	tb.Helper()
-	if err := os.RemoveAll(filepath.Join(root.Proc, name)); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, os.RemoveAll(filepath.Join(root.Proc, name)))
 }
 
 // treeOf opens the tree source with everything it has.
@@ -66,9 +56,7 @@ func treeFor(tb testing.TB, t Target, sel procstats.Selection) *treeSource {
 	tb.Helper()
 	tree := openTree(t, sel, nil)
 	tb.Cleanup(func() {
-		if err := tree.Close(); err != nil {
-			tb.Error(err)
-		}
+		noError(tb, tree.Close())
 		if tree.members.keptFiles != 0 {
 			tb.Errorf("%d files are open after Close", tree.members.keptFiles)
 		}

@@ -57,13 +57,9 @@ func TestTreeOfLivingProcesses(t *testing.T) {
 func sameMemory(t *testing.T, row *procstats.ProcessRow) bool {
 	t.Helper()
 	p, err := gopsutil.NewProcess(int32(row.PID))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	memory, err := p.MemoryInfo()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rss, _ := row.Readings.Number(procstats.ProcessRSS)
 	vsize, _ := row.Readings.Number(procstats.ProcessVsize)
 	return rss == float64(memory.RSS) && vsize == float64(memory.VMS)
@@ -73,17 +69,11 @@ func sameMemory(t *testing.T, row *procstats.ProcessRow) bool {
 func compareWithLibraries(t *testing.T, row *procstats.ProcessRow) {
 	t.Helper()
 	fs, err := procfs.NewDefaultFS()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p, err := fs.Proc(row.PID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stat, err := p.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := procstats.ProcessRow{ProcessID: procstats.ProcessID{PID: stat.PID, Start: stat.Starttime}, PPID: stat.PPID, Command: stat.Comm}
 	got := procstats.ProcessRow{ProcessID: row.ProcessID, PPID: row.PPID, Command: row.Command}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -94,9 +84,7 @@ func compareWithLibraries(t *testing.T, row *procstats.ProcessRow) {
 		t.Errorf("process %d used %v s (%v), procfs says %v", row.PID, cpu, ok, stat.CPUTime())
 	}
 	text, err := os.ReadFile("/proc/uptime")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var uptime float64
 	if _, err := fmt.Sscan(string(text), &uptime); err != nil {
 		t.Fatal(err)
@@ -122,16 +110,10 @@ func TestTreeWhileProcessesEnd(t *testing.T) {
 	end := func(cmd *exec.Cmd) { endOf(t, cmd) }
 	start := func() (*exec.Cmd, *membership, *process) {
 		cmd := exec.Command("sleep", "1000")
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cmd.Start())
 		m := newMembership(rootsOf(cmd.Process.Pid))
 		m.use(kernel.FileStat, kernel.FileStatm, kernel.FileIO)
-		t.Cleanup(func() {
-			if err := m.leave(); err != nil {
-				t.Error(err)
-			}
-		})
+		t.Cleanup(func() { noError(t, m.leave()) })
 		return cmd, m, m.see(cmd.Process.Pid, 0)
 	}
 	for _, file := range []kernel.ProcessFile{kernel.FileStat, kernel.FileStatm, kernel.FileIO} {
@@ -185,9 +167,7 @@ func TestTreeKeepsTheEndedInTheSum(t *testing.T) {
 func TestTreeOfHostileNames(t *testing.T) {
 	for _, name := range []string{"a) R 1 (b", ") (", "x\ny\n", "\xff\xfe", "%d", "a b"} {
 		path := filepath.Join(t.TempDir(), name)
-		if err := os.Symlink(os.Args[0], path); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Symlink(os.Args[0], path))
 		cmd := playFrom(t, path, "idle")
 		tree := treeOf(t, rootsOf(cmd.Process.Pid))
 		var s procstats.Sample
@@ -220,9 +200,7 @@ func TestTreeTotalUnderChurn(t *testing.T) {
 	cmd := exec.Command("sh", "-c", `for i in 1 2 3 4 5 6 7 8 9 10; do
 		for j in 1 2 3 4; do ( n=0; while [ $n -lt 4000 ]; do n=$((n+1)); done; exec true ) & done; wait
 	done`)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	t.Cleanup(func() { endOf(t, cmd) })
 	pidfd := pidfdOf(t, cmd.Process.Pid)
 	roots, reaped := []int{cmd.Process.Pid}, Reaped{}
@@ -251,9 +229,7 @@ func TestTreeTotalUnderChurn(t *testing.T) {
 	}
 	check()
 	seen := last
-	if err := cmd.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Wait())
 	truth := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	// The kernel keeps microseconds here.
 	if seen > truth.Seconds()+1e-5 {
@@ -280,9 +256,7 @@ func TestTreeCountsZombies(t *testing.T) {
 			var s procstats.Sample
 			collect(&s, tree)
 			pidfd := pidfdOf(t, parent.child)
-			if err := parent.hold.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, parent.hold.Close())
 			awaitEnd(t, pidfd)
 			collect(&s, tree)
 			if want := []int{parent.Process.Pid, parent.child}; !cmp.Equal(pidsOf(&s), want) {
@@ -328,9 +302,7 @@ func TestTreeFollowsCgroups(t *testing.T) {
 			}
 			check(0, pids...)
 			nested := filepath.Join(dir, "a", "b")
-			if err := os.MkdirAll(nested, 0o755); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.MkdirAll(nested, 0o755))
 			enter(t, nested, pids[1])
 			check(0, pids...)
 			enter(t, dir, pids[1])
@@ -384,9 +356,7 @@ func TestTreeAllocatesNothing(t *testing.T) {
 				t.Errorf("%d files are kept open, at most %d should be", m.keptFiles, kept)
 			}
 			for _, source := range []Source{tree, io, io} {
-				if err := source.Close(); err != nil {
-					t.Error(err)
-				}
+				noError(t, source.Close())
 			}
 			if m.keptFiles != 0 {
 				t.Errorf("%d files are open after the last Close", m.keptFiles)
