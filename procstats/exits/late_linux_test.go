@@ -25,7 +25,7 @@ func TestLate(t *testing.T) {
 			_ = busy.Wait() // it was killed
 		}()
 	}
-	for range 10 {
+	for range 5 {
 		late(t, r)
 	}
 }

@@ -28,6 +28,7 @@ func write(t *testing.T, path string) {
 
 // TestWrites holds that a folder is marked after a write to a file in it, and after nothing else.
 func TestWrites(t *testing.T) {
+	t.Parallel()
 	one, other := t.TempDir(), t.TempDir()
 	write(t, filepath.Join(one, "cpu.max"))
 	must(t, os.Mkdir(filepath.Join(one, "nested"), 0o700))
@@ -74,6 +75,7 @@ func TestWrites(t *testing.T) {
 
 // TestWritesOverflow holds that all folders are marked when the kernel has dropped events.
 func TestWritesOverflow(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
 	must(t, err)
 	var most int

@@ -5,7 +5,6 @@ package source
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -36,13 +35,7 @@ func newQuotaTree(t *testing.T, version int) *quotaTree {
 }
 
 func (tree *quotaTree) write(name, text string) {
-	name = filepath.Join(tree.root, name)
-	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-		tree.t.Fatal(err)
-	}
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		tree.t.Fatal(err)
-	}
+	writeFiles(tree.t, tree.root, map[string]string{name: text})
 }
 
 // set writes what a group has: its quota in percent of a core, 0 for none, and what it throttled.

@@ -6,7 +6,6 @@ package source
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -27,12 +26,10 @@ func unpackTree(t testing.TB, archive string) (root string) {
 	must(t, err)
 	root = t.TempDir()
 	for _, f := range parsed.Files {
-		name := filepath.Join(root, filepath.FromSlash(f.Name))
-		must(t, os.MkdirAll(filepath.Dir(name), 0o755))
 		if f.Name == "proc/self/mountinfo" {
 			f.Data = bytes.ReplaceAll(f.Data, []byte(" /sys/fs/cgroup"), []byte(" "+root+"/sys/fs/cgroup"))
 		}
-		must(t, os.WriteFile(name, f.Data, 0o600))
+		writeFiles(t, root, map[string]string{f.Name: string(f.Data)})
 	}
 	return root
 }
@@ -175,13 +172,7 @@ func TestCgroupReadsOnlyWhatIsSelected(t *testing.T) {
 // TestCgroupFilesChange covers what a kernel file can turn into while it is kept open.
 func TestCgroupFilesChange(t *testing.T) {
 	dir := t.TempDir()
-	write := func(name, content string) {
-		t.Helper()
-		must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
-	}
-	write("memory.current", "1\n")
-	write("memory.stat", "anon 1\n")
-	write("memory.max", "max\n")
+	writeFiles(t, dir, map[string]string{"memory.current": "1\n", "memory.stat": "anon 1\n", "memory.max": "max\n"})
 	s := openCgroup(Target{Cgroup: procstats.Cgroup{V2: dir}}, procstats.Select(
 		procstats.CgroupMemoryCurrent, procstats.CgroupMemoryAnon, procstats.CgroupMemoryKernel,
 		procstats.CgroupMemoryMax, procstats.CgroupMemoryPeak, procstats.CgroupIORead))
@@ -211,9 +202,7 @@ func TestCgroupFilesChange(t *testing.T) {
 		}},
 	}
 	for i, step := range steps {
-		write("memory.current", step.current)
-		write("memory.stat", step.stat)
-		write("memory.max", step.max)
+		writeFiles(t, dir, map[string]string{"memory.current": step.current, "memory.stat": step.stat, "memory.max": step.max})
 		step.want[procstats.CgroupMemoryPeak] = "memory.peak does not exist: kernels older than 5.19 have no memory.peak"
 		step.want[procstats.CgroupIORead] = "io controller not available in this cgroup: io.stat does not exist"
 		var sample procstats.Sample

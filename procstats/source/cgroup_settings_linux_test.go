@@ -18,10 +18,7 @@ import (
 func TestSettings(t *testing.T) {
 	for _, watches := range []bool{true, false} {
 		dir := t.TempDir()
-		put := func(name, text string) {
-			t.Helper()
-			must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-		}
+		put := func(name, text string) { writeFiles(t, dir, map[string]string{name: text}) }
 		put("memory.current", "1\n")
 		put("memory.max", "100\n")
 		put("pids.max", "max\n")
@@ -64,9 +61,7 @@ func TestSettings(t *testing.T) {
 func TestSettingsThatFail(t *testing.T) {
 	dir := t.TempDir()
 	path, aside := filepath.Join(dir, "memory.max"), filepath.Join(dir, "aside")
-	for name, text := range map[string]string{"memory.current": "1\n", "memory.max": "100\n"} {
-		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	}
+	writeFiles(t, dir, map[string]string{"memory.current": "1\n", "memory.max": "100\n"})
 	shared := &Shared{Watches: true}
 	defer shared.Close()
 	r := openCgroup(Target{Cgroup: procstats.Cgroup{V2: dir}, Shared: shared}, procstats.SourceSelection(procstats.SourceCgroup))

@@ -41,13 +41,6 @@ func usedGroup() (before, after map[string]string) {
 	return before, after
 }
 
-func writeGroup(t *testing.T, dir string, files map[string]string) {
-	t.Helper()
-	for name, text := range files {
-		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	}
-}
-
 // numbersOf collects once and returns what is present, by ID.
 func numbersOf(sources ...Source) map[procstats.ID]float64 {
 	var s procstats.Sample
@@ -75,7 +68,7 @@ func TestUsedGroup(t *testing.T) {
 	)
 	before, after := usedGroup()
 	dir := t.TempDir()
-	writeGroup(t, dir, before)
+	writeFiles(t, dir, before)
 	target := Target{FS: kernel.FS{Proc: t.TempDir()}, Cgroup: procstats.Cgroup{V2: dir}, Used: true}
 	selection := procstats.Select(usage, user, system, throttled, current, anon, limit, faults, high, hit, oom, kills, read, written,
 		stalled, memoryStalled)
@@ -117,7 +110,7 @@ func TestUsedGroup(t *testing.T) {
 			},
 		},
 	} {
-		writeGroup(t, dir, step.files)
+		writeFiles(t, dir, step.files)
 		if diff := cmp.Diff(step.want, numbersOf(sources...)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", step.name, diff)
 		}

@@ -108,6 +108,7 @@ func TestDiskCountsBlocksOnce(t *testing.T) {
 }
 
 func TestDiskGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	files := 0
 	for i := range 5 {
@@ -232,6 +233,7 @@ func TestDiskThatCannotBeRead(t *testing.T) {
 
 // TestDiskOfTooManyNames holds that a walk that would have to remember too much ends, and says so.
 func TestDiskOfTooManyNames(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name string
 		make func(dir string, i int) error
@@ -282,6 +284,7 @@ func TestDiskHoldsNoMoreThanItMust(t *testing.T) {
 }
 
 func TestDiskOfDeepFolders(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	at, err := unix.Open(dir, unix.O_DIRECTORY, 0)
 	must(t, err)

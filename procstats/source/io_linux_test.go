@@ -131,10 +131,7 @@ func TestIOReadsParentsFirst(t *testing.T) {
 
 func TestIOThatCannotBeRead(t *testing.T) {
 	root := kernel.FS{Proc: t.TempDir()}
-	setCPU(t, root, 10, 1, 100, 0, 0)
-	setCPU(t, root, 11, 10, 101, 0, 0)
-	setChildren(t, root, 10, "11 ")
-	setChildren(t, root, 11, "")
+	setPair(t, root)
 	setIO(t, root, 10, 5)
 	writeProc(t, root, "11/io", "rchar: x\n")
 	target := Target{FS: root, Roots: func() []int { return []int{10} }}

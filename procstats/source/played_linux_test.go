@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -29,7 +30,16 @@ type played struct {
 	// hold keeps the process's children waiting at descriptor 3; closing it lets them end.
 	hold *os.File
 	// child is the PID of the child it has started, where it has.
-	child int
+	child  int
+	output *bufio.Reader
+}
+
+// awaitReady returns when the process is ready, or is so again.
+func (p *played) awaitReady(tb testing.TB) {
+	tb.Helper()
+	if _, err := fmt.Fscanf(p.output, "ready %d\n", &p.child); err != nil {
+		tb.Fatalf("the process is not ready: %v", err)
+	}
 }
 
 // play starts this binary in one of the roles of TestHelperProcess and returns when it is ready. It ends with the
@@ -57,10 +67,8 @@ func playFrom(tb testing.TB, path, role string) played {
 		endOf(tb, cmd)
 	})
 	must(tb, held.Close())
-	p := played{Cmd: cmd, hold: hold}
-	if _, err := fmt.Fscanf(bufio.NewReader(output), "ready %d\n", &p.child); err != nil {
-		tb.Fatalf("the process that plays %s is not ready: %v", role, err)
-	}
+	p := played{Cmd: cmd, hold: hold, output: bufio.NewReader(output)}
+	p.awaitReady(tb)
 	return p
 }
 
@@ -74,6 +82,15 @@ func TestHelperProcess(t *testing.T) {
 	switch role {
 	case "busy":
 		burn(300 * time.Millisecond)
+	case "works": // when it is told to
+		fmt.Println("ready", 0)
+		_, _ = os.NewFile(3, "hold").Read(make([]byte, 1))
+		memory := make([]byte, workMemory)
+		for i := 0; i < len(memory); i += os.Getpagesize() {
+			memory[i] = 1
+		}
+		burn(300 * time.Millisecond)
+		defer runtime.KeepAlive(memory)
 	case "spawns", "forks":
 		memory, err := unix.Mmap(-1, 0, spawnerMemory, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE)
 		must(t, err)
@@ -123,6 +140,9 @@ func forkAndWait() error {
 	_, err := unix.Wait4(int(pid), nil, 0, nil)
 	return err
 }
+
+// workMemory is what a process that works holds.
+const workMemory = 32 << 20
 
 // spawnerMemory is what a process holds that starts others without end.
 const spawnerMemory = 64 << 20

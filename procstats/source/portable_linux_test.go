@@ -16,7 +16,7 @@ import (
 func TestPortableAgreesWithTree(t *testing.T) {
 	parent, busy := play(t, "parent"), play(t, "busy")
 	target := rootsOf(parent.Process.Pid, busy.Process.Pid)
-	portable := openPortable(target, procstats.SelectWhere(func(m procstats.Measurement) bool { return m.Source == procstats.SourcePortable }))
+	portable := openPortable(target, procstats.SourceSelection(procstats.SourcePortable))
 	if d := portable.Describe(); !d.Available {
 		t.Fatalf("%+v", d)
 	}

@@ -55,7 +55,7 @@ func newFakeListing() *fakeListing {
 }
 
 func portableOf(t Target, f *fakeListing) *portableSource {
-	return newPortable(t, procstats.SelectWhere(func(m procstats.Measurement) bool { return m.Source == procstats.SourcePortable }), f)
+	return newPortable(t, procstats.SourceSelection(procstats.SourcePortable), f)
 }
 
 func TestPortableFollowsTheTree(t *testing.T) {

@@ -88,9 +88,7 @@ func TestCgroupFileFails(t *testing.T) {
 // opened for each read leaves no garbage.
 func TestCgroupReadersShare(t *testing.T) {
 	dir := t.TempDir()
-	for name, text := range map[string]string{"cpu.stat": "usage_usec 1\n", "memory.stat": "anon 1\n", "memory.current": "1\n"} {
-		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	}
+	writeFiles(t, dir, map[string]string{"cpu.stat": "usage_usec 1\n", "memory.stat": "anon 1\n", "memory.current": "1\n"})
 	target := Target{Cgroup: procstats.Cgroup{V2: dir}, Shared: &Shared{}}
 	open := func() *cgroupReader {
 		r := openCgroup(target, procstats.SourceSelection(procstats.SourceCgroup))

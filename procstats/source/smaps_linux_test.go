@@ -31,7 +31,7 @@ func (c *smapsClock) now() procstats.Stamp {
 
 func smapsOf(tb testing.TB, t Target, m *membership, limits smapsLimits, clock *smapsClock) *smapsSource {
 	tb.Helper()
-	q := openSmaps(t, procstats.SelectWhere(func(m procstats.Measurement) bool { return m.Source == procstats.SourceSmaps }), m, limits).(*smapsSource)
+	q := openSmaps(t, procstats.SourceSelection(procstats.SourceSmaps), m, limits).(*smapsSource)
 	if clock != nil {
 		q.members.smaps.now = clock.now
 	}

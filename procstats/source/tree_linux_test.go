@@ -36,9 +36,7 @@ func procTree(tb testing.TB, archive, without string) kernel.FS {
 
 func writeProc(tb testing.TB, root kernel.FS, name, content string) {
 	tb.Helper()
-	path := filepath.Join(root.Proc, name)
-	must(tb, os.MkdirAll(filepath.Dir(path), 0o700))
-	must(tb, os.WriteFile(path, []byte(content), 0o600))
+	writeFiles(tb, root.Proc, map[string]string{name: content})
 }
 
 func removeProc(tb testing.TB, root kernel.FS, name string) {
@@ -49,7 +47,7 @@ func removeProc(tb testing.TB, root kernel.FS, name string) {
 // treeOf opens the tree source with everything it has.
 func treeOf(tb testing.TB, t Target) *treeSource {
 	tb.Helper()
-	return treeFor(tb, t, procstats.SelectWhere(func(m procstats.Measurement) bool { return m.Source == procstats.SourceTree }))
+	return treeFor(tb, t, procstats.SourceSelection(procstats.SourceTree))
 }
 
 func treeFor(tb testing.TB, t Target, sel procstats.Selection) *treeSource {
@@ -215,6 +213,15 @@ func setCPU(tb testing.TB, root kernel.FS, pid, parent, start, own, children int
 func setChildren(tb testing.TB, root kernel.FS, pid int, children string) {
 	tb.Helper()
 	writeProc(tb, root, fmt.Sprintf("%d/task/%d/children", pid, pid), children)
+}
+
+// setPair makes processes 10 and 11, parent and child.
+func setPair(tb testing.TB, root kernel.FS) {
+	tb.Helper()
+	setCPU(tb, root, 10, 1, 100, 0, 0)
+	setCPU(tb, root, 11, 10, 101, 0, 0)
+	setChildren(tb, root, 10, "11 ")
+	setChildren(tb, root, 11, "")
 }
 
 // TestTreeClosesTheSum takes a task through the life of its processes and holds that rows, exited and unattributed

@@ -41,10 +41,7 @@ func TestTreeMemoryCountsOnce(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			root := kernel.FS{Proc: t.TempDir()}
-			setCPU(t, root, 10, 1, 100, 0, 0)
-			setCPU(t, root, 11, 10, 101, 0, 0)
-			setChildren(t, root, 10, "11 ")
-			setChildren(t, root, 11, "")
+			setPair(t, root)
 			writeProc(t, root, "10/statm", statm)
 			writeProc(t, root, "10/smaps_rollup", rollup)
 			for name, content := range test.files {
@@ -87,10 +84,7 @@ func TestTreeMemoryThatMoves(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			root := kernel.FS{Proc: t.TempDir()}
-			setCPU(t, root, 10, 1, 100, 0, 0)
-			setCPU(t, root, 11, 10, 101, 0, 0)
-			setChildren(t, root, 10, "11 ")
-			setChildren(t, root, 11, "")
+			setPair(t, root)
 			put := func(pid int, statm, rollup string) {
 				writeProc(t, root, fmt.Sprintf("%d/statm", pid), statm)
 				writeProc(t, root, fmt.Sprintf("%d/smaps_rollup", pid), rollup)
