@@ -125,15 +125,6 @@ func measurementsPage() []byte {
 	return b.Bytes()
 }
 
-// TestSourceTitles holds that each source of the table has its title.
-func TestSourceTitles(t *testing.T) {
-	for _, m := range procstats.Table() {
-		if m.Source != procstats.SourceNone && sourceTitles[m.Source] == "" {
-			t.Errorf("%s: source %s has no title", m.Name, m.Source)
-		}
-	}
-}
-
 // sourceTitles say in words what each group of measurements is.
 var sourceTitles = map[procstats.SourceID]string{
 	procstats.SourceCgroup:   "the task's control group, version 1 or 2",

@@ -37,19 +37,6 @@ func sourceFiles(t *testing.T, folders ...string) (*token.FileSet, map[string]*a
 	return set, files
 }
 
-// TestVocabularyReadsNothing holds that this package touches no system at all.
-func TestVocabularyReadsNothing(t *testing.T) {
-	_, files := sourceFiles(t, ".")
-	for name, file := range files {
-		for _, imported := range file.Imports {
-			path := strings.Trim(imported.Path.Value, `"`)
-			if path == "os" || path == "syscall" || strings.HasPrefix(path, "os/") || strings.Contains(path, ".") {
-				t.Errorf("%s imports %s", name, path)
-			}
-		}
-	}
-}
-
 // TestNoGoroutinesAndNoInit holds that nothing runs in these packages but what their callers call.
 func TestNoGoroutinesAndNoInit(t *testing.T) {
 	set, files := sourceFiles(t, ".", "kernel", "source")
