@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,9 +37,7 @@ func (r run) trueCPU(t *testing.T) float64 {
 		return own
 	}
 	metered, err := r.meter.CPU()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	all := metered.Seconds()
 	if before := r.truth.CPU.BeforeMeter; before != nil {
 		all += *before
@@ -107,12 +106,7 @@ func (r run) withoutCgroup(l line, off float64) string {
 }
 
 func mentions(notes []string, word string) bool {
-	for _, note := range notes {
-		if strings.Contains(note, word) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(notes, func(note string) bool { return strings.Contains(note, word) })
 }
 
 // checkRows holds the sum of the rows against the total: in the record, and in every report.
@@ -127,11 +121,7 @@ func (r run) checkRows(t *testing.T) {
 		t.Errorf("the record has no sum of its processes: %s", p.Reason)
 		return
 	}
-	sum := *p.UnattributedCPUSeconds
-	if p.Exited.CPUSeconds != nil {
-		sum += *p.Exited.CPUSeconds
-	}
-	sum += rowsCPU(t, p.Rows)
+	sum := rowsCPU(t, p.Rows) + *p.UnattributedCPUSeconds + exitedCPU(p.Exited)
 	l := line{
 		what: "rows + exited + unattributed", unit: procstats.Seconds, reported: sum, true: *p.TotalCPUSeconds,
 		bound: "the total", source: fmt.Sprintf("%d rows, %d exited", len(p.Rows), p.Exited.Processes),
@@ -146,6 +136,14 @@ func (r run) checkRows(t *testing.T) {
 	for i, report := range r.reports {
 		r.checkReport(t, i, report)
 	}
+}
+
+// exitedCPU is 0 where it is not known.
+func exitedCPU(exited record.ProcessSum) float64 {
+	if exited.CPUSeconds == nil {
+		return 0
+	}
+	return *exited.CPUSeconds
 }
 
 func rowsCPU(t *testing.T, rows []record.ProcessRow) float64 {
@@ -172,10 +170,7 @@ func (r run) checkReport(t *testing.T, i int, report *record.Usage) {
 		t.Errorf("report %d has no sum of its processes", i)
 		return
 	}
-	sum := *p.UnattributedCPUSeconds
-	if p.Exited.CPUSeconds != nil {
-		sum += *p.Exited.CPUSeconds
-	}
+	sum := *p.UnattributedCPUSeconds + exitedCPU(p.Exited)
 	for _, row := range p.Rows {
 		used, ok := row.Measurements["process_cpu_seconds_total"].Value(procstats.Last)
 		if !ok {

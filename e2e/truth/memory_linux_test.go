@@ -47,9 +47,7 @@ func spikePeak(t *testing.T, r run) {
 		return
 	}
 	peak, err := r.meter.MemoryPeak()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// The meter's group also holds what the kernel charged ahead for those who started the run: a batch of 64 pages
 	// per CPU (MEMCG_CHARGE_BATCH).
 	chargedAhead := float64(runtime.NumCPU() * 64 * os.Getpagesize())

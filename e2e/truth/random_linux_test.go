@@ -5,6 +5,7 @@ package truth_test
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -136,9 +137,7 @@ func measureRandom(t *testing.T, m randomMode, seed uint64, tab *falsehoods) {
 	cmd := r.place.Run(t.Context(), slices.Concat(flags, r.shape.Flags(), []string{"--"}, command)...)
 	if folders := r.stand.Folders(""); len(folders) > 0 {
 		folder, err := os.Open(folders[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer folder.Close()
 		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(folder.Fd())
 	}
@@ -195,32 +194,27 @@ func (r *randomRun) ground(t *testing.T) []string {
 	if err != nil {
 		t.Skipf("this user can be given no cgroup here: %v", err)
 	}
-	check := func(err error) {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	check(top.Delegate())
+	must(t, top.Delegate())
 	r.stand, err = top.Sub(t, "tacho", r.mode.user)
-	check(err)
+	must(t, err)
 	meter, err := top.Sub(t, "meter", r.mode.user)
-	check(err)
+	must(t, err)
 	r.meter = meter
 	if r.shape.Quota > 0 {
-		check(meter.LimitCPU(r.shape.Quota))
+		must(t, meter.LimitCPU(r.shape.Quota))
 	}
 	lacks := r.lacks()
-	check(meter.Delegate(lacks...))
+	must(t, meter.Delegate(lacks...))
 	base, err := meter.Sub(t, "base", r.mode.user)
-	check(err)
+	must(t, err)
 	out, err := meter.Sub(t, "out", r.mode.user)
-	check(err)
+	must(t, err)
 	r.outs = out.Folders(r.escapes()...)
 	flags := []string{"--cgroup", "none"}
 	r.joins = base.Folders(base.Hierarchies()...)
 	if r.mode.coverage != without {
 		in, err := meter.Sub(t, "in", r.mode.user, lacks...)
-		check(err)
+		must(t, err)
 		flags = []string{"--cgroup", "auto", "--cgroup-parent", in.Path}
 		missing := slices.DeleteFunc(base.Hierarchies(), func(h string) bool { return len(in.Folders(h)) > 0 })
 		r.joins = base.Folders(missing...)
@@ -259,15 +253,9 @@ func (r *randomRun) prepareFiles(t *testing.T) {
 	t.Helper()
 	for name, size := range r.shape.Files() {
 		file, err := os.Create(r.place.Path(name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, err = file.Write(make([]byte, size))
-		for _, err := range []error{err, file.Sync(), file.Chown(r.mode.user.UID, -1), file.Close()} {
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
+		must(t, errors.Join(err, file.Sync(), file.Chown(r.mode.user.UID, -1), file.Close()))
 	}
 }
 
@@ -301,16 +289,12 @@ func (r *randomRun) compare(t *testing.T, out rig.Output) []falsehood {
 func (r *randomRun) gather(t *testing.T, stdout string) {
 	t.Helper()
 	reports, err := shape.Parse(stdout)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f := &r.facts
 	f.cpus = float64(runtime.NumCPU())
 	f.addReports(r.shape, reports)
 	used, err := r.meter.CPU()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f.cpu = used.Seconds()
 	var moving float64
 	for _, report := range reports {
@@ -325,9 +309,7 @@ func (r *randomRun) gather(t *testing.T, stdout string) {
 	f.slack = around(f.cpu, cpuSlack) + moving
 	if r.shape.Quota > 0 {
 		throttled, err := r.meter.Throttled()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		f.throttled = throttled.Seconds()
 	}
 	if peak, err := r.meter.MemoryPeak(); err == nil {

@@ -4,6 +4,8 @@
 package truth_test
 
 import (
+	"math"
+	"os"
 	"slices"
 	"testing"
 
@@ -11,6 +13,15 @@ import (
 	"github.com/tachograph/tacho/e2e/truth"
 	"github.com/tachograph/tacho/executor/record"
 )
+
+func TestMain(m *testing.M) { os.Exit(rig.Main(m)) }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 // subject is a workload under measurement, and what is held against it.
 type subject struct {
@@ -101,9 +112,8 @@ func measure(t *testing.T, m rig.Mode, s subject, tab *table) {
 	}
 	r.finish(t, slices.Concat(flags, s.flags, []string{"--"}, command, []string{name}))
 	var err error
-	if r.truth, err = truth.Read(r.place.Path("truth")); err != nil {
-		t.Fatal(err)
-	}
+	r.truth, err = truth.Read(r.place.Path("truth"))
+	must(t, err)
 	r.checkCPU(t)
 	r.checkRows(t)
 	if s.check != nil {
@@ -135,5 +145,56 @@ func (r *run) finish(t *testing.T, args []string) {
 	}
 	for _, left := range r.place.Leftovers() {
 		t.Errorf("left behind: %s", left)
+	}
+}
+
+// exitUnsupported is how a workload says that this host cannot carry it out.
+const exitUnsupported = 77
+
+// TestWorkload compares what the workloads say of themselves with the meters that a test can set up without
+// tacho: wait4(2) for the CPU time of all that is waited for, a cgroup for all there is.
+func TestWorkload(t *testing.T) {
+	rig.Require(t)
+	for _, s := range subjects() {
+		if s.workload != "" {
+			continue // another subject has it
+		}
+		t.Run(s.name, func(t *testing.T) {
+			place := rig.NewPlace(t, rig.Self())
+			meter, err := rig.NewParent(t, rig.Self())
+			args := []string{"-truth", place.Path("truth"), "-dir", place.Dir}
+			if err != nil {
+				t.Logf("no cgroup as a meter: %v", err)
+			} else {
+				args = append(args, "-meter", meter.CPUFolder())
+			}
+			cmd := place.Command(t.Context(), rig.Workload(), append(args, s.name)...)
+			out := rig.Capture(t, cmd)
+			if out.Code == exitUnsupported {
+				t.Skip(out.Stderr)
+			}
+			if out.Code != 0 {
+				t.Fatalf("exit code %d: %s", out.Code, out.Stderr)
+			}
+			known, err := truth.Read(place.Path("truth"))
+			must(t, err)
+			waited := (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
+			within(t, "wait4", waited, known.CPU.Own+known.CPU.Waited)
+			if meter == nil {
+				return
+			}
+			used, err := meter.CPU()
+			must(t, err)
+			within(t, "cgroup", used.Seconds(), known.CPU.Total-*known.CPU.BeforeMeter)
+		})
+	}
+}
+
+func within(t *testing.T, meter string, metered, told float64) {
+	t.Helper()
+	off := metered - told
+	t.Logf("%s: %.4f s, the workload says %.4f s: %+.1f ms", meter, metered, told, 1000*off)
+	if math.Abs(off) > max(cpuSlack, cgroupShare*metered) {
+		t.Errorf("%s: %.4f s, the workload says %.4f s", meter, metered, told)
 	}
 }

@@ -39,34 +39,53 @@ func churnLine(shells, commands int) error {
 
 // hundred has a hundred processes alive at once that have used 4 ms each: less than one tick of stat.
 func (w *workload) hundred() error {
-	const count = 100
-	reports, reporter, err := os.Pipe()
+	c, err := w.startCrew(100, role{burn: 4 * time.Millisecond})
 	if err != nil {
 		return err
 	}
-	defer reports.Close()
-	hold, release, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	defer hold.Close()
-	var children []*os.Process
-	for range count {
-		p, err := role{burn: 4 * time.Millisecond, report: reporter, hold: hold}.start()
-		if err != nil {
-			return err
-		}
-		children = append(children, p)
-	}
-	reporter.Close()
-	w.truth.Processes += count
-	if _, err := readReports(reports, count); err != nil {
+	if err := c.reported(); err != nil {
 		return err
 	}
 	// Time for a sample that has all of them.
 	time.Sleep(1200 * time.Millisecond)
-	release.Close()
-	return wait(children...)
+	return c.letGo()
+}
+
+// crew are children that report when they have played their role, and stay until they are let go.
+type crew struct {
+	children                         []*os.Process
+	reports, reporter, hold, release *os.File
+}
+
+func (w *workload) startCrew(count int, r role) (c *crew, err error) {
+	c = &crew{}
+	if c.reports, c.reporter, err = os.Pipe(); err != nil {
+		return nil, err
+	}
+	if c.hold, c.release, err = os.Pipe(); err != nil {
+		return nil, err
+	}
+	r.report, r.hold = c.reporter, c.hold
+	for range count {
+		p, err := r.start()
+		if err != nil {
+			return nil, err
+		}
+		c.children = append(c.children, p)
+	}
+	w.truth.Processes += count
+	return c, c.reporter.Close()
+}
+
+// reported returns when all have reported.
+func (c *crew) reported() error {
+	_, err := readReports(c.reports, len(c.children))
+	return err
+}
+
+// letGo has all end, and waits for them.
+func (c *crew) letGo() error {
+	return errors.Join(c.release.Close(), wait(c.children...), c.hold.Close(), c.reports.Close())
 }
 
 // abandon starts children and never waits: they stay zombies until it ends itself.

@@ -21,7 +21,11 @@ func writeFile(name string, size int64, flag int) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	// Pages of a mapping are aligned as O_DIRECT wants it.
+	return errors.Join(writeBlocks(file, size), file.Sync())
+}
+
+// writeBlocks writes so many bytes in blocks of 1 MiB, which are aligned as O_DIRECT wants it: they are mapped.
+func writeBlocks(file *os.File, size int64) (err error) {
 	block, err := touch(mib)
 	if err != nil {
 		return err
@@ -32,7 +36,7 @@ func writeFile(name string, size int64, flag int) (err error) {
 			return err
 		}
 	}
-	return file.Sync()
+	return nil
 }
 
 // readFile reads a whole file in blocks of 1 MiB.
@@ -129,28 +133,15 @@ func (w *workload) noteIO(size int64) {
 // reapIO has a child that writes and reads 50 MB, is seen with it, and is reaped by a parent that is seen after it.
 func (w *workload) reapIO() error {
 	const size = 50_000_000
-	reports, reporter, err := os.Pipe()
+	c, err := w.startCrew(1, role{copied: size, dir: w.dir})
 	if err != nil {
 		return err
 	}
-	defer reports.Close()
-	hold, release, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	defer hold.Close()
-	p, err := role{copied: size, dir: w.dir, report: reporter, hold: hold}.start()
-	if err != nil {
-		return err
-	}
-	reporter.Close()
-	w.truth.Processes++
-	if _, err := readReports(reports, 1); err != nil {
+	if err := c.reported(); err != nil {
 		return err
 	}
 	time.Sleep(600 * time.Millisecond)
-	release.Close()
-	if err := wait(p); err != nil {
+	if err := c.letGo(); err != nil {
 		return err
 	}
 	w.truth.IO.Read, w.truth.IO.Written = new(int64(size)), new(int64(size))

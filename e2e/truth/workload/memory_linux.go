@@ -25,21 +25,18 @@ func touch(size int64) ([]byte, error) {
 	if size == 0 {
 		return nil, nil
 	}
-	memory, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-	if err != nil {
-		return nil, fmt.Errorf("mmap: %w", err)
-	}
-	for i := 0; i < len(memory); i += os.Getpagesize() {
-		memory[i] = 1
-	}
-	return memory, nil
+	return touchMapped(-1, size, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 }
 
 // touchShared maps a file and writes to every page of it.
 func touchShared(file *os.File, size int64) ([]byte, error) {
-	memory, err := unix.Mmap(int(file.Fd()), 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	return touchMapped(int(file.Fd()), size, unix.MAP_SHARED)
+}
+
+func touchMapped(fd int, size int64, flags int) ([]byte, error) {
+	memory, err := unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, flags)
 	if err != nil {
-		return nil, fmt.Errorf("mmap shared: %w", err)
+		return nil, fmt.Errorf("mmap: %w", err)
 	}
 	for i := 0; i < len(memory); i += os.Getpagesize() {
 		memory[i] = 1
@@ -154,40 +151,23 @@ func (w *workload) shared() error {
 	if err := file.Truncate(size); err != nil {
 		return err
 	}
-	reports, reporter, err := os.Pipe()
+	c, err := w.startCrew(sharers, role{share: file, shareSize: size})
 	if err != nil {
 		return err
 	}
-	defer reports.Close()
-	hold, release, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	defer hold.Close()
-	var children []*os.Process
-	for range sharers {
-		p, err := role{share: file, shareSize: size, report: reporter, hold: hold}.start()
-		if err != nil {
-			return err
-		}
-		children = append(children, p)
-	}
-	reporter.Close()
 	memory, err := touchShared(file, size)
 	if err != nil {
 		return err
 	}
-	if _, err := readReports(reports, sharers); err != nil {
+	if err := c.reported(); err != nil {
 		return err
 	}
-	w.truth.Processes += sharers
 	w.truth.Memory.Shared = new(int64(size))
-	if err := w.noteAnon(append(children, &os.Process{Pid: os.Getpid()})); err != nil {
+	if err := w.noteAnon(append(c.children, &os.Process{Pid: os.Getpid()})); err != nil {
 		return err
 	}
 	time.Sleep(1200 * time.Millisecond)
-	release.Close()
-	if err := wait(children...); err != nil {
+	if err := c.letGo(); err != nil {
 		return err
 	}
 	// The last one to let go of so much memory works for it, which is to be accounted for.

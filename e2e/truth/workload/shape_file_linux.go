@@ -75,17 +75,7 @@ func (p *player) note(step shape.Step, stored bool) {
 func write(file *os.File, step shape.Step) error {
 	switch step.Kind {
 	case shape.Direct:
-		block, err := touch(mib)
-		if err != nil {
-			return err
-		}
-		defer unix.Munmap(block) //nolint:errcheck // it was mapped just above
-		for left := step.Size; left > 0; left -= min(left, mib) {
-			if _, err := file.Write(block[:min(left, mib)]); err != nil {
-				return err
-			}
-		}
-		return nil
+		return writeBlocks(file, step.Size)
 	case shape.Store:
 		if err := file.Truncate(step.Size); err != nil {
 			return err

@@ -284,15 +284,8 @@ func (p *player) execute(step int) error {
 // wait waits for children. Where the kernel reaps them, their end is all that is known.
 func (p *player) wait(children ...*os.Process) error {
 	for _, child := range children {
-		state, err := child.Wait()
-		if p.ignores && errors.Is(err, unix.ECHILD) {
-			continue
-		}
-		if err != nil {
+		if err := wait(child); err != nil && !(p.ignores && errors.Is(err, unix.ECHILD)) {
 			return err
-		}
-		if !state.Success() {
-			return fmt.Errorf("child %d: %s", child.Pid, state)
 		}
 	}
 	return nil

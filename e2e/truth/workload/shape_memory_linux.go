@@ -31,9 +31,9 @@ func (p *player) hold(step shape.Step) error {
 		p.most(step.Size)
 		return spikeFor(step.Size, step.Time)
 	case shape.Mapped:
-		err = mapAnonymous(step.Size, unix.MAP_SHARED)
+		_, err = touchMapped(-1, step.Size, unix.MAP_ANONYMOUS|unix.MAP_SHARED)
 	case shape.Huge:
-		err = mapAnonymous(step.Size, unix.MAP_PRIVATE|unix.MAP_HUGETLB)
+		_, err = touchMapped(-1, step.Size, unix.MAP_ANONYMOUS|unix.MAP_PRIVATE|unix.MAP_HUGETLB)
 		held = 0
 		if err == nil {
 			p.report.Huge += step.Size
@@ -70,17 +70,6 @@ func spikeFor(size int64, d time.Duration) error {
 	}
 	time.Sleep(d)
 	return unix.Munmap(memory)
-}
-
-func mapAnonymous(size int64, flags int) error {
-	memory, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANONYMOUS|flags)
-	if err != nil {
-		return fmt.Errorf("mmap: %w", err)
-	}
-	for i := 0; i < len(memory); i += os.Getpagesize() {
-		memory[i] = 1
-	}
-	return nil
 }
 
 // memfd returns a file in memory with so many bytes written to it.
