@@ -225,23 +225,29 @@ func (e *Executor) newRecord(t *task) *record.Record {
 		command = append([]string{request.GetCommand()}, request.GetArgs()...)
 	}
 	return &record.Record{
-		SchemaVersion: record.SchemaVersion, TachoVersion: e.build, State: record.Running,
-		ID: request.GetId(), Command: command, Dir: request.GetDir(), User: request.GetUser(),
-		Message: request.GetMessage(), BootID: e.bootID,
-		Executor:  &record.Process{PID: e.self.PID, StartTicks: e.self.Start, PIDNamespace: kernel.PIDNamespace(e.host)},
-		Socket:    e.socket(),
+		Version: record.Version{SchemaVersion: record.SchemaVersion, TachoVersion: e.build}, State: record.Running,
+		ID: request.GetId(), Command: command,
+		Origin: record.Origin{
+			Dir: request.GetDir(), User: request.GetUser(), Message: request.GetMessage(), BootID: e.bootID,
+			Executor: &record.Process{
+				PID: e.self.PID, StartTicks: e.self.Start, PIDNamespace: kernel.PIDNamespace(e.host),
+			},
+			Socket: e.socket(),
+		},
 		StartedAt: time.Now(), Headline: map[string]record.HeadlineValue{}, Measurements: map[string]any{},
 		Absent: map[string]string{},
-		Cgroup: &record.Cgroup{
-			Layout: t.group.Layout(), Placement: string(t.group.Placement), V2: t.group.V2, V1: t.group.V1,
+		Surroundings: record.Surroundings{
+			Cgroup: &record.Cgroup{
+				Layout: t.group.Layout(), Placement: string(t.group.Placement), V2: t.group.V2, V1: t.group.V1,
+			},
+			Limits: limitsToRecord(t.limits), Sources: record.SourcesOf(t.reader.Describe()),
+			Selection: t.reader.Selection().Names(),
 		},
-		Limits:    limitsToRecord(t.limits),
-		Sources:   record.SourcesOf(t.reader.Describe()),
-		Selection: t.reader.Selection().Names(),
-		Interval:  time.Duration(request.GetRecord().GetIntervalNs()).Seconds(),
-
-		FirstInterval: time.Duration(request.GetRecord().GetFirstIntervalNs()).Seconds(),
-		Host:          e.describeHost(), Labels: request.GetLabels(), Notes: t.group.Notes,
+		Sampling: record.Sampling{
+			Interval:      time.Duration(request.GetRecord().GetIntervalNs()).Seconds(),
+			FirstInterval: time.Duration(request.GetRecord().GetFirstIntervalNs()).Seconds(),
+		},
+		About: record.About{Host: e.describeHost(), Labels: request.GetLabels(), Notes: t.group.Notes},
 	}
 }
 

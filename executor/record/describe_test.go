@@ -86,7 +86,10 @@ func (c endCase) evidence() Evidence {
 
 func (c endCase) record() *Record {
 	e := c.evidence()
-	r := &Record{State: Exited, ExitCode: &e.ExitCode, Diagnosis: Diagnose(e), Command: []string{secret}, Message: secret}
+	r := &Record{
+		State: Exited, ExitCode: &e.ExitCode, Diagnosis: Diagnose(e), Command: []string{secret},
+		Origin: Origin{Message: secret},
+	}
 	if e.Signal != 0 {
 		r.Signal = &e.Signal
 	}
@@ -368,14 +371,14 @@ func TestSamplingText(t *testing.T) {
 		want   string
 	}{
 		{Record{}, ""},
-		{Record{Interval: 1}, "every 1 s"},
-		{Record{Interval: 1, FirstInterval: 0.25, WallSeconds: seconds(7)}, "every 250 ms"},
-		{Record{Interval: 1, FirstInterval: 0.25, WallSeconds: seconds(7), SpanSeconds: seconds(70)}, "every 250 ms in the first minute, then every 1 s"},
-		{Record{Interval: 1, FirstInterval: 0.25}, "every 250 ms in the first minute, then every 1 s"},
-		{Record{Interval: 0.01, WallSeconds: seconds(7), Measurements: measured(0.01)}, "every 10 ms"},
-		{Record{Interval: 0.01, WallSeconds: seconds(7), Measurements: measured(0.5)}, "every 10 ms, at the end every 500 ms"},
+		{Record{Sampling: Sampling{Interval: 1}}, "every 1 s"},
+		{Record{Sampling: Sampling{Interval: 1, FirstInterval: 0.25}, WallSeconds: seconds(7)}, "every 250 ms"},
+		{Record{Sampling: Sampling{Interval: 1, FirstInterval: 0.25}, WallSeconds: seconds(7), SpanSeconds: seconds(70)}, "every 250 ms in the first minute, then every 1 s"},
+		{Record{Sampling: Sampling{Interval: 1, FirstInterval: 0.25}}, "every 250 ms in the first minute, then every 1 s"},
+		{Record{Sampling: Sampling{Interval: 0.01}, WallSeconds: seconds(7), Measurements: measured(0.01)}, "every 10 ms"},
+		{Record{Sampling: Sampling{Interval: 0.01}, WallSeconds: seconds(7), Measurements: measured(0.5)}, "every 10 ms, at the end every 500 ms"},
 		{
-			Record{Interval: 1, FirstInterval: 0.25, WallSeconds: seconds(7), Measurements: measured(0.75)},
+			Record{Sampling: Sampling{Interval: 1, FirstInterval: 0.25}, WallSeconds: seconds(7), Measurements: measured(0.75)},
 			"every 250 ms, at the end every 750 ms",
 		},
 	} {

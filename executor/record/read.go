@@ -9,10 +9,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"go/token"
 	"io"
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -137,7 +139,10 @@ func placed(err error, content []byte) error {
 	if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
 		offset = syntax.Offset
 	} else if kind := (*json.UnmarshalTypeError)(nil); errors.As(err, &kind) {
-		offset, err = kind.Offset, errors.New(strings.TrimPrefix(kind.Field+": unexpected "+kind.Value, ": "))
+		// A field of an embedded part has the part's name before it, which is exported, as no key in JSON is.
+		keys := slices.DeleteFunc(strings.Split(kind.Field, "."), token.IsExported)
+		offset = kind.Offset
+		err = errors.New(strings.TrimPrefix(strings.Join(keys, ".")+": unexpected "+kind.Value, ": "))
 	}
 	before := content[:min(offset, int64(len(content)))]
 	return &lineError{line: 1 + bytes.Count(bytes.TrimRight(before, "\n"), []byte{'\n'}), err: err}

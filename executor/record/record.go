@@ -27,24 +27,14 @@ const (
 	Lost State = "lost"
 )
 
-// Record is everything known of one task, while it runs and after.
+// Record is everything known of one task, while it runs and after. JSON has the fields of its parts in their places.
 type Record struct {
-	SchemaVersion string `json:"schema_version"`
-	TachoVersion  string `json:"tacho_version"`
-	State         State  `json:"state"`
+	Version
+	State State `json:"state"`
 	// ID is the task's name in cgroups and folders.
 	ID      string   `json:"id"`
 	Command []string `json:"command"`
-	Dir     string   `json:"dir,omitempty"`
-	User    string   `json:"user,omitempty"`
-	Message string   `json:"message,omitempty"`
-	// PID is the main process's; StartTicks tells it from later processes with the same number.
-	PID        int    `json:"pid,omitempty"`
-	StartTicks uint64 `json:"start_ticks,omitempty"`
-	BootID     string `json:"boot_id,omitempty"`
-	// Executor is who measured; with Socket it can be reached again while the run lives.
-	Executor  *Process  `json:"executor,omitempty"`
-	Socket    string    `json:"socket,omitempty"`
+	Origin
 	StartedAt time.Time `json:"started_at"`
 	EndedAt   time.Time `json:"ended_at,omitzero"`
 	// WallSeconds is the time from the start to the end of the main process.
@@ -65,6 +55,33 @@ type Record struct {
 	// Commands is who used it, all processes that ended; absent in records of older builds and where nothing was
 	// sampled.
 	Commands *Commands `json:"commands,omitempty"`
+	Surroundings
+	Sampling
+	About
+}
+
+// Version says what wrote a record.
+type Version struct {
+	SchemaVersion string `json:"schema_version"`
+	TachoVersion  string `json:"tacho_version"`
+}
+
+// Origin says how a task was started, and by what process.
+type Origin struct {
+	Dir     string `json:"dir,omitempty"`
+	User    string `json:"user,omitempty"`
+	Message string `json:"message,omitempty"`
+	// PID is the main process's; StartTicks tells it from later processes with the same number.
+	PID        int    `json:"pid,omitempty"`
+	StartTicks uint64 `json:"start_ticks,omitempty"`
+	BootID     string `json:"boot_id,omitempty"`
+	// Executor is who measured; with Socket it can be reached again while the run lives.
+	Executor *Process `json:"executor,omitempty"`
+	Socket   string   `json:"socket,omitempty"`
+}
+
+// Surroundings are what a task ran in, and what could be measured there.
+type Surroundings struct {
 	// Devices are the block devices that the task used, by name; absent if its cgroup does not count I/O by device,
 	// and in records of older builds.
 	Devices []Device `json:"devices,omitempty"`
@@ -75,14 +92,22 @@ type Record struct {
 	Sources []Source `json:"sources"`
 	// Selection lists the selected measurements by name.
 	Selection []string `json:"selection"`
-	Interval  float64  `json:"interval_seconds"`
+}
+
+// Sampling says how often a task was read, and until when.
+type Sampling struct {
+	Interval float64 `json:"interval_seconds"`
 	// FirstInterval is the time between samples in the first minute, if it is not Interval.
 	FirstInterval float64 `json:"first_interval_seconds,omitzero"`
 	// Samples counts the collections; absent, and 0, where that is not known, as while the run goes on.
 	Samples int64 `json:"samples,omitzero"`
 	// AsOf is until when Samples, Headline, Measurements and Absent go where the record was not written to its end:
 	// they are from the reports. Zero in a whole record, and where there are no reports.
-	AsOf   time.Time         `json:"as_of,omitzero"`
+	AsOf time.Time `json:"as_of,omitzero"`
+}
+
+// About is the rest: the machine, and what people are told.
+type About struct {
 	Host   Host              `json:"host"`
 	Labels map[string]string `json:"labels"`
 	// Notes are sentences for the user: what is lost here and why.

@@ -15,12 +15,16 @@ const redacted = "it could not be read"
 // fields are left out until they stand here. Its sentences are made from what is left.
 func (r *Record) Redacted() *Record {
 	c := &Record{
-		SchemaVersion: r.SchemaVersion, TachoVersion: r.TachoVersion, State: r.State, ID: r.ID, PID: r.PID,
-		StartTicks: r.StartTicks, BootID: r.BootID, StartedAt: r.StartedAt, EndedAt: r.EndedAt, WallSeconds: r.WallSeconds,
-		SpanSeconds: r.SpanSeconds, ExitCode: r.ExitCode, Signal: r.Signal, Diagnosis: r.Diagnosis.redacted(),
-		Headline: r.Headline, Measurements: r.Measurements, Absent: r.Absent, Processes: r.Processes.redacted(), Peak: r.Peak.redacted(),
-		Commands: r.Commands, Limits: redactedLimits(r.Limits),
-		Sources: r.Sources, Selection: r.Selection, Interval: r.Interval, FirstInterval: r.FirstInterval, Samples: r.Samples,
+		Version: r.Version, State: r.State, ID: r.ID,
+		Origin:    Origin{PID: r.PID, StartTicks: r.StartTicks, BootID: r.BootID},
+		StartedAt: r.StartedAt, EndedAt: r.EndedAt, WallSeconds: r.WallSeconds, SpanSeconds: r.SpanSeconds,
+		ExitCode: r.ExitCode, Signal: r.Signal, Diagnosis: r.Diagnosis.redacted(),
+		Headline: r.Headline, Measurements: r.Measurements, Absent: r.Absent, Processes: r.Processes.redacted(),
+		Commands: r.Commands,
+		Surroundings: Surroundings{
+			Peak: r.Peak.redacted(), Limits: redactedLimits(r.Limits), Sources: r.Sources, Selection: r.Selection,
+		},
+		Sampling: Sampling{Interval: r.Interval, FirstInterval: r.FirstInterval, Samples: r.Samples},
 	}
 	end := c.End()
 	c.Diagnosis.Outcome, c.Diagnosis.Summary, c.Diagnosis.Operator = end.Outcome, end.Summary, end.Operator()

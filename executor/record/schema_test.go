@@ -12,6 +12,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -119,6 +120,12 @@ func (s sources) structOf(t reflect.Type, defs node) node {
 	for field := range t.Fields() {
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if name == "-" || !field.IsExported() {
+			continue
+		}
+		if field.Anonymous { // JSON has its fields in its place
+			part := s.structOf(field.Type, defs)
+			maps.Copy(properties, part["properties"].(node))
+			required = append(required, part["required"].([]string)...)
 			continue
 		}
 		property := s.schemaOf(field.Type, defs)

@@ -18,16 +18,15 @@ import (
 func exampleRecord(id string, started time.Time) *Record {
 	code := 0
 	return &Record{
-		SchemaVersion: SchemaVersion, TachoVersion: "1.2.3", State: Exited, ID: id,
-		Command: []string{"sh", "-c", "a && b > c"}, PID: 42, StartTicks: 7, BootID: "boot",
+		Version: Version{SchemaVersion: SchemaVersion, TachoVersion: "1.2.3"}, State: Exited, ID: id,
+		Command: []string{"sh", "-c", "a && b > c"}, Origin: Origin{PID: 42, StartTicks: 7, BootID: "boot"},
 		StartedAt: started, EndedAt: started.Add(2 * time.Second), WallSeconds: new(2.0), ExitCode: &code,
 		Diagnosis:    Diagnosis{Verdict: Completed, Summary: "It ended well.", Stall: Fine},
 		Headline:     map[string]HeadlineValue{"cpu_seconds_total": {Value: new(0.0), Source: "cgroup_cpu_usage_seconds_total"}},
 		Measurements: map[string]any{"cgroup_cpu_usage_seconds_total": 0.0},
 		Absent:       map[string]string{"cgroup_memory_peak_bytes": "no memory controller"},
-		Sources:      []Source{{Name: "cgroup", Version: "v2", Available: true}},
-		Selection:    []string{"cgroup_cpu_usage_seconds_total"},
-		Labels:       map[string]string{"a": "b"},
+		Surroundings: Surroundings{Sources: []Source{{Name: "cgroup", Version: "v2", Available: true}}, Selection: []string{"cgroup_cpu_usage_seconds_total"}},
+		About:        About{Labels: map[string]string{"a": "b"}},
 	}
 }
 

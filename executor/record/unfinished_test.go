@@ -72,7 +72,7 @@ func TestFillFromReports(t *testing.T) {
 		{"no report", Record{State: Lost, StartedAt: began}, nil, 0, 0, nil},
 		{"none that can be read", Record{State: Lost, StartedAt: began}, []*Usage{nil}, 0, 0, nil},
 		{"it was written to its end", Record{State: Exited, StartedAt: began}, inGroup, 0, 0, nil},
-		{"it has its numbers", Record{State: Lost, StartedAt: began, Samples: 4}, inGroup, 0, 4, nil},
+		{"it has its numbers", Record{State: Lost, StartedAt: began, Sampling: Sampling{Samples: 4}}, inGroup, 0, 4, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := test.before

@@ -215,12 +215,11 @@ func recordOf(x *Actor, e record.Evidence, stall record.Stall) *record.Record {
 	requested, effective := x.Limit, x.Limit
 	code := x.Ended.Code
 	r := &record.Record{
-		SchemaVersion: record.SchemaVersion, State: record.Exited, ID: x.ID, Command: []string{"/usr/bin/" + x.Name, "--epochs", "40"},
-		Dir: "/srv/" + x.Job, StartedAt: x.Started, EndedAt: end, WallSeconds: &wall, ExitCode: &code, Diagnosis: d,
+		Version: record.Version{SchemaVersion: record.SchemaVersion}, State: record.Exited, ID: x.ID, Command: []string{"/usr/bin/" + x.Name, "--epochs", "40"},
+		Origin: record.Origin{Dir: "/srv/" + x.Job}, StartedAt: x.Started, EndedAt: end, WallSeconds: &wall, ExitCode: &code, Diagnosis: d,
 		Headline:     record.Headlines(procstats.Headlines(s, procstats.History{Elapsed: end.Sub(x.Started)})),
-		Measurements: measurements, Absent: missing, Interval: 1, Samples: int64(wall),
-		Limits: []record.Limit{{Name: "cgroup_memory_max_bytes", Requested: &requested, Effective: &effective, Where: "/sys/fs/cgroup/tacho/" + x.Name}},
-		Peak:   &record.Peak{At: end.Add(-time.Second), MemoryBytes: x.Memory, Measurement: "memory_bytes"},
+		Measurements: measurements, Absent: missing, Sampling: record.Sampling{Interval: 1, Samples: int64(wall)},
+		Surroundings: record.Surroundings{Limits: []record.Limit{{Name: "cgroup_memory_max_bytes", Requested: &requested, Effective: &effective, Where: "/sys/fs/cgroup/tacho/" + x.Name}}, Peak: &record.Peak{At: end.Add(-time.Second), MemoryBytes: x.Memory, Measurement: "memory_bytes"}},
 	}
 	if signal := x.Ended.Signal; signal != 0 {
 		r.Signal = &signal

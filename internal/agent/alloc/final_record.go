@@ -139,15 +139,19 @@ func (t *Task) fallbackRecord(exit hook.Exit, persisted state.Task, saved *recor
 	last, headlines := t.lastReading(persisted.Starts)
 	evidence := record.Evidence{ExitCode: exit.Code, Signal: exit.Signal, EndedAt: exit.At}
 	r := &record.Record{
-		SchemaVersion: record.SchemaVersion, TachoVersion: version.String(), State: record.Exited, ID: t.alloc.ID,
+		Version: record.Version{SchemaVersion: record.SchemaVersion, TachoVersion: version.String()},
+		State:   record.Exited, ID: t.alloc.ID,
 		StartedAt: persisted.State.StartedAt, EndedAt: exit.At, Headline: map[string]record.HeadlineValue{},
-		Measurements: map[string]any{}, Absent: map[string]string{}, Sources: []record.Source{}, Selection: []string{},
-		Labels: map[string]string{
-			"alloc_id": t.alloc.ID, "job": t.alloc.Job.Name, "task_group": t.alloc.Group.Name, "task": t.spec.Name,
-			"namespace": t.alloc.Job.Namespace, "node": t.host.Node.Name,
+		Measurements: map[string]any{}, Absent: map[string]string{},
+		Surroundings: record.Surroundings{Sources: []record.Source{}, Selection: []string{}},
+		About: record.About{
+			Labels: map[string]string{
+				"alloc_id": t.alloc.ID, "job": t.alloc.Job.Name, "task_group": t.alloc.Group.Name, "task": t.spec.Name,
+				"namespace": t.alloc.Job.Namespace, "node": t.host.Node.Name,
+			},
+			Host:  record.Host{Name: t.host.Node.Name, OS: runtime.GOOS, CPUs: runtime.NumCPU()},
+			Notes: []string{"the driver has no final record of this task: these are the last readings that the agent saw"},
 		},
-		Host:  record.Host{Name: t.host.Node.Name, OS: runtime.GOOS, CPUs: runtime.NumCPU()},
-		Notes: []string{"the driver has no final record of this task: these are the last readings that the agent saw"},
 	}
 	r.ID = cmp.Or(persisted.RunID, r.ID)
 	if exit.Lost != "" {

@@ -297,8 +297,8 @@ func (f *fakeAgent) Record(id, _ string) (*record.Record, error) {
 	}
 	code, signal := 137, 9
 	return &record.Record{
-		SchemaVersion: "1", State: record.Exited, ID: "x", Command: []string{"/bin/" + secret}, Dir: "/" + secret, User: secret,
-		Message: secret, ExitCode: &code, Signal: &signal, StartedAt: epoch.Add(-10 * time.Minute), EndedAt: epoch,
+		Version: record.Version{SchemaVersion: "1"}, State: record.Exited, ID: "x", Command: []string{"/bin/" + secret},
+		Origin: record.Origin{Dir: "/" + secret, User: secret, Message: secret}, ExitCode: &code, Signal: &signal, StartedAt: epoch.Add(-10 * time.Minute), EndedAt: epoch,
 		Diagnosis: record.Diagnosis{
 			Verdict: record.Signaled, Summary: "ended " + secret, Evidence: map[string]any{"x": secret}, OOMKilled: true,
 			Outcome: record.OOMKilled, Reason: secret, Killers: []string{secret},
@@ -307,9 +307,9 @@ func (f *fakeAgent) Record(id, _ string) (*record.Record, error) {
 				Where: "/sys/fs/cgroup/" + secret, Reason: secret,
 			}}},
 		},
-		Labels: map[string]string{"x": secret}, Notes: []string{secret}, Host: record.Host{},
-		Processes: &record.Processes{Rows: fakeRows()}, Peak: &record.Peak{Largest: fakeRows()},
-		Limits: []record.Limit{{Name: "cgroup_memory_max_bytes", Effective: new(float64(48 << 20)), Where: "/sys/fs/cgroup/" + secret}},
+		About:        record.About{Labels: map[string]string{"x": secret}, Notes: []string{secret}, Host: record.Host{}},
+		Processes:    &record.Processes{Rows: fakeRows()},
+		Surroundings: record.Surroundings{Peak: &record.Peak{Largest: fakeRows()}, Limits: []record.Limit{{Name: "cgroup_memory_max_bytes", Effective: new(float64(48 << 20)), Where: "/sys/fs/cgroup/" + secret}}},
 	}, nil
 }
 

@@ -258,15 +258,17 @@ func TestHostile(t *testing.T) {
 	}
 	value := 1.0
 	end.Record = &record.Record{
-		Command: []string{bad}, Dir: bad, Labels: map[string]string{bad: bad}, Notes: []string{bad}, Measurements: map[string]any{bad: bad},
+		Command: []string{bad},
+		Origin:  record.Origin{Dir: bad},
+		About:   record.About{Labels: map[string]string{bad: bad}, Notes: []string{bad}}, Measurements: map[string]any{bad: bad},
 		Diagnosis: record.Diagnosis{
 			Verdict: record.Verdict(bad), Summary: bad, Operator: bad, Stall: record.Stall(bad), Evidence: map[string]any{bad: bad, "list": []any{bad}},
 			OOM: record.OOM{Kills: new(int64), Victim: &record.Victim{Command: bad, Source: bad}},
 		},
-		Headline: map[string]record.HeadlineValue{"cpu_seconds_total": {Value: &value, Source: bad, Guarantee: procstats.Guarantee(bad)}},
-		Absent:   map[string]string{bad: bad}, Limits: []record.Limit{{Name: bad, RequestedText: bad, EffectiveText: bad, Where: bad}},
-		Processes: &record.Processes{Rows: []record.ProcessRow{{Command: bad}}},
-		Peak:      &record.Peak{At: moment(), Measurement: bad, Largest: []record.ProcessRow{{Command: bad}}},
+		Headline:     map[string]record.HeadlineValue{"cpu_seconds_total": {Value: &value, Source: bad, Guarantee: procstats.Guarantee(bad)}},
+		Absent:       map[string]string{bad: bad},
+		Surroundings: record.Surroundings{Limits: []record.Limit{{Name: bad, RequestedText: bad, EffectiveText: bad, Where: bad}}, Peak: &record.Peak{At: moment(), Measurement: bad, Largest: []record.ProcessRow{{Command: bad}}}},
+		Processes:    &record.Processes{Rows: []record.ProcessRow{{Command: bad}}},
 	}
 	*end.Record.Diagnosis.OOM.Kills = 1
 	// The name of a task that has logs is that of a file.

@@ -28,12 +28,20 @@ func TestChangeOf(t *testing.T) {
 }
 
 func TestUnlike(t *testing.T) {
-	a := &record.Record{State: record.Exited, Command: []string{"make"}, Host: record.Host{Name: "alpha", CPUs: 8}, Selection: []string{"x", "y"}}
+	a := &record.Record{
+		State: record.Exited, Command: []string{"make"},
+		About:        record.About{Host: record.Host{Name: "alpha", CPUs: 8}},
+		Surroundings: record.Surroundings{Selection: []string{"x", "y"}},
+	}
 	same := *a
 	if got := unlike(a, &same); len(got) > 0 {
 		t.Errorf("equal records: %q", got)
 	}
-	b := &record.Record{State: record.Lost, Command: []string{"make", "-j4"}, Host: record.Host{Name: "beta", CPUs: 8}, Selection: []string{"x"}}
+	b := &record.Record{
+		State: record.Lost, Command: []string{"make", "-j4"},
+		About:        record.About{Host: record.Host{Name: "beta", CPUs: 8}},
+		Surroundings: record.Surroundings{Selection: []string{"x"}},
+	}
 	want := []string{
 		"B is lost: its record is incomplete", "different commands: make and make -j4", "different hosts: alpha and beta",
 		"different selections; only in A: y",

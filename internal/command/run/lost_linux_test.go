@@ -90,7 +90,7 @@ func TestMarkLostKeepsReports(t *testing.T) {
 	began := time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC)
 	reported := began.Add(3 * time.Second)
 	err = errors.Join(
-		store.Put(&record.Record{SchemaVersion: record.SchemaVersion, State: record.Running, StartedAt: began}),
+		store.Put(&record.Record{Version: record.Version{SchemaVersion: record.SchemaVersion}, State: record.Running, StartedAt: began}),
 		store.Append(&record.Usage{
 			SchemaVersion: record.SchemaVersion, From: began, To: reported, ToMono: 3, Samples: 4,
 			Measurements: map[string]record.Reduced{procstats.TreeCPU.String(): {Last: new(1.5), Delta: new(1.5)}},

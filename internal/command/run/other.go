@@ -103,14 +103,14 @@ func portableRecord(o *runOptions, id string, args []string, selection procstats
 	host := record.Host{OS: runtime.GOOS, CPUs: runtime.NumCPU()}
 	host.Name, _ = os.Hostname() // a host without a name has none in the record
 	return &record.Record{
-		SchemaVersion: record.SchemaVersion, TachoVersion: version.String(), State: record.Running, ID: id,
-		Command: args, Message: o.request.Message, Labels: o.request.Labels, Host: host,
-		Interval: o.interval.Seconds(), FirstInterval: o.firstInterval.Seconds(),
-		Selection: selection.Names(), Headline: map[string]record.HeadlineValue{}, Measurements: map[string]any{},
-		Absent: map[string]string{},
-		Notes: []string{
+		Version: record.Version{SchemaVersion: record.SchemaVersion, TachoVersion: version.String()},
+		State:   record.Running, ID: id, Command: args, Origin: record.Origin{Message: o.request.Message},
+		Headline: map[string]record.HeadlineValue{}, Measurements: map[string]any{}, Absent: map[string]string{},
+		Surroundings: record.Surroundings{Selection: selection.Names()},
+		Sampling:     record.Sampling{Interval: o.interval.Seconds(), FirstInterval: o.firstInterval.Seconds()},
+		About: record.About{Labels: o.request.Labels, Host: host, Notes: []string{
 			"measured without an executor, which needs Linux: processes whose parents have exited are not measured",
-		},
+		}},
 	}
 }
 

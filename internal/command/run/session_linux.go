@@ -389,14 +389,18 @@ func (s *session) recordFailure(reason string) error {
 	host, _ := os.Hostname() // is not in the record
 	nothing := record.OOMCounters{Read: true}
 	r := &record.Record{
-		SchemaVersion: record.SchemaVersion, TachoVersion: version.String(), State: record.Exited, ID: s.id, Command: s.args,
-		Dir: dir, User: o.request.User, Message: o.request.Message, Labels: o.request.Labels, StartedAt: now, EndedAt: now,
+		Version: record.Version{SchemaVersion: record.SchemaVersion, TachoVersion: version.String()},
+		State:   record.Exited, ID: s.id, Command: s.args,
+		Origin:    record.Origin{Dir: dir, User: o.request.User, Message: o.request.Message},
+		StartedAt: now, EndedAt: now,
 		Diagnosis: record.Diagnose(record.Evidence{
 			Cause: record.StartFailed, Reason: reason, EndedAt: now, OOMBefore: nothing, OOMAfter: nothing,
 		}),
 		Headline: map[string]record.HeadlineValue{}, Measurements: map[string]any{}, Absent: map[string]string{},
-		Selection: s.selection.Names(),
-		Host:      record.Host{Name: host, OS: runtime.GOOS, CPUs: runtime.NumCPU()},
+		Surroundings: record.Surroundings{Selection: s.selection.Names()},
+		About: record.About{
+			Labels: o.request.Labels, Host: record.Host{Name: host, OS: runtime.GOOS, CPUs: runtime.NumCPU()},
+		},
 	}
 	store, err := record.Open(s.dir)
 	if err != nil {

@@ -19,7 +19,7 @@ func TestFind(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := store.Put(&record.Record{SchemaVersion: record.SchemaVersion}); err != nil {
+		if err := store.Put(&record.Record{Version: record.Version{SchemaVersion: record.SchemaVersion}}); err != nil {
 			t.Fatal(err)
 		}
 		if err := store.Close(); err != nil {

@@ -13,11 +13,11 @@ import (
 
 // TestDevices holds that devices are shown on request only, and that nobody adds up layers.
 func TestDevices(t *testing.T) {
-	r := &record.Record{Devices: []record.Device{
+	r := &record.Record{Surroundings: record.Surroundings{Devices: []record.Device{
 		{Number: "252:0", Name: "dm-0", Layer: true, WrittenBytes: 1 << 20, Writes: 3},
 		{Number: "8:0", Name: "sda", WrittenBytes: 1 << 20, Writes: 3},
 		{Number: "7:9", ReadBytes: 4096, Reads: 1},
-	}}
+	}}}
 	const want = `
 Storage by device
   DEVICE  NUMBER   READ  WRITTEN  READS  WRITES

@@ -40,7 +40,7 @@ func TestContradictions(t *testing.T) {
 		return []procstats.Note{{Cause: "processes ran outside", Text: text}}
 	}
 	r := &record.Record{
-		Notes: []string{"CPU differs"},
+		About: record.About{Notes: []string{"CPU differs"}},
 		Headline: map[string]record.HeadlineValue{
 			procstats.HeadlineCPU.String():        {Value: new(1.0), Guarantee: procstats.LowerBound, Notes: note("CPU differs")},
 			procstats.HeadlineMemoryPeak.String(): {Value: new(1.0), Guarantee: procstats.LowerBound, Notes: note("memory differs")},
