@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -41,23 +40,6 @@ func (c Child) send(target int, signal unix.Signal) error {
 		return fmt.Errorf("signal child %d: %w", c, err)
 	}
 	return nil
-}
-
-// Reap waits for the end of a process that may be a child of this one; if it is not there is nothing to wait for.
-func Reap(host kernel.FS, id procstats.ProcessID) error {
-	now, err := kernel.Identify(host, id.PID)
-	if err != nil || now.ProcessID != id {
-		return nil //nolint:nilerr // it is gone
-	}
-	for {
-		_, err := unix.Wait4(id.PID, nil, 0, nil)
-		switch {
-		case err == nil, errors.Is(err, unix.ECHILD):
-			return nil
-		case !errors.Is(err, unix.EINTR):
-			return fmt.Errorf("wait for process %d: %w", id.PID, err)
-		}
-	}
 }
 
 // KillChildren kills and reaps the children of this process until there are none. No other goroutine may reap them.

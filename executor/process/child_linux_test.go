@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 func TestChild(t *testing.T) {
@@ -58,33 +56,6 @@ func TestSignalGroup(t *testing.T) {
 	f.reap()
 	if err := leader.SignalGroup(unix.SIGKILL); !errors.Is(err, ErrGone) {
 		t.Errorf("signal the group of what was reaped: %v", err)
-	}
-}
-
-func TestReap(t *testing.T) {
-	host := kernel.HostFS()
-	f := start(t, "plain,plain", 2)
-	id := identify(t, f.Process.Pid)
-	earlier := id
-	earlier.Start--
-	for _, other := range append(f.ids, earlier) {
-		if other == id {
-			continue
-		}
-		if err := Reap(host, other); err != nil { // does not wait
-			t.Errorf("reap what is not a child: %v", err)
-		}
-	}
-	if err := Child(id.PID).Signal(unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if err := Reap(host, id); err != nil {
-			t.Error(err)
-		}
-	}
-	if _, err := kernel.Identify(host, id.PID); err == nil {
-		t.Error("the zombie is still there")
 	}
 }
 

@@ -17,8 +17,8 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "executor" {
 		os.Exit(executor.Main(version.String()))
 	}
-	if status, ok := trial.MainOf(os.Args, Trials()); ok {
-		os.Exit(status)
+	if len(os.Args) == 4 && os.Args[2] == trial.Command {
+		os.Exit(trial.Main(os.Args[3], Trials(), os.Stdin))
 	}
 	// The race detector would keep each short process for a second.
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {

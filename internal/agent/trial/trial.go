@@ -76,11 +76,11 @@ func Run(ctx context.Context, kind string, input []byte) error {
 	return err
 }
 
-// Main is the process that Run starts. It returns the exit status.
-func Main(work Work, stdin io.Reader) int {
+// Main is the process that Run starts, for one kind of some works. It returns the exit status.
+func Main(kind string, works map[string]Work, stdin io.Reader) int {
 	debug.SetMaxStack(maxStack)
 	go enforceLimits(time.Now())
-	if err := work(stdin); err != nil {
+	if work := works[kind]; work == nil || work(stdin) != nil {
 		return 1
 	}
 	return 0
@@ -95,12 +95,4 @@ func enforceLimits(begun time.Time) {
 			os.Exit(limitStatus)
 		}
 	}
-}
-
-// MainOf is Main for a command line that names one of some kinds of work; ok is false for any other command line.
-func MainOf(args []string, works map[string]Work) (status int, ok bool) {
-	if len(args) != 4 || args[1] != "agent" || args[2] != Command || works[args[3]] == nil {
-		return 0, false
-	}
-	return Main(works[args[3]], os.Stdin), true
 }

@@ -78,8 +78,7 @@ func newTrial() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			work := agent.Trials()[args[0]]
-			if work == nil || trial.Main(work, cmd.InOrStdin()) != 0 {
+			if trial.Main(args[0], agent.Trials(), cmd.InOrStdin()) != 0 {
 				return cli.ExitWith(1, nil)
 			}
 			return nil
