@@ -4,7 +4,6 @@
 package limits
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -81,15 +80,6 @@ func TestPids(t *testing.T) {
 	}
 }
 
-func TestCpuset(t *testing.T) {
-	needControllers(t, "cpuset")
-	r, told := run(t, "cpus", "--cpuset", "0")
-	l := holds(t, r, "cpuset.cpus", 1, 1)
-	if !slices.Equal(told.CPUs, []int{0}) || l.RequestedText != "0" || l.EffectiveText != "0" {
-		t.Errorf("it may run on %v, limit %+v", told.CPUs, l)
-	}
-}
-
 // TestWeight lets two tasks compete for one CPU.
 func TestWeight(t *testing.T) {
 	needControllers(t, "cpu", "cpuset")
@@ -126,28 +116,6 @@ func compete(t *testing.T) (light, heavy told) {
 		t.Fatal(err)
 	}
 	return outs["100"](), outs["300"]()
-}
-
-// TestLowerAncestor shows the limit that holds, and whose it is.
-func TestLowerAncestor(t *testing.T) {
-	needControllers(t, "memory")
-	parent, err := rig.NewParent(t, rig.Self())
-	if err != nil {
-		t.Skip(err)
-	}
-	v, mount := version(t, "memory")
-	dir, file := filepath.Join(mount, parent.Path), "memory.limit_in_bytes"
-	if v == 2 {
-		file = "memory.max"
-		enableInRoot(t, "memory")
-	}
-	if err := os.WriteFile(filepath.Join(dir, file), fmt.Append(nil, 48<<20), 0); err != nil {
-		t.Fatal(err)
-	}
-	r, _ := run(t, "touch 4096", "--memory", "100M", "--cgroup-parent", parent.Path)
-	if l := holds(t, r, "cgroup_memory_max_bytes", 100<<20, 48<<20); l.Where != dir {
-		t.Errorf("the limit is said to be that of %s, and is that of %s", l.Where, dir)
-	}
 }
 
 // TestIO writes to a disk of the guest's.

@@ -31,7 +31,6 @@ type told struct {
 	// Started is how many children it could start, and Error why not more.
 	Started int
 	Error   string
-	CPUs    []int
 	// Bytes were written in Wall.
 	Bytes int64
 	// Peak is that of the task's own group.
@@ -52,8 +51,6 @@ func task(role, argument string) error {
 			// Without a signal to wait for, the Go runtime would take a wait for a deadlock.
 			_ = unix.Pause()
 		}
-	case "cpus":
-		t, err = cpus()
 	case "touch":
 		t, err = touch(argument)
 	case "spike":
@@ -165,19 +162,6 @@ func startChildren(argument string) (t told, err error) {
 		_ = child.Wait() // killed
 	}
 	return t, err
-}
-
-func cpus() (t told, err error) {
-	var set unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &set); err != nil {
-		return t, err
-	}
-	for cpu := range 1024 {
-		if set.IsSet(cpu) {
-			t.CPUs = append(t.CPUs, cpu)
-		}
-	}
-	return t, nil
 }
 
 func touch(argument string) (t told, err error) { return held(argument, 0) }

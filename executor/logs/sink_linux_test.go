@@ -5,7 +5,6 @@ package logs
 
 import (
 	"bytes"
-	"context"
 	"strings"
 	"sync"
 	"testing"
@@ -137,21 +136,6 @@ func TestSinkTellsRarely(t *testing.T) {
 		s.put(t.Context(), []byte("abc\n"))
 		if got := kinds(*reported); got != "blocked unblocked blocked unblocked" {
 			t.Errorf("reported %q after a minute", got)
-		}
-	})
-}
-
-func TestSinkGivesUpAtTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, disk, reported := newSink(2, unix.ENOSPC, false)
-		hard, giveUp := context.WithCancel(t.Context())
-		time.AfterFunc(time.Second, giveUp)
-		s.put(hard, []byte("abcdef\n"))
-		if disk.text.String() != "ab" || s.dropped != 5 {
-			t.Errorf("written %q, dropped %d; want ab and 5", disk.text.String(), s.dropped)
-		}
-		if got := kinds(*reported); got != "blocked dropped" {
-			t.Errorf("reported %q", got)
 		}
 	})
 }
