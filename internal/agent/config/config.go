@@ -32,7 +32,7 @@ type Config struct {
 	Client    Client
 	ACL       ACL
 	TLS       TLS
-	// Dev keeps nothing: a data directory of its own is removed at the end, and tasks are stopped.
+	// Dev persists nothing: the data directory is removed at the end, and tasks are stopped.
 	Dev bool
 	// Files are what it was read from.
 	Files []string
@@ -50,7 +50,7 @@ type Ports struct {
 // Plugin is a plugin block.
 type Plugin struct {
 	Name string
-	// Body is its config block; empty if there is none.
+	// Body is its config block, or an empty body.
 	Body hcl.Body
 	// Text is the whole block as it stands in its file.
 	Text string
@@ -70,7 +70,7 @@ type Telemetry struct {
 	// PrefixFilter are prefixes of metric names, + lets in and - keeps out; FilterDefault is for all others.
 	PrefixFilter  []string `hcl:"prefix_filter,optional"`
 	FilterDefault bool     `hcl:"filter_default,optional"`
-	// AllocationDetail is none, job, task or alloc.
+	// AllocationDetail is one of none, job, task and alloc.
 	AllocationDetail string `hcl:"allocation_detail,optional"`
 	// NomadNames adds the metric names that dashboards and autoscalers for Nomad read.
 	NomadNames                   bool     `hcl:"nomad_names,optional"`
@@ -114,10 +114,10 @@ type TLS struct {
 	VerifyClient bool `hcl:"verify_https_client,optional"`
 }
 
-// DefaultPort is where HTTP is served unless somebody says otherwise.
+// DefaultPort is the default of ports.http.
 const DefaultPort = 4656
 
-// Default is what empty files mean.
+// Default returns the configuration without files.
 func Default() Config {
 	return Config{
 		Datacenter: "dc1", Region: "global", DataDir: datadir.Default, BindAddr: "127.0.0.1", Ports: Ports{HTTP: DefaultPort},

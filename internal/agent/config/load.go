@@ -22,8 +22,8 @@ import (
 // maxFile bounds one file in bytes.
 const maxFile = 1 << 20
 
-// Load reads files, and of directories their files *.hcl by name, one over the other. What no file says is as Default
-// has it. Errors have file, line and column.
+// Load reads files, and the *.hcl files of directories by name, each over the one before. What no file sets is as in
+// Default. Errors have file, line and column.
 func Load(paths ...string) (Config, error) {
 	c := Default()
 	for _, path := range paths {
@@ -41,8 +41,8 @@ func Load(paths ...string) (Config, error) {
 	return c, c.Check()
 }
 
-// filesOf is a file itself, or the files of a directory. One without any is an error: a misspelled path must not
-// start an agent with the defaults.
+// filesOf returns a file itself, or the files of a directory. A directory without files is an error, because a
+// misspelled path must not start an agent with the defaults.
 func filesOf(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -102,7 +102,7 @@ func (c *Config) Merge(filename string, text []byte) error {
 	return nil
 }
 
-// Check refuses what no agent can run with. Errors have file, line and column of what a file says.
+// Check rejects a configuration with which no agent can run. Errors have file, line and column of values from files.
 func (c *Config) Check() error {
 	var errs []error
 	refuse := func(bad bool, key, format string, args ...any) {
@@ -134,7 +134,7 @@ func (c *Config) Check() error {
 		refuse(!strings.HasPrefix(rule, "+") && !strings.HasPrefix(rule, "-"), "telemetry.prefix_filter",
 			"has %q, which begins with neither + (allow) nor - (block)", rule)
 	}
-	// An interval that is not set is that of the collection, and what is wrong with that has been said.
+	// The default is the interval of the collection, whose mistakes have been reported.
 	_, said := c.places["history.interval"]
 	refuse(h.Interval < shortestInterval && (said || h.Interval != t.CollectionInterval), "history.interval",
 		"%s is less than %s", h.Interval, shortestInterval)
@@ -179,8 +179,8 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// Token reads the token of the file that the configuration names, or takes it from the environment, where it is
-// TACHO_TOKEN. Empty is none. The file must be readable for its owner only.
+// Token returns the token in the file of acl.token_file, or in TACHO_TOKEN; empty without one. The file must be
+// readable for its owner only.
 func (c *Config) Token() (string, error) {
 	if c.ACL.TokenFile == "" {
 		return os.Getenv("TACHO_TOKEN"), nil
@@ -211,5 +211,5 @@ func readToken(path string) (string, error) {
 	return token, nil
 }
 
-// Socket is the path of the unix socket on which everything is served.
+// Socket returns the path of the unix socket on which everything is served.
 func (c *Config) Socket() string { return datadir.Socket(c.DataDir) }

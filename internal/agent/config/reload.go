@@ -8,8 +8,8 @@ import (
 	"reflect"
 )
 
-// Reloaded returns the configuration with what may change while tasks run taken from next, and names what next
-// says differently and was not taken.
+// Reloaded returns the configuration with what may change while tasks run taken from next. ignored names the other
+// differences.
 func (c Config) Reloaded(next Config) (merged Config, ignored []string) {
 	merged = c
 	interval := c.Telemetry.CollectionInterval
@@ -43,7 +43,7 @@ func (c Config) Reloaded(next Config) (merged Config, ignored []string) {
 	return merged, ignored
 }
 
-// samePlugins compares the blocks as they are written: what is in a config block has no equality.
+// samePlugins compares plugin blocks as text: the expressions in them have no equality.
 func samePlugins(a, b map[string]*Plugin) bool {
 	return maps.EqualFunc(a, b, func(p, q *Plugin) bool { return p.Text == q.Text })
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/zclconf/go-cty/cty/gocty"
 )
 
-// fields says what a block may hold and what is done with it.
+// fields are the attributes and blocks that a block may contain, and their handlers.
 type fields struct {
 	attributes map[string]func(*hclsyntax.Attribute)
 	// blocks without labels, each at most once, besides those in labelled and repeated.
@@ -28,11 +28,11 @@ type fields struct {
 	optional []string
 	// placed are attributes and blocks that are accepted, and have no effect on one node.
 	placed []string
-	// elsewhere are names that Nomad has and this agent does not carry out.
+	// elsewhere are names that Nomad supports and this agent does not.
 	elsewhere []string
 }
 
-// decoder walks a file and gathers what is wrong with it, instead of giving up at the first mistake.
+// decoder reads a file and collects its mistakes, instead of stopping at the first.
 type decoder struct {
 	text  string
 	vars  *hcl.EvalContext
@@ -59,12 +59,12 @@ func (d *decoder) errorf(at hcl.Range, summary, format string, args ...any) {
 	})
 }
 
-// add reports mistakes that were found in an expression.
+// add reports mistakes in an expression.
 func (d *decoder) add(diags hcl.Diagnostics) {
 	d.diags = append(d.diags, diags[:min(len(diags), max(0, maxMistakes-len(d.diags)))]...)
 }
 
-// body hands every attribute and block of a body to its field. where names the body for people.
+// body passes every attribute and block of a body to its handler. where names the body in messages.
 func (d *decoder) body(where string, body *hclsyntax.Body, f fields) {
 	for _, name := range slices.Sorted(maps.Keys(body.Attributes)) {
 		attribute := body.Attributes[name]
@@ -125,12 +125,12 @@ func (d *decoder) unknown(at hcl.Range, name, kind, where string, f fields) {
 	d.errorf(at, "Unknown "+kind, "unknown %s %q in %s%s", kind, name, where, hint)
 }
 
-// unsupported reports what only a cluster carries out.
+// unsupported reports what only a cluster supports.
 func (d *decoder) unsupported(at hcl.Range, format string, args ...any) {
 	d.errorf(at, "Not supported", format+"; run this job on a Nomad cluster", args...)
 }
 
-// value evaluates an expression to a type. ok is false if that is not possible, which has been said then.
+// value evaluates an expression to a type. ok is false after a mistake, which has been reported.
 func (d *decoder) value(attribute *hclsyntax.Attribute, want cty.Type) (v cty.Value, ok bool) {
 	v, diags := attribute.Expr.Value(d.vars)
 	d.add(diags)
@@ -148,7 +148,7 @@ func (d *decoder) value(attribute *hclsyntax.Attribute, want cty.Type) (v cty.Va
 	return v, true
 }
 
-// consequence reports whether a value is not known because of a mistake that was reported.
+// consequence reports whether a value is unknown because of a mistake that was reported.
 func (d *decoder) consequence(v cty.Value) bool { return !v.IsWhollyKnown() && d.diags.HasErrors() }
 
 func (d *decoder) str(into *string) func(*hclsyntax.Attribute) {
@@ -159,7 +159,7 @@ func (d *decoder) str(into *string) func(*hclsyntax.Attribute) {
 	}
 }
 
-// word takes one of some words.
+// word reads one of some words.
 func (d *decoder) word(into *string, words ...string) func(*hclsyntax.Attribute) {
 	return func(a *hclsyntax.Attribute) {
 		v, ok := d.value(a, cty.String)
@@ -183,7 +183,7 @@ func (d *decoder) flag(into *bool) func(*hclsyntax.Attribute) {
 	}
 }
 
-// number takes a whole number from least to most.
+// number reads a whole number from least to most.
 func (d *decoder) number(into *int, least, most int) func(*hclsyntax.Attribute) {
 	return func(a *hclsyntax.Attribute) {
 		v, ok := d.value(a, cty.Number)
@@ -199,10 +199,11 @@ func (d *decoder) number(into *int, least, most int) func(*hclsyntax.Attribute) 
 	}
 }
 
-// leastNumber is the shortest duration that may stand as a number: what is less was meant in seconds.
+// leastNumber is the shortest duration that may be written as a number: a smaller one was meant in seconds.
 const leastNumber = time.Millisecond
 
-// duration takes "10s" and the like, and a number as nanoseconds, as Nomad does. A text without a unit is no time.
+// duration reads a duration such as "10s", or a number of nanoseconds as in Nomad. A string without a unit is
+// invalid.
 func (d *decoder) duration(into *time.Duration) func(*hclsyntax.Attribute) {
 	return func(a *hclsyntax.Attribute) {
 		v, ok := d.value(a, cty.DynamicPseudoType)
@@ -250,7 +251,7 @@ func (d *decoder) list(into *[]string) func(*hclsyntax.Attribute) {
 	}
 }
 
-// pairs takes name = value, from an attribute that is a map or from a block.
+// pairs reads NAME = VALUE, from an attribute that is a map or from a block.
 func (d *decoder) pairs(into *map[string]string) (func(*hclsyntax.Attribute), func(*hclsyntax.Block)) {
 	put := func(name string, expr hclsyntax.Expression) {
 		if text, ok := d.lenient(expr); ok {
@@ -270,7 +271,7 @@ func (d *decoder) pairs(into *map[string]string) (func(*hclsyntax.Attribute), fu
 	return asAttribute, asBlock
 }
 
-// eachPair takes an object apart without evaluating what is in it.
+// eachPair visits the items of an object without evaluating them.
 func (d *decoder) eachPair(a *hclsyntax.Attribute, pair func(string, hclsyntax.Expression)) {
 	object, ok := a.Expr.(*hclsyntax.ObjectConsExpr)
 	if !ok {
@@ -294,7 +295,7 @@ func (d *decoder) noBlocks(b *hclsyntax.Block) {
 	}
 }
 
-// need says that something is missing.
+// need reports a missing attribute or block.
 func (d *decoder) need(present bool, at hcl.Range, where, name string) {
 	if !present {
 		d.errorf(at, "Missing", "%s has no %s", where, name)

@@ -16,8 +16,7 @@ import (
 // maxMistakes is how many mistakes are reported of one file.
 const maxMistakes = 100
 
-// Mistakes is an error that names what diagnostics say is wrong with a file, each mistake once: an expression may be
-// evaluated in a loop.
+// Mistakes returns the diagnostics of a file as an error, each once: an expression may be evaluated in a loop.
 func Mistakes(diags hcl.Diagnostics) error {
 	var errs []error
 	seen := make(map[string]bool)
@@ -34,8 +33,8 @@ func Mistakes(diags hcl.Diagnostics) error {
 	return places.Join(errs...)
 }
 
-// elsewhereFunctions are those of Nomad's job files that read files of whoever submits the job, that have another
-// value each time, or that need what is not linked here: nomad job run evaluates them before it sends a job.
+// elsewhereFunctions returns the functions of Nomad's job files that read files of the caller, that return another
+// value each time, or that need what is not linked here. nomad job run evaluates them before it sends a job.
 func elsewhereFunctions() []string {
 	return []string{
 		"abspath", "bcrypt", "cidrhost", "cidrnetmask", "cidrsubnet", "cidrsubnets", "file", "fileexists", "fileset",
@@ -43,8 +42,8 @@ func elsewhereFunctions() []string {
 	}
 }
 
-// explainFunctions returns diagnostics in which a call of one of the elsewhereFunctions is not taken for a misspelled
-// one.
+// explainFunctions returns diagnostics in which a call of one of the elsewhereFunctions is not reported as
+// misspelled.
 func explainFunctions(diags hcl.Diagnostics) hcl.Diagnostics {
 	explained := slices.Clone(diags)
 	for i, d := range diags {

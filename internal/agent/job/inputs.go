@@ -92,7 +92,7 @@ func (d *decoder) given(b *hclsyntax.Block, text string, want cty.Type) cty.Valu
 	return v
 }
 
-// locals evaluates locals, each after those that it refers to.
+// readLocals evaluates locals, each after those that it refers to.
 func (d *decoder) readLocals(body *hclsyntax.Body) {
 	l := &locals{decoder: d, waiting: make(map[string]*hclsyntax.Attribute), known: make(map[string]cty.Value)}
 	for _, b := range body.Blocks {
@@ -115,16 +115,16 @@ func (d *decoder) readLocals(body *hclsyntax.Body) {
 	}
 }
 
-// locals are those of a file while they are evaluated.
+// locals are the locals of a file while they are evaluated.
 type locals struct {
 	decoder *decoder
 	waiting map[string]*hclsyntax.Attribute
 	known   map[string]cty.Value
-	// order is that of evaluation.
+	// order lists the locals as they were evaluated.
 	order []localValue
 }
 
-// evaluate gives a local its value, after those that it refers to. within are those for which that is being done.
+// evaluate gives a local its value, after those that it refers to. within are the locals that are being evaluated.
 func (l *locals) evaluate(name string, within []string) {
 	a, d := l.waiting[name], l.decoder
 	if a == nil {

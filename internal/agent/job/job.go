@@ -17,7 +17,7 @@ const (
 	TypeService = "service"
 	// TypeBatch jobs run until they have succeeded, or were given up.
 	TypeBatch = "batch"
-	// TypeSysbatch jobs run once on every node, of which there is one.
+	// TypeSysbatch jobs run once on every node.
 	TypeSysbatch = "sysbatch"
 	// TypeSystem jobs run on every node until they are stopped.
 	TypeSystem = "system"
@@ -36,11 +36,11 @@ type Job struct {
 	Constraints []*Constraint     `json:",omitempty"`
 	Groups      []*Group          `json:"TaskGroups"`
 
-	// Notes say what of the file has no effect here.
+	// Notes name what in the file has no effect here.
 	Notes []string `json:"TachoNotes,omitempty"`
 	// Source is the text of the job file and what its variables were set to.
 	Source Source `json:"-"`
-	// Places are where its own values stand.
+	// Places are the positions of its values in the file.
 	Places places.Places `json:"-"`
 }
 
@@ -57,7 +57,7 @@ type Source struct {
 	Submission *Submission `json:",omitempty"`
 }
 
-// Submission is the text that a client of Nomad has read a job from. It means nothing to the agent.
+// Submission is the text from which a client of Nomad read a job. The agent only stores it.
 type Submission struct {
 	Source, Format string
 	// VariableFlags are values of input variables, Variables the text of files with more of them.
@@ -68,7 +68,7 @@ type Submission struct {
 // IsJSON reports whether a job was read from Nomad's JSON.
 func (s Source) IsJSON() bool { return s.Filename == jsonFilename }
 
-// Group returns the group with a name; nil if there is none.
+// Group returns a group by its name, or nil.
 func (j *Job) Group(name string) *Group {
 	for _, g := range j.Groups {
 		if g.Name == name {
@@ -89,14 +89,14 @@ type Group struct {
 	Constraints []*Constraint `json:",omitempty"`
 	Ports       []*Port       `json:",omitempty"`
 	Reschedule  Reschedule    `json:"ReschedulePolicy,omitzero"`
-	// DiskMB is the size of the ephemeral_disk block; 0 if there is none.
+	// DiskMB is the size of the ephemeral_disk block; 0 without one.
 	DiskMB int `json:",omitempty"`
 
 	// Digest tells whether two groups mean the same.
 	Digest string `json:"-"`
 }
 
-// Task returns the task with a name; nil if there is none.
+// Task returns a task by its name, or nil.
 func (g *Group) Task(name string) *Task {
 	for _, t := range g.Tasks {
 		if t.Name == name {
@@ -129,13 +129,13 @@ type Task struct {
 	Places places.Places `json:"-"`
 }
 
-// Resources are what a task is promised and held to.
+// Resources are the requests and limits of a task.
 type Resources struct {
-	// CPU is MHz, by which tasks share cores when there are not enough; 0 if Cores is set.
+	// CPU is MHz, by which tasks share contended cores; 0 if Cores is set.
 	CPU int
-	// Cores is how many cores the task has for itself; 0 for a share of all.
+	// Cores is the number of cores reserved for the task; 0 for a share of all.
 	Cores int `json:",omitempty"`
-	// MemoryMB is in MiB, as is MemoryMaxMB, which is 0 if memory is also the limit and -1 if there is none.
+	// MemoryMB and MemoryMaxMB are in MiB. MemoryMaxMB is 0 if MemoryMB is also the limit, and -1 for no limit.
 	MemoryMB    int
 	MemoryMaxMB int `json:",omitempty"`
 }

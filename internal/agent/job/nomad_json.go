@@ -19,8 +19,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// jsonFilename is what the text of a translated job is called in messages, until [Translation.Explain] puts in the
-// place of a line what stands there.
+// jsonFilename is the name of a translated job in messages, until [Translation.Explain] replaces lines by paths.
 const jsonFilename = "job.json"
 
 // Translation is a job in Nomad's JSON, written as a job file: one key in a line.
@@ -33,9 +32,8 @@ type Translation struct {
 	labels map[int]string
 }
 
-// Translate writes a job in the JSON of Nomad's API as a job file. What a job file cannot say is written all the
-// same, so that reading the file refuses it by its name. Null and empty values are left out: their defaults are those
-// of the file.
+// Translate writes a job in the JSON of Nomad's API as a job file. It also writes what a job file cannot express, so
+// that Read rejects it by its name. It omits null and empty values, whose defaults are those of the file.
 func Translate(text []byte) (*Translation, error) {
 	var j object
 	if err := newDecoder(text).Decode(&j); err != nil {
@@ -48,7 +46,7 @@ func Translate(text []byte) (*Translation, error) {
 	return &Translation{Source: source, Stop: stop, paths: w.paths, labels: w.labels}, nil
 }
 
-// jsonError says in words of JSON what is no job.
+// jsonError explains in the words of JSON why a text is not a job.
 func jsonError(err error) error {
 	if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return errors.New("must be an object")
@@ -56,7 +54,7 @@ func jsonError(err error) error {
 	return err
 }
 
-// newDecoder decodes numbers as they are written.
+// newDecoder returns a decoder that keeps numbers as they are written.
 func newDecoder(text []byte) *json.Decoder {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
@@ -66,7 +64,7 @@ func newDecoder(text []byte) *json.Decoder {
 // inJSON matches the place in a message about the translated text.
 var inJSON = regexp.MustCompile(regexp.QuoteMeta(jsonFilename) + `:(\d+)(?:,(\d+)[\d,-]*)?`)
 
-// Explain returns a message about the translated text with the places of the JSON in it.
+// Explain replaces the lines of the translated text in a message by paths in the JSON.
 func (t *Translation) Explain(message string) string {
 	return inJSON.ReplaceAllStringFunc(message, func(place string) string {
 		found := inJSON.FindStringSubmatch(place)
@@ -89,10 +87,10 @@ func (o object) text(key string) string {
 	return text
 }
 
-// keys says how the keys of an object are written.
+// keys are the rules by which the keys of an object are written.
 type keys map[string]writer
 
-// jsonWriter writes a job file and remembers which part of the JSON each line is.
+// jsonWriter writes a job file and records the JSON path of each line.
 type jsonWriter struct {
 	text   strings.Builder
 	paths  []string
@@ -104,8 +102,8 @@ func (w *jsonWriter) line(path, format string, args ...any) {
 	w.paths = append(w.paths, path)
 }
 
-// object writes the parts of an object. A key without a rule is written under its name in a job file: an error there,
-// if the file has no such key.
+// object writes an object. A key without a rule is written under its name in a job file, which Read rejects if it is
+// unknown.
 func (w *jsonWriter) object(path string, o object, rules keys) {
 	for _, key := range slices.Sorted(maps.Keys(o)) {
 		v := o[key]
@@ -120,7 +118,7 @@ func (w *jsonWriter) object(path string, o object, rules keys) {
 	}
 }
 
-// labelled writes a block whose name is that of the object under a key.
+// labelled writes a block that is named by a key of its object.
 func (w *jsonWriter) labelled(path, kind, key string, o object, inside func()) {
 	w.labels[len(w.paths)] = path + "." + key
 	w.line(path, "%s %s {", kind, quoted(o.text(key), false))
@@ -128,7 +126,7 @@ func (w *jsonWriter) labelled(path, kind, key string, o object, inside func()) {
 	w.line(path, "}")
 }
 
-// fileKey is the key of a job file for one of the JSON: MaxFiles is max_files.
+// fileKey returns the key of a job file for one of the JSON: MaxFiles is max_files.
 func fileKey(key string) string {
 	var b strings.Builder
 	for i, r := range key {
@@ -145,7 +143,7 @@ func fileKey(key string) string {
 	}, "x"+b.String())[1:]
 }
 
-// empty reports whether a value is what an absent one means.
+// empty reports whether a value means the same as an absent one.
 func empty(v any) bool {
 	switch v := v.(type) {
 	case nil:
@@ -165,7 +163,7 @@ func empty(v any) bool {
 	return false
 }
 
-// unset reports whether an object has nothing but empty values.
+// unset reports whether all values in an object are empty.
 func unset(v any) bool {
 	o, ok := v.(map[string]any)
 	if !ok {
@@ -193,7 +191,7 @@ func always(name string) writer {
 	return func(w *jsonWriter, path string, v any) { w.line(path, "%s = %s", name, expression(v, true)) }
 }
 
-// literal writes a text in which nothing is evaluated.
+// literal writes a string in which nothing is evaluated, unless it is empty.
 func literal(name string) writer {
 	return func(w *jsonWriter, path string, v any) {
 		if !empty(v) {
@@ -202,15 +200,15 @@ func literal(name string) writer {
 	}
 }
 
-// text writes one in which nothing is evaluated, also if it is empty.
+// text writes a string in which nothing is evaluated, even an empty one.
 func text(name string) writer {
 	return func(w *jsonWriter, path string, v any) { w.line(path, "%s = %s", name, expression(v, false)) }
 }
 
-// span writes a number of nanoseconds, and a text such as "10s" as it is. A negative one is none.
+// span writes a number of nanoseconds as a duration, and a string such as "10s" as it is. It omits negative numbers.
 func span(name string) writer { return spanFrom(0, name) }
 
-// positiveSpan writes one that is none if it is zero.
+// positiveSpan also omits zero.
 func positiveSpan(name string) writer { return spanFrom(1, name) }
 
 func spanFrom(least int64, name string) writer {
@@ -225,7 +223,7 @@ func spanFrom(least int64, name string) writer {
 	}
 }
 
-// ignored leaves out what a server fills in, or what means nothing here with the given values.
+// ignored omits what a server fills in, or what has no effect here with the given values.
 func ignored(values ...string) writer {
 	return func(w *jsonWriter, path string, v any) {
 		if len(values) > 0 && !empty(v) && !slices.Contains(values, fmt.Sprint(v)) {
@@ -234,7 +232,7 @@ func ignored(values ...string) writer {
 	}
 }
 
-// named writes a block without contents for each object: its name alone decides.
+// named writes an empty block: its name alone decides whether it is supported.
 func named(name string) writer {
 	return func(w *jsonWriter, path string, v any) {
 		if !unset(v) {
@@ -243,7 +241,7 @@ func named(name string) writer {
 	}
 }
 
-// setBlock writes an object as a block, unless nothing in it is set.
+// setBlock writes an object as a block, unless all values in it are empty.
 func setBlock(name string, rules func() keys) writer {
 	return func(w *jsonWriter, path string, v any) {
 		if !unset(v) {
@@ -285,7 +283,7 @@ func each(write func(w *jsonWriter, path string, o object)) writer {
 	}
 }
 
-// body writes an object as a block of attributes, whatever their names.
+// body writes an object as a block of attributes with any names.
 func body(name string) writer {
 	return func(w *jsonWriter, path string, v any) {
 		o, ok := v.(map[string]any)
@@ -307,7 +305,7 @@ func body(name string) writer {
 	}
 }
 
-// expression writes a value as an expression; with names, ${NAME} in a text is one.
+// expression writes a value as an expression. With names, ${NAME} in a string is evaluated.
 func expression(v any, names bool) string {
 	switch v := v.(type) {
 	case string:
@@ -332,10 +330,10 @@ func expression(v any, names bool) string {
 	return "null"
 }
 
-// reference matches what is evaluated in a text: a name, with parts after dots.
+// reference matches an interpolation of a name with attributes.
 var reference = regexp.MustCompile(`^\$\{[A-Za-z_][A-Za-z0-9_.-]*\}`)
 
-// quoted writes a text as an HCL string. With names, what is interpolated in it stays so, and all else is literal.
+// quoted writes an HCL string. With names, interpolations in it are kept, and all else is literal.
 func quoted(text string, names bool) string {
 	var b strings.Builder
 	var found map[int]int

@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// Constraint is a condition that a node has to meet.
+// Constraint is a condition on the node.
 type Constraint struct {
 	LTarget string
 	RTarget string
@@ -20,12 +20,12 @@ type Constraint struct {
 	Range hcl.Range `json:"-"`
 }
 
-// String is the constraint in a sentence.
+// String returns the constraint as one line.
 func (c *Constraint) String() string {
 	return strings.Join(strings.Fields(c.LTarget+" "+c.Operand+" "+c.RTarget), " ")
 }
 
-// The operands of constraints that say something else than how two values compare.
+// The operands of constraints that do not compare two values.
 const (
 	DistinctHosts    = "distinct_hosts"
 	DistinctProperty = "distinct_property"
@@ -33,7 +33,7 @@ const (
 	IsNotSet         = "is_not_set"
 )
 
-// comparisons are the operands that compare two values, by what job files call them.
+// comparisons maps the operands of job files to those that compare two values.
 func comparisons() map[string]string {
 	return map[string]string{
 		"=": "=", "==": "=", "is": "=", "!=": "!=", "not": "!=", ">": ">", ">=": ">=", "<": "<", "<=": "<=",
@@ -45,7 +45,7 @@ func comparisons() map[string]string {
 	}
 }
 
-// constraint reads a constraint. An operand may be an attribute of its own, which has the value then.
+// constraint reads a constraint. Some operands may be written as an attribute whose value is the operand's.
 func (d *decoder) constraint(into *[]*Constraint) func(*hclsyntax.Block) {
 	return func(b *hclsyntax.Block) {
 		c := &Constraint{Operand: "=", Range: b.TypeRange}
@@ -82,7 +82,7 @@ func (d *decoder) constraint(into *[]*Constraint) func(*hclsyntax.Block) {
 	}
 }
 
-// lenientStr takes a text in which names that only the node knows stand as they are.
+// lenientStr reads a string in which names that only the node knows stand for themselves.
 func (d *decoder) lenientStr(into *string) func(*hclsyntax.Attribute) {
 	return func(a *hclsyntax.Attribute) {
 		if text, ok := d.lenient(a.Expr); ok {
@@ -91,15 +91,14 @@ func (d *decoder) lenientStr(into *string) func(*hclsyntax.Attribute) {
 	}
 }
 
-// elsewhereOnly accepts what chooses among nodes, or changes how allocations are replaced, and notes that it does
-// nothing.
+// elsewhereOnly accepts what selects nodes or changes how allocations are replaced, and notes that it has no effect.
 func (d *decoder) elsewhereOnly(name string) {
 	if !slices.Contains(d.placed, name) {
 		d.placed = append(d.placed, name)
 	}
 }
 
-// update accepts an update block without canaries, which would run beside what they replace.
+// update accepts an update block without canaries, which would run beside the allocations that they replace.
 func (d *decoder) update(b *hclsyntax.Block) {
 	d.elsewhereOnly("update")
 	a := b.Body.Attributes["canary"]
@@ -112,7 +111,7 @@ func (d *decoder) update(b *hclsyntax.Block) {
 	}
 }
 
-// scaling accepts a scaling block: nothing scales here by itself. A group without a count has its min, as in Nomad.
+// scaling accepts a scaling block: the agent has no autoscaler. A group without a count has its min, as in Nomad.
 func (d *decoder) scaling(group *hclsyntax.Block, g *Group) func(*hclsyntax.Block) {
 	return func(b *hclsyntax.Block) {
 		d.elsewhereOnly("scaling")
@@ -131,7 +130,7 @@ func (d *decoder) scaling(group *hclsyntax.Block, g *Group) func(*hclsyntax.Bloc
 	}
 }
 
-// service accepts a service: there is no catalog to register it in, and nobody acts on its checks.
+// service accepts a service. The agent has no catalog to register it in, and does not run its checks.
 func (d *decoder) service(b *hclsyntax.Block) {
 	for _, inner := range b.Body.Blocks {
 		switch inner.Type {
@@ -149,7 +148,7 @@ func (d *decoder) service(b *hclsyntax.Block) {
 	d.services = true
 }
 
-// notes say what of a job has no effect here.
+// notes returns what has no effect in a job.
 func (d *decoder) notes() []string {
 	var notes []string
 	if len(d.placed) > 0 {
@@ -208,7 +207,7 @@ func (d *decoder) port(b *hclsyntax.Block, g *Group) {
 	g.Ports = append(g.Ports, p)
 }
 
-// ephemeralDisk caps what the logs of the group's tasks take of the disk.
+// ephemeralDisk bounds the logs of the group's tasks.
 func (d *decoder) ephemeralDisk(g *Group) func(*hclsyntax.Block) {
 	return func(b *hclsyntax.Block) {
 		d.body("ephemeral_disk", b.Body, fields{

@@ -14,13 +14,13 @@ import (
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 )
 
-// Expressions are those of a task that have a value at a start only.
+// Expressions are the expressions of a task that have a value only at a start.
 type Expressions struct {
 	text   string
 	vars   *hcl.EvalContext
 	env    map[string]hclsyntax.Expression
 	config hcl.Body
-	// locals are those of the file, each after those that it refers to; nil if all of them have a value without a start.
+	// locals are those of the file in the order of evaluation; nil if all of them have a value without a start.
 	locals []localValue
 }
 
@@ -37,7 +37,7 @@ func (d *decoder) env(b *hclsyntax.Block, t *Task, x *Expressions) {
 	}
 }
 
-// variable is one variable of a task's environment.
+// variable reads one variable of a task's environment.
 func (d *decoder) variable(t *Task, x *Expressions, name string, expr hclsyntax.Expression) {
 	text, ok := d.lenient(expr)
 	if !ok {
@@ -53,13 +53,13 @@ func (d *decoder) variable(t *Task, x *Expressions, name string, expr hclsyntax.
 	t.Env[name], x.env[name] = text, expr
 }
 
-// config keeps the config block for the driver's schema, and what people see of it.
+// config stores the config block for the driver's schema, and what the API shows of it.
 func (d *decoder) config(b *hclsyntax.Block, t *Task, x *Expressions) {
 	x.config = b.Body
 	t.Config = d.loose(b.Body)
 }
 
-// loose is a body as a tree, in which a repeated block is a list.
+// loose returns a body as a tree, in which a repeated block is a list.
 func (d *decoder) loose(body *hclsyntax.Body) map[string]any {
 	tree := make(map[string]any)
 	for name, a := range body.Attributes {
@@ -81,8 +81,8 @@ func (d *decoder) loose(body *hclsyntax.Body) map[string]any {
 }
 
 // Environment evaluates the env block with the variables of a start. A variable may refer to others of the block, and
-// by its own name to the value that it replaces. Names that nothing has stay as they are, as in Nomad: programs may
-// expand them.
+// by its own name to the value that it replaces. Unknown names stay as they are, as in Nomad: programs may expand
+// them.
 func (x *Expressions) Environment(start map[string]cty.Value) (map[string]string, hcl.Diagnostics) {
 	e := &environment{x: x, scope: x.scope(maps.Clone(start)), values: make(map[string]string, len(x.env))}
 	for _, name := range slices.Sorted(maps.Keys(x.env)) { // so that mistakes are named in one order
@@ -100,7 +100,8 @@ type environment struct {
 	diags  hcl.Diagnostics
 }
 
-// evaluate gives a variable its value, after those that it refers to. within are those for which that is being done.
+// evaluate gives a variable its value, after those that it refers to. within are the variables that are being
+// evaluated.
 func (e *environment) evaluate(name string, within []string) {
 	expr := e.x.env[name]
 	if expr == nil || slices.Contains(e.seen, name) || slices.Contains(within, name) {
@@ -122,7 +123,7 @@ func (e *environment) evaluate(name string, within []string) {
 	}
 }
 
-// reserved are the names of what is not a variable of the environment in expressions.
+// reserved returns the names in expressions that are not variables of the environment.
 func reserved() []string {
 	return []string{"var", "local", "env", "attr", "node", "meta", "each", "count"}
 }
@@ -132,12 +133,12 @@ func IsVariable(name string) bool {
 	return hclsyntax.ValidIdentifier(name) && !slices.Contains(reserved(), name)
 }
 
-// Config returns the config block, empty if there is none, and what its expressions may refer to at a start.
+// Config returns the config block, or an empty body, and the variables for its expressions at a start.
 func (x *Expressions) Config(start map[string]cty.Value) (hcl.Body, *hcl.EvalContext) {
 	return x.config, x.scope(maps.Clone(start))
 }
 
-// scope is what expressions may refer to at a start. Locals that refer to it have their value there.
+// scope returns the variables for expressions at a start, and evaluates the locals that depend on it.
 func (x *Expressions) scope(start map[string]cty.Value) *hcl.EvalContext {
 	scope := x.vars.NewChild()
 	scope.Variables = start

@@ -15,9 +15,9 @@ import (
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 )
 
-// shown evaluates an expression for whoever reads the job, so that a client can put back what it has read: what has a
-// value only at a start stands as ${NAME} or ${(EXPRESSION)}, and a text that looks like that has another dollar in
-// front. literal is the value in which every name that is not known stands for its own text.
+// shown evaluates an expression for the JSON of a job, so that a client can send back what it has read: an expression
+// that has a value only at a start becomes ${NAME} or ${(EXPRESSION)}, and a string that looks like that gets another
+// dollar in front. literal is the value in which every unknown name stands for itself.
 func (d *decoder) shown(expr hclsyntax.Expression, literal cty.Value) cty.Value {
 	s := &showing{decoder: d}
 	if v, ok := s.value(expr); ok {
@@ -26,7 +26,7 @@ func (d *decoder) shown(expr hclsyntax.Expression, literal cty.Value) cty.Value 
 	return literal
 }
 
-// showing writes expressions that have a value at a start only.
+// showing writes expressions that have a value only at a start.
 type showing struct{ *decoder }
 
 // starts reports whether an expression refers to what only a start knows.
@@ -47,7 +47,7 @@ func (s *showing) starts(expr hclsyntax.Expression) bool {
 	})
 }
 
-// deferredLocal is the expression of a local that has its value at a start; nil if a name is of nothing like that.
+// deferredLocal returns the expression of a local that has its value at a start; nil for any other name.
 func (s *showing) deferredLocal(t hcl.Traversal) hclsyntax.Expression {
 	if t.RootName() != "local" || len(t) < 2 {
 		return nil
@@ -56,7 +56,7 @@ func (s *showing) deferredLocal(t hcl.Traversal) hclsyntax.Expression {
 	return s.deferred[name]
 }
 
-// value is an expression's; ok is false where it cannot be written in one line.
+// value returns the value of an expression; ok is false if it cannot be written in one line.
 func (s *showing) value(expr hclsyntax.Expression) (v cty.Value, ok bool) {
 	if !s.starts(expr) {
 		v, diags := expr.Value(s.vars)
@@ -123,13 +123,13 @@ func (s *showing) object(e *hclsyntax.ObjectConsExpr) (v cty.Value, ok bool) {
 	return cty.ObjectVal(values), true
 }
 
-// source is the text of an expression in the file.
+// source returns the text of an expression in the file.
 func (s *showing) source(expr hclsyntax.Expression) string {
 	r := expr.Range()
 	return s.text[r.Start.Byte:r.End.Byte]
 }
 
-// written is the text of an expression with the values of the file's own variables in it.
+// written returns the text of an expression, with the values of the file's own variables in it.
 func (s *showing) written(expr hclsyntax.Expression) (text string, ok bool) {
 	var all strings.Builder
 	at, ok := expr.Range().Start.Byte, true
@@ -178,7 +178,7 @@ func ofFile(root string) bool {
 	return slices.Contains([]string{"var", "local", "each", "count"}, root)
 }
 
-// escaped puts a dollar in front of what looks like an interpolation in the texts of a value, and is none.
+// escaped puts a dollar in front of literal text that looks like an interpolation.
 func escaped(v cty.Value) cty.Value {
 	with, err := cty.Transform(v, func(_ cty.Path, v cty.Value) (cty.Value, error) {
 		if v.Type() != cty.String || v.IsNull() || !v.IsKnown() || !strings.Contains(v.AsString(), "${") {
@@ -207,7 +207,7 @@ const (
 	maxEmbeddings = 100
 )
 
-// interpolations are the lengths of each ${NAME} and ${(EXPRESSION)} in a text, by where they begin.
+// interpolations returns the length of each ${NAME} and ${(EXPRESSION)} in a text, by its position.
 func interpolations(text string) map[int]int {
 	found, tried := map[int]int{}, 0
 	for at := strings.Index(text, "${"); at >= 0 && at < len(text); {
@@ -229,7 +229,7 @@ func interpolations(text string) map[int]int {
 	return found
 }
 
-// embedded is the length of the ${(EXPRESSION)} that a text begins with; 0 if it is something else.
+// embedded returns the length of the ${(EXPRESSION)} at the beginning of a text, or 0.
 func embedded(text string) int {
 	tokens, _ := hclsyntax.LexTemplate([]byte(text), "", hcl.InitialPos)
 	depth := 0

@@ -16,11 +16,10 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// Places are where values stand, by key: "telemetry.collection_interval" is in a block. The zero value has none.
+// Places are the positions of values by key, such as "telemetry.collection_interval". The zero value is empty.
 type Places map[string]hcl.Range
 
-// With returns the places with those in a body: later ones stand for earlier ones. Blocks with labels are not among
-// them.
+// With adds the positions of a body, which replace earlier ones. It skips blocks with labels.
 func (p Places) With(body hcl.Body) Places {
 	all := maps.Clone(p)
 	if all == nil {
@@ -44,7 +43,7 @@ func (p Places) add(prefix string, body *hclsyntax.Body) {
 	}
 }
 
-// Said returns the first of the keys that a file says; the first of all if none does.
+// Said returns the first of the keys that a file sets, or else the first key.
 func (p Places) Said(keys ...string) string {
 	for _, key := range keys {
 		if _, ok := p[key]; ok {
@@ -54,7 +53,7 @@ func (p Places) Said(keys ...string) string {
 	return keys[0]
 }
 
-// DurationText writes a duration as files say it: 15m, not 15m0s.
+// DurationText writes a duration as files do: 15m, not 15m0s.
 func DurationText(d time.Duration) string {
 	text := d.String()
 	if rest, ok := strings.CutSuffix(text, "m0s"); ok {
@@ -66,7 +65,7 @@ func DurationText(d time.Duration) string {
 	return text
 }
 
-// Fault returns what came of a value, each cause with the value's place if a file says it.
+// Fault returns the error of a value, with the value's position before each cause if a file sets it.
 func (p Places) Fault(key string, err error) error {
 	at, said := p[key]
 	return Each(err, func(cause error) error {
@@ -77,7 +76,7 @@ func (p Places) Fault(key string, err error) error {
 	})
 }
 
-// Invalid is the mistake in a value, with its place if a file says it.
+// Invalid returns the mistake in a value, with its position if a file sets it.
 func (p Places) Invalid(key, format string, args ...any) error {
 	detail := key + " " + fmt.Sprintf(format, args...)
 	if at, said := p[key]; said {
@@ -86,8 +85,8 @@ func (p Places) Invalid(key, format string, args ...any) error {
 	return fmt.Errorf("configuration: %s", detail)
 }
 
-// Join returns the errors that are not nil as a *multierror.Error, which prints each on a line of its own; nil if there
-// is none. It is for all that is wrong with a file: Each and Fault give every cause in it its own place.
+// Join returns the errors that are not nil as a *multierror.Error, which prints each on a line of its own, or nil. It
+// is for all mistakes in a file: Each and Fault give every cause its own position.
 func Join(errs ...error) error {
 	list := &multierror.Error{ErrorFormat: func(errs []error) string { return errors.Join(errs...).Error() }}
 	for _, err := range errs {

@@ -22,7 +22,7 @@ import (
 	"github.com/tachograph/tacho/internal/failpoint"
 )
 
-// Change is what is done with one record.
+// Change is a change of one record, or of all below a key.
 type Change struct {
 	bucket, key string
 	// value is nil for a record that is deleted.
@@ -73,7 +73,7 @@ func (c *Change) apply(tx *bolt.Tx) error {
 	return bucket.Put([]byte(c.key), c.value)
 }
 
-// retry has what could not be persisted after it had happened.
+// retry holds changes that could not be persisted after they had happened.
 type retry struct {
 	// persisting is held for reading while something is persisted, and for writing while what is pending is tried again.
 	persisting sync.RWMutex
@@ -91,7 +91,8 @@ func newRetry() retry {
 
 func (c *Change) id() string { return c.bucket + "/" + c.key }
 
-// Apply persists changes, all or none; they are on disk when it returns. It is for what is persisted before it happens.
+// Apply persists changes, all or none; they are on disk when it returns. It is for what is persisted before it
+// happens.
 func (s *Store) Apply(changes ...Change) error {
 	s.retry.persisting.RLock()
 	defer s.retry.persisting.RUnlock()
@@ -100,8 +101,8 @@ func (s *Store) Apply(changes ...Change) error {
 	return err
 }
 
-// Persist persists changes like Apply, for what has happened already: what fails is tried again until it succeeds, or
-// something newer stands in its place. Meanwhile Health says so. It returns the error of the first failure only.
+// Persist persists what has happened already, like Apply. It retries what fails until it succeeds or a newer change
+// replaces it; Health reports it meanwhile. It returns the error of the first failure only.
 func (s *Store) Persist(changes ...Change) error {
 	s.retry.persisting.RLock()
 	defer s.retry.persisting.RUnlock()
@@ -154,7 +155,7 @@ func (s *Store) apply(changes []Change) error {
 	return fmt.Errorf("persist %s: %w", what, err)
 }
 
-// noteResult remembers whether persisting works. first is true for the first failure since it worked.
+// noteResult records whether persisting works. first is true for the first failure since it worked.
 func (s *Store) noteResult(changes []Change, err error) (first bool) {
 	s.retry.mu.Lock()
 	defer s.retry.mu.Unlock()
@@ -182,7 +183,7 @@ func (s *Store) noteResult(changes []Change, err error) (first bool) {
 // errReplaced is returned once the file is not the one that was opened.
 var errReplaced = errors.New("the database was deleted or replaced: restart the agent")
 
-// replaced reports that the file is not the one under its name any more: what is written to it is lost.
+// replaced returns an error if another file has the database's name: what is written to the open one is lost.
 func (s *Store) replaced() error {
 	now, err := os.Stat(s.path)
 	if err != nil || !os.SameFile(now, s.opened) {
@@ -191,7 +192,7 @@ func (s *Store) replaced() error {
 	return nil
 }
 
-// Health reports why nothing can be persisted, and what waits for it; nil if all is well.
+// Health returns why changes are not persisted, or nil.
 func (s *Store) Health() error {
 	if err := s.replaced(); err != nil {
 		return err
@@ -216,8 +217,8 @@ const (
 	lookInterval = 10 * time.Second
 )
 
-// Run persists what could not be, once that is possible again, until ctx is done. changed is called with nil then,
-// and with an error if the file was deleted or replaced while nothing was persisted.
+// Run retries what could not be persisted until ctx is done. It calls changed with nil once all is persisted, and
+// with an error if the file was deleted or replaced meanwhile.
 func (s *Store) Run(ctx context.Context, changed func(error)) {
 	look := time.NewTicker(lookInterval)
 	defer look.Stop()
@@ -238,7 +239,7 @@ func (s *Store) Run(ctx context.Context, changed func(error)) {
 	}
 }
 
-// retryUntil persists what is pending, as often as it takes. It returns false if ctx is done before.
+// retryUntil retries the pending changes until they are persisted. It returns false if ctx is done first.
 func (s *Store) retryUntil(ctx context.Context) bool {
 	for wait := firstRetry; ; wait = min(2*wait, longestRetry) {
 		timer := time.NewTimer(wait)

@@ -27,7 +27,7 @@ const (
 //nolint:gochecknoglobals // constant
 var castagnoli = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) })
 
-// checksum is that of a record, or of another value: of the place where it is, too.
+// checksum returns the checksum of a value and of its key.
 func checksum(bucket, key string, text []byte) uint32 {
 	sum := crc32.Checksum([]byte(bucket+"\x00"+key+"\x00"), castagnoli())
 	return crc32.Update(sum, castagnoli(), text)
@@ -42,7 +42,7 @@ func withChecksum(bucket, key string, text []byte) []byte {
 	return fmt.Appendf(body, "%s%08x%s", checksumBegin, checksum(bucket, key, body), checksumEnd)
 }
 
-// verifyChecksum compares a record with its checksum, if it has one.
+// verifyChecksum compares a record with its checksum. Records of earlier versions have no checksum.
 func verifyChecksum(bucket, key string, value []byte) error {
 	at := len(value) - checksumSize
 	if at < 1 || !resemblesChecksum(value[at:]) {
@@ -58,8 +58,8 @@ func verifyChecksum(bucket, key string, value []byte) error {
 	return nil
 }
 
-// resemblesChecksum reports whether most of the end of a record is that of a checksum: a damaged one must not pass
-// for none.
+// resemblesChecksum reports whether the end of a record is mostly a checksum, so that a damaged checksum does not
+// pass as a missing one.
 func resemblesChecksum(end []byte) bool {
 	same := 0
 	for i := range checksumBegin {
@@ -70,7 +70,7 @@ func resemblesChecksum(end []byte) bool {
 	return same > len(checksumBegin)/2
 }
 
-// checkRecord reports why a record cannot be used.
+// checkRecord returns why a record cannot be used.
 func checkRecord(bucket, key string, value []byte) error {
 	if err := verifyChecksum(bucket, key, value); err != nil {
 		return err

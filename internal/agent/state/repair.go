@@ -32,7 +32,7 @@ type Damage struct {
 	// Faults name what was wrong.
 	Faults []error
 
-	// newestIndex is that of the records, in case the feed's index was lost.
+	// newestIndex is the largest index of the records, in case the feed's index was lost.
 	newestIndex uint64
 }
 

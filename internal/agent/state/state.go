@@ -20,7 +20,7 @@ import (
 	"github.com/tachograph/tacho/internal/figures"
 )
 
-// Version is that of the stored form. Fields are only added under one version.
+// Version is the version of the stored form. Fields are only added within one version.
 const Version = 1
 
 // Job is one version of a job.
@@ -29,8 +29,8 @@ type Job struct {
 	Version    uint64
 	Source     job.Source
 	SubmitTime time.Time
-	// Spec is what the source came to, and Digests are those of its groups: a source is not evaluated again before a task
-	// starts. Versions that an earlier tacho persisted have none.
+	// Spec is the job that the source came to, and Digests are the digests of its groups: a source is evaluated again
+	// only when a task starts. Versions that an earlier tacho persisted have neither.
 	Spec    *job.Job          `json:",omitempty"`
 	Digests map[string]string `json:",omitempty"`
 	// Current is false for versions that only allocations of old still refer to.
@@ -47,7 +47,7 @@ type Successor struct {
 	Reschedules []time.Time `json:",omitempty"`
 }
 
-// Allocation is what is kept of an allocation beside its tasks.
+// Allocation is the persisted state of an allocation without its tasks.
 type Allocation struct {
 	ID         string
 	Namespace  string
@@ -70,13 +70,13 @@ type Allocation struct {
 	Ports map[string]int `json:",omitempty"`
 	// Previous is the allocation that this one replaces, Next the one that replaces it.
 	Previous, Next string `json:",omitempty"`
-	// Successor is what the allocation that replaces this one begins with, while it waits for a place; nil if none waits.
+	// Successor is the state of the replacement while it waits for a place; nil otherwise.
 	Successor *Successor `json:",omitempty"`
 	// Reschedules are when failed ones before this one were replaced.
 	Reschedules []time.Time `json:",omitempty"`
 }
 
-// Task is what is kept of a task.
+// Task is the persisted state of a task.
 type Task struct {
 	State  hook.State
 	Events []allocation.Event
@@ -86,16 +86,17 @@ type Task struct {
 	Ends int
 	// Totals are those of the starts that have ended.
 	Totals figures.Totals
-	// Outcome is how the last start ended, by its final record; empty while it runs, and if there is no record.
+	// Outcome is that of the last start's final record; empty while it runs, and without a record.
 	Outcome record.Outcome
 	// RunID is the driver's id of the last start; empty before the first.
 	RunID string
-	// Starting is what the driver is told to start, persisted before it is; nil once Handle is. A later run of the agent
-	// adopts the task, see driver.Adopter, or ends it.
+	// Starting is the configuration of a start, persisted before the driver gets it; nil once Handle is set. A later
+	// agent adopts the task, see driver.Adopter, or ends it.
 	Starting *driver.TaskConfig `json:",omitempty"`
-	// Handle is the driver's of the last start; nil before the first and once the driver was told to forget it.
+	// Handle identifies the task of the last start for recovery; nil before the first start and after the task was
+	// destroyed.
 	Handle *driver.TaskHandle
-	// Ended says that the handle's task has ended and was dealt with, but for its end in the driver.
+	// Ended is set once the end of the handle's task was handled, except for destroying it in the driver.
 	Ended      bool
 	Attributes map[string]string
 }

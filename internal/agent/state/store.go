@@ -52,12 +52,12 @@ const (
 // Store is the open file. Its methods may be called concurrently.
 type Store struct {
 	path string
-	// opened is the file that was opened: another may be under its name later, or none.
+	// opened is the file that was opened: another one may have its name later.
 	opened fs.FileInfo
 	db     *bolt.DB
-	// Damage is what was wrong with the file and its records; nil if nothing was.
+	// Damage is nil for a database that was whole when it was opened.
 	Damage *Damage
-	// index is asked for the feed's newest index whenever something is persisted.
+	// index returns the feed's newest index, which is persisted with every change.
 	index func() uint64
 	retry retry
 }
@@ -100,10 +100,10 @@ func createBuckets(tx *bolt.Tx) error {
 	return nil
 }
 
-// Close closes the file. The error says so if something is not persisted.
+// Close closes the database. It returns an error if changes are not persisted.
 func (s *Store) Close() error { return errors.Join(s.retryPending(), s.db.Close()) }
 
-// NodeID returns the node's id, which makeID makes the first time.
+// NodeID returns the node's id, which makeID creates the first time.
 func (s *Store) NodeID(makeID func() string) (id string, err error) {
 	err = s.db.Update(func(tx *bolt.Tx) error {
 		meta := tx.Bucket([]byte(bucketMeta))
@@ -117,8 +117,8 @@ func (s *Store) NodeID(makeID func() string) (id string, err error) {
 	return id, err
 }
 
-// Index returns an index that no event has had yet, if fewer than unstored have happened since something was persisted,
-// and takes the function that knows the newest from now on.
+// Index returns an index that no event has had, if fewer than unstored events happened after the last change. From
+// then on index returns the newest one.
 func (s *Store) Index(unstored uint64, index func() uint64) (next uint64, err error) {
 	err = s.db.Update(func(tx *bolt.Tx) error {
 		if persisted := tx.Bucket([]byte(bucketMeta)).Get([]byte(keyIndex)); len(persisted) == 8 {
@@ -215,7 +215,7 @@ func (s *Store) Tasks() (all map[string]map[string]*Task, err error) {
 	return all, err
 }
 
-// Record returns a task's final record; the error wraps fs.ErrNotExist if there is none.
+// Record returns a task's final record; the error wraps fs.ErrNotExist without one.
 func (s *Store) Record(allocID, task string) (*record.Record, error) {
 	return get[record.Record](s, bucketRecords, allocID+"/"+task)
 }
