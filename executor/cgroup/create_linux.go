@@ -19,7 +19,7 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// Options say what group to make.
+// Options describe the groups to make.
 type Options struct {
 	// FS is where /proc is.
 	FS kernel.FS
@@ -27,13 +27,13 @@ type Options struct {
 	ID string
 	// Parent is a group that exists, as a path within the hierarchies; empty for the best place there is.
 	Parent string
-	// Cpuset asks for the cpuset controller too: on version 1 such a group needs CPUs and nodes written first.
+	// Cpuset requests the cpuset controller too: on version 1 such a group needs CPUs and nodes first.
 	Cpuset bool
-	// CpusetDir is a group of the v1 cpuset hierarchy that the host keeps, perhaps for many tasks: the task joins it, and
-	// has none of its own there, in which it would not notice when the host moves CPUs. Absolute in the file system.
+	// CpusetDir is the absolute path of a group in the v1 cpuset hierarchy that the host manages, perhaps for many
+	// tasks. The task joins it instead of a group of its own, in which it would miss the host's changes of CPUs.
 	CpusetDir string
-	// Planned is called with groups before they are made, so that they are found if this process dies meanwhile; nil is
-	// none.
+	// Planned is called with groups before they are made, so that they are found if this process dies meanwhile; may be
+	// nil.
 	Planned func(procstats.Cgroup)
 }
 
@@ -58,7 +58,7 @@ type maker struct {
 
 	group  *Group
 	mounts []kernel.CgroupMount
-	// refused maps what the kernel said to the hierarchies in which we may make no groups.
+	// refused maps the kernel's reasons to the hierarchies in which no groups can be made.
 	refused map[string][]string
 }
 
@@ -125,7 +125,7 @@ func (m *maker) make() error {
 	return nil
 }
 
-// planV1 tells which v1 groups will be made.
+// planV1 announces the v1 groups that will be made.
 func (m *maker) planV1(base procstats.Cgroup) {
 	v1 := make(map[string]string)
 	for _, controller := range v1Controllers(m.Cpuset) {
@@ -138,7 +138,7 @@ func (m *maker) planV1(base procstats.Cgroup) {
 	}
 }
 
-// joinCpuset takes the host's cpuset instead of one of the task's own.
+// joinCpuset uses the host's cpuset instead of one for the task.
 func (m *maker) joinCpuset() error {
 	if m.CpusetDir == "" {
 		return nil
@@ -162,7 +162,7 @@ func (m *maker) whyNone() string {
 	return "the cgroup of this process is not visible here (a cgroup namespace, or only a part is mounted)"
 }
 
-// makeFolder makes a group. One of the same name without processes is what an executor left that was killed; it is
+// makeFolder makes a group. One of the same name without processes was left by an executor that was killed; it is
 // made anew, so that its counters begin at 0.
 func makeFolder(dir string) error {
 	err := os.Mkdir(dir, 0o755)
@@ -202,8 +202,8 @@ func (m *maker) createV1(controller, parent string) error {
 	return nil
 }
 
-// canLeave says why the thread that forks the task cannot leave a v1 group again: to its own, or at least into the
-// group above, it needs to write there.
+// canLeave returns an error if the thread that forks the task could not leave a v1 group again: it needs write access
+// to its own group, or at least to the group above.
 func (m *maker) canLeave(controller, parent string) error {
 	file := filepath.Join(m.group.executor.V1[controller], tasksFile)
 	if unix.Access(file, unix.W_OK) == nil {
@@ -216,7 +216,7 @@ func (m *maker) canLeave(controller, parent string) error {
 	return nil
 }
 
-// isRefused takes down a hierarchy in which we may not make groups and reports whether that is what err says.
+// isRefused reports whether an error says that no groups can be made in a hierarchy, and notes it.
 func (m *maker) isRefused(hierarchy string, err error) bool {
 	if !errors.Is(err, fs.ErrPermission) && !errors.Is(err, unix.EROFS) {
 		return false
@@ -230,7 +230,7 @@ func (m *maker) isRefused(hierarchy string, err error) bool {
 	return true
 }
 
-// noteRefused says in one sentence a reason what hierarchies are lost.
+// noteRefused notes the lost hierarchies, one sentence for each reason.
 func (m *maker) noteRefused() {
 	what := "no cgroup"
 	if m.group.Exists() {
@@ -241,7 +241,7 @@ func (m *maker) noteRefused() {
 	}
 }
 
-// noteLost notes the controllers that no group of the task has; a v1 hierarchy that refused has a note already.
+// noteLost notes the controllers that no group of the task has, except for v1 hierarchies that noteRefused names.
 func (m *maker) noteLost() {
 	var lost []string
 	for _, controller := range v2Controllers(false) {
@@ -255,7 +255,7 @@ func (m *maker) noteLost() {
 	}
 }
 
-// inheritCpuset fills a new v1 cpuset group: it is empty at first and takes no process before it has CPUs and nodes.
+// inheritCpuset fills a new v1 cpuset group: it is empty at first, and takes no process without CPUs and nodes.
 func inheritCpuset(parent, dir string) error {
 	for _, file := range []string{cpusetFile, memsFile} {
 		text, err := os.ReadFile(filepath.Join(parent, file))

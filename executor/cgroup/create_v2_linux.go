@@ -50,7 +50,7 @@ func (m *maker) createV2(parent string) error {
 	return nil
 }
 
-// place finds the best place for a v2 group for which the caller names no parent; own is the executor's own group.
+// place finds the best place for a v2 group without a named parent; own is the executor's own group.
 func (m *maker) place(own, name string) (parent, leaf string) {
 	g := m.group
 	scope, err := enterScope(m.Options)
@@ -98,13 +98,13 @@ func (m *maker) enableControllers(parent string) {
 	}
 }
 
-// holdsProcesses reports whether there are processes in a v2 group itself; where that cannot be read it may.
+// holdsProcesses reports whether a v2 group itself has processes; true if that cannot be read.
 func holdsProcesses(dir string) bool {
 	text, err := os.ReadFile(filepath.Join(dir, procsFile))
 	return err != nil || len(text) > 0
 }
 
-// nameV1 is what a controller of v2 is called on v1.
+// nameV1 returns the v1 name of a v2 controller.
 func nameV1(controller string) string {
 	if controller == "io" {
 		return "blkio"
@@ -112,7 +112,7 @@ func nameV1(controller string) string {
 	return controller
 }
 
-// unusable says why no process of ours can be started in the new v2 group; empty if it can.
+// unusable returns why no process of ours can be started in the new v2 group, or an empty string.
 func (g *Group) unusable() string {
 	// Below a group with threads ("thread root") a new one takes no processes, cgroups(7) "Thread mode".
 	if kind := readWords(g.V2, "cgroup.type"); slices.Contains(kind, "invalid") {
@@ -121,8 +121,8 @@ func (g *Group) unusable() string {
 	return g.reason(filepath.Dir(g.V2))
 }
 
-// reason says why no process of ours can be started in groups below a v2 folder. Without privilege the kernel wants
-// write access to cgroup.procs of the common ancestor of both groups, cgroups(7) "Delegation".
+// reason returns why no process of ours can be started in groups below a v2 folder. Without privilege the kernel
+// requires write access to cgroup.procs of the common ancestor of both groups, cgroups(7) "Delegation".
 func (g *Group) reason(dir string) string {
 	if g.executor.V2 == "" {
 		return "the executor's own cgroup is not visible here"

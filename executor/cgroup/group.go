@@ -18,7 +18,7 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// Placement says how the place of a group was found.
+// Placement names the place in which a group was found or made.
 type Placement string
 
 const (
@@ -26,11 +26,11 @@ const (
 	InParent Placement = "parent"
 	// InScope groups are a leaf of a systemd scope made for the task, with the controllers delegated.
 	InScope Placement = "systemd"
-	// Sibling groups are leaves of the real root, or leaves beside the executor's own group where the group above
-	// was delegated to its user; with all controllers that the group above can hand on.
+	// Sibling groups are leaves of the real root, or leaves beside the executor's own group if the group above was
+	// delegated to its user. They have all controllers that the group above can delegate.
 	Sibling Placement = "sibling"
-	// Nested groups are below the executor's own group. On pure version 2 such a group has no controllers: CPU
-	// time, pressure and kill work, memory does not.
+	// Nested groups are below the executor's own group. On pure version 2 such a group has no controllers: CPU time,
+	// pressure and kill work, memory does not.
 	Nested Placement = "nested"
 	// Given groups were created by another program and are not removed.
 	Given Placement = "given"
@@ -44,20 +44,20 @@ type Group struct {
 	// Owned groups are removed by Remove.
 	Owned     bool
 	Placement Placement
-	// Notes are sentences for the user: what is lost in this place and why.
+	// Notes tell the user what is missing in this place, and why.
 	Notes []string
-	// cpuset is a folder of the v1 cpuset hierarchy that the host made, perhaps for many tasks, and in which it moves CPUs
-	// while they run: what starts joins it, but it is not this group's. Empty if there is none.
+	// cpuset is a folder of the v1 cpuset hierarchy that the host made, perhaps for many tasks, and in which it moves
+	// CPUs meanwhile. New processes join it, but it is not part of this group. Empty without one.
 	cpuset string
 	// executor are the executor's own groups: a thread that starts a task moves back there.
 	executor procstats.Cgroup
-	// sought groups were looked for by Create: more could be had with other rights, or on another host.
+	// sought groups were looked for by Create: other rights, or another host, could give more.
 	sought bool
-	// missing are the folders that the named parent lacks, by v1 controller: with them there would be groups.
+	// missing are the folders that the named parent lacks, by v1 controller: their groups could be made.
 	missing map[string]string
 }
 
-// None returns the group of a task that has none, with the reason.
+// None returns the group of a task without groups, with the reason.
 func None(reason string) *Group {
 	g := &Group{Placement: Nowhere}
 	if reason != "" {
@@ -124,7 +124,7 @@ func (g *Group) Has(controller string) bool {
 	return g.V1[controller] != "" || g.V2 != "" && slices.Contains(readWords(g.V2, controllersFile), controller)
 }
 
-// readWords reads a file of words; one that cannot be read has none.
+// readWords reads a file of words; none if it cannot be read.
 func readWords(dir, file string) []string {
 	text, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil {
@@ -133,8 +133,8 @@ func readWords(dir, file string) []string {
 	return strings.Fields(string(text))
 }
 
-// Remove deletes the groups that Create made, nested ones first. Groups that are gone already are no error;
-// a group that still holds processes is.
+// Remove deletes the groups that Create made, nested ones first. It ignores groups that are gone; groups with
+// processes are an error.
 func (g *Group) Remove() error {
 	if !g.Owned {
 		return nil
@@ -146,7 +146,7 @@ func (g *Group) Remove() error {
 	return errors.Join(errs...)
 }
 
-// removeTree removes a cgroup folder and those below it: rmdir is the only way, their files cannot be deleted.
+// removeTree removes a cgroup folder and those below it. It uses only rmdir: their files cannot be deleted.
 func removeTree(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

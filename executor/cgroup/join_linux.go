@@ -18,8 +18,8 @@ import (
 )
 
 // Enter prepares the calling thread, which must be locked, and the arguments of clone(2), so that what the thread
-// forks is in the task's groups from its first instruction. leave undoes it. With visit it does without clone3(2),
-// where CanClone says that it must.
+// forks is in the task's groups from its first instruction. leave undoes it. With visit it avoids clone3(2), for
+// hosts where CanClone fails.
 func (g *Group) Enter(attributes *syscall.SysProcAttr, visit bool) (leave func() error, err error) {
 	leaveV2, err := g.enterV2(attributes, visit)
 	if err != nil {
@@ -66,9 +66,9 @@ type cloneArgs struct {
 	flags, pidfd, childTID, parentTID, exitSignal, stack, stackSize, tls, setTID, setTIDSize, cgroup uint64
 }
 
-// CanClone reports as nil that a process can be started in a v2 group, clone3(2) with CLONE_INTO_CGROUP, since Linux
-// 5.7. Sandboxes deny it: older ones of containers with EPERM, newer ones with ENOSYS. It starts nothing: the
-// descriptor it names is none, which is the last thing that the kernel looks at; it costs as much as a fork.
+// CanClone returns nil if a process can be started in a v2 group, clone3(2) with CLONE_INTO_CGROUP, since Linux 5.7.
+// Sandboxes deny it: older ones of containers with EPERM, newer ones with ENOSYS. It starts nothing, because it
+// passes an invalid descriptor, which the kernel checks last; it costs as much as a fork.
 func CanClone() error {
 	args := cloneArgs{flags: unix.CLONE_INTO_CGROUP, exitSignal: uint64(unix.SIGCHLD), cgroup: math.MaxInt32}
 	pid, _, errno := unix.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&args)), unsafe.Sizeof(args), 0)
@@ -113,8 +113,8 @@ func (g *Group) joinThread() (leave func() error, err error) {
 	return leave, nil
 }
 
-// leaveV1 moves a thread from a v1 folder back to the executor's own group. A user to whom a part of the hierarchy was
-// delegated may not write there: then the thread moves to the folder above the task's, and stays.
+// leaveV1 moves a thread from a v1 folder back to the executor's own group. Without write access there, in a
+// delegated part of the hierarchy, the thread moves to the folder above the task's, and stays.
 func (g *Group) leaveV1(controller, dir, tid string) error {
 	own := g.executor.V1[controller]
 	if own == "" {

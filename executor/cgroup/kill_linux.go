@@ -20,7 +20,7 @@ import (
 )
 
 // PIDs returns the processes in the group and in groups below it, in any hierarchy: a process can be moved in one and
-// stay in another. A group that is gone has none.
+// stay in another. A group that is gone has no processes.
 func (g *Group) PIDs() ([]int, error) {
 	var pids []int
 	for _, dir := range g.Folders() {
@@ -34,8 +34,8 @@ func (g *Group) PIDs() ([]int, error) {
 	return slices.Compact(pids), nil
 }
 
-// Kill sends SIGKILL to every process of the group and of groups below it, forks that race included.
-// It does not wait for them to be gone. In a shared group it kills no process.
+// Kill sends SIGKILL to every process of the group and of groups below it, including forks that race. It does not
+// wait for their end. It kills nothing in a shared group.
 func (g *Group) Kill() error {
 	if !g.Encloses() {
 		return nil
@@ -59,8 +59,8 @@ func vanishedFolder(dir string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// killFrozen kills process by process. A frozen group cannot fork, so one round finds every process; if it does not
-// freeze, rounds are repeated until a list is empty.
+// killFrozen kills process by process. A frozen group cannot fork, so one round finds every process; without a
+// freezer, rounds are repeated until the list is empty.
 func (g *Group) killFrozen() error {
 	frozen := g.freeze()
 	if frozen {
@@ -84,7 +84,7 @@ func (g *Group) killFrozen() error {
 	return nil
 }
 
-// freeze stops the group's processes if there is a freezer, and reports whether it was.
+// freeze stops the group's processes and reports whether it did.
 func (g *Group) freeze() (frozen bool) {
 	dir := g.V1["freezer"]
 	return dir != "" && write(dir, "freezer.state", "FROZEN") == nil
@@ -96,11 +96,11 @@ func (g *Group) thaw() {
 	_ = write(g.V1["freezer"], "freezer.state", "THAWED")
 }
 
-// maxHeld is how many processes are held at once: each takes a descriptor.
+// maxHeld bounds the processes that are held at once: each takes a descriptor.
 const maxHeld = 256
 
-// killMembers kills the listed processes that still are members once they are held: the numbers alone could have been
-// used again since the list was read. So they are held first, and then listed again, once for all.
+// killMembers kills the listed processes that are still members once they are held. The numbers could have been
+// reused since the list was read, so it holds them first, and then lists the members again.
 func (g *Group) killMembers(pids []int) (err error) {
 	members := pids
 	isMember := func(pid int) bool {
@@ -139,8 +139,8 @@ func (g *Group) killMembers(pids []int) (err error) {
 	return nil
 }
 
-// pinFrozen is for hosts without pidfds: what is frozen cannot end, and so keeps its number. The first signal waits for
-// that and lists the members again. It is nil without a freezer.
+// pinFrozen is for hosts without pidfds: a frozen process cannot end, and so keeps its number. The first signal waits
+// for that and lists the members again. It is nil without a freezer.
 func (g *Group) pinFrozen(members *[]int) process.Pin {
 	dir := g.V1["freezer"]
 	if dir == "" {
@@ -175,8 +175,8 @@ func awaitFrozen(dir string) error {
 	return fmt.Errorf("%s does not freeze, and there are no pidfds", dir)
 }
 
-// Empty kills what is left, waits until nothing is, and removes the group if it is ours. It is for callers that find
-// the task of an executor that died; a live executor sees the end of its children itself.
+// Empty kills the remaining processes, waits until they are gone, and removes the group if it is ours. It is for
+// callers that find the task of an executor that died; a live executor sees the end of its children itself.
 func (g *Group) Empty(ctx context.Context) error {
 	if !g.Encloses() {
 		return nil

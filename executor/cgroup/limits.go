@@ -9,7 +9,7 @@ import (
 	"math"
 )
 
-// Limits is what a task may use. Fields that are nil or empty set nothing.
+// Limits are the limits of a task. Fields that are nil or empty set nothing.
 type Limits struct {
 	// MemoryMax is the hard limit in bytes, page cache included; the kernel rounds it down to whole pages.
 	MemoryMax *int64
@@ -34,7 +34,7 @@ type Limits struct {
 	IO []IOLimit
 }
 
-// IOLimit bounds what a task reads from and writes to one block device. Fields that are nil set nothing.
+// IOLimit bounds the I/O of a task on one block device. Fields that are nil set nothing.
 type IOLimit struct {
 	// Device is major:minor of a whole device; the kernel limits no partitions.
 	Device                  string
@@ -45,9 +45,9 @@ type IOLimit struct {
 	WriteOperationsPerSecond *int64
 }
 
-// Limit is one limit as it was asked for and as the kernel holds it.
+// Limit is one limit as it was requested and as the kernel holds it.
 type Limit struct {
-	// Name is the row of the table that reads it back; the kernel's file, with device and key, where there is none.
+	// Name is the row of the table that reads it back; without a row, the kernel's file with device and key.
 	Name string
 	// Requested is nil if no limit was requested.
 	Requested *float64
@@ -56,7 +56,7 @@ type Limit struct {
 	Effective *float64
 	// RequestedText and EffectiveText are the lists of a cpuset.
 	RequestedText, EffectiveText string
-	// Where is the folder whose limit that is; empty if it is out of sight.
+	// Where is the folder whose limit that is; empty if it is not visible.
 	Where string
 }
 
@@ -73,11 +73,11 @@ const (
 	minShares, usualShares, maxShares = 2, 1024, 262_144
 )
 
-// SharesOf is the CPU shares of a reservation, which can be any number of MHz above 0: what is outside of the
-// kernel's range it clamps itself (kernel/sched: sched_group_set_shares).
+// SharesOf returns the CPU shares of a reservation in MHz, clamped to the kernel's range as the kernel does
+// (kernel/sched: sched_group_set_shares).
 func SharesOf(mhz int64) int64 { return max(minShares, min(maxShares, mhz)) }
 
-// check refuses values that no kernel takes, so that the words are ours and not EINVAL.
+// check rejects values that no kernel accepts, with a better message than EINVAL.
 func (l *Limits) check(pageSize int64) error {
 	for _, bytes := range []struct {
 		name  string
@@ -152,8 +152,8 @@ func (l *IOLimit) check() error {
 	return nil
 }
 
-// weight is the CPU weight on v2's scale. Shares keep their ratios: 1024 becomes 100. What falls off the end of the
-// scale becomes its end.
+// weight returns the CPU weight on v2's scale. Shares keep their ratios: 1024 becomes 100. Values beyond the scale
+// are clamped.
 func (l *Limits) weight() (asked float64, weight int64, ok bool) {
 	switch {
 	case l.CPUWeight != nil:
@@ -179,7 +179,7 @@ func (l *Limits) shares() (asked float64, shares int64, ok bool) {
 
 func clamp(x float64, low, high int64) int64 { return max(low, min(high, int64(math.Round(x)))) }
 
-// quota is a CPU quota as the kernel keeps it, in microseconds. Below 1 ms per 100 ms it takes a longer period.
+// quota returns a CPU quota as the kernel keeps it, in microseconds. Below 1 ms per 100 ms it takes a longer period.
 func quota(cores float64) (quota, period int64) {
 	quota = int64(math.Round(cores * defaultPeriod))
 	if quota >= shortestQuota {

@@ -48,8 +48,8 @@ func setQuotaV2(dir string, cores float64) error {
 	return nil
 }
 
-// setQuotaV1 sets quota and period, which have a file each on v1. There the kernel refuses a quota above that of an
-// ancestor; v2 takes it and holds to the ancestor's, and so do we.
+// setQuotaV1 sets quota and period, which have separate files on v1. There the kernel rejects a quota above that of
+// an ancestor; v2 accepts it and applies the ancestor's, and so do we.
 func (s *setter) setQuotaV1(dir string, cores float64) error {
 	quota, period := quota(cores)
 	// Without a quota any period is taken.
@@ -66,7 +66,7 @@ func (s *setter) setQuotaV1(dir string, cores float64) error {
 	return err
 }
 
-// weight sets the share of contended CPU, on the scale of the version that there is.
+// weight sets the share of contended CPU, on the scale of the version at hand.
 func (s *setter) weight() error {
 	if s.limits.CPUWeight == nil && s.limits.CPUShares == nil {
 		return nil
@@ -154,9 +154,9 @@ func (s *setter) cpuset() error {
 	return nil
 }
 
-// fillCpuset gives a host's v1 group what it lacks of CPUs and memory nodes, without which it takes no process: a
-// host makes the group of a task with cores of its own, and leaves them to the program that starts the task. What is
-// there is the host's to change.
+// fillCpuset sets the CPUs and memory nodes of a host's v1 group if they are missing, because it takes no process
+// without them. A host that makes the group of a task with cores of its own leaves them to the program that starts
+// the task. Existing values are the host's to change.
 func fillCpuset(dir string, cpus []int) error {
 	if isBlank(dir, cpusetFile) {
 		if err := write(dir, cpusetFile, FormatCPUs(cpus)); err != nil {
@@ -173,7 +173,7 @@ func fillCpuset(dir string, cpus []int) error {
 	return write(dir, memsFile, strings.TrimSpace(string(nodes)))
 }
 
-// isBlank reports whether a file is there and says nothing.
+// isBlank reports whether a file exists and is empty.
 func isBlank(dir, file string) bool {
 	text, err := os.ReadFile(filepath.Join(dir, file))
 	return err == nil && strings.TrimSpace(string(text)) == ""

@@ -69,7 +69,7 @@ func (s *setter) ioV2(dir string, limit *IOLimit) error {
 	return nil
 }
 
-// ioV1 sets a file for each key. On v1 groups are throttled side by side: what an ancestor has does not hold.
+// ioV1 sets one file for each key. Version 1 throttles groups independently: limits of ancestors have no effect.
 func (s *setter) ioV1(dir string, limit *IOLimit) error {
 	for _, key := range limit.keys() {
 		if key.value == nil {
@@ -112,7 +112,7 @@ func readIOMax(dir, device, key string) (limit int64, ok bool) {
 	return 0, false
 }
 
-// deviceValue returns what stands behind a device in a file with one line a device.
+// deviceValue returns the text after a device in a file with one line for each.
 func deviceValue(text, device string) (value string, ok bool) {
 	for line := range strings.Lines(text) {
 		if value, ok = strings.CutPrefix(line, device+" "); ok {
@@ -122,7 +122,7 @@ func deviceValue(text, device string) (value string, ok bool) {
 	return "", false
 }
 
-// explainDevice says what is wrong with a device of which the kernel only says ENODEV.
+// explainDevice says what is wrong with a device when the kernel only says ENODEV.
 func explainDevice(device string, err error) error {
 	if !errors.Is(err, unix.ENODEV) && !errors.Is(err, unix.EINVAL) {
 		return err

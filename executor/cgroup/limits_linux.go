@@ -27,10 +27,9 @@ type setter struct {
 	held   []Limit
 }
 
-// SetLimits writes limits into the task's groups, before anything runs there, and reads them back. It returns those
-// that were asked for and those that an ancestor sets. A limit that cannot be applied here is an error that says what
-// to do and wraps errors.ErrUnsupported if that is the host's doing; what was written before it stays in the group,
-// which is to be removed then.
+// SetLimits writes limits into the task's groups, before anything runs there, and reads them back. It returns the
+// requested limits and those of ancestors. A limit that cannot be applied is an error with a remedy; it wraps
+// errors.ErrUnsupported if the host cannot apply it. The group, which has some of the limits then, has to be removed.
 func (g *Group) SetLimits(host kernel.FS, l Limits) ([]Limit, error) {
 	if err := l.check(int64(os.Getpagesize())); err != nil {
 		return nil, err
@@ -53,8 +52,8 @@ func (g *Group) SetLimits(host kernel.FS, l Limits) ([]Limit, error) {
 	return s.held, nil
 }
 
-// folder returns where a controller's files for the task are, and of which version of cgroups they are. what is the
-// limit that needs them, for the error.
+// folder returns the folder with a controller's files for the task, and its version of cgroups. what names the limit
+// in errors.
 func (s *setter) folder(controller, what string) (dir string, version int, err error) {
 	v1 := nameV1(controller)
 	switch {
@@ -86,7 +85,7 @@ func (s *setter) folder(controller, what string) (dir string, version int, err e
 	return "", 0, newHostError("%s cannot be applied here: %s", what, lack)
 }
 
-// hostError is a limit that this host cannot hold. It wraps errors.ErrUnsupported and says so in better words.
+// hostError is a limit that this host cannot apply. It wraps errors.ErrUnsupported.
 type hostError struct{ text string }
 
 func (e *hostError) Error() string { return e.text }
@@ -95,7 +94,7 @@ func (e *hostError) Unwrap() error { return errors.ErrUnsupported }
 
 func newHostError(format string, args ...any) error { return &hostError{fmt.Sprintf(format, args...)} }
 
-// onV2 is the error of a limit that only v2 has.
+// onV2 returns the error of a limit that only v2 has.
 func onV2(what, instead string) error {
 	return newHostError("%s cannot be applied here: cgroup v1 has no such limit; %s, "+
 		"or boot with systemd.unified_cgroup_hierarchy=1 (cgroup v2)", what, instead)
@@ -112,7 +111,7 @@ func (s *setter) add(name string, requested *float64, effective float64, where s
 	}
 }
 
-// addLowest adds a limit of which the lowest of the task's group and those above it holds.
+// addLowest adds the lowest limit of the task's group and those above it.
 func (s *setter) addLowest(
 	id procstats.ID, requested *float64,
 	effective func(procstats.Cgroup, []kernel.CgroupMount) (limit int64, dir string, ok bool),
@@ -148,7 +147,7 @@ func (s *setter) memory() error {
 
 const swapLimitV1 = "memory.memsw.limit_in_bytes"
 
-// memoryV1 sets the limit on memory and, where swap is limited too, the one on both together. The kernel wants the
+// memoryV1 sets the limit on memory and, if swap is limited too, the one on both together. The kernel requires the
 // second to be at least the first at any time.
 func (s *setter) memoryV1(dir string, limit int64) error {
 	const file = "memory.limit_in_bytes"
@@ -182,7 +181,7 @@ func (s *setter) memoryHigh() error {
 	return nil
 }
 
-// swap limits swap space; on v1 memory has its limit by now.
+// swap limits swap space; on v1 the limit on memory is already set.
 func (s *setter) swap() error {
 	limit := s.limits.MemorySwapMax
 	if limit == nil {
@@ -302,5 +301,5 @@ func readNumber(dir, file string) (int64, error) {
 	return n, nil
 }
 
-// refusedBy reports whether the kernel does not take a value, unlike a file that is not there or not ours.
+// refusedBy reports whether the kernel rejected a value, as opposed to a missing or protected file.
 func refusedBy(err error) bool { return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ERANGE) }

@@ -13,7 +13,7 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// parent is a group that a caller named for those of tasks to be below.
+// parent is a group below which a caller wants the groups of tasks.
 type parent struct {
 	procstats.Cgroup
 	// path is within the hierarchies.
@@ -22,7 +22,7 @@ type parent struct {
 	missing map[string]string
 }
 
-// findParent finds a group by its path. One that no hierarchy has is an error.
+// findParent finds a group by its path. A path in no hierarchy is an error.
 func findParent(mounts []kernel.CgroupMount, path string) (parent, error) {
 	p := parent{
 		Cgroup: procstats.Cgroup{V1: map[string]string{}}, path: filepath.Clean("/" + path), missing: map[string]string{},
@@ -53,8 +53,8 @@ func findParent(mounts []kernel.CgroupMount, path string) (parent, error) {
 	return p, nil
 }
 
-// CheckParent says why no task's groups can be made below a group, or none with some controllers (memory, cpu, io,
-// pids), as far as that can be known without creating any; nil if nothing speaks against it.
+// CheckParent returns why no groups can be made below a group, or no groups with some controllers (memory, cpu, io,
+// pids), as far as that is known without making any.
 func CheckParent(host kernel.FS, path string, controllers ...string) error {
 	mounts, err := kernel.CgroupMounts(host)
 	if err != nil {

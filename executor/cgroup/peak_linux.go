@@ -10,10 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ResetPeaks makes the highest memory use of a v2 group, which may have had other tasks before, count from now on: for
-// the files that it returns, by name, and for no other reader. They are for the caller to read and to close. It takes
-// Linux 6.12; before, and where writing is not permitted, files are missing. A group that was made for the task needs
-// none of it.
+// ResetPeaks restarts the highest memory use of a v2 group, which may have had other tasks before, for the files that
+// it returns by name, and for no other reader. The caller reads and closes them. Before Linux 6.12, and without write
+// access, files are missing. A group that was made for the task needs no reset.
 func (g *Group) ResetPeaks() map[string]*os.File {
 	files := map[string]*os.File{}
 	if g.Owned || g.V2 == "" {

@@ -17,7 +17,7 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// Remedy knows what would give tasks of this process the groups that they lack.
+// Remedy finds out how tasks of this process could get the groups that they lack.
 type Remedy struct {
 	FS kernel.FS
 	// Root is the folder that /run is in.
@@ -25,8 +25,8 @@ type Remedy struct {
 	Mounts []kernel.CgroupMount
 }
 
-// Lack says why tasks get no groups with a controller (memory, cpu, io, pids, cpuset), as far as more is known than
-// that, and what would give them some: a command or a boot parameter.
+// Lack returns why tasks get no groups with a controller (memory, cpu, io, pids, cpuset), if more is known than that,
+// and a command or a boot parameter that would give them some.
 func (r Remedy) Lack(controller string) (found, enable string) {
 	v1 := nameV1(controller)
 	// With v1 hierarchies beside it, v2 has the controllers that those do not have.
@@ -36,7 +36,7 @@ func (r Remedy) Lack(controller string) (found, enable string) {
 		return "", r.Delegation()
 	case kernel.ControllerDisabled(r.FS, v1):
 		return "switched off in the kernel", "boot with cgroup_enable=" + v1
-	case onV2 && !handedOn(r.Mounts, controller) && !mustMoveAway(r.v2()):
+	case onV2 && !delegates(r.Mounts, controller) && !mustMoveAway(r.v2()):
 		file := filepath.Join(r.v2(), subtreeControl)
 		return "not delegated by the root", fmt.Sprintf("echo +%s | sudo tee %s", controller, file)
 	case onV2:
@@ -56,8 +56,8 @@ func (r Remedy) Lack(controller string) (found, enable string) {
 	return "", r.Delegation()
 }
 
-// Delegation is a command that lets this user have groups with controllers. Without systemd the shell itself has to be
-// in groups of the user's: moving a process takes write access to where it comes from.
+// Delegation returns a command that gives this user groups with controllers. Without systemd the shell itself has to
+// be in groups of the user's: moving a process requires write access to its present group.
 func (r Remedy) Delegation() string {
 	uid := os.Geteuid()
 	switch {
@@ -85,8 +85,8 @@ func (r Remedy) Delegation() string {
 		filepath.Join(r.v2(), "tacho"), uid)
 }
 
-// makeParent is a command that makes a named parent in the hierarchy of a v1 controller for this user. A cpuset takes
-// no process before it has CPUs and nodes.
+// makeParent returns a command that makes a named parent in the hierarchy of a v1 controller for this user. A cpuset
+// takes no process before it has CPUs and nodes.
 func makeParent(dir, controller string) string {
 	command := "mkdir -p " + dir
 	if controller == "cpuset" {
@@ -103,12 +103,12 @@ func makeParent(dir, controller string) string {
 	return command
 }
 
-// readOnly reports that no hierarchy can be written to.
+// readOnly reports whether no hierarchy can be written to.
 func (r Remedy) readOnly() bool {
 	return !slices.ContainsFunc(r.Mounts, func(m kernel.CgroupMount) bool { return !m.ReadOnly })
 }
 
-// v2 is where the v2 hierarchy is mounted.
+// v2 returns where the v2 hierarchy is mounted.
 func (r Remedy) v2() string {
 	for _, m := range r.Mounts {
 		if m.Version == 2 {
@@ -118,11 +118,11 @@ func (r Remedy) v2() string {
 	return "/sys/fs/cgroup"
 }
 
-// mustMoveAway reports whether the group at a v2 mount is kept from handing on controllers by its processes, as that of
-// a container is.
+// mustMoveAway reports whether the group at a v2 mount cannot delegate controllers because it has processes, as in a
+// container.
 func mustMoveAway(point string) bool { return !isRoot(point) && holdsProcesses(point) }
 
-// delegationV1 is a folder of the user's own in every hierarchy that tasks are put into.
+// delegationV1 returns a command that makes a folder for the user in every hierarchy that tasks are put into.
 func delegationV1(mounts []kernel.CgroupMount) string {
 	var dirs []string
 	for _, m := range mounts {
@@ -146,8 +146,8 @@ func isPureV2(mounts []kernel.CgroupMount) bool {
 	})
 }
 
-// handedOn reports whether a v2 root gives a controller to its children.
-func handedOn(mounts []kernel.CgroupMount, controller string) bool {
+// delegates reports whether a v2 root delegates a controller to its children.
+func delegates(mounts []kernel.CgroupMount, controller string) bool {
 	return slices.ContainsFunc(mounts, func(m kernel.CgroupMount) bool {
 		return m.Version == 2 && slices.Contains(readWords(m.Point, subtreeControl), controller)
 	})
@@ -171,9 +171,9 @@ func isRoot(dir string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// isDelegated reports whether a v2 folder was handed to this user to divide. Ownership says so, but below a systemd
-// manager all groups are its user's, and only those marked so are not the manager's own to change,
-// https://systemd.io/CGROUP_DELEGATION. The machine's root owns everything and is given nothing by that.
+// isDelegated reports whether a v2 folder was delegated to this user. Ownership says so, but below a systemd manager
+// all groups belong to its user, and only those marked so are delegated, https://systemd.io/CGROUP_DELEGATION. The
+// machine's root owns everything, which says nothing.
 func isDelegated(dir string) bool {
 	var stat unix.Stat_t
 	if os.Geteuid() == 0 && !inUserNamespace() || unix.Stat(dir, &stat) != nil || int(stat.Uid) != os.Geteuid() {
@@ -184,7 +184,7 @@ func isDelegated(dir string) bool {
 	return !systemdRuns() || err == nil && string(mark[:n]) == "1"
 }
 
-// inUserNamespace reports whether the users seen here are not all those of the machine, user_namespaces(7).
+// inUserNamespace reports whether this process sees only some of the machine's users, user_namespaces(7).
 func inUserNamespace() bool {
 	text, err := os.ReadFile("/proc/self/uid_map")
 	return err == nil && !slices.Equal(strings.Fields(string(text)), []string{"0", "0", "4294967295"})

@@ -18,7 +18,7 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// errNoSystemd says that systemd does not manage the cgroups here.
+// errNoSystemd is returned where systemd does not manage the cgroups.
 var errNoSystemd = errors.New("systemd is not the cgroup manager here")
 
 // scope is a systemd scope with the controllers delegated: the executor sits in one leaf, the task in the other.
@@ -37,7 +37,7 @@ func enterScope(o Options) (scope, error) {
 	return newScope(ctx, o)
 }
 
-// newScope has a scope made, with this process in it.
+// newScope makes a scope with this process in it.
 func newScope(ctx context.Context, o Options) (scope, error) {
 	bus, err := connectSystemd(ctx)
 	if err != nil {
@@ -65,7 +65,7 @@ func newScope(ctx context.Context, o Options) (scope, error) {
 	return splitScope(o)
 }
 
-// inTime returns the error of a call on the bus; where the time is up, that, and not what became of the connection.
+// inTime returns the error of a call on the bus, or that the time is up, which explains any other error.
 func inTime(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -73,8 +73,8 @@ func inTime(ctx context.Context, err error) error {
 	return err
 }
 
-// splitScope moves this process into a leaf of its new scope: only a group without processes of its own can hand
-// controllers on to its children.
+// splitScope moves this process into a leaf of its new scope: only a group without processes of its own can delegate
+// controllers to its children.
 func splitScope(o Options) (scope, error) {
 	here, err := kernel.FindCgroup(o.FS, os.Getpid())
 	if err != nil {
@@ -87,8 +87,8 @@ func splitScope(o Options) (scope, error) {
 	return s, write(s.executor, "cgroup.procs", strconv.Itoa(os.Getpid()))
 }
 
-// connectSystemd connects to the manager that our groups belong to: the system's for root, the user's own for others;
-// over the bus, or directly where no bus runs. Nothing is started for it: not a bus either.
+// connectSystemd connects to the manager of our groups: the system's for root, the user's own for others; over the
+// bus, or directly without one. It starts nothing, not even a bus.
 func connectSystemd(ctx context.Context) (*dbus.Conn, error) {
 	bus, direct := godbus.SystemBusPrivate, "/run/systemd/private"
 	if os.Geteuid() != 0 {
@@ -117,7 +117,7 @@ func connectSystemd(ctx context.Context) (*dbus.Conn, error) {
 	return conn, nil
 }
 
-// authenticated proves who we are by the socket's credentials; the number needs no look-up of names.
+// authenticated authenticates by the socket's credentials; the number requires no look-up of names.
 func authenticated(conn *godbus.Conn, err error) (*godbus.Conn, error) {
 	if err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ import (
 // meanwhile: until a child is reaped its PID, and the process group of the same number, are not reused.
 type Child int
 
-// Signal sends a signal to the child. The error wraps ErrGone if it is none, or has been reaped.
+// Signal sends a signal to the child. The error wraps ErrGone if it is not a child, or has been reaped.
 func (c Child) Signal(signal unix.Signal) error { return c.send(int(c), signal) }
 
 // SignalGroup sends a signal to the process group that the child has made.
@@ -42,7 +42,7 @@ func (c Child) send(target int, signal unix.Signal) error {
 	return nil
 }
 
-// KillChildren kills and reaps the children of this process until there are none. No other goroutine may reap them.
+// KillChildren kills and reaps all children of this process. No other goroutine may reap them.
 func KillChildren(ctx context.Context, host kernel.FS) error {
 	const pause = 2 * time.Millisecond
 	for {
@@ -66,7 +66,7 @@ func KillChildren(ctx context.Context, host kernel.FS) error {
 	}
 }
 
-// reapEnded reaps every child that has ended, and reports whether none is left.
+// reapEnded reaps every child that has ended, and reports whether no child is left.
 func reapEnded() (none bool) {
 	for {
 		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)

@@ -11,9 +11,9 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// Descendants holds every process below this one; a subreaper is the ancestor of all that it has started, whatever
-// sessions, groups and cgroups they made for themselves. Children are reaped under the lock reaping only. Without
-// pidfds the list has the children of this process alone: when those end, theirs are reparented to it.
+// Descendants holds every process below this one: a subreaper is the ancestor of all that it has started, in whatever
+// sessions, groups and cgroups. It takes the lock reaping while children are reaped. Without pidfds it returns only
+// the children of this process: when those end, theirs are reparented to it.
 func Descendants(host kernel.FS, reaping sync.Locker) ([]*Process, error) {
 	t := &tree{host: host, self: os.Getpid()}
 	t.pin = func(signal func() error) error {
@@ -57,8 +57,8 @@ func (t *tree) addChildren(parent *Process) error {
 	return errors.Join(errs...)
 }
 
-// isBelow reports whether a process is a child of this one, perhaps since its parent has died, or of parent: that one
-// has its number still, so it had it when the child named it.
+// isBelow reports whether a process is a child of this one, perhaps since its parent has died, or of parent, which
+// still has its PID.
 func (t *tree) isBelow(child int, parent *Process) bool {
 	now, err := kernel.Identify(t.host, child)
 	if err != nil {

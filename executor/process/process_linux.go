@@ -19,7 +19,7 @@ import (
 // ErrGone says that a process has ended, or that its PID belongs to another process now.
 var ErrGone = errors.New("process is gone")
 
-// errNotHeld says that nothing proves that a PID will still belong to the process when a signal arrives.
+// errNotHeld says that nothing guarantees that a PID will still belong to the process when a signal arrives.
 var errNotHeld = errors.New("PID may be reused")
 
 // Process is a process that is held: a signal reaches it or no process. Its methods may be called concurrently.
@@ -32,11 +32,11 @@ type Process struct {
 	denied error
 }
 
-// Pin calls signal while the PID of a process cannot pass to another one. It returns ErrGone without calling it if the
-// process is gone already.
+// Pin calls signal while the PID of a process cannot pass to another one. It returns ErrGone without calling it if
+// the process is gone.
 type Pin func(signal func() error) error
 
-// Supported returns nil if processes can be held by pidfd here, and otherwise why not.
+// Supported returns why processes cannot be held by pidfd here, or nil.
 func Supported() error {
 	fd, err := unix.PidfdOpen(os.Getpid(), 0)
 	if err != nil {
@@ -45,13 +45,13 @@ func Supported() error {
 	return unix.Close(fd)
 }
 
-// Open holds the running process with an identity. The error is ErrGone if there is none.
+// Open holds the running process with an identity. The error is ErrGone if it has ended.
 func Open(host kernel.FS, id procstats.ProcessID) (*Process, error) {
 	return Hold(id.PID, func() bool { return kernel.Alive(host, id) }, nil)
 }
 
-// Hold holds the process that has a PID if meant then reports that it is the one that was meant; otherwise the error is
-// ErrGone. Without pidfds each signal is sent under pin, after asking meant again; a nil pin allows none.
+// Hold holds the process that has a PID if meant then reports that it is the right one; otherwise the error is
+// ErrGone. Without pidfds each signal is sent under pin, after asking meant again; without a pin none is sent.
 func Hold(pid int, meant func() bool, pin Pin) (*Process, error) {
 	if pid <= 0 {
 		return nil, ErrGone // kill(2) would take it for a group, or for all processes
@@ -75,7 +75,7 @@ func Hold(pid int, meant func() bool, pin Pin) (*Process, error) {
 // PID is the number of the process.
 func (p *Process) PID() int { return p.pid }
 
-// Signal sends a signal. A process that has ended is no error.
+// Signal sends a signal. It ignores a process that has ended.
 func (p *Process) Signal(signal unix.Signal) error {
 	err := p.send(signal)
 	if err == nil || errors.Is(err, ErrGone) || errors.Is(err, unix.ESRCH) {
@@ -116,7 +116,7 @@ func (p *Process) exists() bool {
 	return err == nil || errors.Is(err, unix.EPERM)
 }
 
-// pollInterval is how often Wait looks at a process without a pidfd.
+// pollInterval is the interval at which Wait checks a process without a pidfd.
 const pollInterval = 100 * time.Millisecond
 
 // Wait returns nil once the process has ended, also if it has not been reaped yet, and the cause of ctx if that ends
@@ -176,9 +176,8 @@ func hasEnded(pidfd uintptr) bool {
 	return err == nil && n > 0
 }
 
-// Watch calls ended once when the process has ended, also if it has not been reaped yet, in the goroutine of a set,
-// which it must not block. It returns how to end the watch, before Close. An error says nothing of the process, which
-// Wait waits for all the same.
+// Watch calls ended once when the process has ended, even if it has not been reaped, in the goroutine of a set, which
+// it must not block. Call unwatch before Close. After an error Wait still works.
 func (p *Process) Watch(set *EpollSet, ended func()) (unwatch func(), err error) {
 	if p.pidfd == nil {
 		return nil, p.denied

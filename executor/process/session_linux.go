@@ -15,9 +15,9 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// KillSession kills the processes of a session until none is found; one that made a session of its own is missed. The
-// number of a session cannot be used again while it has members, and no member is older than its leader. If another
-// process has the leader's PID, the session was empty before, and another may have its number now.
+// KillSession kills the processes of a session until it finds no more; it misses a process that made a session of its
+// own. The number of a session is not reused while it has members, and no member is older than its leader. If another
+// process has the leader's PID, the session had ended, and another one may have its number.
 func KillSession(ctx context.Context, host kernel.FS, leader procstats.ProcessID) error {
 	if leader.PID <= 0 {
 		return nil

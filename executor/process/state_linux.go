@@ -10,7 +10,7 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// State is what has become of a process.
+// State tells whether a process runs, was killed, or has ended.
 type State int
 
 const (
@@ -22,7 +22,7 @@ const (
 	Gone
 )
 
-// StateOf looks at a process that was seen before. A SIGKILL that waits for it counts as its end.
+// StateOf returns the state of a process that was seen before. A pending SIGKILL counts as its end.
 func StateOf(host kernel.FS, id procstats.ProcessID) State {
 	exit, err := kernel.ReadExit(host, id.PID)
 	killed := unix.WaitStatus(exit.Status).Signal() == unix.SIGKILL
