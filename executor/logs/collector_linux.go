@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// drainLimit bounds how long the end of a task waits for its logs: if a disk is full, or a process outside the
-// task writes into its streams without an end.
+// drainLimit bounds how long the end of a task waits for its logs, because a disk may be full, or a process outside
+// the task may write into its streams forever.
 const drainLimit = 2 * time.Second
 
-// errDrainLimit ends what took longer.
+// errDrainLimit is the cause of a drain that took longer.
 var errDrainLimit = fmt.Errorf("the task has ended, and its logs could not be written within %s", drainLimit)
 
 // Options say where a task's output goes and how much of it is kept.
@@ -31,7 +31,7 @@ type Options struct {
 	MaxFiles int
 	// DropOnFull drops bytes if a disk is full; otherwise the writers of the stream wait.
 	DropOnFull bool
-	// Report is called for what a user should know, from several goroutines.
+	// Report is called with events for the user, from several goroutines.
 	Report func(Event)
 }
 
@@ -48,8 +48,8 @@ type Collector struct {
 	stdout, stderr *stream
 }
 
-// Open opens the files and makes the pipes. The error wraps ErrInvalid if the options are invalid. A caller that has
-// a Collector closes it.
+// Open opens the files and makes the pipes. The error wraps ErrInvalid if the options are invalid. The caller closes
+// the Collector.
 func Open(o Options) (*Collector, error) {
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("logs: %w", err)
@@ -69,16 +69,16 @@ func Open(o Options) (*Collector, error) {
 	return &Collector{folder: folder, stdout: stdout, stderr: stderr}, nil
 }
 
-// TakeWriters hands out the ends of the pipes that the task gets. Their new owner closes them once the task has its
-// copies: a stream ends with its last writer.
+// TakeWriters returns the task's ends of the pipes. The caller closes them once the task has its copies: a stream
+// ends with its last writer.
 func (c *Collector) TakeWriters() (stdout, stderr *os.File) {
 	stdout, stderr = c.stdout.task, c.stderr.task
 	c.stdout.task, c.stderr.task = nil, nil
 	return stdout, stderr
 }
 
-// Run writes until both streams have ended. ctx ends with the task: what is in the pipes then is still written, for
-// at most two seconds.
+// Run writes until both streams have ended. ctx ends with the task: the content of the pipes is still written, for at
+// most two seconds.
 func (c *Collector) Run(ctx context.Context) {
 	hard, giveUp := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer giveUp(nil)
@@ -95,7 +95,7 @@ func (c *Collector) Run(ctx context.Context) {
 	reading.Wait()
 }
 
-// wake ends reads that wait.
+// wake ends blocked reads.
 func (c *Collector) wake() {
 	for _, s := range []*stream{c.stdout, c.stderr} {
 		// A pipe that is closed needs no waking.
@@ -103,10 +103,10 @@ func (c *Collector) wake() {
 	}
 }
 
-// Dropped returns how many bytes were lost. It is for after Run.
+// Dropped returns how many bytes were lost, after Run.
 func (c *Collector) Dropped() int64 { return c.stdout.dropped + c.stderr.dropped }
 
-// Close gives up pipes and files. It is for after Run, or instead of it.
+// Close closes pipes and files, after Run or instead of it.
 func (c *Collector) Close() error {
 	return errors.Join(c.stdout.close(), c.stderr.close(), c.folder.close())
 }

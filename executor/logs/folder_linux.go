@@ -13,17 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// folder is the log folder, held by a descriptor: whatever its path leads to later, files are made in it.
+// folder is the log folder, held by a descriptor: files are made in it even if its path leads elsewhere later.
 type folder struct {
 	path string
 	dir  *os.File
 }
 
-// errRefused says that what is there by the name of a log file is none.
+// errRefused says that a file by the name of a log file is not a log file.
 var errRefused = errors.New("not a regular file with one link")
 
-// openFolder opens the log folder. Its parents are the host's; the folder itself may be the task's to replace, so a
-// symbolic link in its place is refused.
+// openFolder opens the log folder. Its parents are the host's, but the task may replace the folder itself, so a
+// symbolic link is rejected.
 func openFolder(path string) (*folder, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -38,7 +38,7 @@ func (f *folder) create(name string) (*os.File, error) {
 	return f.open(name, unix.O_CREAT|unix.O_EXCL, mode)
 }
 
-// append opens an existing file for appending. The error wraps errRefused where it is not a log file.
+// append opens an existing file for appending. The error wraps errRefused if it is not a log file.
 func (f *folder) append(name string) (file *os.File, size int64, err error) {
 	// O_NONBLOCK: a FIFO, which is refused below, would make open(2) wait for its reader.
 	file, err = f.open(name, unix.O_NONBLOCK, 0)
@@ -58,8 +58,8 @@ func (f *folder) append(name string) (file *os.File, size int64, err error) {
 	return file, stat.Size, nil
 }
 
-// isRefusal reports whether open(2) says of a name that it is not a file of ours: a symbolic link, a socket or FIFO,
-// a device, a folder, a running program, a file of another user.
+// isRefusal reports whether open(2) failed because a name is not a file of ours: a symbolic link, a socket or FIFO, a
+// device, a folder, a running program, a file of another user.
 func isRefusal(err error) bool {
 	return slices.ContainsFunc([]error{
 		unix.ELOOP, unix.ENXIO, unix.ENODEV, unix.EISDIR, unix.ETXTBSY, unix.EACCES, unix.EPERM,
@@ -76,7 +76,7 @@ func (f *folder) open(name string, flags int, mode uint32) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// remove deletes a file. One that is gone, and a folder by that name, are no errors.
+// remove deletes a file. It ignores a missing file and a folder of that name.
 func (f *folder) remove(name string) error {
 	err := unix.Unlinkat(int(f.dir.Fd()), name, 0)
 	if err == nil || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EISDIR) {

@@ -14,26 +14,26 @@ import (
 	"github.com/tachograph/tacho/internal/failpoint"
 )
 
-// slack is how much longer than its limit a file may get to hold the end of its last line.
+// slack is how much a file may exceed its limit to hold the end of its last line.
 const slack = 16 << 10
 
-// series is the files of one stream. It belongs to one goroutine.
+// series are the files of one stream. It belongs to one goroutine.
 type series struct {
 	folder   *folder
 	stem     string
 	maxBytes int64
 	maxFiles int
-	// odd is called for each file that is not written to because it cannot be trusted, and that cannot be removed.
+	// odd is called for each file that cannot be trusted or removed.
 	odd func(name string, err error)
 
 	file   *os.File
 	number int64
 	size   int64
-	// inLine is set while the last line in the file has no end yet.
+	// inLine is set while the last line in the file has no end.
 	inLine bool
-	// full asks for the next file before anything more is written.
+	// full requests the next file before the next write.
 	full bool
-	// kept are the numbers of the files that are there, ascending.
+	// kept are the numbers of the existing files, ascending.
 	kept []int64
 }
 
@@ -52,7 +52,7 @@ func openSeries(f *folder, stem string, o Options, odd func(name string, err err
 	return s, nil
 }
 
-// list finds the newest file and removes those that are too many.
+// list finds the newest file and removes excess ones.
 func (s *series) list() error {
 	s.kept = s.kept[:0]
 	err := s.folder.each(func(name string) {
@@ -66,7 +66,7 @@ func (s *series) list() error {
 	return err
 }
 
-// keep adds a file to those that are kept, and removes the oldest if they are too many then.
+// keep adds a file, and removes the oldest if there are too many then.
 func (s *series) keep(number int64) {
 	at, found := slices.BinarySearch(s.kept, number)
 	if found {
@@ -83,7 +83,7 @@ func (s *series) keep(number int64) {
 	}
 }
 
-// takeNewest opens the newest file, if there is one that has room.
+// takeNewest opens the newest file if it has room.
 func (s *series) takeNewest() error {
 	if len(s.kept) == 0 {
 		return nil
@@ -105,8 +105,8 @@ func (s *series) takeNewest() error {
 	return nil
 }
 
-// next goes over to a new file, and removes the oldest if they are too many then. If no file can be made the
-// series stays as it is and can be asked again.
+// next switches to a new file, and removes the oldest if there are too many then. If no file can be made the series
+// stays as it is, and next can be called again.
 func (s *series) next() error {
 	if err := failpoint.Err("logs.rotate"); err != nil {
 		return err
@@ -133,8 +133,8 @@ func (s *series) next() error {
 	return err
 }
 
-// write writes the part of p that belongs into the current file, or the next one if that is due, and returns how
-// long it was. Without an error it is not 0.
+// write writes the part of p that belongs into the current file, or the next one if that is due, and returns its
+// length, which is not 0 without an error.
 func (s *series) write(p []byte) (n int, err error) {
 	if err := s.look(); err != nil {
 		return 0, err
@@ -157,8 +157,8 @@ func (s *series) write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// look checks what others have done to the current file: one that was deleted is followed by the next, so that nobody
-// misses what is written from then on, and one that was emptied has room again.
+// look checks what others have done to the current file: a deleted file is followed by the next, so that readers miss
+// nothing from then on, and a truncated one has room again.
 func (s *series) look() error {
 	var stat unix.Stat_t
 	if err := unix.Fstat(int(s.file.Fd()), &stat); err != nil {
@@ -171,7 +171,7 @@ func (s *series) look() error {
 }
 
 // fit returns how much of p the current file takes, and whether it is full then. A file ends with the last line
-// that is within its limit; a line that began in it may go beyond, as far as the slack allows.
+// within its limit; a line that began in it may exceed the limit by the slack.
 func (s *series) fit(p []byte) (length int, full bool) {
 	room := max(0, s.maxBytes-s.size)
 	if int64(len(p)) <= room {
@@ -190,7 +190,7 @@ func (s *series) fit(p []byte) (length int, full bool) {
 	return most, most < len(p)
 }
 
-// endLine ends the last line in the file, if it has no end yet.
+// endLine ends the last line in the file.
 func (s *series) endLine() error {
 	if !s.inLine {
 		return nil

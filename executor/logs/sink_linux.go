@@ -19,17 +19,17 @@ const (
 	// firstPause and longestPause are the pauses between two tries to write while a disk is full.
 	firstPause   = 50 * time.Millisecond
 	longestPause = 5 * time.Second
-	// dropPause is how long bytes are dropped before the next try: a try can be slow on a full file system.
+	// dropPause is how long bytes are dropped before the next attempt, which can be slow on a full file system.
 	dropPause = 200 * time.Millisecond
 )
 
-// target is where bytes go, a part of them with each call.
+// target takes bytes, some of them with each call.
 type target interface {
 	write(p []byte) (n int, err error)
 	endLine() error
 }
 
-// sink writes to a target, and decides what becomes of bytes that cannot be written. It belongs to one goroutine.
+// sink writes to a target, and decides about bytes that cannot be written. It belongs to one goroutine.
 type sink struct {
 	name   string
 	to     target
@@ -37,19 +37,19 @@ type sink struct {
 	// dropOnFull makes a full disk a reason to drop bytes.
 	dropOnFull bool
 
-	// dropped counts all bytes that were lost, unreported those of them that are in no event; reason is the last one.
+	// dropped counts all lost bytes, unreported those that are in no event; reason is the last cause.
 	dropped, unreported int64
 	reason              error
-	// dropping is set from a loss to the next try, which is made at nextTry.
+	// dropping is set from a loss to the next attempt, which is made at nextTry.
 	dropping bool
 	nextTry  time.Time
-	// cutLine is set while the line that lost bytes goes on.
+	// cutLine is set while the line that lost bytes continues.
 	cutLine bool
 
 	dropLimiter, blockLimiter limiter
 }
 
-// put writes bytes. It waits where they cannot be written now, until hard is done, or drops them.
+// put writes bytes. If they cannot be written now it waits until hard is done, or drops them.
 func (s *sink) put(hard context.Context, p []byte) {
 	if s.dropping {
 		p = s.resume(p)
@@ -67,8 +67,7 @@ func (s *sink) put(hard context.Context, p []byte) {
 	}
 }
 
-// isFull reports whether an error may go away by waiting: a full disk or quota, or a machine short of memory or of
-// file descriptors.
+// isFull reports whether waiting may cure an error: a full disk or quota, or a shortage of memory or descriptors.
 func isFull(err error) bool {
 	shortages := []error{unix.ENOSPC, unix.EDQUOT, unix.ENOMEM, unix.EMFILE, unix.ENFILE}
 	return slices.ContainsFunc(shortages, func(full error) bool {
@@ -76,8 +75,8 @@ func isFull(err error) bool {
 	})
 }
 
-// wait tries again, after pauses that grow, until something could be written. It returns what is left to write, and
-// an error where that cannot be.
+// wait retries, after growing pauses, until something could be written. It returns the rest, and an error that
+// waiting does not cure.
 func (s *sink) wait(hard context.Context, p []byte, why error) (rest []byte, err error) {
 	began, reported := time.Now(), s.blockLimiter.pass()
 	if reported {
@@ -116,7 +115,7 @@ func (s *sink) reportBlocked(why error) {
 	s.say(KindBlocked, fmt.Sprintf("%s cannot be written: %v; the task waits when it writes more", s.name, why))
 }
 
-// resume returns what is to be written of p after a loss: all from the beginning of the next line on.
+// resume returns the part of p to write after a loss, from the beginning of the next line.
 func (s *sink) resume(p []byte) []byte {
 	if time.Now().Before(s.nextTry) {
 		s.lose(p)
@@ -142,13 +141,13 @@ func (s *sink) resume(p []byte) []byte {
 	return p
 }
 
-// drop gives bytes up, because of an error.
+// drop drops bytes because of an error.
 func (s *sink) drop(p []byte, why error) {
 	s.reason, s.dropping, s.nextTry = why, true, time.Now().Add(dropPause)
 	s.lose(p)
 }
 
-// lose counts bytes that are dropped.
+// lose counts dropped bytes.
 func (s *sink) lose(p []byte) {
 	if len(p) == 0 {
 		return
@@ -175,7 +174,7 @@ func (s *sink) reportDropped() {
 	s.unreported = 0
 }
 
-// say makes an event of the stream, with pairs of annotations.
+// say reports an event of the stream, with pairs of annotations.
 func (s *sink) say(kind, message string, pairs ...string) {
 	annotations := map[string]string{"stream": s.name}
 	for pair := range slices.Chunk(pairs, 2) {

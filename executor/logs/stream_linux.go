@@ -14,19 +14,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bufferSize is what one stream holds in memory. Its pipe holds another 64 KiB, pipe(7).
+// bufferSize is the memory of one stream. Its pipe holds another 64 KiB, pipe(7).
 const bufferSize = 16 << 10
 
-// errHeld says that the pipe of an ended task has a writer.
+// errHeld says that the pipe of an ended task still has a writer.
 var errHeld = errors.New("a process outside the task holds it open")
 
-// stream is one of a task's streams on its way from the pipe into the files. It belongs to one goroutine.
+// stream passes one of a task's streams from the pipe into the files. It belongs to one goroutine.
 type stream struct {
 	sink
 	// files is the sink's target.
 	files *series
 	pipe  *os.File
-	// task is the pipe's other end, until it is the task's.
+	// task is the pipe's other end, until the task has it.
 	task *os.File
 	odds limiter
 }
@@ -58,7 +58,7 @@ func pipe(name string) (reader, writer *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), name), writer, nil
 }
 
-// odd reports a file that is not written to, or cannot be removed.
+// odd reports a file that cannot be trusted or removed.
 func (s *stream) odd(name string, err error) {
 	if !s.odds.pass() {
 		return
@@ -70,8 +70,8 @@ func (s *stream) odd(name string, err error) {
 	s.say(KindRemains, fmt.Sprintf("%s cannot remove %s: %v", s.name, name, err), "file", name)
 }
 
-// run passes bytes on until the pipe has no writer any more. When ending is done no process of the task writes any more
-// and what is in the pipe is the rest; when hard is done it ends at once.
+// run passes bytes on until the pipe has no writer. Once ending is done no process of the task writes, and only the
+// pipe's content is left; once hard is done run ends at once.
 func (s *stream) run(ending, hard context.Context) {
 	buffer := make([]byte, bufferSize)
 	var err error
@@ -93,7 +93,7 @@ func (s *stream) run(ending, hard context.Context) {
 	_ = s.pipe.Close() // a reader has nothing to lose
 }
 
-// drain passes on what is in the pipe, without waiting for more.
+// drain passes on the content of the pipe, without waiting for more.
 func (s *stream) drain(hard context.Context, buffer []byte) error {
 	for hard.Err() == nil {
 		n, err := s.readReady(buffer)
@@ -112,7 +112,7 @@ func (s *stream) drain(hard context.Context, buffer []byte) error {
 	return context.Cause(hard)
 }
 
-// readReady reads what is there; EAGAIN if nothing is, and 0 at the end.
+// readReady reads what is available: EAGAIN if nothing is, and 0 at the end.
 func (s *stream) readReady(p []byte) (n int, err error) {
 	// The deadline that woke us would end this read as well.
 	if err := s.pipe.SetReadDeadline(time.Time{}); err != nil {
@@ -138,7 +138,7 @@ func ignoringEINTR(fd int, p []byte) (n int, err error) {
 	}
 }
 
-// left is the number of bytes in the pipe.
+// left returns the number of bytes in the pipe.
 func (s *stream) left() (bytes int) {
 	raw, err := s.pipe.SyscallConn()
 	if err != nil {
@@ -155,7 +155,7 @@ func (s *stream) left() (bytes int) {
 	return bytes
 }
 
-// close gives up pipe and files.
+// close closes pipe and files.
 func (s *stream) close() error {
 	err := s.files.close()
 	if closeErr := s.pipe.Close(); !errors.Is(closeErr, os.ErrClosed) { // which it is after run

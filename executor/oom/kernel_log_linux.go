@@ -13,21 +13,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LogPath is the kernel's log. It can be read by whoever may, unless kernel.dmesg_restrict is 1: then CAP_SYSLOG is
-// needed too. Containers often have no such file.
+// LogPath is the kernel's log. Reading it requires permission, and CAP_SYSLOG if kernel.dmesg_restrict is 1.
+// Containers often have no such file.
 const LogPath = "/dev/kmsg"
 
-// recordSize is enough for every record: the kernel answers EINVAL if it is not.
+// recordSize is enough for every record; the kernel returns EINVAL otherwise.
 const recordSize = 8 << 10
 
-// LogReader reads kills from the log. It is used by one goroutine at a time.
+// LogReader reads kills from the log, in one goroutine at a time.
 type LogReader struct {
 	fd     int
 	parser LogParser
 	buffer []byte
 }
 
-// OpenLog opens the log, at its oldest record. It is a bare descriptor: the runtime's poller would wake the process
+// OpenLog opens the log at its oldest record. It uses a bare descriptor: the runtime's poller would wake the process
 // with every line that the kernel logs.
 func OpenLog() (*LogReader, error) {
 	fd, err := unix.Open(LogPath, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -37,8 +37,8 @@ func OpenLog() (*LogReader, error) {
 	return &LogReader{fd: fd, buffer: make([]byte, recordSize)}, nil
 }
 
-// Next returns the kills that were logged since the last call, oldest first; the first call goes through everything
-// that the log still has, some milliseconds of work. Records that the kernel has overwritten are passed over.
+// Next returns the kills that were logged since the last call, oldest first. The first call reads the whole log,
+// which takes some milliseconds. It skips records that the kernel has overwritten.
 func (r *LogReader) Next() ([]LoggedKill, error) {
 	var kills []LoggedKill
 	for {
@@ -64,7 +64,7 @@ func (r *LogReader) Next() ([]LoggedKill, error) {
 	}
 }
 
-// Wait blocks until something is logged or the time is up.
+// Wait waits until something is logged or the time is up.
 func (r *LogReader) Wait(timeout time.Duration) error {
 	events := []unix.PollFd{{Fd: int32(r.fd), Events: unix.POLLIN}}
 	_, err := unix.Poll(events, int(timeout.Milliseconds()))
@@ -74,5 +74,5 @@ func (r *LogReader) Wait(timeout time.Duration) error {
 	return nil
 }
 
-// Close gives up the descriptor.
+// Close closes the log.
 func (r *LogReader) Close() error { return unix.Close(r.fd) }

@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// Constraint says what memory had run out.
+// Constraint says which memory had run out.
 type Constraint string
 
 const (
-	// ConstraintNone is the whole machine's.
+	// ConstraintNone is the memory of the whole machine.
 	ConstraintNone Constraint = "CONSTRAINT_NONE"
-	// ConstraintCpuset is that of the nodes which a cpuset allows.
+	// ConstraintCpuset is the memory of the nodes that a cpuset allows.
 	ConstraintCpuset Constraint = "CONSTRAINT_CPUSET"
-	// ConstraintMemoryPolicy is that of the nodes which a memory policy allows.
+	// ConstraintMemoryPolicy is the memory of the nodes that a memory policy allows.
 	ConstraintMemoryPolicy Constraint = "CONSTRAINT_MEMORY_POLICY"
-	// ConstraintMemcg is that of a memory cgroup.
+	// ConstraintMemcg is the limit of a memory cgroup.
 	ConstraintMemcg Constraint = "CONSTRAINT_MEMCG"
 )
 
-// LoggedKill is one process that the OOM killer ended, as the log has it.
+// LoggedKill is one process that the OOM killer ended, according to the log.
 type LoggedKill struct {
 	// Sequence and Time are of the record that says "Killed process".
 	Sequence uint64
@@ -38,22 +38,22 @@ type LoggedKill struct {
 	HasRSS bool
 	// Constraint is empty where the kernel left out, or rate-limited, the line that has it.
 	Constraint Constraint
-	// OOMCgroup is the group whose limit it was, empty for the machine's memory or if not logged; TaskCgroup the
-	// killed process's own, or one above it. Both are paths from the real root of the hierarchy.
+	// OOMCgroup is the group whose limit was hit; empty for the machine's memory, and if it is not logged. TaskCgroup is
+	// the killed process's own group, or one above it. Both are paths from the real root of the hierarchy.
 	OOMCgroup, TaskCgroup string
 	// Group is the cgroup that was killed as a whole, memory.oom.group; empty if one process was chosen.
 	Group string
 }
 
-// chosen reports that the kernel chose this very process, in a line "oom-kill:…" of its own. The others of a group
+// chosen reports whether the kernel chose this very process, in a line "oom-kill:…" of its own. The others of a group
 // are killed after it.
 func (k LoggedKill) chosen() bool { return k.Group == "" && k.TaskCgroup != "" }
 
-// LogParser puts the records of one log together. A kill takes several: since Linux 5.0 "oom-kill:…" with the groups,
-// then "… Killed process N (COMM) …" with the sizes, then, with memory.oom.group, "Tasks in … are going to be
-// killed" and one "Killed process" for each. Up to Linux 4.20 the groups stand in "Task in … killed as a result of
-// limit of …". The kernel prints at most ten of the first kind in five seconds, and the others always. The zero
-// LogParser is ready for use.
+// LogParser combines the records of a log. A kill takes several: since Linux 5.0 "oom-kill:…" with the groups, then
+// "… Killed process N (COMM) …" with the sizes, then, with memory.oom.group, "Tasks in … are going to be killed" and
+// one "Killed process" for each. Up to Linux 4.20 the groups are in "Task in … killed as a result of limit of …". The
+// kernel prints at most ten of the first kind in five seconds, and all of the others. The zero LogParser is ready for
+// use.
 type LogParser struct {
 	dump *LoggedKill // from the line before "Killed process"
 	// group is the cgroup that is being killed as a whole, since groupAt.
@@ -63,11 +63,11 @@ type LogParser struct {
 	lastPID int
 }
 
-// groupSpan is how long it may take until all processes of a group are killed that is killed as a whole: a kill that
-// comes later, without an announcement of its own, is another one.
+// groupSpan bounds the time in which all processes of a group are killed: a later kill without an announcement is
+// another one.
 const groupSpan = time.Second
 
-// Add takes the next record. ok reports that it completes a kill. What programs wrote into the log is passed over.
+// Add takes the next record. ok reports that it completes a kill. Records of programs are ignored.
 func (p *LogParser) Add(r LogRecord) (kill LoggedKill, ok bool) {
 	if facility := r.Priority >> 3; facility != 0 {
 		return LoggedKill{}, false
@@ -197,7 +197,7 @@ func parseKilled(text string) (LoggedKill, bool) {
 	return kill, true
 }
 
-// resident adds up anon-rss, file-rss and, since Linux 4.5, shmem-rss, which are in KiB.
+// resident returns the sum of anon-rss, file-rss and, since Linux 4.5, shmem-rss, which are in KiB.
 func resident(sizes string) (bytes int64, ok bool) {
 	for field := range strings.FieldsSeq(sizes) {
 		name, value, found := strings.Cut(strings.TrimSuffix(field, ","), ":")

@@ -22,11 +22,11 @@ import (
 type memoryEvents struct {
 	own, local kernel.File
 	above      []kernel.File
-	// nested counts what happens below the task's group where memory.events does not.
+	// nested counts kills below the task's group if memory.events does not.
 	nested *nestedKills
 }
 
-// readCounters reads counters of a kept-open file; every one of them has to be there.
+// readCounters reads counters of a kept-open file, all of which have to exist.
 func readCounters(f kernel.File, keys ...string) ([]int64, error) {
 	var buffer [1024]byte
 	data, err := f.ReadRecord(buffer[:])
@@ -40,7 +40,7 @@ func readCounters(f kernel.File, keys ...string) ([]int64, error) {
 	return values, nil
 }
 
-// openMemoryEvents opens the files of the task and of every group above it that has them: the root has none.
+// openMemoryEvents opens the files of the task and of every group above it except the root, which has none.
 func openMemoryEvents(g groups, local bool) (layout, []*watch, error) {
 	m := &memoryEvents{}
 	var err error
@@ -69,7 +69,7 @@ func openMemoryEvents(g groups, local bool) (layout, []*watch, error) {
 	return m, watches, nil
 }
 
-// look implements layout. Kills are read first: the kernel counts at the limit before it counts the kill, so that no
+// look implements layout. It reads kills first: the kernel counts at the limit before it counts the kill, so that no
 // kill is seen without its limit.
 func (m *memoryEvents) look() (record.OOMCounters, bool, error) {
 	c := record.OOMCounters{Read: true, Above: make([]int64, len(m.above))}
@@ -126,8 +126,8 @@ func sum(counts []int64) (total int64) {
 	return total
 }
 
-// localEvents reports whether cgroup2 is mounted with memory_localevents: memory.events leaves out then what happens
-// below a group.
+// localEvents reports whether cgroup2 is mounted with memory_localevents: then memory.events omits what happens below
+// a group.
 func localEvents(host kernel.FS) bool {
 	mounts, err := kernel.Mounts(host)
 	if err != nil {

@@ -22,7 +22,9 @@ import (
 // maxKills bounds the kills that a record lists one by one; later ones are added to the last.
 const maxKills = 32
 
-// Monitor turns what the kernel says of OOM kills into reports at once and into evidence for the end.
+// Monitor decides that an OOM kill happened, whose limit it was, and which process was the victim. It reports each
+// kill at once, and gives all of them to the evidence at the end, from which record.Diagnose decides what ended the
+// task.
 type Monitor struct {
 	log     hclog.Logger
 	watcher *watcher
@@ -34,15 +36,15 @@ type Monitor struct {
 	kills []record.Kill
 }
 
-// Options say what a Monitor is about.
+// Options describe the task of a Monitor.
 type Options struct {
 	Logger hclog.Logger
 	FS     kernel.FS
 	Cgroup procstats.Cgroup
-	// Latest returns the last sample of the task; nil if there is none.
+	// Latest returns the last sample of the task, or nil.
 	Latest func() *procstats.Sample
-	// Report is called for each kill when it is noticed, and again if it turns out to have another victim, by one
-	// goroutine at a time: what was reported last of a kill is what the evidence has.
+	// Report is called for each kill when it is noticed, and again if its victim changes, by one goroutine at a time:
+	// the evidence has the last report of each kill.
 	Report func(kill record.Kill, again bool)
 }
 
@@ -56,7 +58,7 @@ func Open(o Options) *Monitor {
 	return m
 }
 
-// Started names the task's main process, which was just forked.
+// Started sets the task's main process, which was just forked.
 func (m *Monitor) Started(main procstats.ProcessID) {
 	m.victims.main, m.victims.since = main, kernel.Now().Mono
 	if name, err := kernel.Comm(m.victims.host, main.PID); err == nil {
@@ -71,7 +73,7 @@ func (m *Monitor) Run(ctx context.Context) {
 	}
 }
 
-// notice is called for each rise of the number of kills, by one goroutine at a time.
+// notice handles a rise of the number of kills, in one goroutine at a time.
 func (m *Monitor) notice(before, after record.OOMCounters) {
 	found := m.victims.find(after.Kills - before.Kills)
 	if after.GroupKills == before.GroupKills {
@@ -97,7 +99,7 @@ func (m *Monitor) notice(before, after record.OOMCounters) {
 	m.report(kill, false)
 }
 
-// fillLimits reads whose limit it was, how high it is and how much the task had.
+// fillLimits adds whose limit was hit, how high it is, and how much memory the task had.
 func (m *Monitor) fillLimits(kill *record.Kill, before, after record.OOMCounters, limitPath string) {
 	switch kill.Scope {
 	case record.Own:
@@ -123,8 +125,8 @@ func (m *Monitor) fillLimits(kill *record.Kill, before, after record.OOMCounters
 	}
 }
 
-// extend adds victims to the last kill if that was of a group as a whole, which the kernel counts one process after
-// the other. It returns whether it was, and the kill if the process that stands for it is another now.
+// extend adds victims to the last kill if it was of a group as a whole, which the kernel counts process by process.
+// It returns whether it was, and the kill if its representative process changed.
 func (m *Monitor) extend(found found) (changed *record.Kill, extended bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -175,7 +177,7 @@ func (m *Monitor) add(kill record.Kill) {
 	*last = kill
 }
 
-// Finish looks a last time, while the cgroup is still there, and adds what is known to the evidence.
+// Finish looks a last time, while the cgroup still exists, and adds the kills to the evidence.
 func (m *Monitor) Finish(e *record.Evidence) {
 	m.watcher.Look(m.notice)
 	after := m.watcher.Counters()
@@ -196,8 +198,8 @@ func (m *Monitor) Finish(e *record.Evidence) {
 	}
 }
 
-// NameMain completes the evidence about a main process that was gone when its kill was noticed: that SIGKILL ended it
-// is known only now.
+// NameMain completes the evidence about a main process that was gone when its kill was noticed: only now it is known
+// that SIGKILL ended it.
 func (m *Monitor) NameMain(e *record.Evidence, final *procstats.Sample) {
 	kill, main := record.DecisiveKill(*e)
 	if !main {
@@ -209,10 +211,10 @@ func (m *Monitor) NameMain(e *record.Evidence, final *procstats.Sample) {
 	}
 }
 
-// Close gives up all descriptors; Finish does so too.
+// Close closes all descriptors, as Finish does.
 func (m *Monitor) Close() error { return errors.Join(m.victims.close(), m.watcher.Close()) }
 
-// askForMain looks for the main process in the kernel's log, if nothing else counts kills.
+// askForMain looks for the main process in the kernel's log if nothing else counts kills.
 func (m *Monitor) askForMain(e *record.Evidence) {
 	found := m.victims.findMain()
 	if !found.main {
@@ -226,7 +228,7 @@ func (m *Monitor) askForMain(e *record.Evidence) {
 	m.report(kill, false)
 }
 
-// userspaceKillers lists the running programs that are known to send SIGKILL when memory is short.
+// userspaceKillers returns the names of running programs that send SIGKILL when memory is short.
 func userspaceKillers(host kernel.FS) []string {
 	pids, err := kernel.Processes(host)
 	if err != nil {

@@ -11,22 +11,22 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// mostNested bounds the groups below a task's that are looked into at once.
+// mostNested bounds the groups below a task's that one look reads.
 const mostNested = 256
 
-// nestedKills counts OOM kills in the groups below a task's where the task's own counter leaves them out: on version
-// 1, and on version 2 under memory_localevents. A group that is made and removed between two looks is missed.
+// nestedKills counts OOM kills in the groups below a task's if the task's own counter omits them: on version 1, and
+// on version 2 under memory_localevents. It misses a group that is made and removed between two looks.
 type nestedKills struct {
 	own string
 	// file has oom_kill, and limit names a counter that says whether the group's own limit was ever hit.
 	file, limitFile, limitKey string
 
 	seen map[string]int64 // oom_kill by folder
-	// hits is how often a limit of the task's group or one above it was hit, and hitAt when that was last seen to
-	// rise with no kill seen since; judged is how many kills were attributed.
+	// hits is how often a limit of the task's group or one above it was hit, and hitAt when it was last seen to rise
+	// without a kill since; judged is the number of kills that were attributed.
 	hits, judged int64
 	hitAt        time.Time
-	// kills is the sum over all groups, gone ones included; atLimit those of them that were at a limit below.
+	// kills is the sum over all groups, including removed ones; atLimit is how many of them were at a limit below.
 	kills, atLimit int64
 }
 
@@ -38,8 +38,8 @@ func newNestedV2(own string) *nestedKills {
 	return &nestedKills{own: own, file: "memory.events", limitFile: "memory.events.local", limitKey: "oom"}
 }
 
-// count counts again. limited are those of the new kills in groups whose limit, or one between them and the task's,
-// was ever hit; attribute is called next.
+// count counts again. limited is the number of new kills in groups whose limit, or one between them and the task's,
+// was ever hit; attribute has to be called next.
 func (n *nestedKills) count() (limited int64) {
 	now := map[string]int64{}
 	budget := mostNested
@@ -65,8 +65,8 @@ func (n *nestedKills) count() (limited int64) {
 	return limited
 }
 
-// attribute says whose limit led to the kills that were just counted. hits is how often the limits of the task's group
-// and of those above it were hit: kills that follow such a hit were its doing, also in the groups below.
+// attribute decides whose limit led to the kills that were just counted. hits is how often the limits of the task's
+// group and of those above it were hit: they caused the kills that follow, in the groups below too.
 func (n *nestedKills) attribute(limited, hits int64) {
 	if hits != n.hits {
 		n.hits, n.hitAt = hits, time.Now()
@@ -80,7 +80,7 @@ func (n *nestedKills) attribute(limited, hits int64) {
 }
 
 // walk visits every group below dir until the budget is used up. above says whether a limit between it and the task's
-// group was ever hit; visit returns that with the group's own.
+// group was ever hit; visit returns the same for the groups below it.
 func (n *nestedKills) walk(dir string, above bool, budget *int, visit func(dir string, above bool) (hit bool)) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

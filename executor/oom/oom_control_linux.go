@@ -16,32 +16,30 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// oomControl are the events of cgroup version 1, Documentation/admin-guide/cgroup-v1/memory.rst sections 9 to 11.
-//
-// An eventfd that is registered on memory.oom_control fires when the limit of that group, or of one above it, leaves
-// the kernel no way but the OOM killer, just before it acts: so the task's own limit fires the task's alone, an
-// ancestor's the ancestor's too. The oom_kill of memory.oom_control counts processes of that very group, not of
-// groups below. Limits below the task's group fire nothing here; neither does the machine's memory. What can be
-// heard of those is memory.pressure_level: "critical", of groups below by hierarchy, is sent before the kernel gives
-// up reclaiming.
+// oomControl are the events of cgroup version 1, Documentation/admin-guide/cgroup-v1/memory.rst sections 9 to 11. An
+// eventfd on memory.oom_control fires when the limit of that group, or of one above it, leaves the kernel only the
+// OOM killer, just before it acts: the task's own limit fires the task's alone, an ancestor's the ancestor's too. The
+// oom_kill of memory.oom_control counts processes of that very group, not of groups below. Limits below the task's
+// group fire nothing here, and neither does the machine's memory; memory.pressure_level announces those: "critical",
+// of groups below by hierarchy, is sent before the kernel gives up reclaiming.
 type oomControl struct {
 	control kernel.File
-	// fired counts the events of the task's group and of those above, which are the same as the events above them.
+	// descriptors are the eventfds of the task's group and of those above, and fired counts their events.
 	descriptors []int
 	fired       []int64
 	// pressure (of the task's group and those below) and rootPressure (of the machine) are eventfds that only say that
-	// it may soon be time to look; -1 for none.
+	// it may be time to look; -1 without one.
 	pressure, rootPressure int
 	// looks is how many more are due after an event.
 	looks  int
 	nested *nestedKills
 }
 
-// eventLooks covers what may lie between an event and the count of the kill, with pauses from firstRecheck to
-// taskPause: a quarter of a second, because a hypervisor may keep the CPU that kills from running.
+// eventLooks covers the time between an event and the count of the kill, with pauses from firstRecheck to taskPause:
+// a quarter of a second, because a hypervisor may keep the CPU that kills from running.
 const eventLooks = 10
 
-// openOOMControl registers on the task's group and on every one above it that lets us.
+// openOOMControl registers on the task's group and on every group above it that permits it.
 func openOOMControl(g groups) (layout, []*watch, error) {
 	o := &oomControl{nested: newNestedV1(g.own), pressure: -1, rootPressure: -1}
 	var err error
@@ -74,7 +72,7 @@ func openOOMControl(g groups) (layout, []*watch, error) {
 	return o, watches, nil
 }
 
-// register returns an eventfd that the kernel writes to when the event of a control file happens.
+// register returns an eventfd that the kernel writes to at the event of a control file.
 func register(dir, file, argument string) (fd int, err error) {
 	control, err := os.Open(filepath.Join(dir, file))
 	if err != nil {
@@ -92,9 +90,9 @@ func register(dir, file, argument string) (fd int, err error) {
 	return fd, nil
 }
 
-// look implements layout. Kills are read before the events: the kernel fires before it kills, so that no kill is seen
-// without its event. Eventfds are read from the task upwards: the kernel fires an ancestor's before the task's, so that
-// what is seen of the task's has been seen of the ancestor's.
+// look implements layout. It reads kills before events: the kernel fires before it kills, so that no kill is seen
+// without its event. It reads eventfds from the task upwards: the kernel fires an ancestor's before the task's, so
+// that no event of the task is seen without the ancestor's.
 func (o *oomControl) look() (record.OOMCounters, bool, error) {
 	o.looks = max(0, o.looks-1)
 	values, err := readCounters(o.control, "oom_kill", "under_oom")
@@ -122,7 +120,8 @@ func (o *oomControl) look() (record.OOMCounters, bool, error) {
 	}, values[1] > 0 || o.looks > 0, nil
 }
 
-// limitHits turns the events of each group, which those above it are part of, into those of its own limit.
+// limitHits turns the events of each group, which include those of the groups above it, into the hits of its own
+// limit.
 func limitHits(fired []int64) (own int64, above []int64) {
 	hits := make([]int64, len(fired))
 	for i := range fired {
@@ -134,7 +133,7 @@ func limitHits(fired []int64) (own int64, above []int64) {
 	return hits[0], hits[1:]
 }
 
-// drain reads how often an eventfd was written to since the last time; 0 if there is none.
+// drain returns how often an eventfd was written to since the last call; 0 without one.
 func drain(fd int) int64 {
 	if fd < 0 {
 		return 0

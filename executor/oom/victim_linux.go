@@ -39,14 +39,14 @@ type killLog interface {
 	Close() error
 }
 
-// victimFinder says who was killed: from the kernel's log, where that may be read, else from the processes of the
-// last sample that are gone. It is used by one goroutine at a time.
+// victimFinder finds the victims of kills: in the kernel's log if it can be read, otherwise among the processes of
+// the last sample that are gone. It is used by one goroutine at a time.
 type victimFinder struct {
 	host kernel.FS
-	// own is the folder of the task's memory cgroup, and path the same in its hierarchy.
+	// own is the folder of the task's memory cgroup, and path its path in the hierarchy.
 	own, path string
 	latest    func() *procstats.Sample
-	// peak is the most memory that the group had; nil, and false, if it is not known.
+	// peak returns the most memory that the group had; known is false if the kernel does not say. It may be nil.
 	peak func() (bytes int64, known bool)
 	main procstats.ProcessID
 	// since is CLOCK_MONOTONIC at the task's start.
@@ -54,13 +54,13 @@ type victimFinder struct {
 
 	reader killLog
 	denied error // why there is no reader
-	// early are kills of the task that were logged and not yet notified of, oldest first.
+	// early are kills of the task that were logged before their notification, oldest first.
 	early []LoggedKill
-	// foreign reports that our PID namespace is not the one that the log's numbers are from.
+	// foreign reports that the log's numbers are from another PID namespace.
 	foreign bool
 	// command is the main process's name, at first as it was at the start.
 	command string
-	// resident is the main process's memory in the last sample before a kill that has it; nil if none has.
+	// resident is the main process's memory in the last sample before a kill; nil if unknown.
 	resident *int64
 	// knownDead are processes of the last sample that were dead at an earlier kill.
 	knownDead map[procstats.ProcessID]bool
@@ -71,13 +71,13 @@ type found struct {
 	victims []record.Victim
 	// main reports that the main process is among them; it stands first then.
 	main bool
-	// scope and limitPath are what the log says of the limit; empty if it does not.
+	// scope and limitPath are the log's words about the limit, if any.
 	scope     record.Scope
 	limitPath string
 	reason    string
 }
 
-// add adds a victim; the main process stands first.
+// add adds a victim; the main process comes first.
 func (f *found) add(victim record.Victim, main bool) {
 	if main {
 		f.main = true
@@ -106,7 +106,7 @@ func (v *victimFinder) find(number int64) found {
 	return f
 }
 
-// remember notes what the last sample has of the main process: soon it has nothing.
+// remember notes the last sample's row of the main process, which later samples will not have.
 func (v *victimFinder) remember() {
 	s := v.latest()
 	if s == nil {
@@ -144,8 +144,8 @@ func (v *victimFinder) findMain() found {
 	return f
 }
 
-// logged returns what the log says of a number of kills of the task's processes, or of fewer. It waits a moment for
-// lines that are still to come.
+// logged returns a number of kills of the task's processes from the log, or fewer. It waits a moment for lines that
+// are still to come.
 func (v *victimFinder) logged(number int64) ([]LoggedKill, error) {
 	if err := v.open(); err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ func (v *victimFinder) logged(number int64) ([]LoggedKill, error) {
 	}
 }
 
-// take keeps what is beyond the number for the next time: the notification of it is still to come.
+// take keeps the kills beyond the number for their own notifications.
 func (v *victimFinder) take(kills []LoggedKill, number int64) []LoggedKill {
 	if len(kills) == 0 {
 		return nil
@@ -192,7 +192,7 @@ func (v *victimFinder) take(kills []LoggedKill, number int64) []LoggedKill {
 	return kills
 }
 
-// open opens the log at the first kill: until then it costs nothing.
+// open opens the log at the first kill, because it costs something.
 func (v *victimFinder) open() error {
 	if v.reader != nil || v.denied != nil {
 		return v.denied
@@ -207,8 +207,8 @@ func (v *victimFinder) open() error {
 	return nil
 }
 
-// concerns reports whether a kill was of a process of the task. If the log does not say in which group it was,
-// the number decides.
+// concerns reports whether a kill was of a process of the task. If the log does not name its group, the number
+// decides.
 func (v *victimFinder) concerns(kill LoggedKill) bool {
 	if kill.TaskCgroup != "" {
 		if _, in := kill.In(v.path); in {
@@ -220,7 +220,7 @@ func (v *victimFinder) concerns(kill LoggedKill) bool {
 	return v.knows(kill)
 }
 
-// knows reports whether the killed process is one of ours that is not quite gone yet, or one that we have seen.
+// knows reports whether the killed process is one of ours that still exists, or that was sampled.
 func (v *victimFinder) knows(kill LoggedKill) bool {
 	if v.foreign {
 		return false
@@ -249,7 +249,7 @@ func (v *victimFinder) young(kill LoggedKill) bool {
 	return kill.Time+kill.Time/drift >= v.since-slack
 }
 
-// fromLog turns the log's words into ours.
+// fromLog converts kills of the log into victims.
 func (v *victimFinder) fromLog(kills []LoggedKill) found {
 	var f found
 	for _, kill := range kills {
@@ -268,7 +268,7 @@ func (v *victimFinder) fromLog(kills []LoggedKill) found {
 	return f
 }
 
-// scopeOf says what a line of the log means for this task; empty if it does not say.
+// scopeOf returns what a line of the log means for this task; empty if it does not say.
 func (v *victimFinder) scopeOf(kill LoggedKill) (scope record.Scope, limitPath string) {
 	switch {
 	case kill.Constraint == ConstraintNone, kill.Constraint == ConstraintCpuset, kill.Constraint == ConstraintMemoryPolicy:
@@ -294,8 +294,8 @@ func (v *victimFinder) scopeOf(kill LoggedKill) (scope record.Scope, limitPath s
 	return record.Ancestor, visible
 }
 
-// translate gives a victim the number that it had for us: that of the one process of its name that is gone. A dead
-// process's numbers in other namespaces are not known any more.
+// translate gives a victim its number in our namespace: that of the only process of its name that is gone. The
+// numbers of a dead process in other namespaces are lost.
 func (v *victimFinder) translate(victim *record.Victim) {
 	victim.Namespace = "host"
 	killed, gone := v.dead()
@@ -307,8 +307,8 @@ func (v *victimFinder) translate(victim *record.Victim) {
 	}
 }
 
-// isLarge reports whether a process had a good part of the memory that was too much. One that had not ended by
-// itself: the victim began after the sample.
+// isLarge reports whether a process had a good part of the memory. A small one probably ended by itself, and the
+// victim began after the sample.
 func (v *victimFinder) isLarge(row procstats.ProcessRow) bool {
 	if v.peak == nil {
 		return true
@@ -317,8 +317,8 @@ func (v *victimFinder) isLarge(row procstats.ProcessRow) bool {
 	return !known || 4*rss(row) >= float64(peak)
 }
 
-// fromSample looks through the processes of the last sample: those that are being killed, the largest first, or else
-// the one that is gone. Several that are gone may have ended by themselves.
+// fromSample finds victims among the processes of the last sample: those that are being killed, the largest first, or
+// else the only one that is gone. If several are gone they may have ended by themselves.
 func (v *victimFinder) fromSample(number int64) found {
 	const looks = 8
 	killed, gone := v.dead()
@@ -357,8 +357,8 @@ func victimOf(row procstats.ProcessRow) record.Victim {
 	return victim
 }
 
-// nameMain makes the main process the victim of a kill whose victim is unknown, or only by a number of
-// another PID namespace. Its memory is what it had in the last sample, else, from wait4(2), at most.
+// nameMain makes the main process the victim of a kill whose victim is unknown, or known only by a number of another
+// PID namespace. Its memory is that of the last sample or, as an upper bound, of wait4(2).
 func (v *victimFinder) nameMain(kill *record.Kill, final *procstats.Sample) {
 	var victim record.Victim
 	switch {
@@ -381,7 +381,7 @@ func (v *victimFinder) nameMain(kill *record.Kill, final *procstats.Sample) {
 }
 
 // dead returns the rows of the last sample whose processes are being killed, and those whose processes are gone,
-// without the ones of earlier kills.
+// without those of earlier kills.
 func (v *victimFinder) dead() (killed, gone []procstats.ProcessRow) {
 	s := v.latest()
 	if s == nil {

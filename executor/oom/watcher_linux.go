@@ -21,27 +21,28 @@ import (
 )
 
 const (
-	// firstPause is for how long a descriptor is left alone after it woke us. The kernel itself lets 10 ms pass
-	// between two notifications of one file, CGROUP_FILE_NOTIFY_MIN_INTV.
+	// firstPause is how long a descriptor is ignored after an event. The kernel itself waits 10 ms between two
+	// notifications of one file, CGROUP_FILE_NOTIFY_MIN_INTV.
 	firstPause = 10 * time.Millisecond
-	// taskPause is the longest such pause for the task's own group: a task that lives at its limit fires all the
-	// time, and a kill in the midst of it is still to be noticed at once.
+	// taskPause is the longest such pause for the task's own group: a task at its limit causes events all the time, and
+	// a kill among them has to be noticed at once.
 	taskPause = 40 * time.Millisecond
-	// abovePause is the longest for the groups above, which fire for all processes in them.
+	// abovePause is the longest pause for the groups above, which have events of all their processes.
 	abovePause = time.Second
-	// hitSpan is how long after a limit was hit a kill is held to be its doing: the kernel writes to its log in
-	// between, which takes seconds on a slow console.
+	// hitSpan is how long after a hit a limit is taken for the cause of a kill: the kernel writes to its log in between,
+	// which takes seconds on a slow console.
 	hitSpan = 5 * time.Second
-	// groupCountWait is for how long the kernel's count of a group is waited for: a hypervisor may keep the CPU that
-	// kills from running, and before Linux 5.17 there is none.
+	// groupCountWait bounds the wait for the kernel's count of a group: a hypervisor may keep the CPU that kills from
+	// running, and before Linux 5.17 there is no count.
 	groupCountWait = 250 * time.Millisecond
 	// costShare bounds the time spent in looking: the pause is this many times as long as the look took, but at most
-	// costPause, because a look can be long for others' sake.
+	// costPause, because other load can make a look long.
 	costShare = 50
 	costPause = 200 * time.Millisecond
 )
 
-// watcher watches one task for OOM kills. Only Run and Look read anything; Look is for before Run and for after it.
+// watcher watches one task for OOM kills. Run and Look read the counters; Look is for the time before Run and after
+// it.
 type watcher struct {
 	groups groups
 	layout layout
@@ -50,15 +51,15 @@ type watcher struct {
 	poll    *os.File
 	watches []*watch
 
-	// base is what the next kill is judged against, and hitAt when a limit was last seen to be hit without a kill.
+	// base is the reading that the next kill is compared with, and hitAt the time when a limit was last seen to be hit
+	// without a kill.
 	base  record.OOMCounters
 	hitAt time.Time
 	// cost is how long the last look took.
 	cost time.Duration
-	// awaited is since when a kill is known that is to take a whole group with it, of which the kernel has not counted
-	// the group yet; zero if none is.
+	// awaited is the time since a kill of a whole group is known that the kernel has not counted yet; zero otherwise.
 	awaited time.Time
-	// recheck is the pause before the next look while a kill is under way; 0 if none is.
+	// recheck is the pause before the next look while a kill is under way; 0 otherwise.
 	recheck time.Duration
 
 	mu   sync.Mutex // guards last
@@ -72,8 +73,8 @@ type layout interface {
 	close() error
 }
 
-// watch is a descriptor that tells of events. After each it is left alone for a pause, which grows as long as it is
-// found to have fired again.
+// watch is a descriptor with events. After each event it is ignored for a pause, which grows while events follow each
+// other.
 type watch struct {
 	fd      int
 	events  uint32
@@ -88,7 +89,7 @@ func newWatch(fd int, events uint32, longest time.Duration) *watch {
 	return &watch{fd: fd, events: events, longest: longest, pause: firstPause}
 }
 
-// fired notes an event, and what it cost to look, and sets when to listen again.
+// fired notes an event and the cost of looking, and sets when to listen again.
 func (w *watch) fired(now time.Time, cost time.Duration) {
 	if now.Sub(w.armed) < 2*w.pause {
 		w.pause = min(2*w.pause, w.longest)
@@ -98,19 +99,19 @@ func (w *watch) fired(now time.Time, cost time.Duration) {
 	w.armNext = now.Add(max(w.pause, min(costShare*cost, costPause)))
 }
 
-// groups are the folders that matter for a task's memory, and what is visible of them.
+// groups are the folders that matter for a task's memory.
 type groups struct {
 	version int
 	own     string
 	above   []string // the nearest first
 	path    string   // of own in its hierarchy
 	root    bool     // top is the real root of the hierarchy
-	// top is the folder at which the hierarchy is mounted, and topPath what it shows.
+	// top is the mount point of the hierarchy, and topPath the path that it shows.
 	top, topPath string
 }
 
-// openWatcher finds the task's memory cgroup and registers for its events. It cannot fail: where nothing can be
-// watched the counters say why, and Run waits for its context.
+// openWatcher finds the task's memory cgroup and registers for its events. It cannot fail: if nothing can be watched
+// the counters say why, and Run waits for its context.
 func openWatcher(host kernel.FS, cgroup procstats.Cgroup) *watcher {
 	w := &watcher{epoll: -1}
 	reason := w.register(host, cgroup)
@@ -155,7 +156,7 @@ func (w *watcher) register(host kernel.FS, cgroup procstats.Cgroup) (reason stri
 	return ""
 }
 
-// findGroups says which folders are to be watched, or why none can be.
+// findGroups returns the folders to watch, or why they cannot be watched.
 func findGroups(host kernel.FS, cgroup procstats.Cgroup) (g groups, reason string) {
 	g = groups{version: 1, own: cgroup.V1["memory"]}
 	file := "memory.oom_control"
@@ -252,7 +253,7 @@ func (w *watcher) wait(ctx context.Context, ready []unix.EpollEvent) ([]unix.Epo
 	return ready[:max(n, 0)], errors.Join(err, failed)
 }
 
-// next is when to look without an event; zero for never.
+// next returns when to look without an event; zero for never.
 func (w *watcher) next() time.Time {
 	var next time.Time
 	for _, each := range w.watches {
@@ -268,7 +269,7 @@ func (w *watcher) next() time.Time {
 	return next
 }
 
-// arm listens again to descriptors whose pause is over; one that has fired meanwhile does so at once.
+// arm listens again to descriptors whose pause is over; one with an event meanwhile fires at once.
 func (w *watcher) arm(now time.Time) error {
 	for i, each := range w.watches {
 		if each.armNext.IsZero() || each.armNext.After(now) {
@@ -293,7 +294,7 @@ func (w *watcher) Look(notice func(before, after record.OOMCounters)) {
 	}
 }
 
-// report passes on a rise of the number of kills; the next ones are judged against these.
+// report passes on a rise of the number of kills, with which the next ones are compared.
 func (w *watcher) report(before, after record.OOMCounters, notice func(before, after record.OOMCounters)) {
 	after.Grouped = grouped(w.groups.above)
 	w.base, w.hitAt, w.awaited = after, time.Time{}, time.Time{}
@@ -301,7 +302,7 @@ func (w *watcher) report(before, after record.OOMCounters, notice func(before, a
 }
 
 // awaitsGroup reports whether a kill is the first of a group that is killed as a whole, because of memory.oom.group:
-// the kernel counts the chosen process, then the group, then all of its processes. It is looked at again soon.
+// the kernel counts the chosen process, then the group, then all of its processes. The watcher looks again soon.
 func (w *watcher) awaitsGroup(before, after record.OOMCounters) bool {
 	if w.groups.version == 1 || after.GroupKills > before.GroupKills ||
 		hits(after)-after.Below == hits(before)-before.Below || !grouped([]string{w.groups.own}) {
@@ -317,8 +318,8 @@ func (w *watcher) awaitsGroup(before, after record.OOMCounters) bool {
 	return true
 }
 
-// step reads the counters. before are those against which a rise of the kills is to be judged: the kernel counts at
-// the limit before it counts the kill, and a look may fall between the two.
+// step reads the counters. before is the reading with which a rise of the kills is to be compared: the kernel counts
+// at the limit before it counts the kill, and a look may fall between the two.
 func (w *watcher) step() (before, after record.OOMCounters, ok bool) {
 	now, last := time.Now(), w.Counters()
 	if now.Sub(w.hitAt) > hitSpan {
@@ -350,7 +351,7 @@ func (w *watcher) step() (before, after record.OOMCounters, ok bool) {
 	return before, after, true
 }
 
-// hits counts how often a limit was hit, whoever's it was.
+// hits returns how often any of the limits was hit.
 func hits(c record.OOMCounters) int64 { return c.Own + c.Below + sum(c.Above) }
 
 // firstRecheck is the first pause before another look while the OOM killer is at work.
@@ -378,19 +379,18 @@ func (w *watcher) Counters() record.OOMCounters {
 	return w.last
 }
 
-// SeesAll reports whether no limit can be hit unseen: every group above the task is visible, up to the real root of
-// the hierarchy, or it is version 1, where a hidden group's limit fires every group below it. A kill for which no
-// limit was hit is the machine's then.
+// SeesAll reports whether every limit is visible: all groups above the task, up to the real root of the hierarchy, or
+// version 1, where a hidden group's limit fires every group below it. A kill without a hit is the machine's then.
 func (w *watcher) SeesAll() bool { return w.groups.root || w.groups.version == 1 }
 
-// Path is the task's path in the memory hierarchy as far as it is visible; empty if there is none.
+// Path returns the visible part of the task's path in the memory hierarchy; empty without a group.
 func (w *watcher) Path() string { return w.groups.path }
 
-// Own is the folder of the task's memory cgroup; empty if there is none.
+// Own returns the folder of the task's memory cgroup; empty without one.
 func (w *watcher) Own() string { return w.groups.own }
 
-// Above returns the folder of a group above the task's, counted as in the counters; empty if it may be another
-// one: on version 1 the last visible group fires for those above it too.
+// Above returns the folder of a group above the task's, by its index in the counters; empty if it may be another one:
+// on version 1 the last visible group fires for those above it too.
 func (w *watcher) Above(i int) string {
 	last := len(w.groups.above) - 1
 	if i < 0 || i > last || i == last && w.groups.version == 1 && !w.groups.root {
@@ -434,7 +434,7 @@ func readLimit(dir, name string) (bytes int64, ok bool) {
 	return kernel.ReadNumber(filepath.Join(dir, name))
 }
 
-// Close gives up every descriptor. Run has returned before.
+// Close closes every descriptor. Run has to have returned.
 func (w *watcher) Close() error {
 	var errs []error
 	if w.layout != nil {
