@@ -80,7 +80,7 @@ func run(t *testing.T, a *Agent) *running {
 	case <-r.Ready():
 	case err := <-r.ended:
 		t.Fatalf("agent: %v", err)
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("agent is not ready")
 	}
 	return r
@@ -140,7 +140,7 @@ func (r *running) usage(id string) *figures.Figures {
 // await waits for an allocation to be as wanted, by the event feed.
 func (r *running) await(id, what string, is func(*allocation.Allocation) bool) *allocation.Allocation {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
 	events := r.Feed().Subscribe(r.Feed().Index())
 	for {
@@ -162,7 +162,7 @@ func (r *running) eventually(what string, is func() bool) {
 	r.t.Helper()
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(time.Minute)
 	for !is() {
 		select {
 		case <-ticker.C:
@@ -181,6 +181,7 @@ func oneTask(jobType, more, command string) string {
 func isRunning(l *allocation.Allocation) bool { return l.ClientStatus == allocation.Running }
 
 func TestBatchJobRunsToItsEnd(t *testing.T) {
+	t.Parallel()
 	r := begin(t, testConfig(shortDir(t)))
 	defer r.end(true)
 	l := r.submit(oneTask("batch", "env {\n A = \"${NOMAD_TASK_NAME}\"\n}\ntemplate {\n data = \"{{ env `A` }}!\"\n destination = \"local/f\"\n}",
@@ -214,6 +215,7 @@ func TestBatchJobRunsToItsEnd(t *testing.T) {
 }
 
 func TestServiceIsRecoveredWithItsHistory(t *testing.T) {
+	t.Parallel()
 	c := testConfig(shortDir(t))
 	r := begin(t, c)
 	l := r.submit(oneTask("service", "", "i=0; while :; do i=$((i+1)); done"))[0]
@@ -286,6 +288,7 @@ func TestServiceIsRecoveredWithItsHistory(t *testing.T) {
 }
 
 func TestFailedTaskIsRestartedByItsPolicy(t *testing.T) {
+	t.Parallel()
 	r := begin(t, testConfig(shortDir(t)))
 	defer r.end(true)
 	l := r.submit(oneTask("batch", "restart {\n attempts = 2\n interval = \"1h\"\n delay = \"10ms\"\n mode = \"fail\"\n}", "exit 3"))[0]
@@ -298,6 +301,7 @@ func TestFailedTaskIsRestartedByItsPolicy(t *testing.T) {
 // TestSnapshotsShare holds that what has not changed is the same in two snapshots, that what has changed is in the next, and
 // that a snapshot stays as it was.
 func TestSnapshotsShare(t *testing.T) {
+	t.Parallel()
 	r := begin(t, testConfig(shortDir(t)))
 	defer r.end(true)
 	id := r.submit(oneTask("service", "", "exec sleep 1000"))[0].ID
@@ -347,6 +351,7 @@ func TestSnapshotsShare(t *testing.T) {
 }
 
 func TestPublishingOffReadsNothing(t *testing.T) {
+	t.Parallel()
 	c := testConfig(shortDir(t))
 	c.Telemetry.PublishAllocationMetrics = false
 	r := begin(t, c)
@@ -368,6 +373,7 @@ func TestPublishingOffReadsNothing(t *testing.T) {
 
 // TestPublishingIsSwitchedWhileAJobIsPlaced switches between the making of an allocation and its entry into the list.
 func TestPublishingIsSwitchedWhileAJobIsPlaced(t *testing.T) {
+	t.Parallel()
 	for _, on := range []bool{true, false} {
 		t.Run(fmt.Sprint(on), func(t *testing.T) {
 			c := testConfig(shortDir(t))
@@ -403,6 +409,7 @@ func TestPublishingIsSwitchedWhileAJobIsPlaced(t *testing.T) {
 
 // TestReadersDoNotWaitForTheDisk looks at an allocation while a change of it is being stored.
 func TestReadersDoNotWaitForTheDisk(t *testing.T) {
+	t.Parallel()
 	r := begin(t, testConfig(shortDir(t)))
 	defer r.end(true)
 	id := r.submit(oneTask("service", "", "exec sleep 1000"))[0].ID

@@ -17,6 +17,7 @@ import (
 // TestStateCannotBePersisted deletes the state of a running agent: a registration changes nothing, and what happens to
 // tasks goes on and is persisted later.
 func TestStateCannotBePersisted(t *testing.T) {
+	t.Parallel()
 	c := testConfig(shortDir(t))
 	r := begin(t, c)
 	running := r.submit(oneTask("service", "", "exec sleep 1000"))[0]
@@ -41,6 +42,7 @@ func TestStateCannotBePersisted(t *testing.T) {
 
 // TestFullDisk does the same with a disk that is really full.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to mount a small file system")
 	}

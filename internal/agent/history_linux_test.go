@@ -43,6 +43,7 @@ func (d *dropLines) Accept(_ string, _ hclog.Level, text string, _ ...any) {
 // TestHistoryOnADiskThatHangs holds that tasks start, stop and restart, and publishing is turned off and on, as if the
 // disk of the histories did not hang, and that what is dropped is counted, logged once and shown.
 func TestHistoryOnADiskThatHangs(t *testing.T) {
+	t.Parallel()
 	c := testConfig(shortDir(t))
 	disk := &hungDisk{answers: make(chan struct{})}
 	answer := sync.OnceFunc(func() { close(disk.answers) })
@@ -126,6 +127,7 @@ func TestHistoryOnADiskThatHangs(t *testing.T) {
 
 // TestAgentEndsOnADiskThatHangs holds that an agent ends although its histories cannot be closed.
 func TestAgentEndsOnADiskThatHangs(t *testing.T) {
+	t.Parallel()
 	disk := &hungDisk{answers: make(chan struct{})}
 	a := newAgent(t, testConfig(shortDir(t)))
 	a.host.History.OpenFile = disk.open

@@ -36,6 +36,7 @@ func inGroup(count int, tasks ...string) string {
 
 // TestLifecycleOrder lets tasks write when they begin and end, into the directory that they share.
 func TestLifecycleOrder(t *testing.T) {
+	t.Parallel()
 	r := begin(t, testConfig(shortDir(t)))
 	defer r.end(true)
 	say := func(what, then string) string {
@@ -68,6 +69,7 @@ func TestLifecycleOrder(t *testing.T) {
 }
 
 func TestJobIsUpdatedInPlace(t *testing.T) {
+	t.Parallel()
 	r := begin(t, testConfig(shortDir(t)))
 	defer r.end(true)
 	live := func() (ids []string) {
@@ -144,6 +146,7 @@ func intersection(a, b []string) (both []string) {
 }
 
 func TestCoresAreReserved(t *testing.T) {
+	t.Parallel()
 	r := begin(t, testConfig(shortDir(t)))
 	defer r.end(true)
 	all := len(r.Snapshot().Node.Resources.Cores)
@@ -166,6 +169,7 @@ func TestCoresAreReserved(t *testing.T) {
 }
 
 func TestActsOnTasks(t *testing.T) {
+	t.Parallel()
 	r := begin(t, testConfig(shortDir(t)))
 	defer r.end(true)
 	l := r.submit(inGroup(1, shell("t", "", "trap 'echo got' HUP; echo up; while :; do sleep 0.05; done")))[0]
@@ -229,6 +233,7 @@ func TestActsOnTasks(t *testing.T) {
 }
 
 func TestGarbage(t *testing.T) {
+	t.Parallel()
 	now := time.Now()
 	var ended []endedAlloc
 	for i, minutes := range []int{5, 1, 3, 100} {
@@ -253,6 +258,7 @@ func TestGarbage(t *testing.T) {
 
 // TestGarbageIsCollectedBetweenRegistrations holds that a job's versions are not forgotten while one is registered.
 func TestGarbageIsCollectedBetweenRegistrations(t *testing.T) {
+	t.Parallel()
 	r := begin(t, testConfig(shortDir(t)))
 	defer r.end(true)
 	done := make(chan error, 1)
@@ -275,6 +281,7 @@ func TestGarbageIsCollectedBetweenRegistrations(t *testing.T) {
 
 // TestFailedAllocationEndsWithItsLastTask has a task that goes on for a while after another one has failed.
 func TestFailedAllocationEndsWithItsLastTask(t *testing.T) {
+	t.Parallel()
 	r := begin(t, testConfig(shortDir(t)))
 	defer r.end(true)
 	all := len(r.Snapshot().Node.Resources.Cores)
@@ -308,6 +315,7 @@ func TestFailedAllocationEndsWithItsLastTask(t *testing.T) {
 }
 
 func TestJobWithCoresIsUpdated(t *testing.T) {
+	t.Parallel()
 	r := begin(t, testConfig(shortDir(t)))
 	defer r.end(true)
 	all := len(r.Snapshot().Node.Resources.Cores)
@@ -345,6 +353,7 @@ func TestJobWithCoresIsUpdated(t *testing.T) {
 
 // TestValidateEndsWithItsCaller has nobody who waits for the answer: templates may take long.
 func TestValidateEndsWithItsCaller(t *testing.T) {
+	t.Parallel()
 	r := begin(t, testConfig(shortDir(t)))
 	defer r.end(true)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -360,6 +369,7 @@ func TestValidateEndsWithItsCaller(t *testing.T) {
 
 // TestValidateSaysWhere has what only this machine knows to be wrong, each with its place.
 func TestValidateSaysWhere(t *testing.T) {
+	t.Parallel()
 	r := begin(t, testConfig(shortDir(t)))
 	defer r.end(true)
 	const shape = "job \"j\" {\n%s\ngroup \"g\" {\ntask \"t\" {\ndriver = \"tacho\"\nconfig {\ncommand = \"true\"\n%s\n}\n%s\n}\n}\n}"
@@ -405,6 +415,7 @@ func TestValidateSaysWhere(t *testing.T) {
 }
 
 func TestUnknownDriversAreRefused(t *testing.T) {
+	t.Parallel()
 	r := begin(t, testConfig(shortDir(t)))
 	defer r.end(true)
 	tests := map[string]struct{ text, want string }{
@@ -432,6 +443,7 @@ func TestUnknownDriversAreRefused(t *testing.T) {
 }
 
 func TestTakePorts(t *testing.T) {
+	t.Parallel()
 	group := &job.Group{Name: "g", Ports: []*job.Port{{Label: "any"}, {Label: "set", Value: 80}}}
 	v := vacancy{group: group}
 	r := &reservations{cores: map[int]bool{}, ports: map[int]string{}}
@@ -459,6 +471,7 @@ func TestTakePorts(t *testing.T) {
 
 // TestKillSignalIsChecked is about a name that would be found wrong when the task is to be stopped.
 func TestKillSignalIsChecked(t *testing.T) {
+	t.Parallel()
 	r := begin(t, testConfig(shortDir(t)))
 	defer r.end(true)
 	for name, fault := range map[string]string{"": "", "SIGUSR1": "", "hup": "", "SIGTREM": `kill_signal: signal "SIGTREM"`} {

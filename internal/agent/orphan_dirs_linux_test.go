@@ -22,6 +22,7 @@ import (
 
 // TestStateIsLost replaces the state of running tasks by something else: they run on, and what they wrote is not removed.
 func TestStateIsLost(t *testing.T) {
+	t.Parallel()
 	c := testConfig(shortDir(t))
 	first := begin(t, c)
 	l := first.submit(inGroup(1, shell("t", "", "exec sleep 1000")))[0]
@@ -68,6 +69,7 @@ func TestStateIsLost(t *testing.T) {
 // TestDamagedState damages the state of running tasks at random places. The agent starts each time, kills none of them, and
 // supervises those whose job is not lost. TACHO_DAMAGES says how often.
 func TestDamagedState(t *testing.T) {
+	t.Parallel()
 	tries := 20
 	if given := os.Getenv("TACHO_DAMAGES"); given != "" {
 		var err error

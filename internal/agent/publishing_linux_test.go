@@ -49,6 +49,7 @@ func (s *logSink) matching(is func(logLine) bool) (lines []logLine) {
 // TestPublishingOffIsLoggedOnce has two tasks whose stats are not collected: the agent says so once, with the remedy, and
 // for each task at trace level. Lines of the stats hook name hook, task and allocation.
 func TestPublishingOffIsLoggedOnce(t *testing.T) {
+	t.Parallel()
 	c := testConfig(shortDir(t))
 	c.Telemetry.PublishAllocationMetrics = false
 	var sink logSink

@@ -32,6 +32,7 @@ func (r *running) successor(id string) *allocation.Allocation {
 }
 
 func TestReplaceAlloc(t *testing.T) {
+	t.Parallel()
 	r := begin(t, testConfig(shortDir(t)))
 	defer r.end(true)
 	first := r.submit(oneTask("service", "", "exec sleep 1000"))[0]
@@ -54,6 +55,7 @@ func TestReplaceAlloc(t *testing.T) {
 }
 
 func TestReschedule(t *testing.T) {
+	t.Parallel()
 	r := begin(t, testConfig(shortDir(t)))
 	defer r.end(true)
 	text := oneTask("batch", "", "exit 3")
@@ -70,6 +72,7 @@ func TestReschedule(t *testing.T) {
 // TestReplacementWaits has a replacement that waits for a port, over a restart of the agent: it still replaces the one that has failed, and
 // counts as an attempt.
 func TestReplacementWaits(t *testing.T) {
+	t.Parallel()
 	dir := shortDir(t)
 	r := begin(t, testConfig(dir))
 	port := "network {\nport \"p\" {\nstatic = 3\n}\n}\n"
@@ -96,6 +99,7 @@ func TestReplacementWaits(t *testing.T) {
 
 // TestNamedIsThere asks for whatever an event or another allocation names, at once.
 func TestNamedIsThere(t *testing.T) {
+	t.Parallel()
 	r := begin(t, testConfig(shortDir(t)))
 	defer r.end(true)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -136,6 +140,7 @@ func TestNamedIsThere(t *testing.T) {
 
 // TestUpdateLinks says of an allocation that a new version of its job replaces by which.
 func TestUpdateLinks(t *testing.T) {
+	t.Parallel()
 	r := begin(t, testConfig(shortDir(t)))
 	defer r.end(true)
 	first := r.submit(oneTask("service", "", "exec sleep 1000"))[0]
@@ -174,6 +179,7 @@ func rescheduled(code int, delay string) string {
 // TestGarbageLeavesWhatIsToBeReplaced collects garbage while a failed allocation waits for its replacement, which would be forgotten with
 // it, or made of nothing.
 func TestGarbageLeavesWhatIsToBeReplaced(t *testing.T) {
+	t.Parallel()
 	r := begin(t, testConfig(shortDir(t)))
 	defer r.end(true)
 	first := r.submit(rescheduled(3, "1h"))[0]
@@ -193,6 +199,7 @@ func TestGarbageLeavesWhatIsToBeReplaced(t *testing.T) {
 // TestSupersededIsNotReplaced runs a job again, mended, before its failed allocation is replaced: what has completed does not run again, nor
 // after a restart of the agent.
 func TestSupersededIsNotReplaced(t *testing.T) {
+	t.Parallel()
 	dir := shortDir(t)
 	r := begin(t, testConfig(dir))
 	first := r.submit(rescheduled(3, "5s"))[0]
@@ -215,6 +222,7 @@ func TestSupersededIsNotReplaced(t *testing.T) {
 // TestReplacementAwaitsPrevious has a task that takes its time to stop: the one that has its port next begins after it, whatever was
 // asked for meanwhile.
 func TestReplacementAwaitsPrevious(t *testing.T) {
+	t.Parallel()
 	text := func(env string) string {
 		slow := oneTask("service", fmt.Sprintf("kill_signal = \"SIGUSR1\"\nkill_timeout = \"1m\"\nenv {\n A = %q\n}", env),
 			"trap '' USR1; touch $NOMAD_ALLOC_DIR/data/up; while ! [ -e $NOMAD_ALLOC_DIR/data/go ]; do sleep 0.02; done")
@@ -253,6 +261,7 @@ func TestReplacementAwaitsPrevious(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := begin(t, testConfig(shortDir(t)))
 			defer r.end(true)
 			old := r.submit(text("a"))[0]
@@ -294,6 +303,7 @@ func TestReplacementAwaitsPrevious(t *testing.T) {
 
 // TestCompletedIsNotReplaced stops a batch allocation that completes at the same time: it does not run again.
 func TestCompletedIsNotReplaced(t *testing.T) {
+	t.Parallel()
 	r := begin(t, testConfig(shortDir(t)))
 	defer r.end(true)
 	l := r.submit(oneTask("batch", "", "sleep 0.2"))[0]
@@ -312,6 +322,7 @@ func TestCompletedIsNotReplaced(t *testing.T) {
 
 // TestScaleOfStoppedJob stops a job after its scaling has read it: it stays stopped.
 func TestScaleOfStoppedJob(t *testing.T) {
+	t.Parallel()
 	r := begin(t, testConfig(shortDir(t)))
 	defer r.end(true)
 	l := r.submit(oneTask("service", "", "exec sleep 1000"))[0]

@@ -25,6 +25,7 @@ import (
 
 // TestJobsOfEarlierVersions begins with a state whose jobs have nothing but their sources, one of which cannot be read.
 func TestJobsOfEarlierVersions(t *testing.T) {
+	t.Parallel()
 	c := testConfig(shortDir(t))
 	store := openState(t, c)
 	source := job.Source{Filename: "f", Text: oneTask("batch", "", "true")}
@@ -46,6 +47,7 @@ func TestJobsOfEarlierVersions(t *testing.T) {
 
 // TestRestartDoesNotEvaluate finds a job again whose source could not be read any more: it is not read.
 func TestRestartDoesNotEvaluate(t *testing.T) {
+	t.Parallel()
 	c := testConfig(shortDir(t))
 	r := begin(t, c)
 	l := r.submit(oneTask("service", "", "exec sleep 1000"))[0]
@@ -89,6 +91,7 @@ func (r *running) jobJSON(id string) string {
 // TestTasksOutliveWhatCannotBeRead lets an agent find a running task whose history does not open, and then one whose
 // job cannot be read.
 func TestTasksOutliveWhatCannotBeRead(t *testing.T) {
+	t.Parallel()
 	c := testConfig(shortDir(t))
 	r := begin(t, c)
 	l := r.submit(oneTask("service", "", "exec sleep 1000"))[0]
@@ -154,6 +157,7 @@ func openState(t *testing.T, c config.Config) *state.Store {
 
 // TestJobIsStoppedAfterAKill begins with a state in which a job was stopped and its allocation was not.
 func TestJobIsStoppedAfterAKill(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*state.Job){
 		"stopped": func(j *state.Job) { j.Stopped = true },
 		"purged":  func(j *state.Job) { j.Stopped, j.Current = true, false },
@@ -186,6 +190,7 @@ func TestJobIsStoppedAfterAKill(t *testing.T) {
 // TestEndIsToldOnce is about a task that waits for its next start: nothing of the last one is left to be recovered, and
 // an agent that was killed before it had decided over the end does not lose the record of it.
 func TestEndIsToldOnce(t *testing.T) {
+	t.Parallel()
 	c := testConfig(shortDir(t))
 	r := begin(t, c)
 	l := r.submit(oneTask("batch", "restart {\n attempts = 1\n interval = \"2h\"\n delay = \"1h\"\n mode = \"delay\"\n}",
@@ -245,6 +250,7 @@ func TestEndIsToldOnce(t *testing.T) {
 
 // TestEndedAllocationStaysAsItIs stops a task that waits for its next start, and begins another agent.
 func TestEndedAllocationStaysAsItIs(t *testing.T) {
+	t.Parallel()
 	c := testConfig(shortDir(t))
 	r := begin(t, c)
 	l := r.submit(oneTask("batch", "restart {\n attempts = 1\n interval = \"2h\"\n delay = \"1h\"\n mode = \"delay\"\n}", "exit 3"))[0]
@@ -288,6 +294,7 @@ func TestEndedAllocationStaysAsItIs(t *testing.T) {
 // TestIndexesGoOn ends an agent, as which the state cannot tell from a kill: no event has the index of an earlier one,
 // and what an allocation was made with stays.
 func TestIndexesGoOn(t *testing.T) {
+	t.Parallel()
 	c := testConfig(shortDir(t))
 	r := begin(t, c)
 	l := r.submit(oneTask("service", "", "exec sleep 1000"))[0]

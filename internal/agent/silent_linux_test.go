@@ -14,6 +14,7 @@ import (
 
 // TestNoSecondTaskBesideALiveOne is about executors that are alive and that an agent cannot take up when it begins.
 func TestNoSecondTaskBesideALiveOne(t *testing.T) {
+	t.Parallel()
 	c := testConfig(shortDir(t))
 	r := begin(t, c)
 	l := r.submit(oneTask("service", "", "exec sleep 1000"))[0]

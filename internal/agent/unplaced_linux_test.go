@@ -58,6 +58,7 @@ func constrained(kernel string, count int) string {
 // TestUnplaced has a job for another kernel, which waits, also over a restart of the agent, until the job changes. What ran
 // before runs on while nothing can take its place.
 func TestUnplaced(t *testing.T) {
+	t.Parallel()
 	dir := shortDir(t)
 	r := begin(t, testConfig(dir))
 	if own := r.submit(constrained("plan9", 2)); len(own) != 0 {
@@ -92,6 +93,7 @@ func TestUnplaced(t *testing.T) {
 
 // TestPortsAreAwaited has two allocations of one group that ask for the same port: the second waits until the first is gone.
 func TestPortsAreAwaited(t *testing.T) {
+	t.Parallel()
 	r := begin(t, testConfig(shortDir(t)))
 	defer r.end(true)
 	own := r.submit(strings.Replace(inGroup(2, shell("t", "", "exec sleep 1000")), "task ", "network {\nport \"p\" {\nstatic = 3\n}\n}\ntask ", 1))
@@ -107,6 +109,7 @@ func TestPortsAreAwaited(t *testing.T) {
 }
 
 func TestStatusOfJob(t *testing.T) {
+	t.Parallel()
 	failed := &allocation.Allocation{JobID: "j", ClientStatus: allocation.Failed}
 	again := &allocation.Allocation{JobID: "j", ClientStatus: allocation.Failed, Rescheduled: failed.CreateTime.AddDate(2026, 0, 0)}
 	for _, test := range []struct {

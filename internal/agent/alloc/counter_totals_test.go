@@ -198,6 +198,7 @@ func (s *totalsTest) ends(amount float64) {
 
 // TestTotals takes every counter of the table through three starts, which all end in the same way.
 func TestTotals(t *testing.T) {
+	t.Parallel()
 	for name, start := range map[string]func(*totalsTest){
 		"with a record": func(s *totalsTest) { s.begin(); s.read(4); s.recorded(10); s.exited(); s.decided() },
 		"never read":    func(s *totalsTest) { s.begin(); s.recorded(10); s.exited(); s.decided() },

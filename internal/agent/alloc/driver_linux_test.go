@@ -28,6 +28,7 @@ func openDriver(t *testing.T, text string) (*Driver, error) {
 }
 
 func TestOwnDriverServesNumbers(t *testing.T) {
+	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "metrics")
 	r, err := openDriver(t, fmt.Sprintf("plugin \"tacho\" {\n config {\n metrics {\n address = %q\n }\n }\n}\n", "unix:"+socket))
 	if err != nil {
@@ -46,6 +47,7 @@ func TestOwnDriverServesNumbers(t *testing.T) {
 
 // TestOwnDriverRefuses is about configurations that are wrong, and where they stand.
 func TestOwnDriverRefuses(t *testing.T) {
+	t.Parallel()
 	for what, test := range map[string]struct{ driver, block, want string }{
 		"another driver":    {driver: "taco", want: "unknown driver \"taco\"; known drivers: tacho"},
 		"logs for the host": {block: "config {\n log_collection = \"host\"\n }", want: "the agent does not collect logs"},

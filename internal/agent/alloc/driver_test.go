@@ -13,6 +13,7 @@ import (
 
 // No two agents have one directory, and none has that of `tacho run`: what an agent does not know in it is killed.
 func TestRuntimeDir(t *testing.T) {
+	t.Parallel()
 	long := "/var/lib/" + strings.Repeat("long/", 10)
 	cases := []struct{ name, chosen, dataDir, want string }{
 		{"short", "", "/var/lib/tacho", "/var/lib/tacho/run"},

@@ -70,6 +70,7 @@ func TestEnvironment(t *testing.T) {
 }
 
 func TestReadEnv(t *testing.T) {
+	t.Parallel()
 	env := map[string]string{}
 	if err := readEnv([]byte("# comment\nA=1\n\nexport B = \"two words\"\nC='x=y'\n"), env); err != nil {
 		t.Fatal(err)
@@ -83,6 +84,7 @@ func TestReadEnv(t *testing.T) {
 }
 
 func TestDestination(t *testing.T) {
+	t.Parallel()
 	s := aStart(t, "")
 	for path, want := range map[string]string{
 		"local/x": "local/x", "${NOMAD_SECRETS_DIR}/x": "secrets/x", "local/../local/x": "local/x",
@@ -95,6 +97,7 @@ func TestDestination(t *testing.T) {
 }
 
 func TestCoreList(t *testing.T) {
+	t.Parallel()
 	for want, cores := range map[string][]int{"": nil, "3": {3}, "0-2": {2, 0, 1}, "0-1,4,6-7": {0, 1, 4, 7, 6}} {
 		if got := coreList(cores); got != want {
 			t.Errorf("%v is %q, want %q", cores, got, want)
@@ -103,6 +106,7 @@ func TestCoreList(t *testing.T) {
 }
 
 func TestPortVariables(t *testing.T) {
+	t.Parallel()
 	s := &start{
 		group: &job.Group{Ports: []*job.Port{{Label: "http"}, {Label: "my-db", To: 5432}}},
 		ports: map[string]int{"http": 20001, "my-db": 20002},

@@ -20,6 +20,7 @@ import (
 
 // TestFallbackRecord holds what is said of the end of a task whose driver keeps no record.
 func TestFallbackRecord(t *testing.T) {
+	t.Parallel()
 	at := time.Date(2026, 3, 4, 11, 0, 0, 0, time.UTC)
 	sample := &procstats.Sample{Stamp: procstats.Stamp{Wall: at.Add(-3100 * time.Millisecond)}}
 	sample.SetNumber(procstats.TreeMemory, 1<<30)
@@ -85,6 +86,7 @@ func usageAfter(s *procstats.Sample) *usage {
 
 // TestFallbackReadingOfNobody holds that a reading of a task without a process is not its last one.
 func TestFallbackReadingOfNobody(t *testing.T) {
+	t.Parallel()
 	u := newUsage(t, time.Second, hclog.NewNullLogger())
 	u.begin(1, time.Time{})
 	for i, rss := range []float64{1 << 30, 408 << 10} {
@@ -102,6 +104,7 @@ func TestFallbackReadingOfNobody(t *testing.T) {
 
 // TestFallbackTotals holds that what a driver saves of a task whose executor was lost replaces older readings.
 func TestFallbackTotals(t *testing.T) {
+	t.Parallel()
 	last := readingAt(0)
 	last.SetNumber(procstats.TreeMemory, 1<<30)
 	last.SetAbsent(procstats.PSICPUSome, "not read")
@@ -127,6 +130,7 @@ func TestFallbackTotals(t *testing.T) {
 
 // TestEndDetailsWithoutRecord holds that the event of an end has what was counted, if the driver keeps no record.
 func TestEndDetailsWithoutRecord(t *testing.T) {
+	t.Parallel()
 	u := newUsage(t, time.Second, hclog.NewNullLogger())
 	u.begin(1, time.Time{})
 	s := readingAt(time.Second)

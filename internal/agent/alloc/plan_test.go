@@ -14,6 +14,7 @@ import (
 )
 
 func TestPlan(t *testing.T) {
+	t.Parallel()
 	pre := &job.Lifecycle{Hook: job.HookPrestart}
 	side := &job.Lifecycle{Hook: job.HookPrestart, Sidecar: true}
 	post := &job.Lifecycle{Hook: job.HookPoststart}
@@ -85,6 +86,7 @@ func TestPlan(t *testing.T) {
 
 // TestDescriptionStays names the same task each time: maps have no order.
 func TestDescriptionStays(t *testing.T) {
+	t.Parallel()
 	failed := &allocation.Task{State: hook.State{Phase: hook.PhaseDead, Failed: true}}
 	tasks := map[string]*allocation.Task{"d": failed, "b": failed, "c": failed, "a": {}}
 	for range 50 {

@@ -59,6 +59,7 @@ func readingAt(mono time.Duration) *procstats.Sample {
 
 // TestReadersDoNotWaitForTheLog has a log that blocks when it is told of a late sample, as a full pipe does.
 func TestReadersDoNotWaitForTheLog(t *testing.T) {
+	t.Parallel()
 	w := blockedWriter{make(chan struct{}), make(chan struct{})}
 	u := newUsage(t, time.Second, hclog.New(&hclog.LoggerOptions{Output: w}))
 	u.begin(1, time.Now())
@@ -94,6 +95,7 @@ func (w *warnings) Accept(_ string, level hclog.Level, text string, args ...any)
 
 // TestBacklog holds that late samples are all counted, and logged once per episode with what to change.
 func TestBacklog(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		between []float64 // seconds between samples, of an interval of one
 		late    int64
@@ -136,6 +138,7 @@ func TestBacklog(t *testing.T) {
 
 // TestSilence is about a driver that stops sending, as one does whose executor is stopped.
 func TestSilence(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name     string
 		interval time.Duration
@@ -193,6 +196,7 @@ func TestSilence(t *testing.T) {
 // TestHistoryHasTheBusiest holds that processes are chosen by what they used since the reading that was stored before,
 // not since the last one.
 func TestHistoryHasTheBusiest(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("other systems have other measurements of a process")
 	}
@@ -226,6 +230,7 @@ func TestHistoryHasTheBusiest(t *testing.T) {
 // TestHistoryOfSleep holds what the history has of a task that sleeps and wakes, of which it is told no more than that nothing has
 // changed, against the samples.
 func TestHistoryOfSleep(t *testing.T) {
+	t.Parallel()
 	for _, keep := range []time.Duration{time.Second, 3 * time.Second} {
 		random := rand.New(rand.NewPCG(3, 4))
 		u := newUsage(t, time.Second, hclog.NewNullLogger())
