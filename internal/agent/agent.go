@@ -24,9 +24,9 @@ import (
 	"github.com/tachograph/tacho/internal/agent/alloc"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/config"
-	"github.com/tachograph/tacho/internal/agent/feed"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/node"
+	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/agent/state"
 	"github.com/tachograph/tacho/internal/agent/trial"
 	"github.com/tachograph/tacho/internal/failpoint"
@@ -72,7 +72,7 @@ func New(c config.Config, logger hclog.Logger) *Agent {
 		jobs: make(map[string]*registered), allocs: make(map[string]*alloc.Alloc),
 	}
 	a.host = &alloc.Host{
-		Log: logger, Config: a.current, Dir: filepath.Join(c.DataDir, "alloc"), Feed: feed.New(feedSize, 0),
+		Log: logger, Config: a.current, Dir: filepath.Join(c.DataDir, "alloc"), Feed: snapshot.NewFeed(feedSize, 0),
 		Find: a.findByID, Ended: a.ended, Failed: a.reschedule,
 	}
 	a.host.History = alloc.NewHistory(logger, func() { a.host.Counts.Fail("history") })
@@ -152,7 +152,7 @@ func (a *Agent) openStore() error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("read state: %w", err), store.Close())
 	}
-	h.Store, h.Feed, h.Node = store, feed.New(feedSize, next), a.describeNode(id)
+	h.Store, h.Feed, h.Node = store, snapshot.NewFeed(feedSize, next), a.describeNode(id)
 	return nil
 }
 
@@ -242,7 +242,7 @@ func (a *Agent) onDriverEvent(e *driver.Event) {
 
 func (a *Agent) driverChanged(d node.Driver) {
 	a.log.Debug("driver changed", "driver", d.Name, "healthy", d.Healthy, "reason", d.Reason)
-	a.host.Feed.Publish(feed.Event{Topic: feed.TopicNode, Type: "NodeStreamEvent", Key: a.host.Node.ID})
+	a.host.Feed.Publish(snapshot.Event{Topic: snapshot.TopicNode, Type: "NodeStreamEvent", Key: a.host.Node.ID})
 	if a.isReady() == nil { // else everything is placed once it is recovered
 		a.retryPlacement()
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/alloc"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/allocdir"
-	"github.com/tachograph/tacho/internal/agent/feed"
+	"github.com/tachograph/tacho/internal/agent/snapshot"
 )
 
 // collect removes ended allocations that are old, or too many, until ctx is done.
@@ -113,8 +113,8 @@ func (a *Agent) remove(l *alloc.Alloc) (gone bool, err error) {
 	delete(a.allocs, l.ID)
 	a.mu.Unlock()
 	err = errors.Join(alloc.Close(a.host.Context, l), l.Dir.Remove())
-	a.host.Feed.Publish(feed.Event{
-		Topic: feed.TopicAllocation, Type: "AllocationRemoved", Key: l.ID, FilterKeys: []string{l.Job.ID},
+	a.host.Feed.Publish(snapshot.Event{
+		Topic: snapshot.TopicAllocation, Type: "AllocationRemoved", Key: l.ID, FilterKeys: []string{l.Job.ID},
 		Namespace: l.Job.Namespace, Allocation: last,
 	})
 	return true, err

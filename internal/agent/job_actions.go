@@ -12,7 +12,6 @@ import (
 
 	"github.com/tachograph/tacho/internal/agent/alloc"
 	"github.com/tachograph/tacho/internal/agent/allocation"
-	"github.com/tachograph/tacho/internal/agent/feed"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/agent/state"
@@ -134,7 +133,7 @@ func (a *Agent) StopJob(id string, purge bool, check func(index uint64) error) e
 		namespace = spec.Namespace
 	}
 	a.mu.Unlock()
-	e := feed.Event{Topic: feed.TopicJob, Type: "JobDeregistered", Key: id, Namespace: namespace}
+	e := snapshot.Event{Topic: snapshot.TopicJob, Type: "JobDeregistered", Key: id, Namespace: namespace}
 	persisted.ModifyIndex = a.host.Feed.Publish(e)
 	a.host.Persist(state.ChangeJob(&persisted))
 	failpoint.At("agent.stop.persisted")

@@ -16,7 +16,6 @@ import (
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/internal/agent/alloc"
 	"github.com/tachograph/tacho/internal/agent/allocation"
-	"github.com/tachograph/tacho/internal/agent/feed"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/places"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
@@ -217,7 +216,7 @@ func (a *Agent) register(now, was state.Job, p placement) error {
 		was.Current = false
 		changes = append(changes, state.ChangeJob(&was))
 	}
-	registered := &feed.Event{Topic: feed.TopicJob, Type: "JobRegistered", Key: now.ID, Namespace: now.Spec.Namespace}
+	registered := &snapshot.Event{Topic: snapshot.TopicJob, Type: "JobRegistered", Key: now.ID, Namespace: now.Spec.Namespace}
 	return a.change(now, changes, p, registered, newerVersion)
 }
 
@@ -226,7 +225,7 @@ func (a *Agent) nextIndex() uint64 { return a.host.Feed.Index() + 1 }
 
 // change persists a job with its allocations that change, and then stops the surplus ones, for a reason, and starts the
 // missing ones. An error means that nothing has changed. e is nil if the job itself stays as it is.
-func (a *Agent) change(now state.Job, changes []state.Change, p placement, e *feed.Event, reason string) error {
+func (a *Agent) change(now state.Job, changes []state.Change, p placement, e *snapshot.Event, reason string) error {
 	changes = append(changes, state.ChangeJob(&now))
 	made := make([]*alloc.Alloc, 0, len(p.fill))
 	next := make(map[*alloc.Alloc]string)
@@ -280,7 +279,7 @@ func (a *Agent) change(now state.Job, changes []state.Change, p placement, e *fe
 		a.host.Work.Go(l.Begin)
 	}
 	for _, l := range replaced {
-		l.Publish(feed.AllocationUpdated)
+		l.Publish(snapshot.AllocationUpdated)
 	}
 	return nil
 }

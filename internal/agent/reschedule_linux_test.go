@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/internal/agent/allocation"
-	"github.com/tachograph/tacho/internal/agent/feed"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 )
 
@@ -112,10 +111,10 @@ func TestNamedIsThere(t *testing.T) {
 				return
 			}
 			now := r.Snapshot()
-			if _, err := now.Allocation(e.Key); e.Topic == feed.TopicAllocation && err != nil {
+			if _, err := now.Allocation(e.Key); e.Topic == snapshot.TopicAllocation && err != nil {
 				t.Errorf("%s %s: %v", e.Type, e.Key, err)
 			}
-			if e.Topic == feed.TopicJob && !slices.ContainsFunc(now.Jobs, func(j *snapshot.Job) bool { return j.ID == e.Key }) {
+			if e.Topic == snapshot.TopicJob && !slices.ContainsFunc(now.Jobs, func(j *snapshot.Job) bool { return j.ID == e.Key }) {
 				t.Errorf("%s %s: no such job", e.Type, e.Key)
 			}
 		}

@@ -17,7 +17,6 @@ import (
 
 	"github.com/tachograph/tacho/internal/agent/alloc"
 	"github.com/tachograph/tacho/internal/agent/allocation"
-	"github.com/tachograph/tacho/internal/agent/feed"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/node"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
@@ -144,14 +143,14 @@ func statusOfJob(j *snapshot.Job, allocations []*allocation.Allocation) string {
 // ended is called when an allocation has ended.
 func (a *Agent) ended(l *alloc.Alloc) {
 	if j, err := a.job(l.Job.ID); err == nil && j.Status == "dead" {
-		e := feed.Event{Topic: feed.TopicJob, Type: feed.AllocationUpdated, Key: l.Job.ID, Namespace: l.Job.Namespace}
+		e := snapshot.Event{Topic: snapshot.TopicJob, Type: snapshot.AllocationUpdated, Key: l.Job.ID, Namespace: l.Job.Namespace}
 		a.host.Feed.Publish(e)
 	}
 	a.retryPlacement()
 }
 
 // Feed returns the agent's events. It is called after Ready.
-func (a *Agent) Feed() *feed.Feed { return a.host.Feed }
+func (a *Agent) Feed() *snapshot.Feed { return a.host.Feed }
 
 // NodeStats reads what the machine uses.
 func (a *Agent) NodeStats(ctx context.Context) (*node.Stats, error) {

@@ -19,8 +19,8 @@ import (
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/allocdir"
-	"github.com/tachograph/tacho/internal/agent/feed"
 	"github.com/tachograph/tacho/internal/agent/job"
+	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/agent/state"
 	"github.com/tachograph/tacho/internal/failpoint"
 )
@@ -308,7 +308,7 @@ func (e Edit) Commit() {
 	a.shown = nil
 	a.mu.Unlock()
 	if a.StopReason() != before {
-		a.publish(feed.Event{Type: "AllocationUpdateDesiredStatus"})
+		a.publish(snapshot.Event{Type: "AllocationUpdateDesiredStatus"})
 		a.wake()
 	}
 }
@@ -324,7 +324,7 @@ func (a *Alloc) finish() {
 	a.mu.Unlock()
 	a.Reschedule() // before the event and before it counts as ended: who waits for that sees both
 	failpoint.At("agent.alloc.finish")
-	own := a.publish(feed.Event{Type: feed.AllocationUpdated}) // first: its index is persisted
+	own := a.publish(snapshot.Event{Type: snapshot.AllocationUpdated}) // first: its index is persisted
 	a.host.Persist(state.ChangeAllocation(&own))
 	a.saving.Unlock()
 	close(a.done)
@@ -339,7 +339,7 @@ func (a *Alloc) onTaskEvent(t *Task, e allocation.Event) {
 		a.persisted.ModifyTime, a.shown = e.Time, nil
 	}
 	a.mu.Unlock()
-	a.publish(feed.Event{Time: e.Time, Type: feed.AllocationUpdated, Task: t.spec.Name, TaskEvent: &e})
+	a.publish(snapshot.Event{Time: e.Time, Type: snapshot.AllocationUpdated, Task: t.spec.Name, TaskEvent: &e})
 	attributes := []any{"task", t.spec.Name, "type", e.Type, "message", e.Message}
 	if outcome := e.Details["outcome"]; outcome != "" {
 		attributes = append(attributes, "outcome", outcome)
@@ -349,11 +349,11 @@ func (a *Alloc) onTaskEvent(t *Task, e allocation.Event) {
 }
 
 // Publish publishes the allocation as it is now with an event of a type.
-func (a *Alloc) Publish(eventType string) { a.publish(feed.Event{Type: eventType}) }
+func (a *Alloc) Publish(eventType string) { a.publish(snapshot.Event{Type: eventType}) }
 
 // publish adds the allocation to an event, and returns what is persisted of it, with the event's index.
-func (a *Alloc) publish(e feed.Event) state.Allocation {
-	e.Topic, e.Key, e.FilterKeys, e.Namespace = feed.TopicAllocation, a.ID, []string{a.Job.ID}, a.Job.Namespace
+func (a *Alloc) publish(e snapshot.Event) state.Allocation {
+	e.Topic, e.Key, e.FilterKeys, e.Namespace = snapshot.TopicAllocation, a.ID, []string{a.Job.ID}, a.Job.Namespace
 	own := *a.Snapshot() // the feed numbers it
 	e.Allocation = &own
 	index := a.host.Feed.Publish(e)

@@ -18,8 +18,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/tachograph/tacho/internal/agent/config"
-	"github.com/tachograph/tacho/internal/agent/feed"
 	"github.com/tachograph/tacho/internal/agent/node"
+	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/agent/state"
 	"github.com/tachograph/tacho/internal/series"
 )
@@ -36,7 +36,7 @@ type Host struct {
 	Node    node.Node
 	Driver  *Driver
 	Store   *state.Store
-	Feed    *feed.Feed
+	Feed    *snapshot.Feed
 	History *series.Writer
 	Counts  Counts
 

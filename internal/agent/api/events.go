@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/internal/agent/apijson"
-	"github.com/tachograph/tacho/internal/agent/feed"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 )
@@ -25,7 +24,7 @@ type topics map[string][]string
 // allTopics are the topics of this agent and those of a cluster.
 func allTopics() []string {
 	return []string{
-		"*", feed.TopicAllocation, feed.TopicJob, feed.TopicNode, "ACLPolicy", "ACLRole", "ACLToken", "Deployment",
+		"*", snapshot.TopicAllocation, snapshot.TopicJob, snapshot.TopicNode, "ACLPolicy", "ACLRole", "ACLToken", "Deployment",
 		"Evaluation", "HostVolume", "NodeDrain", "NodePool", "Operator", "Service",
 	}
 }
@@ -102,14 +101,14 @@ func (s *Server) events(ctx context.Context, w http.ResponseWriter, q *request) 
 	}
 }
 
-func nextEvent(ctx context.Context, s *feed.Subscription, wait time.Duration) (feed.Event, error) {
+func nextEvent(ctx context.Context, s *snapshot.Subscription, wait time.Duration) (snapshot.Event, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	return s.Next(ctx)
 }
 
 // newEvents returns an event in Nomad's shape. A decision over a job is an event of its own.
-func (s *Server) newEvents(q *request, e *feed.Event) []apijson.Event {
+func (s *Server) newEvents(q *request, e *snapshot.Event) []apijson.Event {
 	newEvent := func(topic, kind, key string, filterKeys ...string) apijson.Event {
 		shown := apijson.Event{
 			Topic: topic, Type: kind, Key: key, Namespace: e.Namespace, FilterKeys: filterKeys, Index: e.Index,
@@ -130,9 +129,9 @@ func (s *Server) newEvents(q *request, e *feed.Event) []apijson.Event {
 		shown.Payload.TaskEvent = &event
 	}
 	switch e.Topic {
-	case feed.TopicNode:
+	case snapshot.TopicNode:
 		shown.Payload.Node = nodeOf(q, s.agent.Snapshot(noAllocation))
-	case feed.TopicJob:
+	case snapshot.TopicJob:
 		j, err := s.agent.Snapshot().Job(e.Key) // its current state: the feed does not have the earlier one
 		if err != nil {                         // it was purged
 			purged := &job.Job{ID: e.Key, Name: e.Key, Namespace: e.Namespace}

@@ -20,7 +20,6 @@ import (
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/config"
-	"github.com/tachograph/tacho/internal/agent/feed"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/node"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
@@ -46,7 +45,7 @@ type fakeAgent struct {
 	publishing bool
 	jobs       []*snapshot.Job
 	allocs     []*allocation.Allocation
-	feed       *feed.Feed
+	feed       *snapshot.Feed
 	calls      []string
 	err        error
 	unhealthy  error
@@ -59,7 +58,7 @@ type fakeAgent struct {
 }
 
 func newFake() *fakeAgent {
-	f := &fakeAgent{publishing: true, feed: feed.New(100, 40), port: 4656}
+	f := &fakeAgent{publishing: true, feed: snapshot.NewFeed(100, 40), port: 4656}
 	web, batch := fakeJob("web", job.TypeService), fakeJob("nightly", job.TypeBatch)
 	f.jobs = []*snapshot.Job{
 		{Job: batch, Status: "dead", SubmitTime: epoch.Add(-2 * time.Hour), CreateIndex: 5, ModifyIndex: 9},
@@ -328,7 +327,7 @@ func (f *fakeAgent) ExecTask(ctx context.Context, id, task string, o driver.Exec
 	return f.exec, nil
 }
 
-func (f *fakeAgent) Feed() *feed.Feed { return f.feed }
+func (f *fakeAgent) Feed() *snapshot.Feed { return f.feed }
 
 func (f *fakeAgent) Health() error { return f.unhealthy }
 

@@ -20,7 +20,6 @@ import (
 
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/executor/record"
-	"github.com/tachograph/tacho/internal/agent/feed"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/metrics"
 	"github.com/tachograph/tacho/internal/agent/node"
@@ -41,7 +40,7 @@ type Agent interface {
 	Cost() snapshot.Cost
 	// Health returns why the agent is not healthy; nil if it is.
 	Health() error
-	Feed() *feed.Feed
+	Feed() *snapshot.Feed
 
 	Validate(ctx context.Context, source job.Source) (*job.Job, error)
 	RunJob(ctx context.Context, source job.Source, check func(index uint64) error) (*snapshot.Job, bool, error)

@@ -27,7 +27,7 @@ import (
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/allocdir"
-	"github.com/tachograph/tacho/internal/agent/feed"
+	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/agent/streams"
 )
 
@@ -101,8 +101,8 @@ func TestEventStream(t *testing.T) {
 	s := newTestServer(f)
 	s.heartbeat = 20 * time.Millisecond
 	url, _ := serve(t, s)
-	f.feed.Publish(feed.Event{Topic: feed.TopicJob, Type: "JobRegistered", Key: "nightly", Namespace: "default"})
-	f.feed.Publish(feed.Event{Topic: feed.TopicAllocation, Type: feed.AllocationUpdated, Key: webID, FilterKeys: []string{"web"}, Namespace: "default", Allocation: f.allocs[0]})
+	f.feed.Publish(snapshot.Event{Topic: snapshot.TopicJob, Type: "JobRegistered", Key: "nightly", Namespace: "default"})
+	f.feed.Publish(snapshot.Event{Topic: snapshot.TopicAllocation, Type: snapshot.AllocationUpdated, Key: webID, FilterKeys: []string{"web"}, Namespace: "default", Allocation: f.allocs[0]})
 
 	lines := bufio.NewScanner(open(t.Context(), t, url+"/v1/event/stream?index=41&topic=Allocation:web").body)
 	lines.Buffer(nil, 1<<20)
@@ -137,14 +137,14 @@ func TestEventPayloads(t *testing.T) {
 	f := newFake()
 	s := newTestServer(f)
 	for _, test := range []struct {
-		event feed.Event
+		event snapshot.Event
 		want  []string
 	}{
-		{feed.Event{Topic: feed.TopicJob, Type: "JobRegistered", Key: "web"}, []string{"Job web", "Evaluation web"}},
-		{feed.Event{Topic: feed.TopicJob, Type: "JobDeregistered", Key: "purged"}, []string{"Job purged", "Evaluation purged"}},
-		{feed.Event{Topic: feed.TopicJob, Type: feed.AllocationUpdated, Key: "web"}, []string{"Job web"}},
-		{feed.Event{Topic: feed.TopicNode, Type: "NodeStreamEvent", Key: nodeID}, []string{"Node " + nodeID}},
-		{feed.Event{Topic: feed.TopicAllocation, Type: "AllocationRemoved", Key: webID, Allocation: f.allocs[0]}, []string{"Allocation " + webID}},
+		{snapshot.Event{Topic: snapshot.TopicJob, Type: "JobRegistered", Key: "web"}, []string{"Job web", "Evaluation web"}},
+		{snapshot.Event{Topic: snapshot.TopicJob, Type: "JobDeregistered", Key: "purged"}, []string{"Job purged", "Evaluation purged"}},
+		{snapshot.Event{Topic: snapshot.TopicJob, Type: snapshot.AllocationUpdated, Key: "web"}, []string{"Job web"}},
+		{snapshot.Event{Topic: snapshot.TopicNode, Type: "NodeStreamEvent", Key: nodeID}, []string{"Node " + nodeID}},
+		{snapshot.Event{Topic: snapshot.TopicAllocation, Type: "AllocationRemoved", Key: webID, Allocation: f.allocs[0]}, []string{"Allocation " + webID}},
 	} {
 		var got []string
 		for _, e := range s.newEvents(newRequest(httptest.NewRequest(http.MethodGet, "/", nil)), &test.event) {
@@ -441,7 +441,7 @@ func TestBlockingQuery(t *testing.T) {
 	go func() {
 		done <- ask(t, h, "GET", "/v1/jobs?index=40&wait=1m", "").Header().Get("X-Nomad-Index")
 	}()
-	f.feed.Publish(feed.Event{Topic: feed.TopicJob, Key: "web"})
+	f.feed.Publish(snapshot.Event{Topic: snapshot.TopicJob, Key: "web"})
 	if index := <-done; index != "41" {
 		t.Errorf("index %s", index)
 	}

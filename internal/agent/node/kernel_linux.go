@@ -6,6 +6,7 @@ package node
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -33,4 +34,19 @@ func cgroupVersion(root string) string {
 		return "1"
 	}
 	return ""
+}
+
+// usableCores are those that this process may run on, sched_getaffinity(2).
+func usableCores() []int {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return firstCores(runtime.NumCPU())
+	}
+	var cores []int
+	for core := 0; len(cores) < set.Count(); core++ {
+		if set.IsSet(core) {
+			cores = append(cores, core)
+		}
+	}
+	return cores
 }

@@ -5,6 +5,10 @@
 
 package node
 
+import "runtime"
+
 func signalNames() string { return "" }
 
 func cgroupVersion(string) string { return "" }
+
+func usableCores() []int { return firstCores(runtime.NumCPU()) }

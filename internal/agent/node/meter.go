@@ -14,15 +14,6 @@ import (
 	"github.com/shirou/gopsutil/v4/mem"
 )
 
-// firstCores are the cores from 0.
-func firstCores(n int) []int {
-	cores := make([]int, n)
-	for i := range cores {
-		cores[i] = i
-	}
-	return cores
-}
-
 // freshness is how long a reading serves further readers: a rate over less time means little.
 const freshness = time.Second
 

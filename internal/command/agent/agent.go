@@ -1,6 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
+// Package agent has the agent command: it starts the agent of one node and serves it on its socket and over TCP.
 package agent
 
 import (
@@ -198,7 +199,7 @@ func serveAgent(
 	defer cancel()
 	work.Go(func() { services.run(ctx) })
 	hangups := make(chan os.Signal, 1)
-	notifyHangup(hangups)
+	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 	work.Go(func() { watchdog(ctx, a, log) })
 	var link func() string

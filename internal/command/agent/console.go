@@ -13,7 +13,7 @@ import (
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/config"
-	"github.com/tachograph/tacho/internal/agent/feed"
+	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/command/cli"
 )
 
@@ -29,7 +29,7 @@ type console struct {
 }
 
 // run prints events until ctx is done. Errors of the terminal are ignored: the agent works without one.
-func (c console) run(ctx context.Context, events *feed.Feed) {
+func (c console) run(ctx context.Context, events *snapshot.Feed) {
 	minute, cancel := context.WithTimeout(ctx, repeatAddresses)
 	defer cancel()
 	subscription := events.Subscribe(0)
@@ -40,7 +40,7 @@ func (c console) run(ctx context.Context, events *feed.Feed) {
 	c.follow(ctx, subscription)
 }
 
-func (c console) follow(ctx context.Context, events *feed.Subscription) {
+func (c console) follow(ctx context.Context, events *snapshot.Subscription) {
 	for {
 		e, err := events.Next(ctx)
 		if err != nil {
@@ -53,7 +53,7 @@ func (c console) follow(ctx context.Context, events *feed.Subscription) {
 }
 
 // consoleText returns what a line says of an event; empty for those that repeat what others say.
-func consoleText(e feed.Event) string {
+func consoleText(e snapshot.Event) string {
 	if e.TaskEvent == nil || e.Allocation == nil {
 		return ""
 	}

@@ -16,17 +16,17 @@ import (
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/config"
-	"github.com/tachograph/tacho/internal/agent/feed"
+	"github.com/tachograph/tacho/internal/agent/snapshot"
 )
 
 func TestConsole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var out bytes.Buffer
-		events := feed.New(16, 0)
+		events := snapshot.NewFeed(16, 0)
 		of := &allocation.Allocation{JobID: "leak"}
 		publish := func(kind hook.EventType, message string) {
-			events.Publish(feed.Event{Allocation: of, Task: "server", TaskEvent: &allocation.Event{Type: kind, Message: message}})
+			events.Publish(snapshot.Event{Allocation: of, Task: "server", TaskEvent: &allocation.Event{Type: kind, Message: message}})
 		}
 		done := make(chan struct{})
 		go func() {
@@ -39,7 +39,7 @@ func TestConsole(t *testing.T) {
 		publish(allocation.EventDriver, "Killed: out of memory (limit 48 MiB, peak 48 MiB); 198 ms of CPU time")
 		publish(hook.EventTerminated, "exit code 137")
 		publish(hook.EventRestarting, "restarting in 3 s: within policy\n\x1b[31m")
-		events.Publish(feed.Event{Allocation: of})
+		events.Publish(snapshot.Event{Allocation: of})
 		time.Sleep(repeatAddresses + time.Second) //nolint:forbidigo // fake time
 		publish(hook.EventNotRestarting, "exceeded 2 attempts")
 		synctest.Wait()

@@ -25,6 +25,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/config"
 	"github.com/tachograph/tacho/internal/agent/page"
 	"github.com/tachograph/tacho/internal/agent/streams"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // shutdownTimeout is the time for active requests at the end.
@@ -213,7 +214,7 @@ const (
 // notifyManager notifies the service manager, if there is one.
 func notifyManager(log hclog.Logger, message string) {
 	if message == managerReloading {
-		message = fmt.Sprintf("%s\nMONOTONIC_USEC=%d", message, monotonic().Microseconds())
+		message = fmt.Sprintf("%s\nMONOTONIC_USEC=%d", message, kernel.Now().Mono.Microseconds())
 	}
 	if _, err := daemon.SdNotify(false, message); err != nil {
 		log.Warn("notify service manager", "error", err)

@@ -1,8 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package feed is the agent's event feed: what happens, numbered, with the newest kept for those who come late.
-package feed
+package snapshot
 
 import (
 	"time"
@@ -47,8 +46,8 @@ type Feed struct{ log *eventlog.Log[Event] }
 // Subscription reads a feed. It is used by one goroutine at a time; a slow reader misses the oldest events.
 type Subscription = eventlog.Follower[Event]
 
-// New returns a feed that keeps size events and goes on after index.
-func New(size int, index uint64) *Feed { return &Feed{log: eventlog.New[Event](size, index)} }
+// NewFeed returns a feed that keeps size events and goes on after index.
+func NewFeed(size int, index uint64) *Feed { return &Feed{log: eventlog.New[Event](size, index)} }
 
 // Index returns the index of the last event.
 func (f *Feed) Index() uint64 { return f.log.Last() }

@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package feed
+package snapshot
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ import (
 )
 
 func TestPublish(t *testing.T) {
-	f := New(3, 6)
+	f := NewFeed(3, 6)
 	first, second := &allocation.Allocation{}, &allocation.Allocation{CreateIndex: 7}
 	if index := f.Publish(Event{Topic: TopicAllocation, Allocation: first}); index != 7 || f.Index() != 7 {
 		t.Errorf("index %d, %d, want 7", index, f.Index())
