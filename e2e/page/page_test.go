@@ -229,7 +229,8 @@ func TestConnectionLost(t *testing.T) {
 	tab.mu.Unlock()
 }
 
-// TestFocusInALog has the focus in the output of a task, which goes on, and elsewhere in a part that changes, which waits.
+// TestFocusInALog has the focus in the output of a task, which goes on, and elsewhere in a part that changes, which
+// waits.
 func TestFocusInALog(t *testing.T) {
 	site := serve(t, pagetest.Stage(time.Now), page.Options{})
 	tab := startBrowser(t).open(t)

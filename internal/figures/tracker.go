@@ -39,8 +39,8 @@ type reading struct {
 	headlines      []procstats.HeadlineValue // made when they are asked for; never changed
 }
 
-// NewTracker returns a tracker of a task on a machine with so many CPUs. run counts the starts until now, and totals are
-// those of the starts that have ended.
+// NewTracker returns a tracker of a task on a machine with so many CPUs. run counts the starts until now, and totals
+// are those of the starts that have ended.
 func NewTracker(cpus, run int, totals Totals) *Tracker {
 	return &Tracker{cpus: cpus, run: run, totals: totals, gap: true}
 }
@@ -106,7 +106,8 @@ func (t *Tracker) Figures() *Figures {
 	}
 }
 
-// Last returns the newest reading that was taken while the task had a process, with its headlines; nil if there is none.
+// Last returns the newest reading that was taken while the task had a process, with its headlines; nil if there is
+// none.
 func (t *Tracker) Last() (*procstats.Sample, []procstats.HeadlineValue) {
 	return t.inhabited.sample, t.headlines(&t.inhabited)
 }

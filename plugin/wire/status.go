@@ -26,7 +26,8 @@ func ByText() []error {
 // Status returns the status that a driver's error goes over the wire as; nil of nil. What a host looks for by its
 // text is of code Unknown, as every plain error is.
 func Status(err error) error {
-	recoverable, marked := driver.IsRecoverable(err) // also of what comes from the end of a context: hosts know of it by the mark alone
+	// Errors of an ended context are marked, too: hosts know of it by the mark alone.
+	recoverable, marked := driver.IsRecoverable(err)
 	switch {
 	case err == nil:
 		return nil

@@ -68,9 +68,9 @@ func setCores(u *drivers.CPUUsage, cores, coreMHz float64) {
 	}
 }
 
-// memoryUsage returns what is measured of the task's memory. RSS is anonymous memory and, because it cannot be reclaimed
-// either, shared memory and tmpfs; the kernel counts both as file memory, so Cache leaves them out. Without a cgroup RSS
-// is the sum over the processes, an upper bound.
+// memoryUsage returns what is measured of the task's memory. RSS is anonymous memory and, because it cannot be
+// reclaimed either, shared memory and tmpfs; the kernel counts both as file memory, so Cache leaves them out. Without
+// a cgroup RSS is the sum over the processes, an upper bound.
 func memoryUsage(readings procstats.Readings) *drivers.MemoryUsage {
 	u := &drivers.MemoryUsage{}
 	set := func(field drivers.MemoryUsage_Fields, into *uint64, ids ...procstats.ID) {

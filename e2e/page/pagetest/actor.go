@@ -35,7 +35,8 @@ type Actor struct {
 	Cores, ReadRate, WriteRate     float64
 	StallCPU, StallMemory, StallIO float64
 	Memory, Cache, Limit, Quota    float64
-	// Selected says that PSS and DiskRate are measured, which is how fast its directory grows: negative is a reason why not.
+	// Selected says that PSS and DiskRate are measured, which is how fast its directory grows: negative is a reason
+	// why not.
 	Selected      bool
 	PSS, DiskRate float64
 	// Received is how many bytes a second it receives; it sends a tenth. Without it packets are not counted.

@@ -39,7 +39,8 @@ func Many(now func() time.Time, n int) *Agent {
 	return a
 }
 
-// Crowd returns an agent with n tasks as they are found: one in ten works, one in forty is in trouble, the others sleep.
+// Crowd returns an agent with n tasks as they are found: one in ten works, one in forty is in trouble, the others
+// sleep.
 func Crowd(now func() time.Time, n int) *Agent {
 	a := New(now)
 	for i := range n {

@@ -132,8 +132,8 @@ type Event struct {
 	Details map[string]string `json:",omitempty"`
 }
 
-// Public reports whether everybody may see the message and the details of an event. Messages can contain commands and files,
-// except that of an observed exit, which is the text of a hook.Exit.
+// Public reports whether everybody may see the message and the details of an event. Messages can contain commands and
+// files, except that of an observed exit, which is the text of a hook.Exit.
 func (e *Event) Public() bool {
 	return e.Type == hook.EventTerminated && observedExit.MatchString(e.Message)
 }

@@ -1,8 +1,8 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package apijson has the JSON of the HTTP API, for the agent that writes it and for clients that read it: Nomad's, and in
-// fields called Tacho what Nomad has no place for.
+// Package apijson has the JSON of the HTTP API, for the agent that writes it and for clients that read it: Nomad's,
+// and in fields called Tacho what Nomad has no place for.
 package apijson
 
 import (
@@ -87,7 +87,8 @@ type Reading[S any] struct {
 	Reason          string   `json:"reason,omitempty"`
 	AgeSeconds      *float64 `json:"age_seconds"`
 	IntervalSeconds float64  `json:"interval_seconds"`
-	// Backlogged counts the readings that were more than an interval late, HistoryDropped those that are not in the history.
+	// Backlogged counts the readings that were more than an interval late, HistoryDropped those that are not in the
+	// history.
 	Backlogged     int64 `json:"backlogged"`
 	HistoryDropped int64 `json:"history_dropped"`
 	// Sources say when each was read; Guarantees how each measurement relates to the truth, by name.

@@ -28,7 +28,8 @@ func secured(next http.Handler) http.Handler {
 	})
 }
 
-// trusts reports whether a reader may see command lines and logs: one of a trusted listener, with the token, or signed in.
+// trusts reports whether a reader may see command lines and logs: one of a trusted listener, with the token, or
+// signed in.
 func (p *Page) trusts(r *http.Request, trusted bool) bool {
 	return trusted || p.authorized(r) || p.desk.SignedIn(r)
 }

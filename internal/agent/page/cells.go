@@ -147,7 +147,10 @@ func (s *overviewSource) points(v *view) (*points, bool) {
 	}
 	s.pointed = v.Now
 	known := s.known(s.page.rows(v.now, v.Now))
-	p := &points{Step: math.Round(1e4*float64(passed)/float64(trackSpan)) / 1e4, Values: make([]*float64, len(s.loaded.rows))}
+	p := &points{
+		Step:   math.Round(1e4*float64(passed)/float64(trackSpan)) / 1e4,
+		Values: make([]*float64, len(s.loaded.rows)),
+	}
 	for i, r := range s.loaded.rows {
 		if r = known[r.Key()]; r != nil && !math.IsNaN(r.Spark.newest) {
 			value := math.Round(1e4*r.Spark.newest) / 1e4

@@ -82,7 +82,8 @@ func (f *frame) limits(label string, q figures.Quantity) []chart.Limit {
 func (f *frame) earlier(values []float64) []float64 {
 	var starts []int // of each run, as places in shown
 	for j, i := range f.shown {
-		first := i == 0 && !f.moments[0].Wall.Before(f.axis.Since.Add(time.Second)) // nothing is before it, not only nothing shown
+		// Nothing is before it, and not only nothing shown.
+		first := i == 0 && !f.moments[0].Wall.Before(f.axis.Since.Add(time.Second))
 		if first || i > 0 && f.moments[i].Run != f.moments[i-1].Run {
 			starts = append(starts, j)
 		}

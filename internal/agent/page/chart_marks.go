@@ -25,9 +25,9 @@ type happening struct {
 // mostHappened is how many lines the list has; the charts mark all.
 const mostHappened = 12
 
-// happened finds gaps, starts, ends and OOM kills, marks them in the charts, and returns the newest, the newest first,
-// with the number of those that are left out. The history has all of them for as long as it has points; events, of which
-// few are kept, have the exact times and what ended otherwise.
+// happened finds gaps, starts, ends and OOM kills, marks them in the charts, and returns the newest, the newest
+// first, with the number of those that are left out. The history has all of them for as long as it has points;
+// events, of which few are kept, have the exact times and what ended otherwise.
 func (f *frame) happened(t task) (list []happening, more int) {
 	all := f.past()
 	for _, h := range eventsIn(t) {
@@ -100,7 +100,10 @@ func eventsIn(t task) (all []happening) {
 		}
 	}
 	if version := t.allocation.JobVersion; version > 0 {
-		all = append(all, happening{at: t.allocation.CreateTime, What: "version " + strconv.FormatUint(version, 10), Class: "version"})
+		all = append(all, happening{
+			at: t.allocation.CreateTime, What: "version " + strconv.FormatUint(version, 10),
+			Class: "version",
+		})
 	}
 	return all
 }

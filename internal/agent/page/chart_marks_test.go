@@ -53,7 +53,8 @@ func TestEveryKillIsMarked(t *testing.T) {
 	}
 }
 
-// TestOnlyKillsAreMarked holds that an end is marked as an OOM kill by what the driver says of it, and not by words of its message.
+// TestOnlyKillsAreMarked holds that an end is marked as an OOM kill by what the driver says of it, and not by words
+// of its message.
 func TestOnlyKillsAreMarked(t *testing.T) {
 	end := allocation.Event{Type: hook.EventTerminated, Time: moment().Add(-time.Minute), Message: "exit code 1: no room for zoom"}
 	for oom, want := range map[string]int{"false": 0, "true": 1} {

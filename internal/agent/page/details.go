@@ -44,8 +44,8 @@ func (p *Page) ended(t task, body *taskView, trusted bool) {
 // mostAdvisers is how many records the advice on a page is from.
 const mostAdvisers = 50
 
-// advice says what resources to ask for, in sentences: from the record of the last end in each allocation of the job, the
-// newest first.
+// advice says what resources to ask for, in sentences: from the record of the last end in each allocation of the job,
+// the newest first.
 func (p *Page) advice(now *snapshot.Agent, t task) []string {
 	var records []*record.Record
 	for _, a := range slices.Backward(now.Allocations) {

@@ -43,8 +43,8 @@ func formatEvent(t time.Time) string {
 	return formatClock(t)
 }
 
-// visible replaces what would not be seen in a page, or would turn its text around: names and logs may contain anything.
-// It is applied once, to all that is rendered; markup is the templates' business.
+// visible replaces what would not be seen in a page, or would turn its text around: names and logs may contain
+// anything. It is applied once, to all that is rendered; markup is the templates' business.
 func visible(rendered []byte) []byte {
 	if bytes.IndexFunc(rendered, isHidden) < 0 {
 		return rendered

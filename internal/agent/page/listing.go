@@ -180,9 +180,16 @@ func (r *row) states() []string {
 
 // choices fills the links to other listings.
 func (o *overview) choices(counts map[string]int) {
-	for _, f := range [][2]string{{"", "All"}, {"problems", "Problems"}, {"running", "Running"}, {"waiting", "Waiting"}, {"ended", "Ended"}} {
+	for _, f := range [][2]string{
+		{"", "All"},
+		{"problems", "Problems"},
+		{"running", "Running"},
+		{"waiting", "Waiting"},
+		{"ended", "Ended"},
+	} {
 		o.Filters = append(o.Filters, choice{
-			Key: "count " + f[0], Label: f[1], Count: strconv.Itoa(counts[f[0]]), Link: o.with(f[0], o.Sort).link(), On: o.State == f[0],
+			Key: "count " + f[0], Label: f[1], Count: strconv.Itoa(counts[f[0]]), Link: o.with(f[0], o.Sort).link(),
+			On: o.State == f[0],
 		})
 	}
 	o.Columns = map[string]column{}
@@ -360,7 +367,8 @@ func sortRows(rows []*row, by string) {
 		if by == "" {
 			c = cmp.Or(c, cmp.Compare(b.severity, a.severity))
 		}
-		return cmp.Or(c, cmp.Compare(a.Group(), b.Group()), cmp.Compare(a.Index(), b.Index()), cmp.Compare(a.Name(), b.Name()))
+		return cmp.Or(c, cmp.Compare(a.Group(), b.Group()), cmp.Compare(a.Index(), b.Index()),
+			cmp.Compare(a.Name(), b.Name()))
 	})
 }
 

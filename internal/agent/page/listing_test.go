@@ -118,7 +118,8 @@ func (b blocked) Snapshot(only ...string) *snapshot.Agent {
 	return &s
 }
 
-// TestWaiting holds that a job is on the page although no allocation of it is, and its specification for trusted readers only.
+// TestWaiting holds that a job is on the page although no allocation of it is, and its specification for trusted
+// readers only.
 func TestWaiting(t *testing.T) {
 	const said, why = "Job elsewhere: 1 allocation of group app cannot run on this node and waits", "${attr.cpu.arch} = arm64"
 	for _, trusted := range []bool{true, false} {

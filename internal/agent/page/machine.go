@@ -47,7 +47,8 @@ func (p *Page) machine(ctx context.Context, now *snapshot.Agent, trusted bool) m
 	}, " "))
 	stats, err := p.agent.NodeStats(ctx)
 	if err != nil {
-		m.CPU, m.Memory = gauge{Text: procstats.NoValue, Absent: true, Hint: err.Error()}, gauge{Text: procstats.NoValue, Absent: true, Hint: err.Error()}
+		m.CPU, m.Memory = gauge{Text: procstats.NoValue, Absent: true, Hint: err.Error()},
+			gauge{Text: procstats.NoValue, Absent: true, Hint: err.Error()}
 	} else {
 		m.CPU, m.Memory = cpuGauge(stats), memoryGauge(stats)
 		if stats.Uptime > 0 {
@@ -79,7 +80,8 @@ func cpuGauge(s *node.Stats) gauge {
 		busy += c.TotalPercent / 100
 	}
 	return gauge{
-		Text: procstats.CoresText(busy) + " of " + strconv.Itoa(len(s.CPU)) + " cores", Bar: percent(busy / float64(len(s.CPU))),
+		Text: procstats.CoresText(busy) + " of " + strconv.Itoa(len(s.CPU)) + " cores",
+		Bar:  percent(busy / float64(len(s.CPU))),
 		Hint: "all processes of the machine, since the reading before",
 	}
 }
@@ -90,7 +92,8 @@ func memoryGauge(s *node.Stats) gauge {
 	}
 	used := float64(s.Memory.Total) - float64(s.Memory.Available)
 	return gauge{
-		Text: procstats.Bytes.Text(used) + " of " + procstats.Bytes.Text(float64(s.Memory.Total)), Bar: percent(used / float64(s.Memory.Total)),
+		Text: procstats.Bytes.Text(used) + " of " + procstats.Bytes.Text(float64(s.Memory.Total)),
+		Bar:  percent(used / float64(s.Memory.Total)),
 		Hint: "total − available, of the whole machine",
 	}
 }

@@ -81,8 +81,8 @@ func waitingOf(jobs []*snapshot.Job) (list []waiting) {
 // number names a generation in the address of a stream.
 func (g *generation) number() string { return strconv.FormatInt(g.at.UnixNano(), 36) }
 
-// mostGenerations is how many tables are remembered: a page that has just been loaded opens its stream, which sends what
-// has changed since.
+// mostGenerations is how many tables are remembered: a page that has just been loaded opens its stream, which sends
+// what has changed since.
 const mostGenerations = 8
 
 // shared are the newest tables of tasks, made once for all who look.
@@ -133,7 +133,8 @@ func (p *Page) row(t task, now time.Time, published bool) row {
 	if t.usage.Sample == nil || !t.usage.Running {
 		why := t.absentReason()
 		r.sort = sortKeys{cpu: -1, memory: -1, io: -1, pressure: -1}
-		r.CPU, r.Read, r.Write = absent("cpu_cores", why), absent("io_read_bytes_total", why), absent("io_write_bytes_total", why)
+		r.CPU, r.Read, r.Write = absent("cpu_cores", why), absent("io_read_bytes_total", why),
+			absent("io_write_bytes_total", why)
 		r.Memory, r.Pressure = memory{Needed: absent("memory_bytes", why)}, pressure{Hint: why}
 	} else {
 		r.read = t.usage.Sample.Wall
@@ -203,7 +204,8 @@ func ageOf(t task, now time.Time) age {
 		a.Hint += "; readings that came late: " + procstats.None.Text(float64(t.usage.Backlogged))
 	}
 	if t.usage.HistoryDropped > 0 {
-		a.Hint += "; readings not in the history, because the disk was too slow: " + procstats.None.Text(float64(t.usage.HistoryDropped))
+		a.Hint += "; readings not in the history, because the disk was too slow: " +
+			procstats.None.Text(float64(t.usage.HistoryDropped))
 	}
 	return a
 }

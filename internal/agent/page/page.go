@@ -38,7 +38,8 @@ type Past interface {
 	History(allocID, task string, q series.Query) ([]series.Point, error)
 	// Record returns the final record of the last ended start; the error wraps allocation.ErrNotFound before that.
 	Record(allocID, task string) (*record.Record, error)
-	// Commands returns what the ended processes of a task used; the error wraps allocation.ErrNotFound if that is not counted.
+	// Commands returns what the ended processes of a task used; the error wraps allocation.ErrNotFound if that is not
+	// counted.
 	Commands(allocID, task string) (*record.Commands, error)
 }
 
@@ -46,8 +47,8 @@ type Past interface {
 type Options struct {
 	// Logger takes errors; nil is none.
 	Logger hclog.Logger
-	// Token returns what lets readers see command lines and logs over connections that are not trusted: as the header X-Nomad-Token,
-	// as a bearer token, or in the form at /sign-in. It can change; empty is none, as is nil.
+	// Token returns what lets readers see command lines and logs over connections that are not trusted: as the header
+	// X-Nomad-Token, as a bearer token, or in the form at /sign-in. It can change; empty is none, as is nil.
 	Token func() string
 	// Actions is what signed-in readers may do; nil is nothing.
 	Actions Actions

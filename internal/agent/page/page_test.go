@@ -368,8 +368,8 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// TestRedacted holds that no page shows a command line to untrusted readers, not even one of a final record; streams have
-// what the pages have.
+// TestRedacted holds that no page shows a command line to untrusted readers, not even one of a final record; streams
+// have what the pages have.
 func TestRedacted(t *testing.T) {
 	secrets := []string{pagetest.Secret, "--epochs", "--rank", "/srv/", "cgroup/tacho"}
 	p := page.New(stage(t), page.Options{Token: func() string { return "t0ken" }, Now: moment})

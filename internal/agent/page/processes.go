@@ -138,7 +138,8 @@ func processOf(s *procstats.Sample, p *procstats.ProcessRow, missing string) pro
 // stateWord is a process state of proc_pid_stat(5) in a word.
 func stateWord(state string) string {
 	words := map[string]string{
-		"R": "running", "S": "sleeping", "D": "waiting for I/O", "Z": "zombie", "T": "stopped", "t": "traced", "I": "idle", "X": "dead",
+		"R": "running", "S": "sleeping", "D": "waiting for I/O", "Z": "zombie", "T": "stopped", "t": "traced",
+		"I": "idle", "X": "dead",
 	}
 	return cmp.Or(words[state], state)
 }

@@ -22,8 +22,8 @@ const (
 	mostLinks, mostSessions = 16, 256
 )
 
-// desk lets readers sign in: by a link that works once and for a minute, which leaves a cookie. Links and sessions live in
-// memory, as hashes, and end with the agent. Its methods may be called concurrently.
+// desk lets readers sign in: by a link that works once and for a minute, which leaves a cookie. Links and sessions
+// live in memory, as hashes, and end with the agent. Its methods may be called concurrently.
 type desk struct {
 	now func() time.Time
 
@@ -33,7 +33,10 @@ type desk struct {
 
 // newDesk returns a desk; now is its clock.
 func newDesk(now func() time.Time) *desk {
-	return &desk{now: now, links: expiring{most: mostLinks, life: linkLife}, sessions: expiring{most: mostSessions, life: sessionLife}}
+	return &desk{
+		now: now, links: expiring{most: mostLinks, life: linkLife},
+		sessions: expiring{most: mostSessions, life: sessionLife},
+	}
 }
 
 // Link returns the path of a page that signs its first reader in.
@@ -94,18 +97,21 @@ func (d *desk) SignedIn(r *http.Request) bool {
 	return d.sessions.has(given.Value, d.now())
 }
 
-// cookieOf is the cookie of a session. Browsers send cookies to all ports of a host, so the port is part of the name: two
-// agents on one machine would otherwise sign each other's readers out.
+// cookieOf is the cookie of a session. Browsers send cookies to all ports of a host, so the port is part of the name:
+// two agents on one machine would otherwise sign each other's readers out.
 func cookieOf(r *http.Request, secret string) *http.Cookie {
 	name := "tacho_session"
 	if _, port, err := net.SplitHostPort(r.Host); err == nil {
 		name += "_" + port
 	}
-	return &http.Cookie{Name: name, Value: secret, Path: "/", HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode}
+	return &http.Cookie{
+		Name: name, Value: secret, Path: "/", HttpOnly: true, Secure: r.TLS != nil,
+		SameSite: http.SameSiteStrictMode,
+	}
 }
 
-// sameOrigin reports whether a browser says that a request comes from a page of this agent; absent says that it does not
-// say where from, as other programs do not. Browsers send Origin with everything but GET and HEAD.
+// sameOrigin reports whether a browser says that a request comes from a page of this agent; absent says that it does
+// not say where from, as other programs do not. Browsers send Origin with everything but GET and HEAD.
 func sameOrigin(r *http.Request) (same, absent bool) {
 	origin := r.Header.Get("Origin")
 	if origin == "" {

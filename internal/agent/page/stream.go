@@ -45,7 +45,7 @@ type open func(v *view) (s source, shown cells, err error)
 
 // stream serves the changes of a page for as long as somebody looks:
 //
-//	event: cells    data: {"NAME": "HTML", …}           what has changed since the event before, or since the page was made
+//	event: cells    data: {"NAME": "HTML", …}           what has changed since the event before, or the page
 //	event: points   data: {"step": 0.02, "values": […]}   the small lines go on
 //	event: shape    data: {"shape": "…"}                the page has other elements now: load it again
 //
@@ -183,7 +183,7 @@ func (s *streamer) sendEvent(event string, data any) error {
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "event: %s\ndata: ", event)
 	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)                 // it would double what is sent, and nothing here is read as HTML before it is decoded
+	encoder.SetEscapeHTML(false)                 // nothing is read as HTML before it is decoded
 	if err := encoder.Encode(data); err != nil { // it ends the line
 		return fmt.Errorf("encode %s: %w", event, err)
 	}

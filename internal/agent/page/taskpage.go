@@ -167,11 +167,13 @@ func (p *Page) readings(t task, body *taskView, f *frame) {
 		{Key: "memory", Label: "Memory needed", Value: body.Memory.Needed, Detail: memoryDetail(body.Memory)},
 		{Key: "peak", Label: "Memory peak", Value: body.Memory.Peak, Detail: "limit " + body.Memory.Limit.Text},
 		{
-			Key: "read", Label: "Read from storage", Value: rateNumber(list, procstats.HeadlineIORead, newest.rate(before, figures.Read)),
+			Key: "read", Label: "Read from storage",
+			Value:  rateNumber(list, procstats.HeadlineIORead, newest.rate(before, figures.Read)),
 			Detail: sinceStart(headline(list, procstats.HeadlineIORead, procstats.Bytes.Text)),
 		},
 		{
-			Key: "write", Label: "Written", Value: rateNumber(list, procstats.Writing(list), newest.rate(before, figures.Written)),
+			Key: "write", Label: "Written",
+			Value:  rateNumber(list, procstats.Writing(list), newest.rate(before, figures.Written)),
 			Detail: writtenDetail(procstats.WrittenOf(t.usage.Sample, list)),
 		},
 	}
@@ -287,7 +289,8 @@ func (w window) endWord(t task) string {
 // shape tells pages with other parts apart.
 func (b *taskView) shape() string {
 	return digest([]string{
-		b.Condition.Word, b.Started, fmt.Sprint(b.Read), fmt.Sprint(len(b.Events), b.newestEvent()), fmt.Sprint(b.End != nil), fmt.Sprint(b.Restarts()),
+		b.Condition.Word, b.Started, fmt.Sprint(b.Read), fmt.Sprint(len(b.Events), b.newestEvent()),
+		fmt.Sprint(b.End != nil), fmt.Sprint(b.Restarts()),
 		fmt.Sprint(len(b.Measurements)), fmt.Sprint(len(b.Figures), len(b.Charts)),
 	})
 }

@@ -140,7 +140,8 @@ func pressureOf(newest, before *moment) pressure {
 		p.Shares = append(p.Shares, shown)
 		shares = append(shares, s.name+" "+shown.Text)
 	}
-	p.Hint += "; some of its processes waited for " + strings.Join(shares, ", ") + " of the time (psi_*_some_seconds_total, " + label + ")"
+	p.Hint += "; some of its processes waited for " + strings.Join(shares, ", ") +
+		" of the time (psi_*_some_seconds_total, " + label + ")"
 	return p
 }
 

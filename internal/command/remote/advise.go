@@ -40,11 +40,14 @@ func newAdvise() *cobra.Command {
 		Long: `Say what memory and CPU to ask for, from earlier runs, as sentences and as a block of a job file.
 
 RUN is ` + rundir.Words + `.
-It stands for all recorded runs of the same command in the same directory. Without it, last is meant. With --job or --alloc the
+It stands for all recorded runs of the same command in the same directory. Without it, last is meant. With ` +
+			`--job or --alloc the
 records of an agent's tasks are used.
 
-Memory is the highest exact peak and a margin, which is smaller the more runs there are. A value that is only a lower bound is never the
-base of advice. If a run was killed at a higher peak than all others had, or if no exact peak is known, it says that the data do not
+Memory is the highest exact peak and a margin, which is smaller the more runs there are. A value that is only a ` +
+			`lower bound is never the
+base of advice. If a run was killed at a higher peak than all others had, or if no exact peak is known, it says ` +
+			`that the data do not
 suffice. Runs shorter than 1 s say nothing of CPU.`,
 		Example: `  tacho advise last
   tacho advise --job web
@@ -57,7 +60,8 @@ suffice. Runs shorter than 1 s say nothing of CPU.`,
 	flags.StringVar(&o.job, "job", "", "advise on the tasks of all allocations of this `JOB`")
 	flags.StringVar(&o.alloc, "alloc", "", "advise on the tasks of this allocation, an `ID` or the name of a job")
 	o.coreMHz = 1000
-	flags.Var(cli.Number(&o.coreMHz, 1, mostCoreMHz), "core-mhz", "what a core counts for in the job file: that of the node's cpu.frequency")
+	flags.Var(cli.Number(&o.coreMHz, 1, mostCoreMHz), "core-mhz",
+		"what a core counts for in the job file: that of the node's cpu.frequency")
 	o.connection = addConnectionFlags(cmd)
 	cmd.ValidArgsFunction = rundir.Complete(o.outputDir, 1000)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -141,7 +145,8 @@ func (o *adviseOptions) recordsOfTasks(ctx context.Context, agent *client.Client
 	return histories, nil
 }
 
-// allocations returns those of --job, or that of --alloc. A job can be unknown to the agent that still has allocations of it.
+// allocations returns those of --job, or that of --alloc. A job can be unknown to the agent that still has
+// allocations of it.
 func (o *adviseOptions) allocations(ctx context.Context, agent *client.Client) ([]apijson.Allocation, error) {
 	if o.alloc != "" {
 		id, err := resolveAllocation(ctx, agent, o.alloc)

@@ -6,7 +6,6 @@ package remote
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -26,7 +25,8 @@ import (
 )
 
 // allocHelp is the help text for the argument ID.
-const allocHelp = `ID is the id of an allocation, a prefix that no other has, or the name of its job if no other of its allocations runs.`
+const allocHelp = `ID is the id of an allocation, a prefix that no other has, or the name of its job if no other of ` +
+	`its allocations runs.`
 
 func newAlloc() *cobra.Command {
 	cmd := &cobra.Command{Use: "alloc", Short: "Show allocations, and act on them", GroupID: cli.GroupAgent}
@@ -85,24 +85,6 @@ func taskOf(args []string) string {
 	return ""
 }
 
-// completeTasks completes ID and TASK.
-func completeTasks(c *connection) cobra.CompletionFunc {
-	ids := completeAllocations(c)
-	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) != 1 {
-			return ids(cmd, args, typed)
-		}
-		tasks := completeFromAgent(c, func(ctx context.Context, agent *client.Client) ([]cobra.Completion, error) {
-			a, err := agent.Allocation(ctx, args[0], client.Wait{})
-			if err != nil {
-				return nil, err
-			}
-			return slices.Sorted(maps.Keys(a.Value.TaskStates)), nil
-		})
-		return tasks(cmd, nil, typed)
-	}
-}
-
 func newAllocStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [ID]",
@@ -134,11 +116,8 @@ func listAllocations(cmd *cobra.Command, agent *client.Client, output *outputFla
 	if err != nil {
 		return err
 	}
-	if len(all.Value) == 0 && !output.set() {
-		cli.PrintError(cmd.ErrOrStderr(), errors.New("no allocations (tacho job run FILE runs a job)"))
-		return nil
-	}
-	return show(cmd, output, all, func(p cli.Palette, all *[]apijson.Allocation) string { return allocationTable(p, *all, "") })
+	return showList(cmd, output, all, "no allocations (tacho job run FILE runs a job)",
+		func(p cli.Palette, all []apijson.Allocation) string { return allocationTable(p, all, "") })
 }
 
 func showAllocation(cmd *cobra.Command, agent *client.Client, a *apijson.Allocation) error {
@@ -210,7 +189,9 @@ func writeTask(b *strings.Builder, p cli.Palette, a *apijson.Allocation, name st
 }
 
 // endingOf returns why the last run of a task ended; empty if none has, or if the agent has no record of it.
-func endingOf(ctx context.Context, agent *client.Client, a *apijson.Allocation, task string, p cli.Palette) (string, error) {
+func endingOf(ctx context.Context, agent *client.Client, a *apijson.Allocation, task string, p cli.Palette) (string,
+	error,
+) {
 	if a.TaskStates[task].Tacho.Exit == nil {
 		return "", nil
 	}
@@ -224,8 +205,11 @@ func endingOf(ctx context.Context, agent *client.Client, a *apijson.Allocation, 
 	return endingText(p, &final.Value), nil
 }
 
-// commandsSoFar lists what the processes of a running task used that have ended, by command; empty if that is not known.
-func commandsSoFar(ctx context.Context, agent *client.Client, a *apijson.Allocation, task string, p cli.Palette) string {
+// commandsSoFar lists what the processes of a running task used that have ended, by command; empty if that is not
+// known.
+func commandsSoFar(ctx context.Context, agent *client.Client, a *apijson.Allocation, task string,
+	p cli.Palette,
+) string {
 	if a.TaskStates[task].State != "running" {
 		return ""
 	}
@@ -279,7 +263,8 @@ func writeEvents(b *strings.Builder, p cli.Palette, events []apijson.TaskEvent) 
 	fmt.Fprintf(b, "  %s\n", title)
 	t := cli.Table{Indent: "    "}
 	for _, e := range events {
-		t.Add(cli.Painted(clockText(time.Unix(0, e.Time)), p.Faint), cli.Painted(cli.Printable(e.Type), eventPaint(p, e.Type)),
+		t.Add(cli.Painted(clockText(time.Unix(0, e.Time)), p.Faint),
+			cli.Painted(cli.Printable(e.Type), eventPaint(p, e.Type)),
 			cli.Plain(cli.OneLine(e.DisplayMessage)))
 	}
 	b.WriteString(t.Render(p))

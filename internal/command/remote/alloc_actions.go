@@ -32,9 +32,10 @@ func newAllocSignal() *cobra.Command {
 
 func newAllocRestart() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "restart ID [TASK]",
-		Short:   "Restart all running tasks of an allocation, or one",
-		Long:    "Restart all running tasks of an allocation, or one.\n\n" + allocHelp + " Tasks that have ended are not restarted.",
+		Use:   "restart ID [TASK]",
+		Short: "Restart all running tasks of an allocation, or one",
+		Long: "Restart all running tasks of an allocation, or one.\n\n" + allocHelp +
+			" Tasks that have ended are not restarted.",
 		Example: "  tacho alloc restart 5f3a\n  tacho alloc restart 5f3a web",
 		Args:    cli.Arguments("ID", "[TASK]"),
 	}
@@ -47,8 +48,8 @@ func newAllocStop() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stop ID",
 		Short: "Stop an allocation; another takes its place",
-		Long: "Stop an allocation, and wait until all its tasks have ended. Another takes its place, unless its job was stopped:\n" +
-			"tacho job stop stops all of them for good.\n\n" + allocHelp,
+		Long: "Stop an allocation, and wait until all its tasks have ended. Another takes its place, unless its job was " +
+			"stopped:\ntacho job stop stops all of them for good.\n\n" + allocHelp,
 		Example: "  tacho alloc stop 5f3a",
 		Args:    cli.Arguments("ID"),
 	}
@@ -72,7 +73,8 @@ func newAllocStop() *cobra.Command {
 }
 
 // allocAction acts on an allocation, or on one task of it, and returns what it has done.
-type allocAction = func(cmd *cobra.Command, agent *client.Client, a *apijson.Allocation, task string) (done string, err error)
+type allocAction = func(cmd *cobra.Command, agent *client.Client, a *apijson.Allocation, task string) (done string,
+	err error)
 
 // actOn completes a command that acts on an allocation and prints what it has done.
 func actOn(cmd *cobra.Command, act allocAction) *cobra.Command {

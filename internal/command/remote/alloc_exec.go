@@ -32,7 +32,8 @@ func newAllocExec() *cobra.Command {
 		Short: "Run a command beside a task: its directory, variables, cgroup",
 		Long: "Run a command in the environment of a task: its directory, variables and cgroup.\n\n" + allocHelp + `
 
-The command gets a terminal if stdin and stdout are one. Exit codes: the code of the command; 125 error of tacho; 126 the
+The command gets a terminal if stdin and stdout are one. Exit codes: the code of the command; 125 error of ` +
+			`tacho; 126 the
 command cannot be executed; 127 command not found. The command is killed when tacho exits.`,
 		Example: `  tacho alloc exec 5f3a sh
   tacho alloc exec --task web 5f3a cat /proc/self/cgroup

@@ -153,7 +153,8 @@ func processesAt(p cli.Palette, point *apijson.Point) string {
 		now := readingOf(point, row)
 		t.AddTexts(fmt.Sprint(row.PID), fmt.Sprint(row.PPID),
 			cli.Optional(procstats.Seconds, now.first(procstats.ProcessCPU, procstats.PortableProcessCPU)),
-			cli.Optional(procstats.Bytes, now.first(procstats.ProcessRSS, procstats.PortableProcessRSS)), cli.Printable(row.Command))
+			cli.Optional(procstats.Bytes, now.first(procstats.ProcessRSS, procstats.PortableProcessRSS)),
+			cli.Printable(row.Command))
 	}
 	return t.Render(p)
 }

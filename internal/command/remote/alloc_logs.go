@@ -112,7 +112,9 @@ const (
 
 // findTail returns how many bytes before the end of a log its last lines start. If the log grows meanwhile, the start
 // moves towards the end: lines may be missing that are not among the last ones any more.
-func (o *logsOptions) findTail(ctx context.Context, agent *client.Client, id string, q client.LogQuery) (back int64, err error) {
+func (o *logsOptions) findTail(ctx context.Context, agent *client.Client, id string, q client.LogQuery) (back int64,
+	err error,
+) {
 	q.Follow, q.FromEnd = false, true
 	for q.Offset = firstTail; ; q.Offset *= 2 {
 		text, err := readLog(ctx, agent, id, q)

@@ -51,10 +51,10 @@ four with the most memory; --process shows those with a name.`,
 	f := cmd.Flags()
 	f.BoolVar(&o.all, "all", false, "show all measurements, with the reason for each absent one")
 	f.BoolVar(&o.history, "history", false, "show past readings")
-	f.Var((*momentFlag)(&o.past.Since), "since", "start of the history, a `TIME`")
-	f.Var((*momentFlag)(&o.past.Until), "until", "end of the history, a `TIME`")
-	f.Var((*stepFlag)(&o.past.Step), "step", "show at most one reading per `DURATION`")
-	f.Var((*momentFlag)(&o.at), "at", "show the reading nearest to this `TIME`")
+	f.Func("since", "start of the history, a `TIME`", parsed(&o.past.Since, parseMoment))
+	f.Func("until", "end of the history, a `TIME`", parsed(&o.past.Until, parseMoment))
+	f.Func("step", "show at most one reading per `DURATION`", parsed(&o.past.Step, parseStep))
+	f.Func("at", "show the reading nearest to this `TIME`", parsed(&o.at, parseMoment))
 	f.StringVar(&o.process, "process", "", "show only the rows of processes with this `NAME`")
 	return withAllocation(cmd, completeTasks, func(cmd *cobra.Command, agent *client.Client, args []string) error {
 		for _, name := range []string{"since", "until", "step"} {
@@ -194,25 +194,34 @@ func (p *usagePage) processes(s *client.Sample) {
 			summary.FirstValue(row.Measurements, procstats.ProcessRSS, procstats.PortableProcessRSS), indented(line))
 	}
 	if p.process == "" {
-		p.otherTime(&t, s.Processes, setAge(s))
+		sums, notes := closing(s, "before")
+		for _, sum := range sums {
+			t.AddTexts("", "", sum[1], "", sum[0])
+		}
+		for _, note := range notes {
+			t.AddTexts("", "", "", "", note)
+		}
 	}
 	p.text.WriteString(t.Render(p.palette))
 }
 
-// otherTime adds the CPU time that is not that of a live process with a row.
-func (p *usagePage) otherTime(t *cli.Table, processes *client.Processes, age time.Duration) {
+// closing returns the names and CPU times that make up that of the task, with those of the rows of live processes, and
+// what is to be said of the rows; before says of what they were read before.
+func closing(s *client.Sample, before string) (sums [][2]string, notes []string) {
 	exited := "exited"
-	if n := processes.Exited.Processes; n != nil {
+	if n := s.Processes.Exited.Processes; n != nil {
 		exited = fmt.Sprintf("exited (%.0f)", *n)
 	}
-	t.AddTexts("", "", cli.Optional(procstats.Seconds, processes.Exited.CPUSeconds), "", exited)
-	t.AddTexts("", "", cli.Optional(procstats.Seconds, processes.Unattributed.CPUSeconds), "", "unattributed")
-	if age >= time.Second {
-		t.AddTexts("", "", "", "", fmt.Sprintf("read %s before", procstats.AgeText(age)))
+	if age := setAge(s); age >= time.Second {
+		notes = append(notes, fmt.Sprintf("read %s %s", procstats.AgeText(age), before))
 	}
-	if n := processes.Omitted; n > 0 {
-		t.AddTexts("", "", "", "", fmt.Sprintf("%d more without a row", n))
+	if n := s.Processes.Omitted; n > 0 {
+		notes = append(notes, fmt.Sprintf("%d more without a row", n))
 	}
+	return [][2]string{
+		{exited, cli.Optional(procstats.Seconds, s.Processes.Exited.CPUSeconds)},
+		{"unattributed", cli.Optional(procstats.Seconds, s.Processes.Unattributed.CPUSeconds)},
+	}, notes
 }
 
 func (p *usagePage) measurements(r *client.Reading) {
@@ -223,7 +232,8 @@ func (p *usagePage) measurements(r *client.Reading) {
 			cli.Painted(cli.GuaranteeText(guarantee), summary.GuaranteePaint(p.palette, guarantee)))
 	}
 	for _, name := range cli.TableOrder(r.Sample.Absent) {
-		t.Add(cli.Plain(name), cli.Plain(procstats.NoValue), cli.Painted(cli.Printable(r.Sample.Absent[name]), p.palette.Faint))
+		t.Add(cli.Plain(name), cli.Plain(procstats.NoValue),
+			cli.Painted(cli.Printable(r.Sample.Absent[name]), p.palette.Faint))
 	}
 	p.text.WriteString(t.Render(p.palette))
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -35,8 +36,10 @@ const (
 )
 
 // connectionHelp is the help text of all commands that connect to an agent.
-const connectionHelp = `Connects to the unix socket in the data directory if there is one, else to that of a development agent of this
-user, else to ` + defaultAddress + `. --addr overrides: unix:/path, http://host:port or https://host:port; /path, host:port and host are understood.
+const connectionHelp = `Connects to the unix socket in the data directory if there is one, else to that of a ` +
+	`development agent of this
+user, else to ` + defaultAddress + `. --addr overrides: unix:/path, http://host:port or https://host:port; ` +
+	`/path, host:port and host are understood.
 
 Over TCP the agent requires its token for more than numbers, names and states: --token-file or TACHO_TOKEN.`
 
@@ -113,7 +116,8 @@ func (c *connection) address(ctx context.Context) string {
 
 // checkAddress rejects an address that is not one of an agent.
 func checkAddress(address string) error {
-	errAddress := errors.New("must be unix:/path, http://host:port or https://host:port; /path, host:port and host are understood")
+	errAddress := errors.New("must be unix:/path, http://host:port or https://host:port; " +
+		"/path, host:port and host are understood")
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
 		if strings.Trim(path, "/") == "" {
 			return errAddress
@@ -164,7 +168,8 @@ func devSocket(ctx context.Context) string {
 }
 
 // errUntrusted replaces what the agent says to an untrusted caller, which is for clients that speak HTTP.
-var errUntrusted = errors.New("not permitted without the agent's token: --token-file or TACHO_TOKEN, or run on the agent's machine as its user")
+var errUntrusted = errors.New("not permitted without the agent's token: --token-file or TACHO_TOKEN, " +
+	"or run on the agent's machine as its user")
 
 // explain adds a remedy to connection errors.
 func explain(err error) error {
@@ -191,14 +196,14 @@ func explain(err error) error {
 // agentCommand is the RunE of a command that needs an agent.
 type agentCommand = func(cmd *cobra.Command, agent *client.Client, args []string) error
 
-// completion makes the completion of the arguments of a command, which asks the agent; nil for none.
-type completion = func(*connection) cobra.CompletionFunc
+// completion lists the values of the argument after args; nil for none.
+type completion = func(ctx context.Context, agent *client.Client, args []string) ([]cobra.Completion, error)
 
 // withAgent gives a command the flags for the connection, and makes it run with a client for the agent.
 func withAgent(cmd *cobra.Command, complete completion, run agentCommand) *cobra.Command {
 	c := addConnectionFlags(cmd)
 	if complete != nil {
-		cmd.ValidArgsFunction = complete(c)
+		cmd.ValidArgsFunction = c.complete(complete)
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		agent, err := c.open(cmd.Context())
@@ -224,15 +229,9 @@ func untilInterrupted(ctx context.Context, run func(context.Context) error) erro
 // completionTimeout is the time for shell completion.
 const completionTimeout = 2 * time.Second
 
-// completionList asks the agent for completions.
-type completionList = func(ctx context.Context, agent *client.Client) ([]cobra.Completion, error)
-
-// completeFromAgent completes the first argument with a list from the agent.
-func completeFromAgent(c *connection, list completionList) cobra.CompletionFunc {
+// complete completes arguments with what the agent lists.
+func (c *connection) complete(list completion) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
 		// cobra completes without running the root's PersistentPreRunE.
 		if err := cli.ApplyEnvironment(cmd, nil); err != nil {
 			return nil, cobra.ShellCompDirectiveError
@@ -244,7 +243,7 @@ func completeFromAgent(c *connection, list completionList) cobra.CompletionFunc 
 			return nil, cobra.ShellCompDirectiveError
 		}
 		defer agent.Close()
-		all, err := list(ctx, agent)
+		all, err := list(ctx, agent, args)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
@@ -254,34 +253,37 @@ func completeFromAgent(c *connection, list completionList) cobra.CompletionFunc 
 }
 
 // completeJobs completes the id of a job.
-func completeJobs(c *connection) cobra.CompletionFunc {
-	return completeFromAgent(c, func(ctx context.Context, agent *client.Client) ([]cobra.Completion, error) {
-		jobs, err := agent.Jobs(ctx, "")
-		if err != nil {
-			return nil, err
-		}
-		var ids []cobra.Completion
-		for _, j := range jobs.Value {
-			ids = append(ids, cobra.CompletionWithDesc(j.ID, j.Type+", "+j.Status))
-		}
-		return ids, nil
-	})
+func completeJobs(ctx context.Context, agent *client.Client, args []string) (ids []cobra.Completion, err error) {
+	if len(args) > 0 {
+		return nil, nil
+	}
+	jobs, err := agent.Jobs(ctx, "")
+	for _, j := range jobs.Value {
+		ids = append(ids, cobra.CompletionWithDesc(j.ID, j.Type+", "+j.Status))
+	}
+	return ids, err
 }
 
 // completeAllocations completes the id of an allocation.
-func completeAllocations(c *connection) cobra.CompletionFunc {
-	return completeFromAgent(c, func(ctx context.Context, agent *client.Client) ([]cobra.Completion, error) {
-		allocations, err := agent.Allocations(ctx, "")
-		if err != nil {
-			return nil, err
-		}
-		var ids []cobra.Completion
-		for i := range allocations.Value {
-			a := &allocations.Value[i]
-			ids = append(ids, cobra.CompletionWithDesc(shortID(a.ID), a.Name+", "+a.ClientStatus))
-		}
-		return ids, nil
-	})
+func completeAllocations(ctx context.Context, agent *client.Client, args []string) (ids []cobra.Completion, err error) {
+	if len(args) > 0 {
+		return nil, nil
+	}
+	allocations, err := agent.Allocations(ctx, "")
+	for i := range allocations.Value {
+		a := &allocations.Value[i]
+		ids = append(ids, cobra.CompletionWithDesc(shortID(a.ID), a.Name+", "+a.ClientStatus))
+	}
+	return ids, err
+}
+
+// completeTasks completes the id of an allocation, and then one of its tasks.
+func completeTasks(ctx context.Context, agent *client.Client, args []string) ([]cobra.Completion, error) {
+	if len(args) != 1 {
+		return completeAllocations(ctx, agent, args)
+	}
+	a, err := agent.Allocation(ctx, args[0], client.Wait{})
+	return slices.Sorted(maps.Keys(a.Value.TaskStates)), err
 }
 
 // shortID returns the prefix of an id that is shown and typed.

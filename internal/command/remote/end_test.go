@@ -25,8 +25,8 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// TestSurfacesAgree holds that how a task ended is said in the same words by the record's JSON, the driver's event, the page
-// (for trusted and untrusted callers), the summary of a run, tacho show, tacho alloc status and tacho top.
+// TestSurfacesAgree holds that how a task ended is said in the same words by the record's JSON, the driver's event,
+// the page (for trusted and untrusted callers), the summary of a run, tacho show, tacho alloc status and tacho top.
 func TestSurfacesAgree(t *testing.T) {
 	for n, r := range endedRecords() {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -140,7 +140,7 @@ func served(t *testing.T, r *record.Record, trusted bool) string {
 func topOf(r *record.Record) string {
 	state := &apijson.TaskState{State: "dead"}
 	state.Tacho.Outcome = r.End().Outcome
-	m := &topModel{sort: byCPU}
+	m := &topModel{sort: "cpu"}
 	a := &apijson.Allocation{ID: "a", Name: "j.g[0]", TaskStates: map[string]*apijson.TaskState{"t": state}}
 	m.update([]*topRow{newTaskPoll(nil).row(a, "t", nil)}, nil)
 	return strings.Join(m.view(200, 20), "\n")

@@ -21,7 +21,7 @@ import (
 // eventsOptions are the flags of tacho events.
 type eventsOptions struct {
 	follow bool
-	topics topicsFlag
+	topics []string
 	output *outputFlags
 }
 
@@ -29,7 +29,8 @@ func newEvents() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events",
 		Short: "Print the events of jobs and tasks",
-		Long: `Print the events that the agent still has, oldest first. --follow continues with new events until interrupted. --json
+		Long: `Print the events that the agent still has, oldest first. --follow continues with new events until ` +
+			`interrupted. --json
 prints one event per line.`,
 		Example: `  tacho events
   tacho events -f --topic Job:web
@@ -40,7 +41,8 @@ prints one event per line.`,
 	o := &eventsOptions{output: addOutputFlags(cmd)}
 	o.output.oneLine = true
 	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "follow new events")
-	cmd.Flags().Var(&o.topics, "topic", "print only events of this `TOPIC`: "+cli.OrList(eventTopics())+", or of one id, such as Job:web; may be repeated")
+	const topic = "print only events of this `TOPIC`: %s, or of one id, such as Job:web; may be repeated"
+	cmd.Flags().Func("topic", fmt.Sprintf(topic, cli.OrList(eventTopics())), o.addTopic)
 	_ = cmd.RegisterFlagCompletionFunc("topic", cobra.FixedCompletions(eventTopics(), cobra.ShellCompDirectiveNoFileComp))
 	return withAgent(cmd, nil, func(cmd *cobra.Command, agent *client.Client, _ []string) error {
 		return untilInterrupted(cmd.Context(), func(ctx context.Context) error {
@@ -52,23 +54,14 @@ prints one event per line.`,
 // eventTopics are the topics that an agent has events of.
 func eventTopics() []string { return []string{"Job", "Allocation", "Evaluation", "Node"} }
 
-// topicsFlag is a flag with one topic each time, or a topic and a key.
-type topicsFlag []string
-
-// String implements pflag.Value.
-func (t *topicsFlag) String() string { return strings.Join(*t, " ") }
-
-// Set implements pflag.Value.
-func (t *topicsFlag) Set(text string) error {
+// addTopic adds a topic, or one of a key, to those of the flag.
+func (o *eventsOptions) addTopic(text string) error {
 	if topic, _, _ := strings.Cut(text, ":"); !slices.Contains(eventTopics(), topic) {
 		return fmt.Errorf("must be %s, or one of them with an id, such as Job:web", cli.OrList(eventTopics()))
 	}
-	*t = append(*t, text)
+	o.topics = append(o.topics, text)
 	return nil
 }
-
-// Type implements pflag.Value.
-func (t *topicsFlag) Type() string { return "TOPIC" }
 
 // quiet is how long to wait for more of the existing events.
 const quiet = 300 * time.Millisecond
@@ -135,7 +128,8 @@ func eventText(p cli.Palette, e *client.Event) string {
 			cli.Painted(cli.Printable(t.Type), eventPaint(p, t.Type)).String())
 		message = cli.OneLine(t.DisplayMessage)
 	case a != nil:
-		words = append(words, shortID(a.ID), cli.Printable(a.Name), cli.Painted(a.ClientStatus, statusPaint(p, a.ClientStatus)).String())
+		words = append(words, shortID(a.ID), cli.Printable(a.Name),
+			cli.Painted(a.ClientStatus, statusPaint(p, a.ClientStatus)).String())
 		message = cli.OneLine(a.ClientDescription)
 	default:
 		words = append(words, cli.Printable(e.Key))

@@ -7,8 +7,8 @@ package remote
 
 import "os"
 
-// interruptible is a reader of a file that may block forever. A read cannot be interrupted on this system: its goroutine
-// ends with the process, which exits next.
+// interruptible is a reader of a file that may block forever. A read cannot be interrupted on this system: its
+// goroutine ends with the process, which exits next.
 type interruptible struct{ *os.File }
 
 func newInterruptible(file *os.File) (*interruptible, error) { return &interruptible{file}, nil }

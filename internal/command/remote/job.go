@@ -78,7 +78,8 @@ func newJobValidate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate FILE",
 		Short: "Check a job file without running it",
-		Long: `Check a job file as the agent does before it runs the job. Each error is printed with file, line and column, and the exit
+		Long: `Check a job file as the agent does before it runs the job. Each error is printed with file, line and ` +
+			`column, and the exit
 code is 1. FILE may be - for stdin.`,
 		Example: `  tacho job validate web.nomad.hcl
   tacho job validate --var count=3 web.nomad.hcl`,
@@ -128,10 +129,11 @@ func printMistakes(stderr io.Writer, mistakes []string) {
 
 func newJobStatus() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "status [ID]",
-		Short:   "List the jobs, or show one and its allocations",
-		Example: "  tacho job status\n  tacho job status web\n  tacho job status -t '{{range .}}{{.ID}} {{.Status}}\n{{end}}'",
-		Args:    cli.Arguments("[ID]"),
+		Use:   "status [ID]",
+		Short: "List the jobs, or show one and its allocations",
+		Example: "  tacho job status\n  tacho job status web\n" +
+			"  tacho job status -t '{{range .}}{{.ID}} {{.Status}}\n{{end}}'",
+		Args: cli.Arguments("[ID]"),
 	}
 	output := addOutputFlags(cmd)
 	return withAgent(cmd, completeJobs, func(cmd *cobra.Command, agent *client.Client, args []string) error {
@@ -180,12 +182,9 @@ func listJobs(cmd *cobra.Command, agent *client.Client, output *outputFlags) err
 	if err != nil {
 		return err
 	}
-	if len(jobs.Value) == 0 && !output.set() {
-		cli.PrintError(cmd.ErrOrStderr(), errors.New("no jobs (tacho job run FILE runs one)"))
-		return nil
-	}
 	columns, _ := cli.TerminalSize(cmd.OutOrStdout())
-	return show(cmd, output, jobs, func(p cli.Palette, jobs *[]apijson.JobStub) string { return jobTable(p, *jobs, columns) })
+	return showList(cmd, output, jobs, "no jobs (tacho job run FILE runs one)",
+		func(p cli.Palette, jobs []apijson.JobStub) string { return jobTable(p, jobs, columns) })
 }
 
 // jobTable lists jobs with the number of their allocations in each status.
@@ -244,11 +243,15 @@ func printJob(cmd *cobra.Command, j *client.Job, allocations []apijson.Allocatio
 	facts.AddTexts("submitted", clockText(time.Unix(0, j.SubmitTime)))
 	b.WriteString(facts.Render(p))
 	fmt.Fprintf(&b, "\n%s\n", p.Bold("Groups"))
-	groups := cli.Table{Indent: "  ", Header: []string{"GROUP", "COUNT", "TASK", "DRIVER", "WHEN", "CPU", "MEMORY"}, Right: []int{1, 5, 6}}
+	groups := cli.Table{
+		Indent: "  ", Header: []string{"GROUP", "COUNT", "TASK", "DRIVER", "WHEN", "CPU", "MEMORY"},
+		Right: []int{1, 5, 6},
+	}
 	for _, g := range j.TaskGroups {
 		name, count := cli.Printable(g.Name), strconv.Itoa(g.Count)
 		for _, t := range g.Tasks {
-			groups.AddTexts(name, count, cli.Printable(t.Name), t.Driver, whenText(t), cpuText(t.Resources), memoryText(t.Resources))
+			groups.AddTexts(name, count, cli.Printable(t.Name), t.Driver, whenText(t), cpuText(t.Resources),
+				memoryText(t.Resources))
 			name, count = "", ""
 		}
 	}
@@ -278,7 +281,8 @@ func placementFailures(j *client.Job) []string {
 		if len(u.Reasons) > 0 {
 			reasons = strings.Join(u.Reasons, "; ")
 		}
-		lines = append(lines, fmt.Sprintf("group %s: %d %s not placed: %s", cli.Printable(name), u.Allocations, noun, cli.Printable(reasons)))
+		lines = append(lines, fmt.Sprintf("group %s: %d %s not placed: %s", cli.Printable(name), u.Allocations, noun,
+			cli.Printable(reasons)))
 	}
 	return lines
 }
@@ -314,10 +318,14 @@ func allocationTable(p cli.Palette, allocations []apijson.Allocation, indent str
 	if len(allocations) == 0 {
 		return indent + "none\n"
 	}
-	t := cli.Table{Indent: indent, Header: []string{"ID", "NAME", "VERSION", "DESIRED", "STATUS", "TASKS", "CREATED"}, Right: []int{2}, Leave: []int{6, 2, 3}}
+	t := cli.Table{Indent: indent, Header: []string{
+		"ID", "NAME", "VERSION", "DESIRED", "STATUS", "TASKS",
+		"CREATED",
+	}, Right: []int{2}, Leave: []int{6, 2, 3}}
 	for i := range allocations {
 		a := &allocations[i]
-		t.Add(cli.Painted(shortID(a.ID), p.Bold), cli.Plain(cli.Printable(a.Name)), cli.Plain(strconv.FormatUint(a.JobVersion, 10)),
+		t.Add(cli.Painted(shortID(a.ID), p.Bold), cli.Plain(cli.Printable(a.Name)),
+			cli.Plain(strconv.FormatUint(a.JobVersion, 10)),
 			cli.Plain(a.DesiredStatus), cli.Painted(a.ClientStatus, statusPaint(p, a.ClientStatus)),
 			cli.Plain(tasksText(a)), cli.Plain(clockText(time.Unix(0, a.CreateTime))))
 	}

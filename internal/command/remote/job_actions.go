@@ -19,11 +19,14 @@ func newJobRun() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run FILE",
 		Short: "Run a job",
-		Long: `Register the job of a job file and start its allocations. Allocations of an earlier version continue if their group is
+		Long: `Register the job of a job file and start its allocations. Allocations of an earlier version continue ` +
+			`if their group is
 unchanged, otherwise they are stopped. FILE may be - for stdin.
 
-Waits until every allocation has been running for the time of --settle, or has ended, and prints events. The exit code is
-1 if a task failed or was restarted, or if the node cannot run an allocation. With --detach, --json or --template it does not wait.`,
+Waits until every allocation has been running for the time of --settle, or has ended, and prints events. The ` +
+			`exit code is
+1 if a task failed or was restarted, or if the node cannot run an allocation. With --detach, --json or ` +
+			`--template it does not wait.`,
 		Example: `  tacho job run web.nomad.hcl
   tacho job run --detach --var count=3 web.nomad.hcl`,
 		Args: cli.Arguments("FILE"),
@@ -77,7 +80,8 @@ func newJobStop() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stop ID",
 		Short: "Stop a job",
-		Long: `Stop all allocations of a job, and wait until they have ended. With --purge the job is then removed from the agent's state;
+		Long: `Stop all allocations of a job, and wait until they have ended. With --purge the job is then removed ` +
+			`from the agent's state;
 with --detach it does not wait.`,
 		Example: `  tacho job stop web
   tacho job stop --purge web`,

@@ -57,7 +57,8 @@ func (w *watch) printPlan(r *client.Registration, before []apijson.Allocation) e
 	if r.Tacho.Changed {
 		word = "registered"
 	}
-	if _, err := fmt.Fprintf(w.out, "%s %s (version %d)\n", word, w.palette.Bold(cli.Printable(r.Tacho.JobID)), r.Tacho.Version); err != nil {
+	if _, err := fmt.Fprintf(w.out, "%s %s (version %d)\n", word, w.palette.Bold(cli.Printable(r.Tacho.JobID)),
+		r.Tacho.Version); err != nil {
 		return err
 	}
 	printNotes(w.out, r.Warnings)
@@ -96,7 +97,8 @@ func requestText(a *apijson.Allocation) string {
 	tasks := slices.Sorted(maps.Keys(a.TaskStates))
 	for i, name := range tasks {
 		r := a.TaskResources[name]
-		tasks[i] = fmt.Sprintf("%s (%s, %s, %s)", cli.Printable(name), a.TaskStates[name].Tacho.Driver, cpuText(r), memoryText(r))
+		tasks[i] = fmt.Sprintf("%s (%s, %s, %s)", cli.Printable(name), a.TaskStates[name].Tacho.Driver, cpuText(r),
+			memoryText(r))
 	}
 	return strings.Join(tasks, "; ")
 }
@@ -299,7 +301,8 @@ func (w *watch) printEvents() error {
 // eventLine returns an event in one line.
 func eventLine(p cli.Palette, e taskEvent) string {
 	kind := cli.Painted(cli.Printable(e.Type), eventPaint(p, e.Type))
-	line := fmt.Sprintf("%s  %s  %s  %s", p.Faint(time.Unix(0, e.Time).Local().Format("15:04:05.000")), shortID(e.allocation),
+	line := fmt.Sprintf("%s  %s  %s  %s", p.Faint(time.Unix(0, e.Time).Local().Format("15:04:05.000")),
+		shortID(e.allocation),
 		cli.Printable(e.task), kind.String())
 	if e.DisplayMessage != "" {
 		line += "  " + cli.OneLine(e.DisplayMessage)

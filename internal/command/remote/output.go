@@ -33,7 +33,8 @@ type outputFlags struct {
 func addOutputFlags(cmd *cobra.Command) *outputFlags {
 	o := &outputFlags{}
 	cmd.Flags().BoolVar(&o.json, "json", false, "print the agent's JSON")
-	cmd.Flags().StringVarP(&o.template, "template", "t", "", "print the agent's JSON through this Go `TEMPLATE` (text/template)")
+	cmd.Flags().StringVarP(&o.template, "template", "t", "",
+		"print the agent's JSON through this Go `TEMPLATE` (text/template)")
 	cmd.PreRunE = func(*cobra.Command, []string) error { return o.check() }
 	return o
 }
@@ -45,7 +46,8 @@ func (o *outputFlags) check() (err error) {
 	if o.json && o.template != "" {
 		return cli.Usagef("--json and --template are mutually exclusive")
 	}
-	o.parsed, err = template.New("template").Option("missingkey=error").Funcs(template.FuncMap{"json": toJSON}).Parse(o.template)
+	functions := template.FuncMap{"json": toJSON}
+	o.parsed, err = template.New("template").Option("missingkey=error").Funcs(functions).Parse(o.template)
 	if err != nil {
 		return cli.Usagef("--template: %s", strings.TrimPrefix(err.Error(), "template: "))
 	}
@@ -65,6 +67,17 @@ func show[T any](cmd *cobra.Command, o *outputFlags, answer client.Answer[T], te
 	}
 	_, err := io.WriteString(out, text(cli.PaletteFor(cmd, out), &answer.Value))
 	return err
+}
+
+// showList is show for a list, which says what to do if it is empty.
+func showList[T any](
+	cmd *cobra.Command, o *outputFlags, answer client.Answer[[]T], empty string, table func(cli.Palette, []T) string,
+) error {
+	if len(answer.Value) == 0 && !o.set() {
+		cli.PrintError(cmd.ErrOrStderr(), errors.New(empty))
+		return nil
+	}
+	return show(cmd, o, answer, func(p cli.Palette, all *[]T) string { return table(p, *all) })
 }
 
 // print prints a response as JSON, or through the template.
@@ -102,48 +115,32 @@ func (o *outputFlags) execute(text io.Writer, answer json.RawMessage) error {
 	return nil
 }
 
-// momentFlag is a flag for a time, as the agent parses it; empty for none. It checks what the agent would reject, and turns days, which
-// the agent does not know, into hours.
-type momentFlag string
+// parsed returns the value of a flag's function: it sets value to the text as the agent parses it.
+func parsed(value *string, parse func(text string) (string, error)) func(string) error {
+	return func(text string) (err error) {
+		*value, err = parse(text)
+		return err
+	}
+}
 
-// String implements pflag.Value.
-func (m *momentFlag) String() string { return string(*m) }
-
-// Set implements pflag.Value.
-func (m *momentFlag) Set(text string) error {
+// parseMoment checks a time. Days, which the agent does not know, become hours.
+func parseMoment(text string) (string, error) {
 	if _, err := time.Parse(time.RFC3339Nano, text); err == nil {
-		*m = momentFlag(text)
-		return nil
+		return text, nil
 	}
 	const latest = 1 << 33 // seconds: the agent's bound
 	if seconds, err := strconv.ParseFloat(text, 64); err == nil && seconds > 0 && seconds < latest {
-		*m = momentFlag(text)
-		return nil
+		return text, nil
 	}
-	if before, err := cli.ParseDuration(text); err == nil {
-		*m = momentFlag(before.String())
-		return nil
+	before, err := cli.ParseDuration(text)
+	if err != nil {
+		return "", errors.New("must be a time: RFC 3339, seconds since 1970, or a duration before now such as 5m")
 	}
-	return errors.New("must be a time: RFC 3339, seconds since 1970, or a duration before now such as 5m")
+	return before.String(), nil
 }
 
-// Type implements pflag.Value.
-func (m *momentFlag) Type() string { return "TIME" }
-
-// stepFlag is a flag for a duration, as the agent parses it; empty for none.
-type stepFlag string
-
-// String implements pflag.Value.
-func (s *stepFlag) String() string { return string(*s) }
-
-// Set implements pflag.Value.
-func (s *stepFlag) Set(text string) error {
+// parseStep checks a duration.
+func parseStep(text string) (string, error) {
 	step, err := cli.ParseDuration(text)
-	if err == nil {
-		*s = stepFlag(step.String())
-	}
-	return err
+	return step.String(), err
 }
-
-// Type implements pflag.Value.
-func (s *stepFlag) Type() string { return "duration" }

@@ -24,7 +24,8 @@ func newUI() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ui",
 		Short: "Print a link that signs a browser in to the agent's page",
-		Long: `Print a link that signs a browser in to the agent's web page. It works once, within a minute. The session lasts 12 hours, or
+		Long: `Print a link that signs a browser in to the agent's web page. It works once, within a minute. The ` +
+			`session lasts 12 hours, or
 until the agent ends, and may see command lines and output, and restart and stop tasks.`,
 		Example: "  tacho ui",
 		Args:    cli.Arguments(),

@@ -39,9 +39,11 @@ func newTop() *cobra.Command {
 		Short: "Watch the resource usage of tasks",
 		Long: `Show all tasks with CPU, memory and its limit, peak, I/O and pressure, updated every --delay.
 
-Keys: q quits, h shows all keys. If stdout is not a terminal, it reads twice with one delay between, and prints one table;
+Keys: q quits, h shows all keys. If stdout is not a terminal, it reads twice with one delay between, and prints ` +
+			`one table;
 --iterations prints more. CPU is in cores: 1.00 is one busy core. Pressure is the share of time in which some process of
-the task waited, for the resource it waited for most. Values that were not measured are shown as ` + procstats.NoValue + `.`,
+the task waited, for the resource it waited for most. Values that were not measured are shown as ` +
+			procstats.NoValue + `.`,
 		Example: `  tacho top
   tacho top --sort memory --filter web
   tacho top --json | jq '.[].memory_bytes'`,
@@ -73,7 +75,7 @@ func (o *topOptions) check() error {
 func (o *topOptions) run(ctx context.Context, cmd *cobra.Command, poll *taskPoll) error {
 	in, out := cmd.InOrStdin(), cmd.OutOrStdout()
 	m := &topModel{
-		palette: cli.PaletteFor(cmd, out), address: poll.agent.Address(), delay: o.delay, sort: topSort(o.sort.String()),
+		palette: cli.PaletteFor(cmd, out), address: poll.agent.Address(), delay: o.delay, sort: o.sort.String(),
 		percent: o.percent, filter: o.filter,
 	}
 	if o.iterations == 0 && !o.output.set() && cli.IsTerminal(in) && cli.CanDraw(out) {

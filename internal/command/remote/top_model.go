@@ -13,20 +13,31 @@ import (
 	"github.com/tachograph/tacho/internal/command/cli"
 )
 
-// topSort is the order of the rows.
-type topSort string
+// topOrder is an order of the rows.
+type topOrder struct {
+	word string
+	key  rune
+	// weight is the number that rows are sorted by, the highest first; by name where rows are equal.
+	weight func(*usage) *float64
+}
 
-const (
-	byCPU       topSort = "cpu"
-	byMemory    topSort = "memory"
-	byIO        topSort = "io"
-	byName      topSort = "name"
-	byProcesses topSort = "processes"
-	byPressure  topSort = "pressure"
-)
+// topOrders are the orders, CPU first.
+func topOrders() []topOrder {
+	return []topOrder{
+		{"cpu", 'c', func(u *usage) *float64 { return u.Cores }},
+		{"memory", 'm', func(u *usage) *float64 { return u.Memory }},
+		{"io", 'i', func(u *usage) *float64 { return sum(u.Read, u.Written) }},
+		{"name", 'p', func(*usage) *float64 { return nil }},
+		{"processes", 't', func(u *usage) *float64 { return u.Processes }},
+		{"pressure", 'w', func(u *usage) *float64 { return greatest(u.CPUPressure, u.MemoryPressure, u.IOPressure) }},
+	}
+}
 
-func sortWords() []string {
-	return []string{string(byCPU), string(byMemory), string(byIO), string(byName), string(byProcesses), string(byPressure)}
+func sortWords() (words []string) {
+	for _, o := range topOrders() {
+		words = append(words, o.word)
+	}
+	return words
 }
 
 // topModel is the state of tacho top without its terminal: what is shown, and how keys change it.
@@ -34,7 +45,7 @@ type topModel struct {
 	palette cli.Palette
 	address string
 	delay   time.Duration
-	sort    topSort
+	sort    string // the word of a topOrder
 	reverse bool
 	percent bool
 	filter  string
@@ -68,12 +79,10 @@ func (m *topModel) visible() []*topRow {
 			rows = append(rows, r)
 		}
 	}
+	weight := m.weight()
 	slices.SortStableFunc(rows, func(a, b *topRow) int {
-		order := 0
-		if m.sort != byName {
-			order = -compareKnown(m.weight(a), m.weight(b))
-		}
-		order = cmp.Or(order, cmp.Compare(a.title(), b.title()), cmp.Compare(a.Alloc, b.Alloc))
+		order := cmp.Or(-compareKnown(weight(&a.usage), weight(&b.usage)), cmp.Compare(a.title(), b.title()),
+			cmp.Compare(a.Alloc, b.Alloc))
 		if m.reverse {
 			return -order
 		}
@@ -95,24 +104,13 @@ func compareKnown(a, b *float64) int {
 	return cmp.Compare(*a, *b)
 }
 
-// weight returns the number by which a row is sorted.
-func (m *topModel) weight(r *topRow) *float64 {
-	f := &r.usage
-	switch m.sort {
-	case byMemory:
-		if m.percent {
-			return ratio(f.Memory, f.Limit)
-		}
-		return f.Memory
-	case byIO:
-		return sum(f.Read, f.Written)
-	case byProcesses:
-		return f.Processes
-	case byPressure:
-		return greatest(f.CPUPressure, f.MemoryPressure, f.IOPressure)
-	case byCPU, byName:
+// weight returns the number by which rows are sorted.
+func (m *topModel) weight() func(*usage) *float64 {
+	if m.sort == "memory" && m.percent {
+		return func(u *usage) *float64 { return ratio(u.Memory, u.Limit) }
 	}
-	return f.Cores
+	orders := topOrders()
+	return orders[max(0, slices.IndexFunc(orders, func(o topOrder) bool { return o.word == m.sort }))].weight
 }
 
 // sum adds values, ignoring nil; nil if all are.
@@ -238,12 +236,13 @@ func delayStep(delay time.Duration) time.Duration {
 
 // order handles a key for sorting; false if it is not one.
 func (m *topModel) order(k key) bool {
-	by, ok := map[rune]topSort{'c': byCPU, 'm': byMemory, 'i': byIO, 'p': byName, 't': byProcesses, 'w': byPressure}[k.r]
+	orders := topOrders()
+	i := slices.IndexFunc(orders, func(o topOrder) bool { return o.key == k.r })
 	switch {
-	case ok && by == m.sort, k.r == 'r':
+	case k.r == 'r', i >= 0 && orders[i].word == m.sort:
 		m.reverse = !m.reverse
-	case ok:
-		m.sort, m.reverse = by, false
+	case i >= 0:
+		m.sort, m.reverse = orders[i].word, false
 	default:
 		return false
 	}
@@ -253,7 +252,10 @@ func (m *topModel) order(k key) bool {
 // move handles a key for selecting or scrolling; false if it is not one.
 func (m *topModel) move(k key) bool {
 	const page = 10
-	step, ok := map[string]int{"up": -1, "down": 1, "page up": -page, "page down": page, "home": -1 << 30, "end": 1 << 30}[k.name]
+	step, ok := map[string]int{
+		"up": -1, "down": 1, "page up": -page, "page down": page, "home": -1 << 30,
+		"end": 1 << 30,
+	}[k.name]
 	if !ok {
 		step, ok = map[rune]int{'k': -1, 'j': 1, 'g': -1 << 30, 'G': 1 << 30}[k.r]
 	}

@@ -32,8 +32,8 @@ type topRow struct {
 	usage
 	// past has the last readings of CPU in cores, oldest first; nil for a missing one.
 	past []*float64
-	// sample is the last reading, before is the one before it of the same start of the task, earlierSet the newest with another
-	// set of processes. Any may be nil.
+	// sample is the last reading, before is the one before it of the same start of the task, earlierSet the newest
+	// with another set of processes. Any may be nil.
 	sample, before, earlierSet *client.Sample
 	// commands are the processes that have ended, of the task whose page is shown; otherwise nil.
 	commands *record.Commands

@@ -71,7 +71,10 @@ func runTopScreen(ctx context.Context, m *topModel, poll *taskPoll, stdin io.Rea
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	l := &topLoop{model: m, poll: poll, out: stdout, keys: make(chan []key), wake: make(chan struct{}, 1), results: make(chan polled)}
+	l := &topLoop{
+		model: m, poll: poll, out: stdout, keys: make(chan []key), wake: make(chan struct{}, 1),
+		results: make(chan polled),
+	}
 	var work sync.WaitGroup
 	work.Go(func() { l.runPolls(ctx) })
 	keyboard.start(func() { l.readKeys(ctx, keyboard) })
@@ -189,7 +192,8 @@ func namedKeys() map[string]string {
 	return map[string]string{
 		"\x1b[A": "up", "\x1bOA": "up", "\x1b[B": "down", "\x1bOB": "down", "\x1b[5~": "page up", "\x1b[6~": "page down",
 		"\x1b[H": "home", "\x1bOH": "home", "\x1b[1~": "home", "\x1b[F": "end", "\x1bOF": "end", "\x1b[4~": "end",
-		"\x1b": "esc", "\r": "enter", "\n": "enter", "\x7f": "backspace", "\b": "backspace", "\x03": "ctrl-c", "\x0c": "ctrl-l",
+		"\x1b": "esc", "\r": "enter", "\n": "enter", "\x7f": "backspace", "\b": "backspace", "\x03": "ctrl-c",
+		"\x0c": "ctrl-l",
 	}
 }
 

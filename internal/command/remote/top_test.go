@@ -20,7 +20,7 @@ import (
 
 // exampleTop has a busy task, an idle one near its limit, and one that nothing is known of.
 func exampleTop() *topModel {
-	m := &topModel{delay: 2 * time.Second, sort: byCPU}
+	m := &topModel{delay: 2 * time.Second, sort: "cpu"}
 	m.update([]*topRow{
 		{
 			Alloc: "aaaaaaaa-1", Name: "web.app[0]", Job: "web", Task: "server", State: "running",

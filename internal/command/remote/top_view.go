@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/tachograph/tacho/internal/command/cli"
@@ -40,12 +39,13 @@ func (m *topModel) head(width int) []string {
 		}
 		cores, memory = sum(cores, r.Cores), sum(memory, r.Memory)
 	}
-	order := "by " + string(m.sort)
+	order := "by " + m.sort
 	if m.reverse {
 		order += ", reversed"
 	}
 	first := cli.Fit([]string{
-		"tacho top", m.at.Local().Format("15:04:05"), fmt.Sprintf("tasks: %d, running: %d", len(m.rows), running), "CPU " + m.cpu(cores),
+		"tacho top", m.at.Local().Format("15:04:05"), fmt.Sprintf("tasks: %d, running: %d", len(m.rows), running),
+		"CPU " + m.cpu(cores),
 		"memory " + cli.Optional(procstats.Bytes, memory), order, "h: help", "every " + m.delay.String(),
 	}, "  ", width)
 	second := ""
@@ -55,7 +55,8 @@ func (m *topModel) head(width int) []string {
 	case m.typing:
 		second = cli.Cut("filter: "+cli.Printable(m.filter), width-1) + m.palette.Reverse(" ")
 	case m.filter != "":
-		second = m.palette.Yellow(cli.Cut(fmt.Sprintf("filter: %s (/ edits, esc removes it)", cli.Printable(m.filter)), width))
+		second = m.palette.Yellow(cli.Cut(fmt.Sprintf("filter: %s (/ edits, esc removes it)",
+			cli.Printable(m.filter)), width))
 	}
 	return []string{m.palette.Bold(first), second}
 }
@@ -78,7 +79,8 @@ func (m *topModel) list(width, room int) []string {
 	return append(head, lines[from:min(len(lines), from+body)]...)[:min(room, 1+len(lines)-from)]
 }
 
-// selectedLine reverses a line over its whole width, which is no colour and so not switched off with them. A reset after a colour ends that, so it is repeated.
+// selectedLine reverses a line over its whole width, which is no colour and so not switched off with them. A reset
+// after a colour ends that, so it is repeated.
 func (m *topModel) selectedLine(line string, width int) string {
 	const invert = "\x1b[7m"
 	bare := cli.VisibleWidth(line)
@@ -95,7 +97,10 @@ func (m *topModel) table(sparks bool, width int) *cli.Table {
 		Width: width, Right: []int{2, 4, 5, 6, 7, 8, 9},
 		Leave: []int{11, 9, 7, 8, 3, 6, 1, cli.Shorten}, Least: map[int]int{0: 10, 10: 13},
 	}
-	t.Header = []string{"TASK", "STATE", "CPU", "", "MEMORY", "LIMIT", "PEAK", "READ/s", "WRITTEN/s", "PROCS", "PRESSURE", "ALLOCATION"}
+	t.Header = []string{
+		"TASK", "STATE", "CPU", "", "MEMORY", "LIMIT", "PEAK", "READ/s", "WRITTEN/s", "PROCS",
+		"PRESSURE", "ALLOCATION",
+	}
 	if !sparks {
 		t.Header[3] = "RESTARTS"
 		t.Right = append(t.Right, 3)
@@ -117,7 +122,8 @@ func (m *topModel) table(sparks bool, width int) *cli.Table {
 		if r.sample == nil && r.Reason != "" && r.State == "running" {
 			pressure = cli.Painted(cli.OneLine(r.Reason), m.palette.Faint)
 		}
-		t.Add(cli.Plain(cli.Printable(r.title())), cli.Painted(word, paint), cli.Painted(m.cpu(f.Cores), m.palette.Bold), spark,
+		t.Add(cli.Plain(cli.Printable(r.title())), cli.Painted(word, paint),
+			cli.Painted(m.cpu(f.Cores), m.palette.Bold), spark,
 			cli.Painted(m.memory(f), sharePaint(m.palette, ratio(f.Memory, f.Limit))),
 			cli.Plain(cli.Optional(procstats.Bytes, f.Limit)), cli.Plain(cli.Optional(procstats.Bytes, f.Peak)),
 			cli.Plain(cli.Optional(procstats.Bytes, f.Read)), cli.Plain(cli.Optional(procstats.Bytes, f.Written)),
@@ -215,20 +221,15 @@ func (m *topModel) treeLines(width int) []string {
 			summary.FirstValue(p.Measurements, procstats.ProcessRSS, procstats.PortableProcessRSS),
 			state, summary.FirstValue(p.Measurements, procstats.ProcessThreads), indented(line))
 	}
-	exited := "exited"
-	if n := processes.Exited.Processes; n != nil {
-		exited = fmt.Sprintf("exited (%.0f)", *n)
+	add := func(cores, seconds, name string) { t.AddTexts("", cores, seconds, "", "", "", "", name) }
+	sums, notes := closing(row.sample, "ago")
+	for _, sum := range sums {
+		add("", sum[1], sum[0])
 	}
-	closing := func(cores, seconds, name string) { t.AddTexts("", cores, seconds, "", "", "", "", name) }
-	closing("", cli.Optional(procstats.Seconds, processes.Exited.CPUSeconds), exited)
-	closing("", cli.Optional(procstats.Seconds, processes.Unattributed.CPUSeconds), "unattributed")
 	total := cmp.Or(processes.Total.CPUSeconds, row.sample.Headline[procstats.HeadlineCPU.String()].Value)
-	closing(m.cpu(row.Cores), cli.Optional(procstats.Seconds, total), "total")
-	if age := setAge(row.sample); age >= time.Second {
-		closing("", "", fmt.Sprintf("read %s ago", procstats.AgeText(age)))
-	}
-	if processes.Omitted > 0 {
-		closing("", "", fmt.Sprintf("%d more without a row", processes.Omitted))
+	add(m.cpu(row.Cores), cli.Optional(procstats.Seconds, total), "total")
+	for _, note := range notes {
+		add("", "", note)
 	}
 	lines = append(lines, strings.Split(strings.TrimSuffix(t.Render(m.palette), "\n"), "\n")...)
 	return append(lines, m.commandLines(row, width)...)
@@ -250,7 +251,8 @@ func (m *topModel) taskHead(row *topRow, width int) []string {
 	}
 	network := ""
 	if f.Received != nil || f.Sent != nil {
-		network = fmt.Sprintf("network  received %s/s, sent %s/s", cli.Optional(procstats.Bytes, f.Received), cli.Optional(procstats.Bytes, f.Sent))
+		network = fmt.Sprintf("network  received %s/s, sent %s/s", cli.Optional(procstats.Bytes, f.Received),
+			cli.Optional(procstats.Bytes, f.Sent))
 	}
 	return append(lines, cli.Cut(network, width))
 }
@@ -266,7 +268,8 @@ func (m *topModel) commandLines(row *topRow, width int) []string {
 		title = "Processes that ended, by command, failed first (f: by CPU)"
 	}
 	table := summary.LiveCommandTable(c, width, m.failedFirst).Render(m.palette)
-	lines := append([]string{"", m.palette.Bold(cli.Cut(title, width))}, strings.Split(strings.TrimSuffix(table, "\n"), "\n")...)
+	lines := append([]string{"", m.palette.Bold(cli.Cut(title, width))},
+		strings.Split(strings.TrimSuffix(table, "\n"), "\n")...)
 	if c.LostRecords > 0 || len(c.Gaps) > 0 { // that it began a moment after the task is said elsewhere
 		for _, note := range summary.CommandNotes(c) {
 			lines = append(lines, cli.Cut("  "+note, width))

@@ -39,7 +39,10 @@ func CommandBars(r *record.Record) (bars []CommandBar) {
 		return nil
 	}
 	bar := func(name, processes string, cpu float64) {
-		bars = append(bars, CommandBar{name, processes, procstats.Seconds.Text(cpu), shareOf(&cpu, c.TotalCPUSeconds), cpu / *c.TotalCPUSeconds})
+		bars = append(bars, CommandBar{
+			name, processes, procstats.Seconds.Text(cpu),
+			shareOf(&cpu, c.TotalCPUSeconds), cpu / *c.TotalCPUSeconds,
+		})
 	}
 	counted := func(name string, row *procstats.Command) {
 		bar(name, "×"+procstats.None.Text(float64(row.Processes)), row.CPUSeconds)

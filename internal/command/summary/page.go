@@ -32,8 +32,8 @@ func NewPage(p cli.Palette, name string, r *record.Record) *Page {
 	return &Page{palette: p, name: name, record: r}
 }
 
-// Render returns the page. With all it has all measurements, and the reason for each absent one, block devices, and the evidence of a
-// success too.
+// Render returns the page. With all it has all measurements, and the reason for each absent one, block devices, and
+// the evidence of a success too.
 func (p *Page) Render(all bool) string {
 	p.head()
 	p.used()
@@ -50,7 +50,8 @@ func (p *Page) Render(all bool) string {
 		p.measurements()
 		p.absent()
 	} else if n := len(p.record.Absent); n > 0 {
-		more := fmt.Sprintf("%s, %d absent; --all lists them, with the reasons.", procstats.Counted(len(p.record.Measurements), "measurement", "measurements"), n)
+		more := fmt.Sprintf("%s, %d absent; --all lists them, with the reasons.",
+			procstats.Counted(len(p.record.Measurements), "measurement", "measurements"), n)
 		p.text.WriteString("\n" + cli.Hang(p.palette, "", "", more, nil))
 	}
 	return p.text.String()
@@ -197,7 +198,8 @@ func (p *Page) host() {
 	p.section("Host")
 	var cgroup string
 	if c := p.record.Cgroup; c != nil {
-		cgroup = strings.Join(slices.DeleteFunc([]string{c.Layout, c.Placement, c.V2}, func(s string) bool { return s == "" }), ", ")
+		cgroup = strings.Join(slices.DeleteFunc([]string{c.Layout, c.Placement, c.V2},
+			func(s string) bool { return s == "" }), ", ")
 	}
 	memory := ""
 	if h.MemoryBytes > 0 {

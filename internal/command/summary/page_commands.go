@@ -55,8 +55,8 @@ func CommandNotes(c *record.Commands) []string {
 	return notes
 }
 
-// LiveCommandTable lists the ended processes of a running task by command, at most so many columns wide; with byFailures those of
-// which most have failed come first.
+// LiveCommandTable lists the ended processes of a running task by command, at most so many columns wide; with
+// byFailures those of which most have failed come first.
 func LiveCommandTable(c *record.Commands, width int, byFailures bool) *cli.Table {
 	if byFailures {
 		c = failedFirst(c)
@@ -86,7 +86,10 @@ func CommandTable(r *record.Record) *cli.Table {
 // commandTable returns the table, and its rows: the commands that have one, and the others.
 func commandTable(c *record.Commands) (*cli.Table, []procstats.Command) {
 	t := &cli.Table{
-		Indent: "  ", Header: []string{"COMMAND", "STARTED", "FAILED", "CPU", "SHARE", "LARGEST", "READ", "WRITTEN", "WAITED FOR CPU"},
+		Indent: "  ", Header: []string{
+			"COMMAND", "STARTED", "FAILED", "CPU", "SHARE", "LARGEST", "READ", "WRITTEN",
+			"WAITED FOR CPU",
+		},
 		Right: []int{1, 2, 3, 4, 5, 6, 7, 8}, Leave: []int{7, 6, 8, 5},
 	}
 	rows, others := c.Split(pageCommands)
@@ -111,7 +114,8 @@ func addCommand(t *cli.Table, name string, row *procstats.Command, total *float6
 	if row.PeakRSSGuarantee != procstats.Exact {
 		largest = cli.GuaranteeText(row.PeakRSSGuarantee) + " " + largest
 	}
-	t.AddTexts(name, strconv.FormatInt(row.Processes, 10), strconv.FormatInt(row.Failed, 10), procstats.Seconds.Text(row.CPUSeconds),
+	t.AddTexts(name, strconv.FormatInt(row.Processes, 10), strconv.FormatInt(row.Failed, 10),
+		procstats.Seconds.Text(row.CPUSeconds),
 		shareOf(&row.CPUSeconds, total), largest, optionalBytes(row.ReadBytes), optionalBytes(row.WrittenBytes),
 		cli.Optional(procstats.Seconds, row.RunDelaySeconds))
 }
@@ -133,7 +137,8 @@ func (p *Page) failures(rows []procstats.Command) {
 	}
 }
 
-// summaryCommands is how many commands a summary names, and leastShare the share of the CPU time from which one is named.
+// summaryCommands is how many commands a summary names, and leastShare the share of the CPU time from which one is
+// named.
 const (
 	summaryCommands = 3
 	leastShare      = 0.05

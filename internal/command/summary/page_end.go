@@ -149,7 +149,8 @@ func (p *Page) peak() {
 	t := cli.Table{Indent: "  ", Header: []string{"PID", "RSS", "COMMAND"}, Right: []int{0, 1}}
 	for i := range peak.Largest {
 		row := &peak.Largest[i]
-		t.AddTexts(fmt.Sprint(row.PID), FirstValue(row.Measurements, procstats.ProcessRSS, procstats.PortableProcessRSS), rowCommand(row))
+		t.AddTexts(fmt.Sprint(row.PID), FirstValue(row.Measurements, procstats.ProcessRSS,
+			procstats.PortableProcessRSS), rowCommand(row))
 	}
 	if !t.Empty() {
 		p.text.WriteString(t.Render(p.palette))

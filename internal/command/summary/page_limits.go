@@ -38,8 +38,8 @@ func LimitTable(r *record.Record) *cli.Table {
 	return t
 }
 
-// limitText returns the text of a limit, such as the list of a cpuset, or its number in its unit. Limits that are not in
-// the table have the names of the kernel.
+// limitText returns the text of a limit, such as the list of a cpuset, or its number in its unit. Limits that are not
+// in the table have the names of the kernel.
 func limitText(name string, value *float64, text string) string {
 	if text != "" {
 		return cli.Printable(text)
@@ -62,7 +62,8 @@ func limitsSummary(r *record.Record) string {
 		}
 		word := limitWord(limit.Name) + " " + limitText(limit.Name, limit.Requested, limit.RequestedText)
 		if limit.Effective != nil && limit.EffectiveText == "" && !isOwn(r.Cgroup, limit.Where) {
-			word += fmt.Sprintf(" (%s by %s)", limitText(limit.Name, limit.Effective, ""), cmp.Or(cli.Printable(limit.Where), "an ancestor"))
+			word += fmt.Sprintf(" (%s by %s)", limitText(limit.Name, limit.Effective, ""),
+				cmp.Or(cli.Printable(limit.Where), "an ancestor"))
 		}
 		words = append(words, word)
 	}

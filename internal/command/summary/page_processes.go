@@ -126,7 +126,10 @@ func (p *Page) devices() {
 		return
 	}
 	p.section("Storage by device")
-	t := cli.Table{Indent: "  ", Header: []string{"DEVICE", "NUMBER", "READ", "WRITTEN", "READS", "WRITES"}, Right: []int{2, 3, 4, 5}}
+	t := cli.Table{
+		Indent: "  ", Header: []string{"DEVICE", "NUMBER", "READ", "WRITTEN", "READS", "WRITES"},
+		Right: []int{2, 3, 4, 5},
+	}
 	layers := false
 	for _, d := range p.record.Devices {
 		name := cli.Printable(cmp.Or(d.Name, procstats.NoValue))

@@ -55,8 +55,9 @@ func Write(cmd *cobra.Command, out io.Writer, full bool, name string, r *record.
 	return err
 }
 
-// Lines returns what a run used, as names and texts; those without a text are left out, and one without a name goes on with the one before.
-// Lines returns what a run used as names and texts. Those without a text are to be left out; one without a name goes on with the line above.
+// Lines returns what a run used, as names and texts; those without a text are left out, and one without a name goes
+// on with the one before. Lines returns what a run used as names and texts. Those without a text are to be left out;
+// one without a name goes on with the line above.
 func Lines(r *record.Record) [][2]string {
 	end := r.End()
 	moved, since := ioSummary(r)
@@ -157,7 +158,8 @@ func ioSummary(r *record.Record) (moved, since string) {
 	return strings.Join(words, ", "), since
 }
 
-// networkSummary returns what was received and sent, and over the loopback interface; empty if that is nothing, or not known.
+// networkSummary returns what was received and sent, and over the loopback interface; empty if that is nothing, or
+// not known.
 func networkSummary(r *record.Record) string {
 	pair := func(received, sent string, ids ...procstats.ID) string {
 		var moved float64
@@ -175,8 +177,10 @@ func networkSummary(r *record.Record) string {
 		m, _ := procstats.Lookup(id)
 		return guaranteed(m.Guarantee, procstats.Bytes.Text(n))
 	}
-	text := pair(headlineText(r, procstats.HeadlineNetworkReceived), headlineText(r, procstats.HeadlineNetworkSent), procstats.SkbReceived, procstats.SkbSent)
-	loopback := pair(bytes(procstats.SkbLoopbackReceived), bytes(procstats.SkbLoopbackSent), procstats.SkbLoopbackReceived, procstats.SkbLoopbackSent)
+	text := pair(headlineText(r, procstats.HeadlineNetworkReceived), headlineText(r, procstats.HeadlineNetworkSent),
+		procstats.SkbReceived, procstats.SkbSent)
+	loopback := pair(bytes(procstats.SkbLoopbackReceived), bytes(procstats.SkbLoopbackSent),
+		procstats.SkbLoopbackReceived, procstats.SkbLoopbackSent)
 	if loopback == "" {
 		return text
 	}
@@ -192,7 +196,8 @@ func writtenOf(r *record.Record) procstats.Written {
 		return procstats.Reading{}
 	}
 	w := procstats.Written{
-		Handed: reading(procstats.HeadlineIOHanded), Stored: reading(procstats.HeadlineIOWrite), Pending: reading(procstats.HeadlineIOPending),
+		Handed: reading(procstats.HeadlineIOHanded), Stored: reading(procstats.HeadlineIOWrite),
+		Pending: reading(procstats.HeadlineIOPending),
 		AtLeast: r.Headline[procstats.HeadlineIOWrite.String()].Guarantee == procstats.LowerBound,
 	}
 	if bytes, ok := numberOf(r.Measurements, procstats.TreeIOCancelledWrite); ok {
@@ -225,7 +230,8 @@ func waitedSummary(r *record.Record) string {
 		parts = append(parts, text)
 	}
 	if throttled, ok := r.Measurements[procstats.CgroupCPUThrottled.String()].(float64); ok && throttled > 0 {
-		parts = append(parts, fmt.Sprintf("throttled by its CPU quota for %s, summed over CPUs", procstats.Seconds.Text(throttled)))
+		parts = append(parts, fmt.Sprintf("throttled by its CPU quota for %s, summed over CPUs",
+			procstats.Seconds.Text(throttled)))
 	}
 	if above := throttledAbove(r); above != "" {
 		parts = append(parts, above)
