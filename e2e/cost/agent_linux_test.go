@@ -46,7 +46,9 @@ type fleet struct {
 	agent *exec.Cmd
 	// executors are their PIDs.
 	executors []int
-	http      *http.Client
+	// config is that of the tasks.
+	config string
+	http   *http.Client
 }
 
 // sleepers are tasks that do nothing.
@@ -84,7 +86,7 @@ func (f *fleet) socket() string          { return f.path("d/tacho.sock") }
 // newFleet starts the agent and its tasks, which end with the test. config says what each runs.
 func newFleet(t *testing.T, tasks int, config string) *fleet {
 	t.Helper()
-	f := &fleet{t: t, place: place(t)}
+	f := &fleet{t: t, place: place(t), config: config}
 	f.http = &http.Client{Timeout: deadline, Transport: &http.Transport{
 		MaxIdleConnsPerHost: 64, DisableCompression: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -114,7 +116,9 @@ func newFleet(t *testing.T, tasks int, config string) *fleet {
 func (f *fleet) end() {
 	f.http.CloseIdleConnections()
 	f.tacho("job", "stop", "fleet")
-	rig.Eventually(f.t, time.Minute, "no executor is left", func() bool { return len(children(f.t, f.agent.Process.Pid)) == 0 })
+	rig.Eventually(f.t, time.Minute, "no executor is left", func() bool {
+		return len(children(f.t, f.agent.Process.Pid)) == 0
+	})
 	if err := errors.Join(f.agent.Process.Signal(os.Interrupt), f.agent.Wait()); err != nil {
 		f.t.Error(err)
 	}
@@ -189,7 +193,8 @@ func (f *fleet) running() (ids []string) {
 	return ids
 }
 
-// percent is how much of a core the agent, and all executors, take in a time. If scraped, its metrics are read every 10 s meanwhile.
+// percent is how much of a core the agent, and all executors, take in a time. If scraped, its metrics are read every
+// 10 s meanwhile.
 func (f *fleet) percent(over time.Duration, scraped bool) (agent, executors float64) {
 	f.t.Helper()
 	sum := func() (agent, executors time.Duration) {
@@ -248,7 +253,8 @@ func children(t *testing.T, parent int) (pids []int) {
 // figures are what a fleet costs.
 type figures struct {
 	tasks int
-	// agent and executors are shares of a core, in percent: while stats are published, and offAgent and offExecutors while they are not.
+	// agent and executors are shares of a core, in percent: while stats are published, and offAgent and offExecutors
+	// while they are not.
 	agent, executors, offAgent, offExecutors float64
 	agentKiB, executorKiB                    int // the executor's is the median
 	metrics                                  []time.Duration
@@ -261,8 +267,8 @@ func growth(t *testing.T, all []figures) {
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "tasks\tagent\texecutors\ta task\tagent\tan executor\ta task\t/v1/metrics\tnot publishing\t")
 	for _, f := range all {
-		fmt.Fprintf(w, "%d\t%.2f %%\t%.2f %%\t%.4f %%\t%.1f MiB\t%.2f MiB\t%.2f MiB\t%s\t%.3f %%\t\n", f.tasks, f.agent, f.executors,
-			(f.agent+f.executors)/float64(f.tasks), mib(f.agentKiB), mib(f.executorKiB), mib(f.executorKiB+f.agentKiB/f.tasks),
+		fmt.Fprintf(w, "%d\t%.2f %%\t%.2f %%\t%.4f %%\t%.1f MiB\t%.2f MiB\t%.2f MiB\t%s\t%.3f %%\t\n",
+			f.tasks, f.agent, f.executors, (f.agent+f.executors)/float64(f.tasks), mib(f.agentKiB), mib(f.executorKiB), mib(f.executorKiB+f.agentKiB/f.tasks),
 			spread(f.metrics), f.offAgent+f.offExecutors)
 	}
 	_ = w.Flush() // into memory
@@ -286,16 +292,9 @@ func TestAgent(t *testing.T) {
 func measure(t *testing.T, f *fleet) (of figures) {
 	t.Helper()
 	of.tasks = len(f.executors)
-	time.Sleep(10 * time.Second) // what starting took is given back
+	time.Sleep(12 * time.Second) // what starting took is given back, and executors were asked what they have reaped
 	f.memory()
-	window := max(streamingTime(t)/2, scrapeInterval/2)
-	before, stolen := f.activities(), stolen(t)
-	of.agent, of.executors = f.percent(window, true)
-	f.asleep(before, window)
-	t.Logf("publishing: %.2f %% of a core for the agent, %.2f %% for %d executors; %s", of.agent, of.executors, of.tasks, stolen())
-	if of.executors > offPercent {
-		t.Errorf("the executors take %.2f %%; want below %.1f %%: the agent reads their tasks", of.executors, offPercent)
-	}
+	of.agent, of.executors = f.publishing()
 	of.metrics = f.metrics()
 	f.statistics()
 	of.agentKiB, of.executorKiB = f.memory()
@@ -305,15 +304,16 @@ func measure(t *testing.T, f *fleet) (of figures) {
 	of.offAgent, of.offExecutors = f.percent(streamingTime(t), false)
 	calls, size := f.reads()
 	calls, size = calls-callsBefore, size-sizeBefore
-	t.Logf("not publishing: %.3f %% for the agent, %.3f %% for the executors, %d reads of theirs, %d bytes", of.offAgent, of.offExecutors, calls, size)
+	t.Logf("not publishing: %.3f %% for the agent, %.3f %% for the executors, %d reads of theirs, %d bytes",
+		of.offAgent, of.offExecutors, calls, size)
 	if of.offAgent+of.offExecutors > offPercent || size != eventSize*calls {
 		t.Errorf("want below %.1f %% in all, and no read of a file", offPercent)
 	}
 	return of
 }
 
-// TestWorkers measures an agent with tasks that work a little all the time. Five hundred of them need five CPUs: TACHO_COST_WORKERS is
-// how many there are.
+// TestWorkers measures an agent with tasks that work a little all the time. Five hundred of them need five CPUs:
+// TACHO_COST_WORKERS is how many there are.
 func TestWorkers(t *testing.T) {
 	tasks, err := strconv.Atoi(cmp.Or(os.Getenv(workersVariable), "20"))
 	if err != nil {
@@ -322,13 +322,25 @@ func TestWorkers(t *testing.T) {
 	f := newFleet(t, tasks, workers(t))
 	// What starting took is given back. The processes of a young task are read more often than every ten seconds.
 	time.Sleep(max(10*time.Second, streamingTime(t)))
-	stolen := stolen(t)
-	agent, executors := f.percent(max(streamingTime(t)/2, scrapeInterval/2), true)
-	t.Logf("%d tasks of 1 ms ten times a second: %.2f %% of a core for the agent, %.2f %% for the executors, %.4f %% a task; %s",
-		tasks, agent, executors, (agent+executors)/float64(tasks), stolen())
-	if executors > offPercent {
-		t.Errorf("the executors take %.2f %%; want below %.1f %%: the agent reads their tasks", executors, offPercent)
+	f.publishing()
+}
+
+// publishing prints what the agent and all executors take while the stats are published, and holds that the executors
+// take next to nothing: the agent reads their tasks. Those of sleeping tasks sleep.
+func (f *fleet) publishing() (agent, executors float64) {
+	f.t.Helper()
+	window := max(streamingTime(f.t)/2, scrapeInterval/2)
+	before, stolen := f.activities(), stolen(f.t)
+	agent, executors = f.percent(window, true)
+	if f.config == sleepers {
+		f.asleep(before, window)
 	}
+	f.t.Logf("publishing: %.2f %% of a core for the agent, %.2f %% for %d executors, %.4f %% a task; %s",
+		agent, executors, len(f.executors), (agent+executors)/float64(len(f.executors)), stolen())
+	if executors > offPercent {
+		f.t.Errorf("the executors take %.2f %%; want below %.1f %%", executors, offPercent)
+	}
+	return agent, executors
 }
 
 // memory prints the private memory of the agent, and of the executors the median.
@@ -336,10 +348,10 @@ func (f *fleet) memory() (agent, median int) {
 	f.t.Helper()
 	var all []int
 	for _, pid := range f.executors {
-		all = append(all, usageOf(f.t, pid).dirtyKiB)
+		all = append(all, privateKiB(f.t, pid))
 	}
 	slices.Sort(all)
-	agent, median = usageOf(f.t, f.agent.Process.Pid).dirtyKiB, all[len(all)/2]
+	agent, median = privateKiB(f.t, f.agent.Process.Pid), all[len(all)/2]
 	each := agent / len(all)
 	f.t.Logf("private memory: %.2f MiB an executor (at most %.2f), agent %.1f MiB, %.2f MiB a task",
 		mib(median), mib(all[len(all)-1]), mib(agent), mib(median+each))
@@ -351,8 +363,8 @@ func (f *fleet) memory() (agent, median int) {
 
 func mib(kib int) float64 { return float64(kib) / (1 << 10) }
 
-// metrics scrapes every 50 ms, which is at all times of a collection interval. Each page is read into the memory of the one
-// before: to have more of it would take longer than the agent does.
+// metrics scrapes every 50 ms, which is at all times of a collection interval. Each page is read into the memory of
+// the one before: to have more of it would take longer than the agent does.
 func (f *fleet) metrics() (times []time.Duration) {
 	f.t.Helper()
 	const scrapes = 300
@@ -366,7 +378,8 @@ func (f *fleet) metrics() (times []time.Duration) {
 		times, size, series = append(times, took), page.Len(), bytes.Count(page.Bytes(), []byte("\ntacho_task_"))
 		time.Sleep(50 * time.Millisecond)
 	}
-	f.t.Logf("metrics: %s; %d bytes, %d and %d series a task; %s", spread(times), size, size/len(f.executors), series/len(f.executors), stolen())
+	f.t.Logf("metrics: %s; %d bytes, %d and %d series a task; %s",
+		spread(times), size, size/len(f.executors), series/len(f.executors), stolen())
 	return times
 }
 
@@ -404,7 +417,8 @@ func (f *fleet) statistics() {
 	}
 	took := time.Since(began)
 	made := f.collections(ids[0]) - before
-	f.t.Logf("statistics: %d in %.1f s, no error, %s; %d collections of one task", len(times), took.Seconds(), spread(times), made)
+	f.t.Logf("statistics: %d in %.1f s, no error, %s; %d collections of one task",
+		len(times), took.Seconds(), spread(times), made)
 	// One for each tick of the stream, and one that was due before and after.
 	if most := 2 + int(took/cacheLife); made > most {
 		f.t.Errorf("%d collections in %s, want at most %d", made, took, most)

@@ -15,8 +15,8 @@ import (
 const (
 	// quiet is how long nothing at all may happen in an idle executor.
 	quiet = 30 * time.Second
-	// watched is how long it is watched: beyond the first wake of the Go runtime's monitor, which sleeps for a minute at
-	// most (runtime.sysmon), and collects garbage every other time.
+	// watched is how long it is watched: beyond the first wake of the Go runtime's monitor, which sleeps for a minute
+	// at most (runtime.sysmon), and collects garbage every other time.
 	watched = 75 * time.Second
 	// starting is when the start is over at the latest.
 	starting = 3 * time.Second
@@ -139,5 +139,36 @@ func (w *watcher) judge(t *testing.T) {
 	}
 	if w.last.reads != w.settled.reads {
 		t.Errorf("%s: %d reads without a reader", w.name, w.last.reads-w.settled.reads)
+	}
+}
+
+func (f *fleet) activities() map[int]activity {
+	f.t.Helper()
+	all := make(map[int]activity, len(f.executors))
+	for _, pid := range f.executors {
+		all[pid] = look(f.t, pid)
+	}
+	return all
+}
+
+// housekeeping is how often Go's runtime wakes an idle process at most.
+const housekeeping = time.Minute
+
+// asleep holds that the executors of tasks with a cgroup do nothing while their tasks are published and nobody looks at
+// them: no read, and no wake-up but that of the runtime's own monitor, once a minute.
+func (f *fleet) asleep(before map[int]activity, over time.Duration) {
+	f.t.Helper()
+	woken := 0
+	for pid, now := range f.activities() {
+		if !now.equal(before[pid]) {
+			woken++
+		}
+		if now.reads != before[pid].reads {
+			f.t.Errorf("executor %d has read: %s", pid, now.since(before[pid]))
+		}
+	}
+	f.t.Logf("publishing: %d of %d executors were woken in %s", woken, len(f.executors), over)
+	if share := min(1, 1.5*over.Seconds()/housekeeping.Seconds()); float64(woken) > 2+share*float64(len(f.executors)) {
+		f.t.Errorf("the runtime wakes each once a minute, and nothing else may")
 	}
 }

@@ -135,8 +135,8 @@ func procNumbers(t *testing.T, pid int, file string) map[string]int {
 	return all
 }
 
-// stolen begins to count the time that a hypervisor gives to others, and returns what says how much of the CPUs' time it was: a
-// figure means little where it is much.
+// stolen begins to count the time that a hypervisor gives to others, and returns what says how much of the CPUs' time
+// it was: a figure means little where it is much.
 func stolen(t *testing.T) func() string {
 	t.Helper()
 	read := func() cpu.TimesStat {

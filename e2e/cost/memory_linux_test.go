@@ -46,19 +46,11 @@ func streamingTime(t *testing.T) time.Duration {
 	return d
 }
 
-// usage is what a process holds and has used.
-type usage struct {
-	dirtyKiB, pssKiB, anonymousKiB, rssKiB int
-	cpu                                    time.Duration
+// privateKiB and pssKiB are what a process holds.
+func privateKiB(t *testing.T, pid int) int {
+	return procNumbers(t, pid, "smaps_rollup")["Private_Dirty"]
 }
-
-func usageOf(t *testing.T, pid int) usage {
-	t.Helper()
-	m := procNumbers(t, pid, "smaps_rollup")
-	return usage{
-		dirtyKiB: m["Private_Dirty"], pssKiB: m["Pss"], anonymousKiB: m["Anonymous"], rssKiB: m["Rss"], cpu: cpuTime(t, pid),
-	}
-}
+func pssKiB(t *testing.T, pid int) int { return procNumbers(t, pid, "smaps_rollup")["Pss"] }
 
 // cpuTime is the process's CPU clock: CPUCLOCK_SCHED of a PID, as clock_getcpuclockid(3) makes it.
 func cpuTime(t *testing.T, pid int) time.Duration {
@@ -98,7 +90,8 @@ func TestMemory(t *testing.T) {
 		for i, e := range all {
 			used += cpuTime(t, e.pid()) - before[i]
 		}
-		t.Logf("streaming %d rows every %s for %s: %.2f %% of a CPU for all %d", processes, interval, d, 100*used.Seconds()/d.Seconds(), executors)
+		t.Logf("streaming %d rows every %s for %s: %.2f %% of a CPU for all %d",
+			processes, interval, d, 100*used.Seconds()/d.Seconds(), executors)
 		report(t, all, "streaming", d, streamingKiB)
 	}
 }
@@ -130,20 +123,15 @@ func stream(t *testing.T, all []*executor, d time.Duration) {
 // report prints what executors hold, and complains about more than they may.
 func report(t *testing.T, all []*executor, what string, after time.Duration, mostKiB int) {
 	t.Helper()
-	var most, sum usage
+	most, private, pss := 0, 0, 0
 	for _, e := range all {
-		u := usageOf(t, e.pid())
-		most.dirtyKiB = max(most.dirtyKiB, u.dirtyKiB)
-		sum.dirtyKiB, sum.pssKiB = sum.dirtyKiB+u.dirtyKiB, sum.pssKiB+u.pssKiB
-		sum.anonymousKiB, sum.rssKiB = sum.anonymousKiB+u.anonymousKiB, sum.rssKiB+u.rssKiB
-		sum.cpu += u.cpu
+		kib := privateKiB(t, e.pid())
+		most, private, pss = max(most, kib), private+kib, pss+pssKiB(t, e.pid())
 	}
-	mib := func(kib int) float64 { return float64(kib) / 1024 / float64(len(all)) }
-	t.Logf("%d executors, %s, after %s: Private_Dirty %.2f MiB each (largest %.2f), PSS %.2f, anonymous %.2f, RSS %.2f; CPU so far %s each",
-		len(all), what, after, mib(sum.dirtyKiB), float64(most.dirtyKiB)/1024, mib(sum.pssKiB), mib(sum.anonymousKiB), mib(sum.rssKiB),
-		(sum.cpu / time.Duration(len(all))).Round(time.Millisecond))
-	if most.dirtyKiB > mostKiB {
-		t.Errorf("%s: the largest has %.2f MiB of Private_Dirty, want at most %.2f", what, float64(most.dirtyKiB)/1024, float64(mostKiB)/1024)
+	t.Logf("%d executors, %s, after %s: Private_Dirty %.2f MiB each (largest %.2f), PSS %.2f",
+		len(all), what, after, mib(private/len(all)), mib(most), mib(pss/len(all)))
+	if most > mostKiB {
+		t.Errorf("%s: the largest has %.2f MiB of Private_Dirty, want at most %.2f", what, mib(most), mib(mostKiB))
 	}
 }
 

@@ -4,6 +4,7 @@
 package cost
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -20,9 +21,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
-	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/procstats/exits"
@@ -31,7 +29,8 @@ import (
 )
 
 const (
-	// workVariable makes this executable do one of works instead of tests, and roundsVariable says how often each is done.
+	// workVariable makes this executable do one of works instead of tests, and roundsVariable says how often each is
+	// done.
 	workVariable   = "TACHO_COST_WORK"
 	roundsVariable = "TACHO_COST_ROUNDS"
 )
@@ -39,7 +38,8 @@ const (
 // ticking is work that never ends: a millisecond, ten times a second.
 const ticking = "ticking"
 
-// works are what a task does while its packets and exits are counted, or not: so many times, and the time of one in ns is printed.
+// works are what a task does while its packets and exits are counted, or not: so many times, and the time of one in
+// ns is printed.
 var works = []struct {
 	name  string
 	times int
@@ -178,89 +178,28 @@ func roundTrips(times int) error {
 	return errors.Join(err, in.Close(), other.Wait())
 }
 
-// counting is what is attached while a task works.
-type counting struct {
-	name string
-	// begin attaches it to a cgroup, and returns what removes it.
-	begin func(dir string) (end func() error, err error)
-}
-
-func countings() []counting {
-	return []counting{
-		{"off", func(string) (func() error, error) { return func() error { return nil }, nil }},
-		{"counted", func(dir string) (func() error, error) {
-			packets, err := network.Count(kernel.HostFS(), dir)
-			if err != nil {
-				return nil, err
-			}
-			reader, err := exits.Open(kernel.HostFS())
-			if err != nil {
-				return nil, errors.Join(err, packets.Close())
-			}
-			watch, err := reader.Watch(dir)
-			if err != nil {
-				return nil, errors.Join(err, packets.Close(), reader.Close())
-			}
-			return func() error {
-				watch.Read()
-				return errors.Join(watch.Close(), reader.Close(), packets.Close())
-			}, nil
-		}},
-		{"hooks alone", attachNothing},
-	}
-}
-
-// attachNothing attaches programs that do nothing to the hooks of the others: what no program can be cheaper than.
-func attachNothing(dir string) (func() error, error) {
-	var links []link.Link
-	end := func() error {
-		var errs []error
-		for _, l := range links {
-			errs = append(errs, l.Close())
-		}
-		return errors.Join(errs...)
-	}
-	cgroup, err := os.Open(dir)
+// count counts the packets and exits of a cgroup, and returns what ends that.
+func count(dir string) (end func() error, err error) {
+	packets, err := network.Count(kernel.HostFS(), dir)
 	if err != nil {
 		return nil, err
 	}
-	defer cgroup.Close()
-	attach := func(spec *ebpf.ProgramSpec, to func(*ebpf.Program) (link.Link, error)) {
-		if err != nil {
-			return
-		}
-		spec.License, spec.Instructions = "Dual MPL/GPL", asm.Instructions{asm.Mov.Imm(asm.R0, 1), asm.Return()}
-		if spec.Type == ebpf.RawTracepoint {
-			spec.Instructions[0] = asm.Mov.Imm(asm.R0, 0)
-		}
-		var p *ebpf.Program
-		if p, err = ebpf.NewProgram(spec); err != nil {
-			return
-		}
-		var l link.Link
-		if l, err = to(p); err == nil {
-			links = append(links, l)
-		}
-		err = errors.Join(err, p.Close())
-	}
-	for _, way := range []ebpf.AttachType{ebpf.AttachCGroupInetIngress, ebpf.AttachCGroupInetEgress} {
-		attach(&ebpf.ProgramSpec{Type: ebpf.CGroupSKB, AttachType: way}, func(p *ebpf.Program) (link.Link, error) {
-			return link.AttachRawLink(link.RawLinkOptions{Target: int(cgroup.Fd()), Program: p, Attach: way})
-		})
-	}
-	for _, name := range []string{"sched_switch", "sched_process_exec"} {
-		attach(&ebpf.ProgramSpec{Type: ebpf.RawTracepoint}, func(p *ebpf.Program) (link.Link, error) {
-			return link.AttachRawTracepoint(link.RawTracepointOptions{Name: name, Program: p})
-		})
-	}
+	reader, err := exits.Open(kernel.HostFS())
 	if err != nil {
-		return nil, errors.Join(err, end())
+		return nil, errors.Join(err, packets.Close())
 	}
-	return end, nil
+	watch, err := reader.Watch(dir)
+	if err != nil {
+		return nil, errors.Join(err, packets.Close(), reader.Close())
+	}
+	return func() error {
+		watch.Read()
+		return errors.Join(watch.Close(), reader.Close(), packets.Close())
+	}, nil
 }
 
-// TestPaired does the same work with and without counting, in turns, and prints the ratios of what each took. It asserts nothing: the
-// figures are those of a quiet machine only.
+// TestPaired does the same work with and without counting, in turns, and prints the ratios of what each took. It
+// asserts nothing: the figures are those of a quiet machine only.
 func TestPaired(t *testing.T) {
 	rounds, err := strconv.Atoi(os.Getenv(roundsVariable))
 	if err != nil || rounds < 1 {
@@ -269,30 +208,21 @@ func TestPaired(t *testing.T) {
 	dir := group(t)
 	var table strings.Builder
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(w, "\t")
-	for _, c := range countings() {
-		fmt.Fprintf(w, "%s: time\tCPU\t", c.name)
-	}
-	fmt.Fprintln(w, "counted: time\tCPU\thooks alone: time\tCPU\t")
+	fmt.Fprintln(w, "\toff: time\tCPU\tcounted: time\tCPU\tratio: time\tCPU\t")
 	for _, work := range works {
-		took := make([][][2]float64, len(countings()))
+		var took [2][][2]float64 // off and counted
+		var ratios [][2]float64
 		for round := range rounds {
-			for k := range countings() { // each is the first as often as the others
-				i := (round + k) % len(countings())
-				took[i] = append(took[i], once(t, dir, work.name, work.times, countings()[i]))
+			for k := range took { // each is the first as often as the other
+				i := (round + k) % len(took)
+				took[i] = append(took[i], once(t, dir, work.name, work.times, i == 1))
 			}
+			off, on := took[0][round], took[1][round]
+			ratios = append(ratios, [2]float64{off[0] / on[0], off[1] / on[1]})
 		}
-		fmt.Fprint(w, work.name, "\t")
-		for i := range took {
-			fmt.Fprintf(w, "%.0f ns\t%.0f ns\t", median(took[i], func(v, _ [2]float64) float64 { return v[0] }, took[0]),
-				median(took[i], func(v, _ [2]float64) float64 { return v[1] }, took[0]))
-		}
-		for i := range took[1:] {
-			for what := range 2 {
-				fmt.Fprintf(w, "%.3f\t", median(took[i+1], func(v, off [2]float64) float64 { return off[what] / v[what] }, took[0]))
-			}
-		}
-		fmt.Fprintln(w)
+		off, on, ratio := medians(took[0]), medians(took[1]), medians(ratios)
+		fmt.Fprintf(w, "%s\t%.0f ns\t%.0f ns\t%.0f ns\t%.0f ns\t%.3f\t%.3f\t\n",
+			work.name, off[0], off[1], on[0], on[1], ratio[0], ratio[1])
 	}
 	if err := w.Flush(); err != nil {
 		t.Fatal(err)
@@ -300,23 +230,25 @@ func TestPaired(t *testing.T) {
 	t.Logf("median of %d rounds each; ratios are off to on in one round:\n%s", rounds, table.String())
 }
 
-// median is that of what is made of a value and of the one of the same round without counting.
-func median(values [][2]float64, of func(value, off [2]float64) float64, off [][2]float64) float64 {
-	all := make([]float64, len(values))
-	for i := range values {
-		all[i] = of(values[i], off[i])
+// medians are those of the times and of the CPU times.
+func medians(values [][2]float64) (of [2]float64) {
+	for i := range of {
+		slices.SortFunc(values, func(a, b [2]float64) int { return cmp.Compare(a[i], b[i]) })
+		of[i] = values[len(values)/2][i]
 	}
-	slices.Sort(all)
-	return all[len(all)/2]
+	return of
 }
 
 // once returns the time of one piece of work, and the CPU time of the task and of this process for it, in nanoseconds.
-func once(t *testing.T, dir, name string, times int, c counting) [2]float64 {
+func once(t *testing.T, dir, name string, times int, counted bool) [2]float64 {
 	t.Helper()
 	used := cgroupCPU(t, dir)
-	end, err := c.begin(dir)
-	if err != nil {
-		t.Skipf("%s: %v", c.name, err)
+	end := func() error { return nil }
+	if counted {
+		var err error
+		if end, err = count(dir); err != nil {
+			t.Skipf("count: %v", err)
+		}
 	}
 	f, err := os.Open(dir)
 	if err != nil {

@@ -36,7 +36,8 @@ func kinds() map[string]string {
 	}
 }
 
-// mixedJob is a job of so many tasks, as many of each kind but for two that are busy: more would leave nothing to measure.
+// mixedJob is a job of so many tasks, as many of each kind but for two that are busy: more would leave nothing to
+// measure.
 func mixedJob(tasks int) string {
 	const busy = 2
 	others := len(kinds()) - 1
@@ -58,9 +59,9 @@ func mixedJob(tasks int) string {
 	return b.String()
 }
 
-// TestScale starts many tasks of mixed kinds at once, kills the agent with SIGKILL, lets another recover them, and stops them, and
-// prints how long each took and what the agent held. It holds that no task is lost, started again, or left, and that no line of a log
-// is.
+// TestScale starts many tasks of mixed kinds at once, kills the agent with SIGKILL, lets another recover them, and
+// stops them, and prints how long each took and what the agent held. It holds that no task is lost, started again, or
+// left, and that no line of a log is.
 func TestScale(t *testing.T) {
 	text := os.Getenv(scaleVariable)
 	if text == "" {
@@ -80,11 +81,10 @@ func TestScale(t *testing.T) {
 	step := func(name string, do func()) {
 		began := time.Now()
 		do()
-		u := usageOf(t, f.agent.Process.Pid)
 		files, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", f.agent.Process.Pid))
 		peak := procNumbers(t, f.agent.Process.Pid, "status")["VmHWM"]
 		t.Logf("%-28s %6.1f s; agent %.1f MiB private, %.1f MiB peak, %d descriptors", name, time.Since(began).Seconds(),
-			mib(u.dirtyKiB), mib(peak), len(files))
+			mib(privateKiB(t, f.agent.Process.Pid)), mib(peak), len(files))
 	}
 	step(fmt.Sprintf("start of %d at once", tasks), func() {
 		f.tacho("job", "run", "--detach", f.path("mixed.nomad.hcl"))
@@ -158,7 +158,8 @@ func (f *fleet) checkMixed(tasks int) {
 	f.t.Logf("%d tasks, none started again; %d lines in the logs, none missing", found, lines)
 }
 
-// checkLog holds that a log of a task that still writes has line 0 to line 99 again and again, and returns how many lines it has.
+// checkLog holds that a log of a task that still writes has line 0 to line 99 again and again, and returns how many
+// lines it has.
 func (f *fleet) checkLog(path string) (n int) {
 	f.t.Helper()
 	text, err := os.ReadFile(path)

@@ -73,7 +73,9 @@ func TestStorage(t *testing.T) {
 	if _, err := os.Stat(disk); err != nil || os.Getenv("TACHO_GUEST") == "" {
 		t.Skip("it writes over a disk: guests have one to spare (-disk 256 -ext4 192)")
 	}
-	onDisk := []string{taskNothing, taskBuffered, taskSynced, taskDirect, taskDeleted, taskOverwrite, taskRead, taskRaw, taskRawSynced}
+	onDisk := []string{
+		taskNothing, taskBuffered, taskSynced, taskDirect, taskDeleted, taskOverwrite, taskRead, taskRaw, taskRawSynced,
+	}
 	t.Run("disk", func(t *testing.T) {
 		dir := mount(t, disk)
 		measureAll(t, onDisk, dir, disk)
@@ -122,8 +124,8 @@ func measure(t *testing.T, cgroup, role, dir, raw string) {
 	h.writes(truth)
 	h.handed(map[bool]float64{true: size}[role != taskNothing && role != taskRead])
 	h.pending(truth, role)
-	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil && cgroup == "auto" { // version 2 counts by device
-		h.devices(truth)
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil && cgroup == "auto" {
+		h.devices(truth) // version 2 counts by device
 	}
 }
 
@@ -205,7 +207,8 @@ func (h held) pending(truth truth, role string) {
 	}
 }
 
-// number returns the value of a headline: 0 at least, of one that is absent because nothing was seen by what does not see everything.
+// number returns the value of a headline: 0 at least, of one that is absent because nothing was seen by what does not
+// see everything.
 func (h held) number(id procstats.ID) (float64, procstats.Guarantee) {
 	h.t.Helper()
 	value := h.r.Headline[id.String()]
