@@ -46,7 +46,7 @@ type fleet struct {
 	agent *exec.Cmd
 	// executors are their PIDs.
 	executors []int
-	// config is that of the tasks.
+	// config configures the tasks.
 	config string
 	http   *http.Client
 }

@@ -35,7 +35,7 @@ const deadline = 20 * time.Second
 func place(t *testing.T) *rig.Place {
 	t.Helper()
 	rig.Require(t)
-	// Pages of a file that was just written are dirty, and count as memory of whoever maps them.
+	// Pages of a file that was just written are dirty, and count as memory of each process that maps them.
 	binary, err := os.Open(rig.Tacho())
 	if err != nil {
 		t.Fatal(err)

@@ -199,7 +199,7 @@ func count(dir string) (end func() error, err error) {
 }
 
 // TestPaired does the same work with and without counting, in turns, and prints the ratios of what each took. It
-// asserts nothing: the figures are those of a quiet machine only.
+// asserts nothing: only a quiet machine has comparable figures.
 func TestPaired(t *testing.T) {
 	rounds, err := strconv.Atoi(os.Getenv(roundsVariable))
 	if err != nil || rounds < 1 {
@@ -230,7 +230,7 @@ func TestPaired(t *testing.T) {
 	t.Logf("median of %d rounds each; ratios are off to on in one round:\n%s", rounds, table.String())
 }
 
-// medians are those of the times and of the CPU times.
+// medians returns the medians of the times and of the CPU times.
 func medians(values [][2]float64) (of [2]float64) {
 	for i := range of {
 		slices.SortFunc(values, func(a, b [2]float64) int { return cmp.Compare(a[i], b[i]) })

@@ -20,7 +20,7 @@ import (
 
 const (
 	disk = "/dev/vda"
-	// fsSize is that of the file system at the start of the disk; behind it is room for raw writes.
+	// fsSize is the size of the file system at the start of the disk; raw writes go behind it.
 	fsSize = 192 << 20
 	sector = 512
 )

@@ -134,7 +134,7 @@ func (s Series) Range() (low, high float64, ok bool) {
 // layout is what a chart has in common, whatever it is drawn with.
 type layout struct {
 	*Chart
-	// labels are those of the value axis, from 0 at even distances to top.
+	// labels belong to the value axis, from 0 to top at even distances.
 	labels []string
 	top    float64
 	// extents are the ranges of the series, and present says that one of them has a value.
@@ -285,7 +285,7 @@ func tickText(unit procstats.Unit, value float64) string {
 	return unit.Text(value)
 }
 
-// timeStep is the shortest round step of which at most most fit into a span.
+// timeStep is the shortest round step that fits at most so often into a span.
 func timeStep(span time.Duration, most int) time.Duration {
 	const day = 24 * time.Hour
 	step := time.Duration(0)

@@ -277,7 +277,7 @@ func (c *Chart) data(a *Axis) string {
 	return string(text)
 }
 
-// fourDigits is a value as precise as anybody reads it; nil for NaN.
+// fourDigits rounds a value to what a reader needs; nil for NaN.
 func fourDigits(value float64) *float64 {
 	if math.IsNaN(value) || math.IsInf(value, 0) {
 		return nil

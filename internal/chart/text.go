@@ -43,7 +43,7 @@ func Text(a *Axis, charts []Chart, s Screen) string {
 	return w.String()
 }
 
-// pen tells a series from the others by its strokes, and by its colour on terminals that have some.
+// pen distinguishes a series by its strokes, and on colour terminals by its colour.
 type pen struct {
 	horizontal, vertical rune
 	// The corners that lead from the left: up, down; and to the right: from below, from above.

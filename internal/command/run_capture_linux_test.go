@@ -57,7 +57,7 @@ func TestCaptureOnAFullDisk(t *testing.T) {
 	}
 }
 
-// TestCaptureHeldByAnother holds that tacho ends with its command, and passes on all that it wrote, where somebody else
+// TestCaptureHeldByAnother holds that tacho ends with its command, and passes on all that it wrote, if another process
 // has its output open; also to a reader that begins when the command and the second after it are over.
 func TestCaptureHeldByAnother(t *testing.T) {
 	for name, late := range map[string]time.Duration{"read at once": 0, "read late": 2 * time.Second} {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestTellsOfAKillAtOnce holds that the kill of a child is told while the command goes on.
+// TestTellsOfAKillAtOnce holds that the kill of a child is reported while the command continues.
 func TestTellsOfAKillAtOnce(t *testing.T) {
 	// Without a line's end, tail(1) has to keep everything.
 	const script = `head -c 300M /dev/zero | tail; read go`

@@ -110,7 +110,7 @@ func hold(t *testing.T, pid int) (pidfd int) {
 	return pidfd
 }
 
-// hasEnded waits for the end of a process; nobody may have taken note of it yet.
+// hasEnded waits for the end of a process, which may not have been reaped yet.
 func hasEnded(t *testing.T, pidfd int) bool {
 	t.Helper()
 	n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, int(patience.Milliseconds()))

@@ -35,9 +35,9 @@ func (c Clock) origin(at procstats.Stamp) int64 {
 	return origin.UnixNano()
 }
 
-// boot is a part of a ring whose readings were taken in one boot of the machine. Their order and distances are those of
-// the clock that starts at the boot, and their wall times follow from the newest of them: it was taken when the wall
-// clock was last seen. So a step of the wall clock neither hides a reading nor puts it out of order.
+// boot is a part of a ring whose readings were taken in one boot of the machine. The clock that starts at the boot
+// gives their order and distances, and the newest of them their wall times. So a step of the wall clock neither hides
+// a reading nor puts it out of order.
 type boot struct {
 	id uint32 // 0 if it is unknown: origins are 0 then, and wall times are as they were read
 	// newest is the sequence of its newest slot, and origin the wall clock at the boot as of then.

@@ -10,8 +10,8 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// runColumns are those of samples.csv. A counter has its value at the end of the point (last), so that a difference
-// over any number of points is exact, and the highest rate between two samples. A gauge has its extremes.
+// runColumns are the columns of samples.csv. A counter has its value at the end of the point (last), so that a
+// difference over any number of points is exact, and the highest rate between two samples. A gauge has its extremes.
 //
 //nolint:gochecknoglobals // constant list
 var runColumns = [...]Column{

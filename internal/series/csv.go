@@ -29,7 +29,7 @@ type CSV struct {
 	file    *os.File // nil before the first row
 	rows    int
 	each    int64  // samples in a point
-	pending *Point // being gathered; nil if there is none
+	pending *Point // being gathered, or nil
 }
 
 // NewCSV returns a file of a directory. The first row creates it.

@@ -76,9 +76,8 @@ type Queue struct {
 
 	// The writer's mu guards following.
 	pending []pending
-	// newest is when the newest reading was taken that a reading can be the same as, in which start of the task;
-	// false if there is none. unsent are the readings behind it that are the same: they are no reason to wake the
-	// goroutine.
+	// newest and run are the time and the start of the newest reading, which the next can repeat if repeatable.
+	// unsent are its repetitions so far: they do not wake the goroutine.
 	newest     procstats.Stamp
 	run        int
 	repeatable bool
@@ -116,7 +115,7 @@ func (q *Queue) Copy(s *procstats.Sample) *procstats.Sample {
 func (q *Queue) Add(s *procstats.Sample, run int) { q.put(pending{sample: s, at: s.Stamp, run: run}) }
 
 // Again writes a reading, later, that has the numbers of the newest that was added, but for its time and the age of
-// its processes. It returns false if there is none that can be repeated: then the reading must be added. It never
+// its processes. It returns false if that reading cannot be repeated: then this one must be added. It never
 // blocks.
 func (q *Queue) Again(at procstats.Stamp, run int, age procstats.Reading) bool {
 	w := q.writer
@@ -228,7 +227,7 @@ func (w *Writer) run() {
 	}
 }
 
-// next returns what is to be written next, after a write to last; ok is false if there is nothing: the goroutine ends.
+// next returns the next write, after a write to last; ok is false if nothing is pending: the goroutine ends.
 // Tasks take turns.
 func (w *Writer) next(last *Queue) (q *Queue, p pending, ok bool) {
 	w.mu.Lock()

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/tachograph/tacho/procstats"
@@ -53,20 +52,44 @@ func (r *Ring) Points(q Query) (points []Point, err error) {
 		return nil, err
 	}
 	var held []byte // the slot before: its successor decides whether it stays
-	highest := newHighest(r, q.Highest)
-	err = r.readings(first, last, q, func(slot []byte) {
-		if len(held) > 0 && !thinned(held, slot, step) {
-			points = append(points, r.point(held, q.Processes))
-			highest.putInto(&points[len(points)-1])
+	high := make(map[procstats.ID]float64, len(q.Highest))
+	emit := func() {
+		if len(held) == 0 {
+			return
 		}
-		highest.add(r, slot)
+		p := r.point(held, q.Processes)
+		if len(high) > 0 {
+			p.Kept = make(map[Column]float64, len(high))
+		}
+		for id, value := range high {
+			p.Kept[Column{id, procstats.Max}] = value
+		}
+		clear(high)
+		points = append(points, p)
+	}
+	err = r.readings(first, last, q, func(slot []byte) {
+		if !thinned(held, slot, step) {
+			emit()
+		}
+		for _, id := range q.Highest {
+			r.raise(high, slot, id)
+		}
 		held = append(held[:0], slot...)
 	})
-	if err == nil && len(held) > 0 {
-		points = append(points, r.point(held, q.Processes))
-		highest.putInto(&points[len(points)-1])
-	}
+	emit()
 	return points, err
+}
+
+// raise raises the highest reading of a measurement to the one in a slot.
+func (r *Ring) raise(high map[procstats.ID]float64, slot []byte, id procstats.ID) {
+	column := r.index(id)
+	if column < 0 || gapOf(slot) != NoGap {
+		return
+	}
+	value := numberAt(r.column(slot, column))
+	if before, ok := high[id]; !math.IsNaN(value) && (!ok || value > before) {
+		high[id] = value
+	}
 }
 
 // openToRead opens the file and writes what only memory has.
@@ -76,45 +99,6 @@ func (r *Ring) openToRead() error {
 	}
 	r.align()
 	return r.flush()
-}
-
-// highest are the highest readings of some columns in a step.
-type highest struct {
-	ids     []procstats.ID
-	columns []int // -1 if there is none
-	values  []float64
-}
-
-func newHighest(r *Ring, ids []procstats.ID) *highest {
-	h := &highest{ids: ids, columns: make([]int, len(ids)), values: slices.Repeat([]float64{math.NaN()}, len(ids))}
-	for i, id := range ids {
-		h.columns[i] = r.index(id)
-	}
-	return h
-}
-
-func (h *highest) add(r *Ring, slot []byte) {
-	for i, column := range h.columns {
-		if column < 0 || gapOf(slot) != NoGap {
-			continue
-		}
-		if v := numberAt(r.column(slot, column)); v > h.values[i] || math.IsNaN(h.values[i]) {
-			h.values[i] = v
-		}
-	}
-}
-
-// putInto gives a point the highest readings, and begins the next step.
-func (h *highest) putInto(p *Point) {
-	for i, id := range h.ids {
-		if v := h.values[i]; !math.IsNaN(v) {
-			if p.Kept == nil {
-				p.Kept = map[Column]float64{}
-			}
-			p.Kept[Column{id, procstats.Max}] = v
-		}
-		h.values[i] = math.NaN()
-	}
 }
 
 // readings calls f with a slot for each reading of the slots from first to last that is within the times of a query.
@@ -146,7 +130,7 @@ func (r *Ring) step(q Query, first, last uint64) (time.Duration, error) {
 // thinned reports whether a point is omitted because the one after it stands for the same step, which begins at a whole
 // multiple: of each step the last reading stays, and every gap.
 func thinned(slot, next []byte, step time.Duration) bool {
-	return step > 0 && gapOf(slot) == NoGap && gapOf(next) == NoGap && runOf(slot) == runOf(next) &&
+	return step > 0 && len(slot) > 0 && gapOf(slot) == NoGap && gapOf(next) == NoGap && runOf(slot) == runOf(next) &&
 		timeOf(slot).Truncate(step).Equal(timeOf(next).Truncate(step))
 }
 
@@ -159,7 +143,7 @@ func (r *Ring) oldest() uint64 {
 }
 
 // bounds are the sequences of the first and the last slot that have readings within the times of a query; last is
-// before first if there is none. Times are in the order of the sequences, so that most slots need not be read.
+// before first if no slot has. Times are in the order of the sequences, so that most slots need not be read.
 func (r *Ring) bounds(q Query) (first, last uint64, err error) {
 	first, last = r.sequence+1, r.sequence
 	// As many readings as there are slots, also if one has several: a task that sleeps has no longer history than
@@ -188,7 +172,7 @@ func (r *Ring) bounds(q Query) (first, last uint64, err error) {
 	return first, last, err
 }
 
-// search returns the first sequence from low on and before high whose slot is as wanted, and high if there is none.
+// search returns the first sequence from low on and before high whose slot is as wanted, or high.
 func (r *Ring) search(low, high uint64, wanted func(head []byte) bool) (uint64, error) {
 	head := make([]byte, slotHead)
 	for low < high {
@@ -207,7 +191,7 @@ func (r *Ring) search(low, high uint64, wanted func(head []byte) bool) (uint64, 
 }
 
 // slotFrom reads into slot as much as it takes of the first slot from a sequence on that is whole, and returns its
-// sequence; high if there is none before that.
+// sequence, or high.
 func (r *Ring) slotFrom(sequence, high uint64, slot []byte) (uint64, error) {
 	for ; sequence < high; sequence++ {
 		ok, err := r.readSlot(sequence, slot)
@@ -277,7 +261,7 @@ func (r *Ring) point(slot []byte, processes bool) Point {
 	return p
 }
 
-// at returns the reading nearest to the time of a query; ok is false if there is none.
+// at returns the reading nearest to the time of a query; ok is false in a history without readings.
 func (r *Ring) at(q Query) (nearest Point, ok bool, err error) {
 	behind, err := r.search(r.oldest(), r.sequence+1, func(head []byte) bool {
 		return !timeOf(head).Before(q.Nearest)

@@ -13,9 +13,9 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// Most readings of a task that sleeps equal the one before, a second later. They share one slot: its time is that of
-// the last of them, and it has the time of the first and their number. Equal steps of time separate them again, so
-// only readings at about equal distances share a slot.
+// Most readings of a task that sleeps equal the one before, a second later. They share one slot, which has the time
+// of the last of them, the time of the first, and their number. Equal steps of time separate them again, so only
+// readings at about equal distances share a slot.
 
 // writeInterval is how long the last readings of a slot may be in memory only, until they are asked for.
 const writeInterval = 10 * time.Second
@@ -155,7 +155,7 @@ func (r *Ring) sameNumbers(s *procstats.Sample, step time.Duration) bool {
 	return true
 }
 
-// sameRows reports whether a slot's processes are those of a sample.
+// sameRows reports whether a slot has the processes of a sample.
 func sameRows(room []byte, rows []procstats.ProcessRow) bool {
 	for i := range rows {
 		if len(room) < rowSize {

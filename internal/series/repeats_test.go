@@ -255,7 +255,7 @@ func (l life) points() (points []Point) {
 	return points
 }
 
-// nearly compares times that are told from equal steps.
+// nearly compares times that were computed from equal steps.
 func nearly() cmp.Options {
 	return cmp.Options{
 		cmp.Comparer(func(a, b procstats.Stamp) bool {

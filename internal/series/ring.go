@@ -74,7 +74,7 @@ func openFile(path string, flag int, perm fs.FileMode) (File, error) {
 type Ring struct {
 	openFile OpenFile
 	path     string
-	earlier  string // the file of the version before; empty if there is none
+	earlier  string // the file of the version before, if it exists
 	clock    Clock
 	wanted   int // slots of the next file
 

@@ -19,7 +19,7 @@ const (
 	topRows = 4
 	// maxRows is the most processes of a point.
 	maxRows = 2 * topRows
-	// rowSize is the size of one: u32 PID, 0 where there is none, u32 parent, u64 start, the name, two float64.
+	// rowSize is the size of one: u32 PID, 0 if unused, u32 parent, u64 start, the name, two float64.
 	rowSize = 48
 	// nameSize is room for the kernel's comm with its NUL; longer names of other systems are cut.
 	nameSize = 16

@@ -1,8 +1,8 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package budget holds records against limits that the user sets. A number that was not measured, or of which only a
-// bound is known that does not decide, fails with that reason: a budget that could not be checked must not pass.
+// Package budget holds records against limits that the user sets. A number that was not measured, or a bound that
+// does not decide, fails with that reason: a budget that could not be checked must not pass.
 package budget
 
 import (
@@ -222,7 +222,7 @@ func lookUp(name string) (procstats.Measurement, bool) {
 	return procstats.LookupName(name)
 }
 
-// find returns the measurement of a name, of which the unit and the word total may be left out.
+// find returns the measurement of a name. The unit and the word total may be left out.
 func find(word string) (procstats.Measurement, error) {
 	suffixes := [...]string{"", "_total", "_bytes", "_bytes_total", "_seconds", "_seconds_total"}
 	for _, suffix := range suffixes {

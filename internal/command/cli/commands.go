@@ -169,7 +169,7 @@ const (
 // ErrReported makes Report return the code of an error without printing it.
 var ErrReported = errors.New("already reported")
 
-// usageError is an error of whoever called tacho: it has an exit code of its own.
+// usageError is an error of the caller, with an exit code of its own.
 type usageError struct{ err error }
 
 func (e *usageError) Error() string { return e.err.Error() }

@@ -83,66 +83,71 @@ func Near(word string, names []string) []string {
 	return near[:min(most, len(near))]
 }
 
-// number is a flag for a whole number within bounds.
-type number struct {
-	value       *int
-	least, most int
+// value is a flag that functions read and write.
+type value struct {
+	kind string
+	text func() string
+	set  func(text string) error
 }
 
-// Number returns the value of a flag that sets n, which has the default, to a whole number from least to most. A
-// default out of these bounds stands for a flag that was not given, and the help does not show it.
-func Number(n *int, least, most int) pflag.Value { return number{n, least, most} }
+// NewValue returns the value of a flag. kind is shown by the help, which omits a default whose text is empty or "0".
+func NewValue(kind string, text func() string, set func(text string) error) pflag.Value {
+	return &value{kind, text, set}
+}
 
-// String implements pflag.Value; the help leaves out a default of "0".
-func (n number) String() string {
-	if *n.value < n.least || *n.value > n.most {
-		return "0"
+// String implements pflag.Value.
+func (v *value) String() string {
+	if v.text == nil { // the zero value, which pflag compares with
+		return ""
 	}
-	return strconv.Itoa(*n.value)
+	return v.text()
 }
 
 // Set implements pflag.Value.
-func (n number) Set(text string) error {
-	value, err := strconv.Atoi(text)
-	switch {
-	case err != nil:
+func (v *value) Set(text string) error { return v.set(text) }
+
+// Type implements pflag.Value.
+func (v *value) Type() string { return v.kind }
+
+// Number returns the value of a flag that sets n, which has the default, to a whole number from least to most. The help
+// does not show a default outside of these bounds, which stands for a flag that was not given.
+func Number(n *int, least, most int) pflag.Value {
+	text := func() string {
+		if *n < least || *n > most {
+			return "0"
+		}
+		return strconv.Itoa(*n)
+	}
+	return NewValue("int", text, func(text string) error {
+		number, err := strconv.Atoi(text)
+		switch {
+		case err != nil:
+			return err
+		case number >= least && number <= most:
+			*n = number
+			return nil
+		case most != math.MaxInt:
+			return fmt.Errorf("must be %d to %d", least, most)
+		case least == 0:
+			return errors.New("must not be negative")
+		}
+		return fmt.Errorf("must be at least %d", least)
+	})
+}
+
+// Duration returns the value of a flag for a time such as 30s or 7d, which sets d, which has the default.
+func Duration(d *time.Duration) pflag.Value {
+	text := func() string {
+		if *d == 0 {
+			return "0"
+		}
+		return d.String()
+	}
+	return NewValue("duration", text, func(text string) (err error) {
+		*d, err = ParseDuration(text)
 		return err
-	case value >= n.least && value <= n.most:
-		*n.value = value
-		return nil
-	case n.most != math.MaxInt:
-		return fmt.Errorf("must be %d to %d", n.least, n.most)
-	case n.least == 0:
-		return errors.New("must not be negative")
-	}
-	return fmt.Errorf("must be at least %d", n.least)
+	})
 }
-
-// Type implements pflag.Value.
-func (n number) Type() string { return "int" }
-
-// duration is a flag for a time such as 30s or 7d.
-type duration struct{ value *time.Duration }
-
-// Duration returns the value of a flag that sets d, which has the default.
-func Duration(d *time.Duration) pflag.Value { return duration{d} }
-
-// String implements pflag.Value; the help leaves out a default of "0".
-func (d duration) String() string {
-	if *d.value == 0 {
-		return "0"
-	}
-	return d.value.String()
-}
-
-// Set implements pflag.Value.
-func (d duration) Set(text string) (err error) {
-	*d.value, err = ParseDuration(text)
-	return err
-}
-
-// Type implements pflag.Value.
-func (d duration) Type() string { return "duration" }
 
 var errDuration = errors.New("must be a time such as 500ms, 30s, 5m, 1h30m or 7d")
 

@@ -92,7 +92,7 @@ func TerminalSize(w any) (columns, lines int) {
 }
 
 // variables returns how the flags of cmd are named in the environment; --help and --version are not. A flag that
-// means the same for all commands has one name for all. Others have that of their command in it: what is right for
+// means the same for all commands has one name for all. The names of others contain their command: what is valid for
 // one is invalid for another.
 func variables(cmd *cobra.Command) func(*pflag.Flag) (name string, ok bool) {
 	root, path := inEnvironment(cmd.Root().Name()), inEnvironment(cmd.CommandPath())

@@ -175,7 +175,7 @@ func (row *diffRow) side(unit procstats.Unit, value *float64, text string) strin
 	return cli.Optional(unit, value)
 }
 
-// why returns the reason for an absent side, or what is to be said of the change.
+// why returns the reason for an absent side, or a remark on the change.
 func (row *diffRow) why() string {
 	switch {
 	case row.AbsentA != "" && row.AbsentA == row.AbsentB:
@@ -207,7 +207,7 @@ type runDiff struct {
 	Warnings     []string  `json:"warnings"`
 	Headline     []diffRow `json:"headline"`
 	Measurements []diffRow `json:"measurements"`
-	// Budgets are those of --max-increase.
+	// Budgets are the results of --max-increase.
 	Budgets []budget.Result `json:"budgets,omitempty"`
 }
 

@@ -52,7 +52,7 @@ lists that group.`,
 	return cmd
 }
 
-// measurementsOf returns the measurement of a name, or those of a group, which is a prefix of whole words.
+// measurementsOf returns the measurement of a name, or the measurements of a group, a prefix of whole words.
 func measurementsOf(name string) (rows []procstats.Measurement, one bool) {
 	if m, known := procstats.LookupName(name); known {
 		return []procstats.Measurement{m}, true

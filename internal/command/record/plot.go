@@ -234,7 +234,7 @@ func (s *pointSeries) growth(i int, id procstats.ID) float64 {
 	return now - before
 }
 
-// values takes one value of each point, NaN if there is none.
+// values takes one value of each point, or NaN.
 func (s *pointSeries) values(take func(i int) (value float64, ok bool)) (values []float64) {
 	for i := range s.points {
 		value, ok := take(i)
@@ -267,8 +267,8 @@ func (s *pointSeries) rate(id procstats.ID) []float64 {
 	})
 }
 
-// limits returns a limit as it held, those of the cgroup's ancestors included; for a run whose limits are not
-// recorded that of its own cgroup.
+// limits returns the effective limit, which includes the cgroup's ancestors; without recorded limits, the limit of
+// the own cgroup.
 func (s *pointSeries) limits(label string, id procstats.ID) []chart.Limit {
 	for _, limit := range s.record.Limits {
 		if limit.Name == id.String() && limit.Effective != nil {

@@ -69,8 +69,7 @@ Without it, last is meant. A run of a series stands for the series in the compar
 	return cmd
 }
 
-// report is what the template shows. Its HTML, styles and script are those of package chart, which escapes what it is
-// given.
+// report is what the template shows. Its HTML, styles and script come from package chart, which escapes texts.
 type report struct {
 	Title, Version, Absent string
 	Style                  template.CSS

@@ -17,7 +17,7 @@ const Label = "series"
 
 // Group is runs of one command, in the order of their starts.
 type Group struct {
-	// Name is that of the first run.
+	// Name is the name of the first run.
 	Name string
 	Runs []record.Entry
 }

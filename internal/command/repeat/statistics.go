@@ -77,8 +77,8 @@ func median(values []float64) float64 {
 // estimate is a mean and how sure it is.
 type estimate struct {
 	mean float64
-	// variance is that of one value, n how many of them the mean is of, and freedom how many more than one the
-	// variance is of; 0 if it is not known.
+	// variance is the variance of one value, n the number of values, and freedom the degrees of freedom of the
+	// variance; 0 if it is not known.
 	variance   float64
 	n, freedom float64
 }

@@ -52,7 +52,7 @@ Ctrl-C stops following; the run continues.
 func attach(cmd *cobra.Command, entry record.Entry) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
-	var final *record.Record // as the executor tells it; if it is gone, as it was written
+	var final *record.Record // from the executor, or from disk if the executor is gone
 	c, err := visit(ctx, entry)
 	switch {
 	case isGone(err), err != nil && isComplete(entry.Dir):

@@ -122,8 +122,7 @@ func killExecutor(ctx context.Context, address wire.Address) error {
 		return errors.Join(reported, err)
 	}
 	failpoint.At("run.orphan.killed")
-	// Of an executor that has ended as it should, the record is complete. One that could not be read before is an
-	// error already.
+	// An executor that ended normally has completed its record. A record that could not be read is an error already.
 	if err := markLost(address.RecordDir, time.Time{}); reported == nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -144,8 +143,8 @@ func isGone(err error) bool {
 	return errors.Is(err, client.ErrLost) || errors.Is(err, client.ErrOtherBoot)
 }
 
-// addressOf finds the address of the executor in a record, which a dead executor leaves behind; client.ErrLost if there
-// is none. It does not compare the directory of the record, which may have been moved since.
+// addressOf finds the address of the executor in a record, which a dead executor leaves behind; otherwise
+// client.ErrLost. It does not compare the directory of the record, which may have been moved since.
 func addressOf(entry record.Entry) (*wire.Address, error) {
 	r := entry.Record
 	if r.Executor == nil {
@@ -169,7 +168,7 @@ func addressOf(entry record.Entry) (*wire.Address, error) {
 }
 
 // addressBeside reads the address in the directory of a socket. That is not our runtime directory if XDG_RUNTIME_DIR or
-// TMPDIR has changed since. It returns nil if there is none, or if the directory is not our own.
+// TMPDIR has changed since. It returns nil without an address, or if the directory is not our own.
 func addressBeside(socket string) *wire.Address {
 	dir := filepath.Dir(socket)
 	if dirs, err := client.Folders(filepath.Dir(dir)); err != nil || !slices.Contains(dirs, dir) {

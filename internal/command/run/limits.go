@@ -27,19 +27,19 @@ func (o *runOptions) addLimitFlags(flags *pflag.FlagSet) {
 	size := func(least int64) func(string) (int64, error) {
 		return func(text string) (int64, error) { return parseSize(text, least) }
 	}
-	flags.Var(&optional[int64]{&l.MemoryMaxBytes, "SIZE", size(page)}, "memory",
+	flags.Var(optional(&l.MemoryMaxBytes, "SIZE", size(page)), "memory",
 		"hard memory limit, including page cache: 400M, 1.5G, 64KiB")
-	flags.Var(&optional[int64]{&l.MemoryHighBytes, "SIZE", size(page)}, "memory-high",
+	flags.Var(optional(&l.MemoryHighBytes, "SIZE", size(page)), "memory-high",
 		"memory usage above which the kernel throttles the command (cgroup v2)")
-	flags.Var(&optional[int64]{&l.MemorySwapMaxBytes, "SIZE", size(0)}, "swap-max", "limit on swap; 0 for no swap")
-	flags.VarPF(&optional[bool]{&l.MemoryOomGroup, "bool", strconv.ParseBool}, "oom-group", "",
+	flags.Var(optional(&l.MemorySwapMaxBytes, "SIZE", size(0)), "swap-max", "limit on swap; 0 for no swap")
+	flags.VarPF(optional(&l.MemoryOomGroup, "bool", strconv.ParseBool), "oom-group", "",
 		"on an OOM kill, kill all processes of the command (cgroup v2)").NoOptDefVal = "true"
-	flags.Var(&optional[float64]{&l.CpuCores, "CORES", parseCores}, "cpu",
+	flags.Var(optional(&l.CpuCores, "CORES", parseCores), "cpu",
 		"CPU quota in cores, such as 1.5, or in percent of one, such as 150%")
-	flags.Var(&optional[int64]{&l.CpuWeight, "int64", parseWeight}, "cpu-weight",
+	flags.Var(optional(&l.CpuWeight, "int64", parseWeight), "cpu-weight",
 		"relative `SHARE` of contended CPU, 1 to 10000; the default of cgroups is 100")
 	flags.StringVar(&l.Cpuset, "cpuset", "", "`LIST` of CPUs to run on, such as 0-3,7")
-	flags.Var(&optional[int64]{&l.PidsMax, "int64", parsePids}, "pids", "limit of `N` processes and threads")
+	flags.Var(optional(&l.PidsMax, "int64", parsePids), "pids", "limit of `N` processes and threads")
 	flags.StringArrayVar(&o.ioMax, "io-max", nil,
 		"`LIMITS` per second of a block device: DEVICE:rbps=SIZE,wbps=SIZE, also riops=N and wiops=N; may be repeated")
 }
@@ -67,32 +67,22 @@ func (o *runOptions) checkLimits() error {
 	return nil
 }
 
-// optional is a flag that sets a field of the request, which is nil if the flag is not given.
-type optional[T any] struct {
-	field **T
-	kind  string
-	parse func(text string) (T, error)
-}
-
-// String implements pflag.Value; an empty text hides the default in the help.
-func (f *optional[T]) String() string {
-	if f.field == nil || *f.field == nil {
-		return ""
+// optional returns a flag that sets a field of the request, which is nil if the flag is not given.
+func optional[T any](field **T, kind string, parse func(text string) (T, error)) pflag.Value {
+	text := func() string {
+		if *field == nil {
+			return ""
+		}
+		return fmt.Sprint(**field)
 	}
-	return fmt.Sprint(**f.field)
+	return cli.NewValue(kind, text, func(text string) error {
+		value, err := parse(text)
+		if err == nil {
+			*field = &value
+		}
+		return err
+	})
 }
-
-// Set implements pflag.Value.
-func (f *optional[T]) Set(text string) error {
-	value, err := f.parse(text)
-	if err == nil {
-		*f.field = &value
-	}
-	return err
-}
-
-// Type implements pflag.Value.
-func (f *optional[T]) Type() string { return f.kind }
 
 // parseSize parses a number of bytes, with or without a unit.
 func parseSize(text string, least int64) (int64, error) {

@@ -69,9 +69,8 @@ func markLost(dir string, ended time.Time) error {
 	return errors.Join(store.Put(r), store.RemoveTemporary(), store.Close())
 }
 
-// killReported kills what a dead executor has reported of a run without a cgroup: a process in a session of its own
-// is found by nothing else. The record must be that of the executor: its directory may be where others can replace
-// it.
+// killReported kills what a dead executor has reported of a run without a cgroup: nothing else finds a process in a
+// session of its own. The record must name this executor: others may be able to replace its directory.
 func killReported(address wire.Address) error {
 	if address.RecordDir == "" || address.Cgroup.Encloses() {
 		return nil
@@ -143,7 +142,7 @@ func killOrphans(ctx context.Context) error {
 const endLimit = 5 * time.Second
 
 // EndOrphans ends what is left of a run whose tacho run and executor were both killed, and says so. A driver's tasks
-// are those of its host, and some commands are there to see to orphans themselves.
+// belong to its host, and some commands handle orphans themselves.
 func EndOrphans(cmd *cobra.Command) {
 	for c := cmd; c != nil; c = c.Parent() {
 		if slices.Contains([]string{"executors", "stop", "prune", "completion", "help"}, c.Name()) {
@@ -165,8 +164,8 @@ func EndOrphans(cmd *cobra.Command) {
 	}
 }
 
-// isOrphan reports whether an executor and its owner are dead. One that is dying, or whose owner may be, is waited
-// for: they were killed a moment ago.
+// isOrphan reports whether an executor and its owner are dead. It waits if one of them is dying: they were killed a
+// moment ago.
 func isOrphan(ctx context.Context, address *wire.Address) bool {
 	const interval, limit = 10 * time.Millisecond, 300 * time.Millisecond
 	for began := time.Now(); ; {
@@ -175,7 +174,7 @@ func isOrphan(ctx context.Context, address *wire.Address) bool {
 		case alive && process.StateOf(kernel.HostFS(), address.Executor) == process.Alive:
 			return false
 		case !alive && !client.Owned(*address):
-			// One that has ended as it should, since it was listed, has removed its folder before.
+			// An executor that ended normally since it was listed has removed its directory.
 			left, err := wire.ReadAddress(address.Folder)
 			return err == nil && left.Executor == address.Executor
 		case time.Since(began) > limit:

@@ -178,7 +178,7 @@ func TestRemoveUnlaunched(t *testing.T) {
 	}
 }
 
-// TestOrphans holds that a run which has ended as it should, after it was listed, is none, and that one is whose
+// TestOrphans holds that a run that ended normally after it was listed is no orphan, but one is whose
 // executor has left its folder.
 func TestOrphans(t *testing.T) {
 	address := &wire.Address{ID: "run", Folder: filepath.Join(t.TempDir(), "run"), Executor: procstats.ProcessID{PID: 1, Start: 1}}

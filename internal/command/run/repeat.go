@@ -85,8 +85,8 @@ func interrupted(interrupts <-chan os.Signal, which string) error {
 // seriesName is the name of one run of a series; the first is 1.
 func seriesName(id string, n int) string { return fmt.Sprintf("%s-%03d", id, n) }
 
-// runRepeatedly runs a command several times, one after the other, and prints what the runs used on average. It ends with
-// the first run that fails.
+// runRepeatedly runs a command several times, one after the other, and prints what the runs used on average. It ends
+// with the first run that fails.
 func runRepeatedly(
 	cmd *cobra.Command, o *runOptions, selection procstats.Selection, args []string, id string,
 ) (err error) {

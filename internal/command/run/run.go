@@ -34,7 +34,7 @@ func Commands() []*cobra.Command {
 	return append([]*cobra.Command{newRun(), newPrune()}, platformCommands()...)
 }
 
-// Exit codes of tacho run, as those of env(1), timeout(1) and the shell.
+// Exit codes of tacho run, the same as of env(1), timeout(1) and the shell.
 const (
 	exitTimedOut      = 124
 	exitNotExecutable = 126
@@ -47,7 +47,7 @@ type runOptions struct {
 	flags *pflag.FlagSet
 	// request has what the executor gets as it is given.
 	request *proto.LaunchRequest
-	// firstInterval is that of the first minute, if not interval.
+	// firstInterval applies to the first minute; 0 for interval.
 	interval, reportInterval, firstInterval time.Duration
 	measurements, disk, killSignal          string
 	maxRows, recordFD, runs, warmUp         int
@@ -126,7 +126,7 @@ func newRun() *cobra.Command {
 }
 
 // newID returns a name for a run, or for the runs of a series, that none in the output directory has: in another PID
-// namespace, such as that of a container, a run of the same second may have our PID.
+// namespace, for example in a container, a run of the same second may have our PID.
 func (o *runOptions) newID() string {
 	base := fmt.Sprintf("%s-%d", time.Now().Format("20060102T150405"), os.Getpid())
 	id := base
@@ -188,7 +188,7 @@ func (o *runOptions) addMeasurementFlags(cmd *cobra.Command, flags *pflag.FlagSe
 // addOutputFlags adds the flags for what is written and printed.
 func (o *runOptions) addOutputFlags(cmd *cobra.Command, flags *pflag.FlagSet) {
 	flags.StringVarP(&o.request.Message, "message", "m", "", "`TEXT` for the record")
-	flags.Var((*labels)(&o.request.Labels), "label", "label for the record; may be repeated")
+	flags.Var(labelFlag(&o.request.Labels), "label", "label for the record; may be repeated")
 	flags.StringVar(&o.outputDir, "output-dir", record.DefaultRoot, "`DIR` for records, one directory per run")
 	_ = cmd.MarkFlagDirname("output-dir") // fails only for flags that do not exist
 	flags.BoolVar(&o.noFiles, "no-files", false, "write no record to disk")
@@ -209,27 +209,21 @@ func (o *runOptions) addOutputFlags(cmd *cobra.Command, flags *pflag.FlagSet) {
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but errors: no live line, no summary")
 }
 
-// labels is a flag with one label each time: a value may contain commas and equals signs.
-type labels map[string]string
-
-// String implements pflag.Value.
-func (l *labels) String() string { return summary.LabelsText(*l) }
-
-// Set implements pflag.Value.
-func (l *labels) Set(text string) error {
-	name, value, found := strings.Cut(text, "=")
-	if !found || name == "" {
-		return errors.New("must be NAME=VALUE")
-	}
-	if *l == nil {
-		*l = labels{}
-	}
-	(*l)[name] = value
-	return nil
+// labelFlag is a flag with one label each time: a value may contain commas and equals signs.
+func labelFlag(labels *map[string]string) pflag.Value {
+	text := func() string { return summary.LabelsText(*labels) }
+	return cli.NewValue("NAME=VALUE", text, func(text string) error {
+		name, value, found := strings.Cut(text, "=")
+		if !found || name == "" {
+			return errors.New("must be NAME=VALUE")
+		}
+		if *labels == nil {
+			*labels = map[string]string{}
+		}
+		(*labels)[name] = value
+		return nil
+	})
 }
-
-// Type implements pflag.Value.
-func (l *labels) Type() string { return "NAME=VALUE" }
 
 // check rejects invalid flags before anything is started or written.
 func (o *runOptions) check() (selection procstats.Selection, err error) {
@@ -343,8 +337,8 @@ func (o *runOptions) appendSummary(text string) error {
 	return errors.Join(err, file.Close())
 }
 
-// judge holds the records of a command that has ended against the budgets and writes --summary-file. failure is that of
-// the command, which has priority.
+// judge holds the records of a command that has ended against the budgets and writes --summary-file. failure, of the
+// command, takes precedence.
 func (o *runOptions) judge(cmd *cobra.Command, finals []*record.Record, markdown markdownOf, failure error) error {
 	var results []budget.Result
 	for i, final := range finals {

@@ -51,8 +51,7 @@ func flock(dir string, how int) (*os.File, error) {
 }
 
 // alive reports whether a process of a record still exists: same PID, start time and boot. A zombie does not count.
-// Of one in another PID namespace, such as that of a container that shares the directory, nothing can be known: it
-// may exist.
+// A process in another PID namespace, for example in a container that shares the directory, may exist.
 func alive(host kernel.FS, p record.Process, bootID string) bool {
 	boot, err := kernel.BootID(host)
 	if err != nil || boot != bootID {
