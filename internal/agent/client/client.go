@@ -289,9 +289,9 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 
 // pathOf joins words to a path; each is escaped.
 func pathOf(words ...string) string {
-	path := ""
+	var path strings.Builder
 	for _, word := range words {
-		path += "/" + url.PathEscape(word)
+		path.WriteString("/" + url.PathEscape(word))
 	}
-	return path
+	return path.String()
 }
