@@ -55,8 +55,8 @@ job "witness" {
 }
 `
 
-// TestFailpoints lets a process of ours die, hang or get an error at each step of a task's life. Whatever happens, a task
-// runs once, ends when it is stopped, and leaves nothing. A selection is tried; with TACHO_CHAOS=all it is all.
+// TestFailpoints lets a process of ours die, hang or get an error at each step of a task's life. Whatever happens, a
+// task runs once, ends when it is stopped, and leaves nothing. A selection is tried; with TACHO_CHAOS=all it is all.
 func TestFailpoints(t *testing.T) {
 	rig.Require(t)
 	binary := rig.BuildWithFailpoints(t)
@@ -188,8 +188,8 @@ func try(t *testing.T, c *chaos, f rig.Failpoint) {
 	c.checkNothingLeft(stopped)
 }
 
-// awaitEvents waits until there is an event of each start that the witness has seen. A start over which a process of ours was
-// killed may have failed after the task's first instructions.
+// awaitEvents waits until there is an event of each start that the witness has seen. A start over which a process of
+// ours was killed may have failed after the task's first instructions.
 func (c *chaos) awaitEvents() {
 	c.t.Helper()
 	c.eventually("an event of each start", func() bool {

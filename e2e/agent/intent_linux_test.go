@@ -41,8 +41,8 @@ job "reluctant" {
 }
 `
 
-// TestRestartOutlivesAKill kills the agent while a restart that a user asked for is under way: it is finished, and spends
-// no attempt. TACHO_TRIES says how often.
+// TestRestartOutlivesAKill kills the agent while a restart that a user asked for is under way: it is finished, and
+// spends no attempt. TACHO_TRIES says how often.
 func TestRestartOutlivesAKill(t *testing.T) {
 	h := newHost(t, "")
 	seed := uint64(time.Now().UnixNano())

@@ -133,8 +133,8 @@ func (h *host) checkWitnesses(a allocation) {
 		h.checkHistory(a)
 		return
 	}
-	// Each start is counted once, as ended by itself, killed because it was interrupted, or running. It goes on meanwhile:
-	// the files are read before and after the agent's answers.
+	// Each start is counted once, as ended by itself, killed because it was interrupted, or running. It goes on
+	// meanwhile: the files are read before and after the agent's answers.
 	starts, now := 0, 0
 	h.eventually("a restart", func() bool {
 		starts = len(h.lines(a.ID, "starts"))

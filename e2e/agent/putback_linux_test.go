@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// interpolated has in its configuration what a job file says in more ways than JSON: functions, locals, and names for the task's shell.
+// interpolated has in its configuration what a job file says in more ways than JSON: functions, locals, and names for
+// the task's shell.
 const interpolated = `
 locals {
   where = "in ${NOMAD_TASK_DIR}"
@@ -52,8 +53,8 @@ job "interpolated" {
 }
 `
 
-// TestPutBack registers a job as clients do that have read it in JSON: nothing is replaced and there is no new version, also after a kill
-// of the agent. With another count only that is done.
+// TestPutBack registers a job as clients do that have read it in JSON: nothing is replaced and there is no new
+// version, also after a kill of the agent. With another count only that is done.
 func TestPutBack(t *testing.T) {
 	h := newHost(t, "")
 	h.begin()

@@ -11,7 +11,8 @@ import (
 	"github.com/tachograph/tacho/e2e/rig"
 )
 
-// TestKilledOverReplacement kills the agent at steps of an allocation that a user stops: another takes its place, and only one.
+// TestKilledOverReplacement kills the agent at steps of an allocation that a user stops: another takes its place, and
+// only one.
 func TestKilledOverReplacement(t *testing.T) {
 	rig.Require(t)
 	binary := rig.BuildWithFailpoints(t)

@@ -83,8 +83,8 @@ func (d *details) event(kind, text string) string {
 	return ""
 }
 
-// TestMemoryOfOthersTakesNoAttempt has the group above a task run out of memory: the task is not at fault, and is started
-// again although its policy allows no restart. At its own limit it fails.
+// TestMemoryOfOthersTakesNoAttempt has the group above a task run out of memory: the task is not at fault, and is
+// started again although its policy allows no restart. At its own limit it fails.
 func TestMemoryOfOthersTakesNoAttempt(t *testing.T) {
 	rig.Require(t)
 	if os.Geteuid() != 0 {

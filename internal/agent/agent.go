@@ -99,8 +99,8 @@ func (a *Agent) current() config.Config {
 	return a.config
 }
 
-// Run recovers what an earlier run left behind and runs jobs until ctx is done; tasks run on then, unless the agent is a
-// development one.
+// Run recovers what an earlier run left behind and runs jobs until ctx is done; tasks run on then, unless the agent
+// is a development one.
 func (a *Agent) Run(ctx context.Context) (err error) {
 	h := a.host
 	for _, dir := range []string{a.current().DataDir, h.Dir} {
@@ -186,8 +186,8 @@ func (a *Agent) describeNode(id string) node.Node {
 	return n
 }
 
-// open opens the driver and recovers the tasks. It returns false if ctx is done before everything is recovered: the next
-// agent recovers the rest then.
+// open opens the driver and recovers the tasks. It returns false if ctx is done before everything is recovered: the
+// next agent recovers the rest then.
 func (a *Agent) open(ctx context.Context) (ready bool, err error) {
 	persisted, err := a.load()
 	if err != nil {

@@ -298,8 +298,8 @@ func TestFailedTaskIsRestartedByItsPolicy(t *testing.T) {
 	}
 }
 
-// TestSnapshotsShare holds that what has not changed is the same in two snapshots, that what has changed is in the next, and
-// that a snapshot stays as it was.
+// TestSnapshotsShare holds that what has not changed is the same in two snapshots, that what has changed is in the
+// next, and that a snapshot stays as it was.
 func TestSnapshotsShare(t *testing.T) {
 	t.Parallel()
 	r := begin(t, testConfig(shortDir(t)))

@@ -109,8 +109,8 @@ func (a *Agent) Record(id, task string) (*record.Record, error) {
 	return t.Record()
 }
 
-// Commands returns what the ended processes of a task used: so far if it runs, and otherwise those of its last ended start.
-// The error wraps allocation.ErrNotFound if that is not counted.
+// Commands returns what the ended processes of a task used: so far if it runs, and otherwise those of its last ended
+// start. The error wraps allocation.ErrNotFound if that is not counted.
 func (a *Agent) Commands(id, task string) (*record.Commands, error) {
 	t, err := a.findTask(id, task)
 	if err != nil {

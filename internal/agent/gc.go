@@ -49,8 +49,8 @@ func (a *Agent) CollectGarbage() (removed int, err error) {
 	return a.removeGarbage(time.Now(), true)
 }
 
-// removeGarbage removes ended allocations that are due, or all, with versions of jobs that nothing refers to and orphaned
-// directories.
+// removeGarbage removes ended allocations that are due, or all, with versions of jobs that nothing refers to and
+// orphaned directories.
 func (a *Agent) removeGarbage(now time.Time, all bool) (removed int, err error) {
 	a.registering.Lock() // nothing refers yet to a version that is being registered
 	defer a.registering.Unlock()
@@ -155,8 +155,8 @@ func (a *Agent) forgetVersions() error {
 	return errors.Join(errs...)
 }
 
-// orphanDirs returns the directories of allocations that the state does not know, with the time of their creation: the state
-// was damaged, or a removal was interrupted.
+// orphanDirs returns the directories of allocations that the state does not know, with the time of their creation:
+// the state was damaged, or a removal was interrupted.
 func (a *Agent) orphanDirs() (map[string]time.Time, error) {
 	entries, err := os.ReadDir(a.host.Dir)
 	if err != nil {

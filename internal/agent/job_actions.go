@@ -62,7 +62,9 @@ func (a *Agent) PlanJob(ctx context.Context, source job.Source) (*snapshot.Plan,
 var errJobChanged = errors.New("the job has changed meanwhile")
 
 // ScaleJob changes how many allocations a group has; changed is false if it has as many.
-func (a *Agent) ScaleJob(ctx context.Context, id, group string, count int) (status *snapshot.Job, changed bool, err error) {
+func (a *Agent) ScaleJob(
+	ctx context.Context, id, group string, count int,
+) (status *snapshot.Job, changed bool, err error) {
 	for {
 		now, err := a.job(id)
 		if err != nil {
@@ -107,8 +109,8 @@ func scaled(now *snapshot.Job, group string, count int) (source job.Source, err 
 	return source, nil
 }
 
-// StopJob stops all allocations of a job; with purge the job is forgotten too. check, if there is one, may reject that by the
-// index of the job's last change.
+// StopJob stops all allocations of a job; with purge the job is forgotten too. check, if there is one, may reject
+// that by the index of the job's last change.
 func (a *Agent) StopJob(id string, purge bool, check func(index uint64) error) error {
 	if err := a.isReady(); err != nil {
 		return err

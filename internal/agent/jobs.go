@@ -121,9 +121,10 @@ func (a *Agent) check(ctx context.Context, file *job.File) error {
 	return places.Join(append(errs, a.host.Check(ctx, file))...)
 }
 
-// RunJob registers a job and starts its allocations; those that this node cannot run wait until it can. Allocations of an
-// earlier version go on if their group means the same, and are stopped if not. changed is false if nothing had to be done.
-// check, if there is one, may reject that by the index of the job's last change, which is 0 if the job is not registered.
+// RunJob registers a job and starts its allocations; those that this node cannot run wait until it can. Allocations
+// of an earlier version go on if their group means the same, and are stopped if not. changed is false if nothing had
+// to be done. check, if there is one, may reject that by the index of the job's last change, which is 0 if the job is
+// not registered.
 func (a *Agent) RunJob(
 	ctx context.Context, source job.Source, check func(index uint64) error,
 ) (status *snapshot.Job, changed bool, err error) {
@@ -160,7 +161,8 @@ func (a *Agent) runJob(
 	}
 	spec := a.version(was.ID, was.Version)
 	if spec != nil && was.Current && !was.Stopped && spec.Namespace != j.Namespace {
-		err := fmt.Errorf("job %s: registered in namespace %s; jobs of all namespaces share their IDs here", j.ID, spec.Namespace)
+		err := fmt.Errorf("job %s: registered in namespace %s; jobs of all namespaces share their IDs here",
+			j.ID, spec.Namespace)
 		return nil, false, refused{err}
 	}
 	surplus, missing := a.compare(j)
@@ -170,7 +172,8 @@ func (a *Agent) runJob(
 		return status, false, err
 	}
 	now := state.Job{
-		ID: j.ID, Source: source, SubmitTime: time.Now(), Current: true, Spec: j, Digests: digests(j), Unplaced: indexes(p.unplaced),
+		ID: j.ID, Source: source, SubmitTime: time.Now(), Current: true, Spec: j, Digests: digests(j),
+		Unplaced: indexes(p.unplaced),
 	}
 	if known {
 		now.Version = was.Version + 1
@@ -187,8 +190,8 @@ func (a *Agent) runJob(
 	return status, true, err
 }
 
-// same reports whether a job means what is registered, whatever it was read from. A job file with other notes is another
-// one; a job in JSON has lost what they are about.
+// same reports whether a job means what is registered, whatever it was read from. A job file with other notes is
+// another one; a job in JSON has lost what they are about.
 func same(spec *job.Job, was state.Job, j *job.Job) bool {
 	return spec != nil && spec.Same(j) &&
 		(j.Source.IsJSON() || j.Source.Text == was.Source.Text || slices.Equal(spec.Notes, j.Notes))
@@ -206,8 +209,8 @@ func digests(j *job.Job) map[string]string {
 // newerVersion is why an allocation of an earlier version of a job ends.
 const newerVersion = "replaced by a newer version of the job"
 
-// register persists a version of a job with all that it changes, and only then acts on it: stops the surplus allocations
-// and starts the missing ones. An error means that nothing has changed.
+// register persists a version of a job with all that it changes, and only then acts on it: stops the surplus
+// allocations and starts the missing ones. An error means that nothing has changed.
 func (a *Agent) register(now, was state.Job, p placement) error {
 	index := a.nextIndex()
 	now.ModifyIndex, now.CreateIndex = index, cmp.Or(now.CreateIndex, index)
@@ -216,8 +219,9 @@ func (a *Agent) register(now, was state.Job, p placement) error {
 		was.Current = false
 		changes = append(changes, state.ChangeJob(&was))
 	}
-	registered := &snapshot.Event{Topic: snapshot.TopicJob, Type: "JobRegistered", Key: now.ID, Namespace: now.Spec.Namespace}
-	return a.change(now, changes, p, registered, newerVersion)
+	return a.change(now, changes, p, &snapshot.Event{
+		Topic: snapshot.TopicJob, Type: "JobRegistered", Key: now.ID, Namespace: now.Spec.Namespace,
+	}, newerVersion)
 }
 
 // nextIndex is the index of the next event, or a little less if others are published meanwhile.
@@ -242,18 +246,11 @@ func (a *Agent) change(now state.Job, changes []state.Change, p placement, e *sn
 		made = append(made, l)
 		changes = append(changes, state.ChangeAllocation(&own))
 	}
-	replaced := slices.DeleteFunc(slices.Collect(maps.Keys(next)), func(l *alloc.Alloc) bool { return slices.Contains(p.stop, l) })
-	var edits []alloc.Edit
-	for i, l := range slices.Concat(p.stop, replaced) {
-		edit := l.Edit(func(own *state.Allocation) {
-			if i < len(p.stop) {
-				alloc.MarkStopped(own, reason)
-			}
-			if id := next[l]; id != "" {
-				own.Next, own.Successor = id, nil
-			}
-		})
-		edits = append(edits, edit)
+	replaced := slices.DeleteFunc(slices.Collect(maps.Keys(next)), func(l *alloc.Alloc) bool {
+		return slices.Contains(p.stop, l)
+	})
+	edits := replacements(p.stop, replaced, next, reason)
+	for _, edit := range edits {
 		changes = append(changes, edit.Change())
 	}
 	if err := a.host.Apply(changes...); err != nil {
@@ -284,6 +281,23 @@ func (a *Agent) change(now state.Job, changes []state.Change, p placement, e *sn
 	return nil
 }
 
+// replacements are the changes of allocations that are stopped for a reason, and of those that have ended, if others
+// replace them: next has the IDs of these.
+func replacements(stopped, ended []*alloc.Alloc, next map[*alloc.Alloc]string, reason string) []alloc.Edit {
+	var edits []alloc.Edit
+	for i, l := range slices.Concat(stopped, ended) {
+		edits = append(edits, l.Edit(func(own *state.Allocation) {
+			if i < len(stopped) {
+				alloc.MarkStopped(own, reason)
+			}
+			if id := next[l]; id != "" {
+				own.Next, own.Successor = id, nil
+			}
+		}))
+	}
+	return edits
+}
+
 // admit adds an allocation that does not run yet to the list. A reload switches its publishing from then on.
 func (a *Agent) admit(l *alloc.Alloc) {
 	a.mu.Lock()
@@ -299,8 +313,9 @@ func newAllocation(j *job.Job, v vacancy, version, index uint64) state.Allocatio
 		previous = v.previous.ID
 	}
 	return state.Allocation{
-		ID: allocation.NewID(), Namespace: j.Namespace, JobID: j.ID, JobType: j.Type, JobVersion: version, Group: v.group.Name,
-		Index: v.index, Digest: v.group.Digest, Desired: allocation.DesiredRun, CreateTime: now, ModifyTime: now,
-		CreateIndex: index, ModifyIndex: index, Cores: v.cores, Ports: v.ports, Previous: previous, Reschedules: v.reschedules,
+		ID: allocation.NewID(), Namespace: j.Namespace, JobID: j.ID, JobType: j.Type, JobVersion: version,
+		Group: v.group.Name, Index: v.index, Digest: v.group.Digest, Desired: allocation.DesiredRun,
+		CreateTime: now, ModifyTime: now, CreateIndex: index, ModifyIndex: index, Cores: v.cores, Ports: v.ports,
+		Previous: previous, Reschedules: v.reschedules,
 	}
 }

@@ -20,7 +20,8 @@ import (
 	"github.com/tachograph/tacho/internal/agent/config"
 )
 
-// TestStateIsLost replaces the state of running tasks by something else: they run on, and what they wrote is not removed.
+// TestStateIsLost replaces the state of running tasks by something else: they run on, and what they wrote is not
+// removed.
 func TestStateIsLost(t *testing.T) {
 	t.Parallel()
 	c := testConfig(shortDir(t))
@@ -66,8 +67,8 @@ func TestStateIsLost(t *testing.T) {
 	}
 }
 
-// TestDamagedState damages the state of running tasks at random places. The agent starts each time, kills none of them, and
-// supervises those whose job is not lost. TACHO_DAMAGES says how often.
+// TestDamagedState damages the state of running tasks at random places. The agent starts each time, kills none of
+// them, and supervises those whose job is not lost. TACHO_DAMAGES says how often.
 func TestDamagedState(t *testing.T) {
 	t.Parallel()
 	tries := 20

@@ -23,7 +23,8 @@ type vacancy struct {
 	cores map[string][]int
 	// ports are those of the group, by label.
 	ports map[string]int
-	// previous is the allocation that this one replaces, nil for none, and reschedules are when those before it were replaced.
+	// previous is the allocation that this one replaces, nil for none, and reschedules are when those before it were
+	// replaced.
 	previous    *alloc.Alloc
 	reschedules []time.Time
 }
@@ -51,7 +52,8 @@ func (p *placement) reject(v vacancy, filtered []*job.Constraint, exhausted stri
 	p.stop = slices.DeleteFunc(p.stop, v.replaces)
 }
 
-// compare returns which live allocations a job has too many, and which it lacks. Those that are about to end are not live.
+// compare returns which live allocations a job has too many, and which it lacks. Those that are about to end are not
+// live.
 func (a *Agent) compare(j *job.Job, ending ...*alloc.Alloc) (surplus []*alloc.Alloc, missing []vacancy) {
 	live := make(map[string]map[int]bool)
 	for _, g := range j.Groups {
@@ -79,8 +81,9 @@ func (a *Agent) compare(j *job.Job, ending ...*alloc.Alloc) (surplus []*alloc.Al
 	return surplus, missing
 }
 
-// place divides what a job lacks into the vacancies that this node can fill now, which get their ports and cores, and those
-// that it cannot. An allocation of an earlier version goes on if nothing can replace it: it is not surplus then.
+// place divides what a job lacks into the vacancies that this node can fill now, which get their ports and cores, and
+// those that it cannot. An allocation of an earlier version goes on if nothing can replace it: it is not surplus
+// then.
 func (a *Agent) place(j *job.Job, surplus []*alloc.Alloc, missing []vacancy) placement {
 	p := placement{stop: slices.Clone(surplus), unplaced: make(map[string]*snapshot.Unplaced)}
 	names := a.constraintNames()
@@ -209,15 +212,17 @@ func (a *Agent) placeAll() (done bool) {
 	return done
 }
 
-// placeWaiting places those allocations of a job that wait for a place, as far as this node can run them; a.registering is
-// held.
+// placeWaiting places those allocations of a job that wait for a place, as far as this node can run them;
+// a.registering is held.
 func (a *Agent) placeWaiting(id string) error {
 	current, spec := a.currentVersion(id)
 	if spec == nil {
 		return nil
 	}
 	surplus, missing := a.compare(spec)
-	missing = slices.DeleteFunc(missing, func(v vacancy) bool { return !slices.Contains(current.Unplaced[v.group.Name], v.index) })
+	missing = slices.DeleteFunc(missing, func(v vacancy) bool {
+		return !slices.Contains(current.Unplaced[v.group.Name], v.index)
+	})
 	surplus = slices.DeleteFunc(surplus, func(l *alloc.Alloc) bool {
 		return !slices.ContainsFunc(missing, func(v vacancy) bool { return v.replaces(l) })
 	})

@@ -46,8 +46,8 @@ func (s *logSink) matching(is func(logLine) bool) (lines []logLine) {
 	return lines
 }
 
-// TestPublishingOffIsLoggedOnce has two tasks whose stats are not collected: the agent says so once, with the remedy, and
-// for each task at trace level. Lines of the stats hook name hook, task and allocation.
+// TestPublishingOffIsLoggedOnce has two tasks whose stats are not collected: the agent says so once, with the remedy,
+// and for each task at trace level. Lines of the stats hook name hook, task and allocation.
 func TestPublishingOffIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	c := testConfig(shortDir(t))

@@ -66,9 +66,9 @@ func (a *Agent) toBeReplaced(l *alloc.Alloc) bool {
 	return spec != nil && (due || slices.Contains(current.Unplaced[l.Group.Name], l.Index))
 }
 
-// ReplaceAlloc stops an allocation and starts another in its place, as Nomad does when a user stops one. Both are persisted
-// at once. On a disk that is full the allocation ends all the same, and the other is started once there is room: the error
-// says why it is not yet.
+// ReplaceAlloc stops an allocation and starts another in its place, as Nomad does when a user stops one. Both are
+// persisted at once. On a disk that is full the allocation ends all the same, and the other is started once there is
+// room: the error says why it is not yet.
 func (a *Agent) ReplaceAlloc(id string) error {
 	l, err := a.find(id)
 	if err != nil {
@@ -82,9 +82,9 @@ func (a *Agent) ReplaceAlloc(id string) error {
 	return err
 }
 
-// replace starts an allocation in the place of another, if the job lacks one there without that, unless it was done before.
-// One that runs is stopped for it. past are the reschedules so far. If that cannot be persisted now it is tried again with
-// what waits for a place.
+// replace starts an allocation in the place of another, if the job lacks one there without that, unless it was done
+// before. One that runs is stopped for it. past are the reschedules so far. If that cannot be persisted now it is
+// tried again with what waits for a place.
 func (a *Agent) replace(l *alloc.Alloc, past []time.Time) error {
 	a.registering.Lock()
 	defer a.registering.Unlock()
@@ -130,8 +130,8 @@ func (a *Agent) superseded(l *alloc.Alloc) bool {
 	})
 }
 
-// succeed sets which allocation a vacancy replaces: one of those that are stopped for it, or one whose successor waited for a
-// place, or the newest if that or an earlier one is still ending: it holds the ports and cores.
+// succeed sets which allocation a vacancy replaces: one of those that are stopped for it, or one whose successor
+// waited for a place, or the newest if that or an earlier one is still ending: it holds the ports and cores.
 func (a *Agent) succeed(v *vacancy, jobID string, surplus []*alloc.Alloc) {
 	if v.previous != nil {
 		return
@@ -171,8 +171,8 @@ func withoutIndex(unplaced map[string][]int, v vacancy) map[string][]int {
 	return rest
 }
 
-// deferPlacement persists that a vacancy of a job, which replaces an allocation, has no place yet, and that the allocation is
-// stopped if it is to be; a.registering is held.
+// deferPlacement persists that a vacancy of a job, which replaces an allocation, has no place yet, and that the
+// allocation is stopped if it is to be; a.registering is held.
 func (a *Agent) deferPlacement(current state.Job, spec *job.Job, v vacancy, stop bool) {
 	group := v.group.Name
 	a.mu.Lock()

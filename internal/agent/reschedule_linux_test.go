@@ -68,8 +68,8 @@ func TestReschedule(t *testing.T) {
 	}
 }
 
-// TestReplacementWaits has a replacement that waits for a port, over a restart of the agent: it still replaces the one that has failed, and
-// counts as an attempt.
+// TestReplacementWaits has a replacement that waits for a port, over a restart of the agent: it still replaces the
+// one that has failed, and counts as an attempt.
 func TestReplacementWaits(t *testing.T) {
 	t.Parallel()
 	dir := shortDir(t)
@@ -175,8 +175,8 @@ func rescheduled(code int, delay string) string {
 	return strings.Replace(text, "task ", "restart {\nattempts = 0\n}\ntask ", 1)
 }
 
-// TestGarbageLeavesWhatIsToBeReplaced collects garbage while a failed allocation waits for its replacement, which would be forgotten with
-// it, or made of nothing.
+// TestGarbageLeavesWhatIsToBeReplaced collects garbage while a failed allocation waits for its replacement, which
+// would be forgotten with it, or made of nothing.
 func TestGarbageLeavesWhatIsToBeReplaced(t *testing.T) {
 	t.Parallel()
 	r := begin(t, testConfig(shortDir(t)))
@@ -195,8 +195,8 @@ func TestGarbageLeavesWhatIsToBeReplaced(t *testing.T) {
 	})
 }
 
-// TestSupersededIsNotReplaced runs a job again, mended, before its failed allocation is replaced: what has completed does not run again, nor
-// after a restart of the agent.
+// TestSupersededIsNotReplaced runs a job again, mended, before its failed allocation is replaced: what has completed
+// does not run again, nor after a restart of the agent.
 func TestSupersededIsNotReplaced(t *testing.T) {
 	t.Parallel()
 	dir := shortDir(t)
@@ -218,8 +218,8 @@ func TestSupersededIsNotReplaced(t *testing.T) {
 	r.end(true)
 }
 
-// TestReplacementAwaitsPrevious has a task that takes its time to stop: the one that has its port next begins after it, whatever was
-// asked for meanwhile.
+// TestReplacementAwaitsPrevious has a task that takes its time to stop: the one that has its port next begins after
+// it, whatever was asked for meanwhile.
 func TestReplacementAwaitsPrevious(t *testing.T) {
 	t.Parallel()
 	text := func(env string) string {

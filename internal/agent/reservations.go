@@ -22,8 +22,8 @@ type reservations struct {
 	ports map[int]string
 }
 
-// reservations returns what is taken. What a job's own allocations have that are being stopped, or are among stop, is free for
-// those that take their places.
+// reservations returns what is taken. What a job's own allocations have that are being stopped, or are among stop, is
+// free for those that take their places.
 func (a *Agent) reservations(jobID string, stop []*alloc.Alloc) *reservations {
 	r := &reservations{all: a.host.Node.Resources.Cores, cores: make(map[int]bool), ports: make(map[int]string)}
 	for _, l := range a.list() {
@@ -64,7 +64,8 @@ func (r *reservations) takeCores(v *vacancy) error {
 			}
 		}
 		if free := len(v.cores[t.Name]); free < t.Resources.Cores {
-			return fmt.Errorf("task %s of group %s requests %d cores; %d are free", t.Name, v.group.Name, t.Resources.Cores, free)
+			return fmt.Errorf("task %s of group %s requests %d cores; %d are free",
+				t.Name, v.group.Name, t.Resources.Cores, free)
 		}
 	}
 	return nil
@@ -78,7 +79,8 @@ func (r *reservations) takePorts(v *vacancy) error {
 		}
 		if port == 0 {
 			if port = freePort(r.ports); port == 0 {
-				return fmt.Errorf("port %s of group %s: all ports from %d to %d are used", p.Label, v.group.Name, alloc.FirstPort, alloc.LastPort)
+				return fmt.Errorf("port %s of group %s: all ports from %d to %d are used",
+					p.Label, v.group.Name, alloc.FirstPort, alloc.LastPort)
 			}
 		}
 		v.ports[p.Label], r.ports[port] = port, "another allocation of the job"

@@ -50,8 +50,8 @@ func (a *Agent) load() (*leftovers, error) {
 	return persisted, nil
 }
 
-// specOf returns what a version of a job came to when it was registered. Only versions that an earlier tacho persisted are
-// read from their source.
+// specOf returns what a version of a job came to when it was registered. Only versions that an earlier tacho
+// persisted are read from their source.
 func specOf(v *state.Job) (*job.Job, error) {
 	if v.Spec == nil {
 		return job.Parse(v.Source)
@@ -63,8 +63,9 @@ func specOf(v *state.Job) (*job.Job, error) {
 	return v.Spec, nil
 }
 
-// restore makes the allocations of an earlier run again, and recovers their running tasks. It returns the handles of tasks
-// that could not be restored or recovered: they run on, for an agent that can read their jobs, and for the next attempt.
+// restore makes the allocations of an earlier run again, and recovers their running tasks. It returns the handles of
+// tasks that could not be restored or recovered: they run on, for an agent that can read their jobs, and for the next
+// attempt.
 func (a *Agent) restore(ctx context.Context, persisted *leftovers) (spared []*driver.TaskHandle) {
 	publish := a.current().Telemetry.PublishAllocationMetrics
 	for _, own := range persisted.allocs {
@@ -74,8 +75,8 @@ func (a *Agent) restore(ctx context.Context, persisted *leftovers) (spared []*dr
 			l, err = alloc.New(a.host, *own, j, persisted.tasks[own.ID])
 		}
 		if err != nil {
-			a.log.Error("allocation ignored; its tasks keep running without supervision", "alloc_id", own.ID, "job", own.JobID,
-				"error", err)
+			a.log.Error("allocation ignored; its tasks keep running without supervision",
+				"alloc_id", own.ID, "job", own.JobID, "error", err)
 			a.host.Counts.Fail("recovery")
 			for _, t := range persisted.tasks[own.ID] {
 				switch {
@@ -95,8 +96,8 @@ func (a *Agent) restore(ctx context.Context, persisted *leftovers) (spared []*dr
 	return spared
 }
 
-// adoptLost adds to what is persisted what a damaged state has lost and executors still have. It returns the tasks whose job
-// is lost: they run on without supervision.
+// adoptLost adds to what is persisted what a damaged state has lost and executors still have. It returns the tasks
+// whose job is lost: they run on without supervision.
 func (a *Agent) adoptLost(persisted *leftovers) (spared []*driver.TaskHandle) {
 	known := make(map[string]bool)
 	for _, own := range persisted.allocs {
@@ -130,7 +131,8 @@ func (a *Agent) adoptLost(persisted *leftovers) (spared []*driver.TaskHandle) {
 		own := a.lostAllocation(config)
 		if own == nil {
 			a.log.Error("job of a running task is lost; the task keeps running without supervision, "+
-				"until tacho executors kill ends it", "alloc_id", config.AllocID, "job", config.JobID, "task", config.Name)
+				"until tacho executors kill ends it",
+				"alloc_id", config.AllocID, "job", config.JobID, "task", config.Name)
 			a.host.Counts.Fail("recovery")
 			spared = append(spared, &driver.TaskHandle{Config: config})
 			continue
@@ -155,8 +157,8 @@ func (l *leftovers) lost(known map[string]bool) []string {
 	return slices.DeleteFunc(ids, func(id string) bool { return known[id] })
 }
 
-// lostAllocation makes the record of an allocation again from what one of its tasks was started with; nil if its job is not
-// known. It has no digest, and is replaced when the job is registered again: its version is lost.
+// lostAllocation makes the record of an allocation again from what one of its tasks was started with; nil if its job
+// is not known. It has no digest, and is replaced when the job is registered again: its version is lost.
 func (a *Agent) lostAllocation(config *driver.TaskConfig) *state.Allocation {
 	a.mu.Lock()
 	defer a.mu.Unlock()

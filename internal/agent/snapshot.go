@@ -24,10 +24,11 @@ import (
 )
 
 // notPublishing says why tasks are not read.
-const notPublishing = "publishing is off: set publish_allocation_metrics = true in the telemetry block and reload (SIGHUP)"
+const notPublishing = "publishing is off: " +
+	"set publish_allocation_metrics = true in the telemetry block and reload (SIGHUP)"
 
-// Snapshot returns what the agent knows now, or, for callers that look often, only some allocations by their full IDs, and no
-// jobs. Allocations that have not changed since the last snapshot are the same values.
+// Snapshot returns what the agent knows now, or, for callers that look often, only some allocations by their full
+// IDs, and no jobs. Allocations that have not changed since the last snapshot are the same values.
 func (a *Agent) Snapshot(only ...string) *snapshot.Agent {
 	s := &snapshot.Agent{}
 	select {
@@ -116,9 +117,9 @@ func (a *Agent) job(id string) (*snapshot.Job, error) {
 	return j, nil
 }
 
-// statusOfJob returns what the allocations of a job come to together: pending, running or dead. As in Nomad, a job is running
-// with the first allocation that is not over, a system job until it is stopped, and a job is pending while one of its
-// allocations waits for a place, or to be replaced.
+// statusOfJob returns what the allocations of a job come to together: pending, running or dead. As in Nomad, a job is
+// running with the first allocation that is not over, a system job until it is stopped, and a job is pending while
+// one of its allocations waits for a place, or to be replaced.
 func statusOfJob(j *snapshot.Job, allocations []*allocation.Allocation) string {
 	status := "dead"
 	switch {
@@ -143,8 +144,9 @@ func statusOfJob(j *snapshot.Job, allocations []*allocation.Allocation) string {
 // ended is called when an allocation has ended.
 func (a *Agent) ended(l *alloc.Alloc) {
 	if j, err := a.job(l.Job.ID); err == nil && j.Status == "dead" {
-		e := snapshot.Event{Topic: snapshot.TopicJob, Type: snapshot.AllocationUpdated, Key: l.Job.ID, Namespace: l.Job.Namespace}
-		a.host.Feed.Publish(e)
+		a.host.Feed.Publish(snapshot.Event{
+			Topic: snapshot.TopicJob, Type: snapshot.AllocationUpdated, Key: l.Job.ID, Namespace: l.Job.Namespace,
+		})
 	}
 	a.retryPlacement()
 }

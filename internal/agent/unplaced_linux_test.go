@@ -55,8 +55,8 @@ func constrained(kernel string, count int) string {
 		"constraint {\nattribute = \"${attr.kernel.name}\"\nvalue = \""+kernel+"\"\n}\ngroup ", 1)
 }
 
-// TestUnplaced has a job for another kernel, which waits, also over a restart of the agent, until the job changes. What ran
-// before runs on while nothing can take its place.
+// TestUnplaced has a job for another kernel, which waits, also over a restart of the agent, until the job changes.
+// What ran before runs on while nothing can take its place.
 func TestUnplaced(t *testing.T) {
 	t.Parallel()
 	dir := shortDir(t)
@@ -91,7 +91,8 @@ func TestUnplaced(t *testing.T) {
 	}
 }
 
-// TestPortsAreAwaited has two allocations of one group that ask for the same port: the second waits until the first is gone.
+// TestPortsAreAwaited has two allocations of one group that ask for the same port: the second waits until the first
+// is gone.
 func TestPortsAreAwaited(t *testing.T) {
 	t.Parallel()
 	r := begin(t, testConfig(shortDir(t)))

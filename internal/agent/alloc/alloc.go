@@ -128,7 +128,8 @@ func (a *Alloc) Begin() {
 	a.decide()
 }
 
-// decide takes steps as long as anything changes. An allocation at rest has no goroutine: an agent has hundreds of them.
+// decide takes steps as long as anything changes. An allocation at rest has no goroutine: an agent has hundreds of
+// them.
 func (a *Alloc) decide() {
 	for a.isChanged() && a.host.Context.Err() == nil {
 		if a.awaitsPredecessor() {
@@ -173,8 +174,8 @@ func (a *Alloc) wake() {
 	}
 }
 
-// Predecessor returns the nearest allocation that has not ended among those that this one replaces, one after the other;
-// nil if all have.
+// Predecessor returns the nearest allocation that has not ended among those that this one replaces, one after the
+// other; nil if all have.
 func (a *Alloc) Predecessor() *Alloc {
 	for p := a.host.Find(a.persisted.Previous); p != nil; p = a.host.Find(p.persisted.Previous) {
 		if !p.Ended() {
@@ -196,8 +197,8 @@ func (a *Alloc) awaitPredecessors() {
 	a.wake()
 }
 
-// awaitsPredecessor reports whether an allocation that this one replaces must end first, as with Nomad's clients: both have
-// the same ports and cores. The wait is over when a task of this one has begun, or this one is stopped.
+// awaitsPredecessor reports whether an allocation that this one replaces must end first, as with Nomad's clients:
+// both have the same ports and cores. The wait is over when a task of this one has begun, or this one is stopped.
 func (a *Alloc) awaitsPredecessor() bool {
 	return a.StopReason() == "" && a.Predecessor() != nil &&
 		!slices.ContainsFunc(a.progress(), func(p progress) bool { return p.started || p.launched })
@@ -248,7 +249,8 @@ func (a *Alloc) StopReason() string {
 // Live reports whether the allocation is not stopped and has a task that runs or will run.
 func (a *Alloc) Live() bool { return a.StopReason() == "" && !a.Dead() }
 
-// Stop ends all tasks for good. It is persisted before anything ends; on a disk that is full the tasks end all the same.
+// Stop ends all tasks for good. It is persisted before anything ends; on a disk that is full the tasks end all the
+// same.
 func (a *Alloc) Stop(reason string) {
 	if a.StopReason() != "" {
 		return
@@ -392,8 +394,8 @@ func (a *Alloc) newSnapshot() *allocation.Allocation {
 	s := &allocation.Allocation{
 		ID: a.ID, Namespace: own.Namespace, JobID: own.JobID, JobType: own.JobType, JobVersion: own.JobVersion,
 		Group: own.Group, Name: a.Name(), Index: own.Index, NodeID: node.ID, NodeName: node.Name,
-		DesiredStatus: own.Desired, Description: own.Description, CreateTime: own.CreateTime, ModifyTime: own.ModifyTime,
-		CreateIndex: own.CreateIndex, ModifyIndex: own.ModifyIndex, Dir: a.Dir, Tasks: tasks,
+		DesiredStatus: own.Desired, Description: own.Description, Dir: a.Dir, Tasks: tasks, CreateTime: own.CreateTime,
+		ModifyTime: own.ModifyTime, CreateIndex: own.CreateIndex, ModifyIndex: own.ModifyIndex,
 		Previous: own.Previous, Next: own.Next, Rescheduled: a.rescheduled, ClientStatus: statusOf(tasks),
 	}
 	for _, p := range a.Group.Ports {

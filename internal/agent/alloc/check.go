@@ -56,8 +56,8 @@ func (h *Host) probe(file *job.File, g *job.Group, t *job.Task) *start {
 		ports[p.Label] = cmp.Or(p.Value, FirstPort)
 	}
 	return &start{
-		job: file.Job, group: g, task: t, expressions: file.Expressions(t), allocID: id, allocName: file.Job.ID + "." + g.Name + "[0]",
-		node: h.Node, dir: allocdir.In(h.Dir, id), ports: ports,
+		job: file.Job, group: g, task: t, expressions: file.Expressions(t), allocID: id,
+		allocName: file.Job.ID + "." + g.Name + "[0]", node: h.Node, dir: allocdir.In(h.Dir, id), ports: ports,
 	}
 }
 

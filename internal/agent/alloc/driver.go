@@ -109,9 +109,10 @@ func placeOf(block *config.Plugin) string {
 	return fmt.Sprintf("%s:%d,%d: plugin %q", at.Filename, at.Start.Line, at.Start.Column, block.Name)
 }
 
-// runtimeDir returns a directory for the executors of this agent alone: the agent kills executors in it that it does not
-// know. It is within the data directory. If its path would be too long, or the operator chose a directory, it is below
-// that or the user's own, and named after the data directory: `tacho run` and other agents may have theirs beside it.
+// runtimeDir returns a directory for the executors of this agent alone: the agent kills executors in it that it does
+// not know. It is within the data directory. If its path would be too long, or the operator chose a directory, it is
+// below that or the user's own, and named after the data directory: `tacho run` and other agents may have theirs
+// beside it.
 func runtimeDir(chosen, dataDir string) (string, error) {
 	dir, longest := datadir.Executors(dataDir), driver.LongestRuntimeDir()
 	if chosen == "" && len(dir) <= longest {
@@ -119,8 +120,9 @@ func runtimeDir(chosen, dataDir string) (string, error) {
 	}
 	name := datadir.SharedName(dataDir)
 	if longest -= len("/" + name); len(chosen) > longest {
-		return "", fmt.Errorf("runtime_dir %q has %d bytes; at most %d, because the path of a socket in the agent's own "+
-			"directory below it can have 107, unix(7)", chosen, len(chosen), longest)
+		const text = "runtime_dir %q has %d bytes; at most %d, " +
+			"because the path of a socket in the agent's own directory below it can have 107, unix(7)"
+		return "", fmt.Errorf(text, chosen, len(chosen), longest)
 	}
 	return filepath.Join(cmp.Or(chosen, client.DefaultRuntimeDir()), name), nil
 }
@@ -132,8 +134,8 @@ func (d *Driver) About() node.Driver {
 	return d.about
 }
 
-// configure decodes a task's config block into the driver's request, and refuses what the driver would not start. Expressions
-// in body may refer to vars.
+// configure decodes a task's config block into the driver's request, and refuses what the driver would not start.
+// Expressions in body may refer to vars.
 func (d *Driver) configure(into *driver.TaskConfig, task *job.Task, body hcl.Body, vars *hcl.EvalContext) error {
 	encoded, diags := driver.TaskSchema().Encode(body, vars)
 	if diags.HasErrors() {
@@ -155,7 +157,8 @@ func (d *Driver) configure(into *driver.TaskConfig, task *job.Task, body hcl.Bod
 
 // checkTask refuses what the operator's configuration does not allow a task that configure has accepted.
 func (d *Driver) checkTask(task *job.Task, config *driver.TaskConfig) error {
-	return places.Join(task.Places.Fault("user", d.CheckUser(task.User)), task.Places.Fault("config", d.CheckBlock(config.Block)))
+	return places.Join(
+		task.Places.Fault("user", d.CheckUser(task.User)), task.Places.Fault("config", d.CheckBlock(config.Block)))
 }
 
 // Run follows the driver's health and events until ctx is done.

@@ -20,7 +20,8 @@ import (
 	"github.com/tachograph/tacho/internal/agent/node"
 )
 
-// maxVariable bounds a variable of the environment with its name: the kernel refuses to start programs with more, execve(2).
+// maxVariable bounds a variable of the environment with its name: the kernel refuses to start programs with more,
+// execve(2).
 const maxVariable = 128<<10 - 2
 
 // start is one start of a task: what its environment and its expressions are made of.
@@ -53,7 +54,8 @@ func (s *start) environment() (map[string]string, error) {
 	maps.Copy(env, own)
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		if size := len(name) + len(env[name]); size > maxVariable {
-			return nil, s.task.Places.Fault("env", fmt.Errorf("variable %.40s has %d bytes, the kernel takes %d: let the task read it from a file", name, size, maxVariable))
+			const text = "variable %.40s has %d bytes, the kernel takes %d: let the task read it from a file"
+			return nil, s.task.Places.Fault("env", fmt.Errorf(text, name, size, maxVariable))
 		}
 	}
 	return env, nil
@@ -84,7 +86,8 @@ func (s *start) variables() map[string]string {
 		"ALLOC_ID": s.allocID, "SHORT_ALLOC_ID": short, "ALLOC_NAME": s.allocName, "ALLOC_INDEX": strconv.Itoa(s.index),
 		"TASK_NAME": s.task.Name, "GROUP_NAME": s.group.Name, "JOB_ID": s.job.ID, "JOB_NAME": s.job.Name,
 		"NAMESPACE": s.job.Namespace, "DC": s.node.Datacenter, "REGION": s.node.Region,
-		"ALLOC_DIR": s.dir.Shared(), "TASK_DIR": filepath.Join(dir, "local"), "SECRETS_DIR": filepath.Join(dir, "secrets"),
+		"ALLOC_DIR": s.dir.Shared(), "TASK_DIR": filepath.Join(dir, "local"),
+		"SECRETS_DIR":  filepath.Join(dir, "secrets"),
 		"MEMORY_LIMIT": strconv.Itoa(r.MemoryMB),
 	}
 	if r.CPU > 0 {

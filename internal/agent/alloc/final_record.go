@@ -94,7 +94,8 @@ func (t *Task) completeRecord(exit hook.Exit, persisted state.Task) (*record.Rec
 	return final, err
 }
 
-// recorded returns the final record that is persisted of the last start; nil if there is none, or only of an earlier start.
+// recorded returns the final record that is persisted of the last start; nil if there is none, or only of an earlier
+// start.
 func (t *Task) recorded(s hook.State) *record.Record {
 	r, err := t.host.Store.Record(t.alloc.ID, t.spec.Name)
 	if err != nil || r.StartedAt.Before(s.LastRestart) {
@@ -103,7 +104,8 @@ func (t *Task) recorded(s hook.State) *record.Record {
 	return r
 }
 
-// Record returns the final record of the last ended start. The error wraps allocation.ErrNotFound if no start has ended.
+// Record returns the final record of the last ended start. The error wraps allocation.ErrNotFound if no start has
+// ended.
 func (t *Task) Record() (*record.Record, error) {
 	r, err := t.host.Store.Record(t.alloc.ID, t.spec.Name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -112,8 +114,8 @@ func (t *Task) Record() (*record.Record, error) {
 	return r, err
 }
 
-// Commands returns what the ended processes used: so far if the task runs, and otherwise those of its last ended start. The
-// error wraps allocation.ErrNotFound if that is not counted.
+// Commands returns what the ended processes used: so far if the task runs, and otherwise those of its last ended
+// start. The error wraps allocation.ErrNotFound if that is not counted.
 func (t *Task) Commands() (*record.Commands, error) {
 	if h, ended := t.persistedHandle(); h != nil && !ended {
 		c, err := t.host.Driver.Commands(h.Config.ID)
@@ -133,8 +135,8 @@ func (t *Task) Commands() (*record.Commands, error) {
 	return r.Commands, nil
 }
 
-// fallbackRecord returns the final record of a task whose driver has none, or whose executor was lost: what the agent knows
-// of it, and the totals that the driver has saved; nil for none.
+// fallbackRecord returns the final record of a task whose driver has none, or whose executor was lost: what the agent
+// knows of it, and the totals that the driver has saved; nil for none.
 func (t *Task) fallbackRecord(exit hook.Exit, persisted state.Task, saved *record.Record) *record.Record {
 	last, headlines := t.lastReading(persisted.Starts)
 	evidence := record.Evidence{ExitCode: exit.Code, Signal: exit.Signal, EndedAt: exit.At}
@@ -181,7 +183,8 @@ func (t *Task) fallbackRecord(exit hook.Exit, persisted state.Task, saved *recor
 		r.Headline = record.Headlines(headlines)
 	}
 	if saved != nil {
-		r.Notes = []string{"the executor was lost: totals are what the cgroup had counted then, the rest is from the last reading"}
+		const text = "the executor was lost: totals are what the cgroup had counted then, the rest is from the last reading"
+		r.Notes = []string{text}
 		takeTotals(r, saved)
 	}
 	r.Diagnosis = record.Diagnose(evidence)
@@ -202,8 +205,8 @@ func takeTotals(into, saved *record.Record) {
 	into.Commands, into.Sources = saved.Commands, append(into.Sources, saved.Sources...)
 }
 
-// lastReading returns the last reading of a start while the task had a process; if an agent before this one took it, the
-// last in the history.
+// lastReading returns the last reading of a start while the task had a process; if an agent before this one took it,
+// the last in the history.
 func (t *Task) lastReading(run int) (*procstats.Sample, []procstats.HeadlineValue) {
 	t.usage.mu.Lock()
 	last, headlines := t.usage.tracker.Last()

@@ -85,7 +85,8 @@ func (h *handle) Signal(ctx context.Context, signal string) error {
 	return forRunner(h.driver.SignalTask(ctx, h.id, signal))
 }
 
-// Destroy implements hook.Handle. It retries while the task's executor does not answer: the task must not be left behind.
+// Destroy implements hook.Handle. It retries while the task's executor does not answer: the task must not be left
+// behind.
 func (h *handle) Destroy(ctx context.Context) error {
 	const interval = 100 * time.Millisecond
 	for {

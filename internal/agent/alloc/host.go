@@ -1,7 +1,8 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package alloc runs allocations and their tasks: it starts, recovers, restarts and stops them, and makes their final records.
+// Package alloc runs allocations and their tasks: it starts, recovers, restarts and stops them, and makes their final
+// records.
 //
 //	Alloc ──plan──► Tasks, each with a hook.Runner
 //	                  ├── Starter: directories, templates, environment, driver

@@ -15,8 +15,8 @@ import (
 	"github.com/tachograph/tacho/internal/failpoint"
 )
 
-// Recover recovers the running tasks of an allocation that an earlier run of the agent began. It returns the handles of tasks
-// whose executors do not answer yet: they run on, and are recovered later.
+// Recover recovers the running tasks of an allocation that an earlier run of the agent began. It returns the handles
+// of tasks whose executors do not answer yet: they run on, and are recovered later.
 func (a *Alloc) Recover(ctx context.Context, publish bool) (spared []*driver.TaskHandle) {
 	for _, t := range a.Tasks {
 		failpoint.At("agent.recover.task")

@@ -10,12 +10,12 @@ import (
 	"github.com/tachograph/tacho/internal/agent/allocation"
 )
 
-// keptReschedules is how many of the times at which predecessors were replaced are kept at least: after so many, every delay
-// is the longest.
+// keptReschedules is how many of the times at which predecessors were replaced are kept at least: after so many,
+// every delay is the longest.
 const keptReschedules = 64
 
-// Reschedule decides by the policy of the group when an allocation that has failed is replaced, zero if it is not, and how
-// long after its failure that is. It also returns when its predecessors were replaced.
+// Reschedule decides by the policy of the group when an allocation that has failed is replaced, zero if it is not,
+// and how long after its failure that is. It also returns when its predecessors were replaced.
 func (a *Alloc) Reschedule() (at time.Time, delay time.Duration, past []time.Time) {
 	s := a.Snapshot()
 	a.mu.Lock()

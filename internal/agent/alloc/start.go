@@ -45,7 +45,8 @@ func (t *Task) config() (*driver.TaskConfig, error) {
 		ID: newRunID(a.ID, t.spec.Name), Name: t.spec.Name, AllocID: a.ID, JobID: a.Job.ID, JobName: a.Job.Name,
 		TaskGroupName: a.Group.Name, Namespace: a.Job.Namespace, NodeID: t.host.Node.ID, NodeName: t.host.Node.Name,
 		Env: env, Resources: resources(t.spec.Resources, s.cores, t.host.Node.Resources.TotalMHz()),
-		User: t.spec.User, AllocDir: string(a.Dir), Persisted: true, Sampled: t.host.Config().Telemetry.PublishAllocationMetrics,
+		User: t.spec.User, AllocDir: string(a.Dir), Persisted: true,
+		Sampled: t.host.Config().Telemetry.PublishAllocationMetrics,
 	}
 	if err := s.configure(t.host.Driver, config, env); err != nil {
 		return nil, err
@@ -102,8 +103,9 @@ func (a *Alloc) start(name string) (*start, error) {
 	}
 	spec := group.Task(name)
 	return &start{
-		job: file.Job, group: group, task: spec, expressions: file.Expressions(spec), allocID: a.ID, allocName: a.Name(),
-		index: a.Index, cores: coreList(a.persisted.Cores[name]), dir: a.Dir, node: a.host.Node, ports: a.persisted.Ports,
+		job: file.Job, group: group, task: spec, expressions: file.Expressions(spec),
+		allocID: a.ID, allocName: a.Name(), index: a.Index, dir: a.Dir, node: a.host.Node,
+		cores: coreList(a.persisted.Cores[name]), ports: a.persisted.Ports,
 	}, nil
 }
 

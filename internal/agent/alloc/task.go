@@ -81,7 +81,8 @@ func (t *Task) prepare(recovered *handle, publish bool) {
 	config := hook.Config{
 		Starter: t, Hooks: []hook.Hook{t.stats, (*recorder)(t)}, Restart: t.spec.Policy(t.alloc.Job.Type),
 		Retry:      func() bool { return t.host.Config().Client.RetryHostOOM },
-		KillSignal: t.spec.KillSignal, KillTimeout: t.spec.KillTimeout, Observer: t, Logger: t.log, State: t.persisted.State,
+		KillSignal: t.spec.KillSignal, KillTimeout: t.spec.KillTimeout, Observer: t, Logger: t.log,
+		State: t.persisted.State,
 	}
 	if recovered != nil {
 		config.Recovered = recovered
@@ -116,8 +117,8 @@ func (t *Task) launch() {
 	})
 }
 
-// Start implements hook.Starter. What the driver is about to start is persisted before: an agent that is killed before the
-// handle is persisted adopts the task, and does not start a second one.
+// Start implements hook.Starter. What the driver is about to start is persisted before: an agent that is killed
+// before the handle is persisted adopts the task, and does not start a second one.
 func (t *Task) Start(ctx context.Context) (hook.Handle, error) {
 	if err := CheckDriver(t.spec.Driver); err != nil {
 		return nil, err
@@ -197,8 +198,8 @@ func forStart(err error) error {
 	return err
 }
 
-// update changes what is persisted of the task for something that has happened. It is on disk before it is shown, if the
-// disk takes it: a counter that was shown must not fall because the agent is killed.
+// update changes what is persisted of the task for something that has happened. It is on disk before it is shown, if
+// the disk takes it: a counter that was shown must not fall because the agent is killed.
 func (t *Task) update(change func(*state.Task)) {
 	t.saving.Lock()
 	defer t.saving.Unlock()
@@ -206,7 +207,8 @@ func (t *Task) update(change func(*state.Task)) {
 	t.show(change)
 }
 
-// apply changes what is persisted of the task for something that is about to happen. After an error nothing has changed.
+// apply changes what is persisted of the task for something that is about to happen. After an error nothing has
+// changed.
 func (t *Task) apply(change func(*state.Task)) error {
 	t.saving.Lock()
 	defer t.saving.Unlock()
@@ -282,7 +284,8 @@ func (t *Task) endDetails(exit *hook.Exit) map[string]string {
 	}
 	details := final.EndCounters()
 	if exit != nil && exit.Lost == "" {
-		details[allocation.DetailExitCode], details[allocation.DetailSignal] = strconv.Itoa(exit.Code), strconv.Itoa(exit.Signal)
+		details[allocation.DetailExitCode] = strconv.Itoa(exit.Code)
+		details[allocation.DetailSignal] = strconv.Itoa(exit.Signal)
 		details[allocation.DetailOOMKilled] = strconv.FormatBool(exit.OOMKilled)
 	}
 	return details
@@ -291,7 +294,9 @@ func (t *Task) endDetails(exit *hook.Exit) map[string]string {
 // OnDriverEvent takes an event of the driver. The driver reports the end of a task once its host has handled the events
 // before it, one after the other: no end waits for the disk, least of all for the events of other tasks.
 func (t *Task) OnDriverEvent(e *driver.Event) {
-	event := allocation.Event{Type: allocation.EventDriver, Time: e.Timestamp, Message: e.Message, Details: maps.Clone(e.Annotations)}
+	event := allocation.Event{
+		Type: allocation.EventDriver, Time: e.Timestamp, Message: e.Message, Details: maps.Clone(e.Annotations),
+	}
 	event.Redacted = event.Details[driver.AnnotationRedacted]
 	delete(event.Details, driver.AnnotationRedacted)
 	t.mu.Lock()
@@ -308,9 +313,10 @@ func (t *Task) snapshot() *allocation.Task {
 	defer t.mu.Unlock()
 	own := &t.persisted
 	s := &allocation.Task{
-		Name: t.spec.Name, Driver: t.spec.Driver, Lifecycle: t.spec.Lifecycle, Resources: t.spec.Resources, Meta: t.spec.Meta,
-		NoLogs: t.spec.Logs != nil && t.spec.Logs.Disabled, Cores: coreList(t.alloc.persisted.Cores[t.spec.Name]),
-		State: own.State, Events: own.Events, Attributes: own.Attributes, RunID: own.RunID, Ends: own.Ends, Outcome: own.Outcome,
+		Name: t.spec.Name, Driver: t.spec.Driver, Lifecycle: t.spec.Lifecycle, Resources: t.spec.Resources,
+		Meta: t.spec.Meta, NoLogs: t.spec.Logs != nil && t.spec.Logs.Disabled,
+		Cores: coreList(t.alloc.persisted.Cores[t.spec.Name]), State: own.State, Events: own.Events,
+		Attributes: own.Attributes, RunID: own.RunID, Ends: own.Ends, Outcome: own.Outcome,
 	}
 	if s.RunID == "" && own.Handle != nil { // persisted by an earlier version
 		s.RunID = own.Handle.Config.ID

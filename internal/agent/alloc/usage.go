@@ -43,7 +43,8 @@ type usage struct {
 	err func() error
 	// look has the processes of the task read with every sample for a while; nil if the driver cannot.
 	look atomic.Pointer[func()]
-	// paced is the interval that the driver has stretched the requested one to, 0 if it has not; nil before there is a stream.
+	// paced is the interval that the driver has stretched the requested one to, 0 if it has not; nil before there is
+	// a stream.
 	paced atomic.Pointer[func() time.Duration]
 
 	saving sync.Mutex        // orders what goes into the history, and guards following
@@ -169,7 +170,8 @@ func (u *usage) observe(s *procstats.Sample) (late time.Duration, silent bool) {
 	return late, took > u.silence()
 }
 
-// save puts the newest sample into the history. Of a task that sleeps, the history is only told that nothing has changed.
+// save puts the newest sample into the history. Of a task that sleeps, the history is only told that nothing has
+// changed.
 func (u *usage) save(s *procstats.Sample, run int, asleep bool) {
 	unchanged := u.asleep && figures.SameReadings(s, u.stored)
 	if !unchanged || !u.history.Again(s.Stamp, run, procstats.RowsAge(s)) {

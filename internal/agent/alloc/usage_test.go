@@ -227,8 +227,8 @@ func TestHistoryHasTheBusiest(t *testing.T) {
 	}
 }
 
-// TestHistoryOfSleep holds what the history has of a task that sleeps and wakes, of which it is told no more than that nothing has
-// changed, against the samples.
+// TestHistoryOfSleep holds what the history has of a task that sleeps and wakes, of which it is told no more than
+// that nothing has changed, against the samples.
 func TestHistoryOfSleep(t *testing.T) {
 	t.Parallel()
 	for _, keep := range []time.Duration{time.Second, 3 * time.Second} {

@@ -122,7 +122,8 @@ func (a Allocation) OpenLogAfter(task, stream, path string) (log *Log, err error
 		if err != nil || !info.Mode().IsRegular() {
 			return nil, errors.Join(fmt.Errorf("open log: %s is not a file", f.name), err, file.Close(), l.Close())
 		}
-		l.paths, l.files, l.starts = append(l.paths, filepath.Join(a.Logs(), f.name)), append(l.files, file), append(l.starts, l.size)
+		l.paths, l.files = append(l.paths, filepath.Join(a.Logs(), f.name)), append(l.files, file)
+		l.starts = append(l.starts, l.size)
 		l.size += info.Size()
 	}
 	if len(l.files) == 0 {

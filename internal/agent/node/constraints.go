@@ -49,9 +49,11 @@ func compare(left, operand, right string) bool {
 	case "version", "semver":
 		return versionMeets(left, right)
 	case "set_contains":
-		return !slices.ContainsFunc(listOf(right), func(wanted string) bool { return !slices.Contains(listOf(left), wanted) })
+		have := listOf(left)
+		return !slices.ContainsFunc(listOf(right), func(wanted string) bool { return !slices.Contains(have, wanted) })
 	case "set_contains_any":
-		return slices.ContainsFunc(listOf(right), func(wanted string) bool { return slices.Contains(listOf(left), wanted) })
+		have := listOf(left)
+		return slices.ContainsFunc(listOf(right), func(wanted string) bool { return slices.Contains(have, wanted) })
 	}
 	order := cmp.Compare(left, right)
 	a, errA := strconv.ParseFloat(left, 64)

@@ -24,8 +24,8 @@ func signalNames() string {
 	return strings.Join(names, ",")
 }
 
-// cgroupVersion is that of the hierarchy at a mount point, as Nomad has it: 1 also if there is one of version 2 beside others; empty
-// without any.
+// cgroupVersion is that of the hierarchy at a mount point, as Nomad has it: 1 also if there is one of version 2
+// beside others; empty without any.
 func cgroupVersion(root string) string {
 	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err == nil {
 		return "2"

@@ -17,7 +17,8 @@ const (
 	TopicNode       = "Node"
 )
 
-// AllocationUpdated is the type of events of what happened to an allocation, its tasks included, and to its job by that.
+// AllocationUpdated is the type of events of what happened to an allocation, its tasks included, and to its job by
+// that.
 const AllocationUpdated = "AllocationUpdated"
 
 // Event is one thing that happened.
@@ -26,8 +27,8 @@ type Event struct {
 	Index uint64
 	Time  time.Time
 	Topic string
-	// Type is a word of Nomad's: JobRegistered, JobDeregistered, AllocationCreated, AllocationUpdated, NodeStreamEvent; and
-	// AllocationRemoved, which Nomad does not tell of.
+	// Type is a word of Nomad's: JobRegistered, JobDeregistered, AllocationCreated, AllocationUpdated,
+	// NodeStreamEvent; and AllocationRemoved, which Nomad does not tell of.
 	Type string
 	// Key is the id of what it happened to; FilterKeys are ids of what that belongs to.
 	Key        string

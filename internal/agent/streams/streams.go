@@ -62,7 +62,8 @@ func New(limits Limits) *Room {
 	return r
 }
 
-// Enter takes the place of one stream, which leave gives back: it must be called once. It reports false if there is none.
+// Enter takes the place of one stream, which leave gives back: it must be called once. It reports false if there is
+// none.
 func (r *Room) Enter(kind Kind) (leave func(), ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,7 +12,8 @@ import (
 	"github.com/tachograph/tacho/internal/agent/streams"
 )
 
-// TestRoom fills the room of one kind from many goroutines: it holds no more than its limit, and the other kinds have theirs.
+// TestRoom fills the room of one kind from many goroutines: it holds no more than its limit, and the other kinds have
+// theirs.
 func TestRoom(t *testing.T) {
 	room := streams.New(streams.Limits{streams.Untrusted: 3, streams.Trusted: 1})
 	leaves := make(chan func(), 10)

@@ -28,8 +28,8 @@ import (
 	"github.com/tachograph/tacho/internal/command/cli"
 )
 
-// gcPercent is how much of the live heap and the stacks may be garbage. An agent with many tasks allocates little a second, and the
-// runtime's 100 would double what it holds.
+// gcPercent is how much of the live heap and the stacks may be garbage. An agent with many tasks allocates little a
+// second, and the runtime's 100 would double what it holds.
 const gcPercent = 25
 
 // agentOptions are the flags of tacho agent.
@@ -48,22 +48,26 @@ func Command() *cobra.Command {
 		Short: "Run jobs on this machine, and serve what they use over HTTP",
 		Long: `Run the tasks of job files on this machine, with an HTTP API, metrics and a web page.
 
-The defaults without --config are: state in ` + datadir.Default + `, HTTP on 127.0.0.1:4656. Over TCP without a token the agent
+The defaults without --config are: state in ` + datadir.Default +
+			`, HTTP on 127.0.0.1:4656. Over TCP without a token the agent
 serves only numbers; everything else is served on the unix socket in the data directory.
 
 SIGHUP reloads the configuration, which can turn publishing on and off for running tasks. SIGINT and SIGTERM stop the
 agent; its tasks continue and the next agent recovers them. With --dev events are printed, one line each, tasks are
-stopped at the end, and the data directory is a temporary one, which is removed; without --config SIGHUP stops it as well.`,
+stopped at the end, and the data directory is a temporary one, which is removed; without --config SIGHUP stops it
+as well.`,
 		Example: `  tacho agent --dev
   tacho agent --dev --job examples/hello.nomad.hcl
   tacho agent --config /etc/tacho.d`,
 		Args:    cli.Arguments(),
 		GroupID: cli.GroupHost,
 	}
-	cmd.Flags().StringArrayVar(&o.config, "config", nil, "configuration `FILE`, or directory with *.hcl files; may be repeated")
-	cmd.Flags().BoolVar(&o.dev, "dev", false, "development mode: publish everything, persist nothing, and stop all tasks at the end")
-	cmd.Flags().StringVar(&o.dataDir, "data-dir", "", "`DIR` for state and allocations")
-	cmd.Flags().StringArrayVar(&o.jobs, "job", nil, "job `FILE` to run when the agent is ready; may be repeated")
+	flags := cmd.Flags()
+	flags.StringArrayVar(&o.config, "config", nil, "configuration `FILE`, or directory with *.hcl files; may be repeated")
+	flags.BoolVar(&o.dev, "dev", false,
+		"development mode: publish everything, persist nothing, and stop all tasks at the end")
+	flags.StringVar(&o.dataDir, "data-dir", "", "`DIR` for state and allocations")
+	flags.StringArrayVar(&o.jobs, "job", nil, "job `FILE` to run when the agent is ready; may be repeated")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return runAgent(cmd.Context(), o, cmd.OutOrStdout(), cmd.ErrOrStderr())
 	}
@@ -111,7 +115,8 @@ func (o agentOptions) load() (config.Config, error) {
 	}
 	if o.dev {
 		c.Dev = true
-		c.Telemetry.PublishAllocationMetrics, c.Telemetry.PublishNodeMetrics, c.Telemetry.PrometheusMetrics = true, true, true
+		t := &c.Telemetry
+		t.PublishAllocationMetrics, t.PublishNodeMetrics, t.PrometheusMetrics = true, true, true
 		if len(o.config) == 0 {
 			c.LogLevel = "warn" // the console shows events
 		}
@@ -124,8 +129,8 @@ func (o agentOptions) load() (config.Config, error) {
 	return c, c.Check()
 }
 
-// stopSignals returns the signals that stop the agent. A development agent without a file to reload ends with its terminal,
-// unless it was started by nohup: its tasks would run on unseen.
+// stopSignals returns the signals that stop the agent. A development agent without a file to reload ends with its
+// terminal, unless it was started by nohup: its tasks would run on unseen.
 func (o agentOptions) stopSignals() []os.Signal {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if o.dev && len(o.config) == 0 && !signal.Ignored(syscall.SIGHUP) {
@@ -155,7 +160,8 @@ func runAgent(ctx context.Context, o agentOptions, stdout, stderr io.Writer) (er
 	ctx, stop := signal.NotifyContext(ctx, o.stopSignals()...)
 	defer stop()
 	broken := make(chan os.Signal, 1)
-	signal.Notify(broken, syscall.SIGPIPE) // a reader of the output that is gone must not end the agent: writes fail instead
+	// A reader of the output that is gone must not end the agent: writes fail instead.
+	signal.Notify(broken, syscall.SIGPIPE)
 	defer signal.Stop(broken)
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)

@@ -59,7 +59,8 @@ func consoleText(e snapshot.Event) string {
 	}
 	text := e.TaskEvent.Message
 	switch e.TaskEvent.Type {
-	case hook.EventSetup, hook.EventStarted, hook.EventTerminated, hook.EventKilling, hook.EventKilled, hook.EventCompleted:
+	case hook.EventSetup, hook.EventStarted, hook.EventTerminated, hook.EventKilling, hook.EventKilled,
+		hook.EventCompleted:
 		return "" // the driver says it with more words, or the user has asked for it
 	case allocation.EventDriver:
 		text, _, _ = strings.Cut(text, ";") // what was used is in tacho alloc status

@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// TestAddressInUse is about an agent that nobody could reach: it says so before it says that it is ready, and has touched
-// nothing.
+// TestAddressInUse is about an agent that nobody could reach: it says so before it says that it is ready, and has
+// touched nothing.
 func TestAddressInUse(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -221,8 +221,8 @@ func notifyManager(log hclog.Logger, message string) {
 	}
 }
 
-// watchdog sends keep-alive messages to the service manager until ctx is done. An agent with a deadlock does not, and is
-// restarted.
+// watchdog sends keep-alive messages to the service manager until ctx is done. An agent with a deadlock does not, and
+// is restarted.
 func watchdog(ctx context.Context, a *agent.Agent, log hclog.Logger) {
 	interval, err := daemon.SdWatchdogEnabled(false)
 	if err != nil || interval <= 0 {
