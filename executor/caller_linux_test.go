@@ -19,13 +19,14 @@ import (
 // TestCallerDiesBeforeLaunch takes an executor's caller away before it has asked for a task, as the kernel does with
 // one that is killed: by closing what it read from.
 func TestCallerDiesBeforeLaunch(t *testing.T) {
+	t.Parallel()
 	for name, greeted := range map[string]bool{"at once": false, "once it listens": true} {
 		t.Run(name, func(t *testing.T) {
 			folder := filepath.Join(t.TempDir(), "e")
 			if err := os.Mkdir(folder, 0o700); err != nil {
 				t.Fatal(err)
 			}
-			cmd := exec.Command(binary, "executor", "test")
+			cmd := exec.Command(self(), "executor", "test")
 			cmd.Env = []string{
 				wire.Handshake().MagicCookieKey + "=" + wire.Handshake().MagicCookieValue,
 				goplugin.EnvUnixSocketDir + "=" + folder,

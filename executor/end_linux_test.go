@@ -22,6 +22,7 @@ import (
 )
 
 func TestExit(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		script       string
 		code, signal int32
@@ -50,6 +51,7 @@ func TestExit(t *testing.T) {
 }
 
 func TestSignals(t *testing.T) {
+	t.Parallel()
 	const script = `trap 'echo got USR1' USR1; trap 'echo got USR2' USR2; trap 'echo bye; exit 0' INT
 (trap 'echo child too' USR2; echo ready; while :; do sleep 0.02; done) &
 while :; do sleep 0.02; done`
@@ -92,6 +94,7 @@ echo ready
 `
 
 func TestStopEscalates(t *testing.T) {
+	t.Parallel()
 	eachPlacement(t, func(t *testing.T, place func(*proto.LaunchRequest)) {
 		f := start(t)
 		f.run(family+"while :; do sleep 1000; done", place)
@@ -126,6 +129,7 @@ func (f *fixture) noneLeftButExecutor() {
 
 // A stop that has time is done as soon as nothing is left.
 func TestStopIsDoneEarly(t *testing.T) {
+	t.Parallel()
 	eachPlacement(t, func(t *testing.T, place func(*proto.LaunchRequest)) {
 		f := start(t)
 		f.run("trap 'echo bye; exit 5' TERM; echo ready; while :; do sleep 0.02; done", place)
@@ -147,6 +151,7 @@ func TestStopIsDoneEarly(t *testing.T) {
 // What outlives the main process while the task is stopped has the signal and the grace of the stop, and not those of
 // an end without one.
 func TestGraceOfLeftovers(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	f.run("(trap 'sleep 1; echo done; exit' USR1; echo ready; while :; do sleep 0.02; done) & trap 'exit 3' USR1; while :; do sleep 0.02; done",
 		func(r *proto.LaunchRequest) { r.KillGraceNs = (100 * time.Millisecond).Nanoseconds() })
@@ -161,6 +166,7 @@ func TestGraceOfLeftovers(t *testing.T) {
 
 // A second stop with less time wins over the first.
 func TestStopTwice(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	f.run(family + "while :; do sleep 1000; done")
 	f.expect("ready")
@@ -182,6 +188,7 @@ func TestStopTwice(t *testing.T) {
 }
 
 func TestStopBySignal(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	f.run("trap 'exit 6' USR1; echo ready; while :; do sleep 0.02; done", func(r *proto.LaunchRequest) {
 		r.KillSignal = int32(unix.SIGUSR1)
@@ -196,6 +203,7 @@ func TestStopBySignal(t *testing.T) {
 }
 
 func TestTimeout(t *testing.T) {
+	t.Parallel()
 	eachPlacement(t, func(t *testing.T, place func(*proto.LaunchRequest)) {
 		f := start(t)
 		f.run(family+"while :; do sleep 1000; done", place, func(r *proto.LaunchRequest) {
@@ -211,6 +219,7 @@ func TestTimeout(t *testing.T) {
 
 // What outlives the main process is asked to end, then killed; the exit is the main process's own.
 func TestLeftovers(t *testing.T) {
+	t.Parallel()
 	eachPlacement(t, func(t *testing.T, place func(*proto.LaunchRequest)) {
 		f := start(t)
 		f.run(family+"exit 4", place, func(r *proto.LaunchRequest) { r.KillGraceNs = int64(200 * time.Millisecond) })
@@ -231,6 +240,7 @@ func TestLeftovers(t *testing.T) {
 }
 
 func TestWaitForAll(t *testing.T) {
+	t.Parallel()
 	eachPlacement(t, func(t *testing.T, place func(*proto.LaunchRequest)) {
 		f := start(t)
 		f.run("mkfifo go; (setsid sh -c 'read x < go; echo last') & exit 3", place, func(r *proto.LaunchRequest) { r.WaitForAll = true })
@@ -254,6 +264,7 @@ func TestWaitForAll(t *testing.T) {
 // Where all are waited for, those that outlive the main process are asked to end as it would have been, and the task
 // has not ended by itself then.
 func TestWaitForAllEnded(t *testing.T) {
+	t.Parallel()
 	const grace = soon / 2
 	const script = `mkfifo ready
 (trap 'echo got TERM; exit' TERM; echo > ready; while :; do sleep 0.02; done) &
@@ -293,6 +304,7 @@ read x < ready; exit 0`
 
 // A stop that comes while leftovers are stopped does not change how the task ended.
 func TestStopOfLeftovers(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	f.run(family+"exit 4", func(r *proto.LaunchRequest) { r.KillGraceNs = int64(soon) })
 	f.expectEvent("leftovers")
@@ -324,6 +336,7 @@ echo ready; wait`, place)
 // TestAveragesOfOutliving holds that what the last process used is averaged over its time, and not over that of a main
 // process which was gone at once.
 func TestAveragesOfOutliving(t *testing.T) {
+	t.Parallel()
 	eachPlacement(t, func(t *testing.T, place func(*proto.LaunchRequest)) {
 		f := start(t)
 		f.run("timeout 1 sh -c 'while :; do :; done' & exit 0", place, func(r *proto.LaunchRequest) { r.WaitForAll = true })

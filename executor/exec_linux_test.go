@@ -20,6 +20,7 @@ import (
 )
 
 func TestExec(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	f.runSleeper()
 	tests := []struct {
@@ -51,6 +52,7 @@ func TestExec(t *testing.T) {
 }
 
 func TestExecInput(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	f.runSleeper()
 	t.Run("chunks and an end", func(t *testing.T) {
@@ -105,6 +107,7 @@ func TestExecInput(t *testing.T) {
 }
 
 func TestExecTerminal(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	f.runSleeper()
 	t.Run("is one", func(t *testing.T) {
@@ -159,6 +162,7 @@ func TestExecTerminal(t *testing.T) {
 
 // What a command leaves behind with its streams does not hold up its exit code.
 func TestExecLeavesADaemon(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	f.runSleeper()
 	for name, script := range map[string]string{
@@ -183,6 +187,7 @@ func TestExecLeavesADaemon(t *testing.T) {
 
 // A command runs as the main process does: folder, user, environment, cgroup.
 func TestExecContext(t *testing.T) {
+	t.Parallel()
 	eachPlacement(t, func(t *testing.T, place func(*proto.LaunchRequest)) {
 		f := start(t)
 		user := ""
@@ -227,6 +232,7 @@ func TestExecContext(t *testing.T) {
 }
 
 func TestExecRefused(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	stream, err := f.Exec(t.Context())
 	if err != nil {
@@ -271,6 +277,7 @@ func setupOf(command ...string) *proto.ExecRequest {
 }
 
 func TestExecAfterTheEnd(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	f.run("exit 0")
 	f.wait()
@@ -281,6 +288,7 @@ func TestExecAfterTheEnd(t *testing.T) {
 
 // Between the end of the main process and that of the task nothing can be added to it.
 func TestExecBetweenTheEnds(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	f.run("trap '' TERM; (trap '' TERM; echo child; exec sleep 1000) & exit 0", func(r *proto.LaunchRequest) {
 		r.WaitForAll = true
@@ -293,6 +301,7 @@ func TestExecBetweenTheEnds(t *testing.T) {
 }
 
 func TestExecCancel(t *testing.T) {
+	t.Parallel()
 	eachPlacement(t, func(t *testing.T, place func(*proto.LaunchRequest)) {
 		f := start(t)
 		f.runSleeper(place)
@@ -316,6 +325,7 @@ func TestExecCancel(t *testing.T) {
 
 // A caller that dies says nothing; its connection breaks.
 func TestExecCallerIsGone(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	f.runSleeper()
 	visitor := f.visit()
@@ -334,6 +344,7 @@ func TestExecCallerIsGone(t *testing.T) {
 
 // A command that outlives the main process belongs to what is left behind and stopped with it.
 func TestExecIsALeftover(t *testing.T) {
+	t.Parallel()
 	eachPlacement(t, func(t *testing.T, place func(*proto.LaunchRequest)) {
 		f := start(t)
 		f.run("echo ready; read x < go; exit 7", place, func(r *proto.LaunchRequest) {
@@ -356,6 +367,7 @@ func TestExecIsALeftover(t *testing.T) {
 
 // The CPU time of a command is the task's.
 func TestExecIsCharged(t *testing.T) {
+	t.Parallel()
 	eachPlacement(t, func(t *testing.T, place func(*proto.LaunchRequest)) {
 		f := start(t)
 		f.runSleeper(place)
@@ -437,6 +449,7 @@ func (f *fixture) wchar(x *execution) int {
 }
 
 func TestExecMany(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	f.runSleeper()
 	const many = 20

@@ -7,79 +7,68 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/tachograph/tacho/executor"
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
 )
 
 const (
-	// binaryVariable names the tacho binary under test; without it one is built.
-	binaryVariable = "TACHO_BIN"
 	// markVariable tells the processes of one fixture from all others.
 	markVariable = "TACHO_TEST_MARK"
 	// soon is how long anything may take that is expected to happen at all.
-	soon = 20 * time.Second
+	soon = 60 * time.Second
 )
-
-// binary is the tacho executable that executors are started from.
-var binary string
 
 // fixtures counts them, for names.
 var fixtures atomic.Int64
 
-func TestMain(m *testing.M) { os.Exit(runTests(m)) }
-
-func runTests(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "executor")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+// TestMain lets the test self() be the executors under test. Tests mostly wait for processes, so more of them run at a
+// time than there are CPUs.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "executor" {
+		os.Exit(executor.Main("test"))
 	}
-	defer os.RemoveAll(dir)
-	binary = os.Getenv(binaryVariable)
-	if binary == "" {
-		binary = filepath.Join(dir, "tacho")
-		build := exec.Command("go", "build", "-o", binary, "github.com/tachograph/tacho")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "build tacho: %v\n%s", err, out)
-			return 1
-		}
-	}
-	if err := writeBack(binary); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
 	}
 	code := m.Run()
 	if err := goleak.Find(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, "after all tests, with all clients closed:", err)
-		return 1
+		code = 1
 	}
-	return code
+	os.Exit(code)
 }
 
-// writeBack sees that a file is on the disk: as long as it is not, its mapped pages count as dirty memory of whoever
-// runs it.
-func writeBack(path string) error {
-	file, err := os.Open(path)
+// self is the test binary. As long as it is not on the disk, its mapped pages count as dirty memory of its processes.
+var self = sync.OnceValue(func() string {
+	path, err := os.Executable()
 	if err != nil {
-		return err
+		panic(err)
 	}
-	return errors.Join(file.Sync(), file.Close())
-}
+	file, err := os.Open(path)
+	if err == nil {
+		err = errors.Join(file.Sync(), file.Close())
+	}
+	if err != nil {
+		panic(err)
+	}
+	return path
+})
 
 // fixture is an executor under test, with a folder for whatever its task writes.
 type fixture struct {
@@ -117,7 +106,7 @@ func startWith(t testing.TB, change func(*client.Options)) *fixture {
 		t: t, dir: dir, mark: fmt.Sprintf("%d-%d", os.Getpid(), fixtures.Add(1)),
 		out: filepath.Join(dir, "out"), err: filepath.Join(dir, "err"),
 	}
-	options := client.Options{Binary: binary, RuntimeDir: filepath.Join(f.dir, "run"), ID: "test-" + f.mark}
+	options := client.Options{Binary: self(), RuntimeDir: filepath.Join(f.dir, "run"), ID: "test-" + f.mark}
 	change(&options)
 	if f.Client, err = client.Start(t.Context(), options); err != nil {
 		t.Fatal(err)
@@ -303,13 +292,28 @@ func eachPlacement(t *testing.T, test func(t *testing.T, place func(*proto.Launc
 	t.Run("without a cgroup", func(t *testing.T) { test(t, withoutCgroup) })
 }
 
-// needCgroup skips where this user can have none.
+// cgroups says whether this user can have a cgroup, and why not, once that is known.
+var cgroups struct {
+	sync.Mutex
+	tried  bool
+	whyNot string
+}
+
+// needCgroup skips if this user can have none.
 func needCgroup(t *testing.T) {
 	t.Helper()
-	f := start(t)
-	launched := f.run("exit 0")
-	f.wait()
-	if launched.GetCgroup().GetPlacement() == "none" {
-		t.Skipf("this user can be given no cgroup here: %s", strings.Join(launched.GetNotes(), "; "))
+	cgroups.Lock()
+	defer cgroups.Unlock()
+	if !cgroups.tried {
+		f := start(t)
+		launched := f.run("exit 0")
+		f.wait()
+		cgroups.tried = true
+		if launched.GetCgroup().GetPlacement() == "none" {
+			cgroups.whyNot = "this user can be given no cgroup here: " + strings.Join(launched.GetNotes(), "; ")
+		}
+	}
+	if cgroups.whyNot != "" {
+		t.Skip(cgroups.whyNot)
 	}
 }

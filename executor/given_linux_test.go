@@ -59,6 +59,7 @@ func givenGroup(t *testing.T) *proto.CgroupPlacement {
 // TestGivenGroupUsedBefore runs a task that does nothing where another burned CPU before: its counters are its own, in
 // the stream, in the headlines and in the record.
 func TestGivenGroupUsedBefore(t *testing.T) {
+	t.Parallel()
 	given := givenGroup(t)
 	runIn := func(script string) (*procstats.Sample, *record.Record) {
 		f := start(t)

@@ -41,6 +41,7 @@ func (f *fixture) raw() proto.ExecutorClient {
 }
 
 func TestHello(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	hello := f.Hello()
 	boot, err := kernel.BootID(kernel.HostFS())
@@ -82,6 +83,7 @@ func TestHello(t *testing.T) {
 }
 
 func TestHelloMismatch(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	tests := []struct {
 		name     string
@@ -109,6 +111,7 @@ func TestHelloMismatch(t *testing.T) {
 
 // Nobody but the executor's user can reach its socket.
 func TestSocketIsPrivate(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	for path, want := range map[string]os.FileMode{f.Address().Folder: 0o700, f.Address().Socket: 0o600} {
 		info, err := os.Stat(path)
@@ -122,6 +125,7 @@ func TestSocketIsPrivate(t *testing.T) {
 }
 
 func TestBeforeLaunch(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	ctx := t.Context()
 	calls := map[string]func() error{
@@ -145,6 +149,7 @@ func TestBeforeLaunch(t *testing.T) {
 }
 
 func TestLaunchTwice(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	f.runSleeper()
 	if _, err := f.Launch(t.Context(), f.request("echo again")); status.Code(err) != codes.FailedPrecondition {
@@ -156,6 +161,7 @@ func TestLaunchTwice(t *testing.T) {
 }
 
 func TestShutdown(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	f.runSleeper()
 	if err := f.Shutdown(t.Context()); status.Code(err) != codes.FailedPrecondition {
@@ -182,13 +188,14 @@ func TestShutdown(t *testing.T) {
 
 // An executor that its caller left before Launch is no use to anybody.
 func TestStartIsGivenUp(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Start(ctx, client.Options{Binary: binary, RuntimeDir: dir, ID: "x"}); err == nil {
+	if _, err := client.Start(ctx, client.Options{Binary: self(), RuntimeDir: dir, ID: "x"}); err == nil {
 		t.Fatal("started")
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
@@ -197,6 +204,7 @@ func TestStartIsGivenUp(t *testing.T) {
 }
 
 func TestStartRefused(t *testing.T) {
+	t.Parallel()
 	open := t.TempDir()
 	if err := os.Chmod(open, 0o777); err != nil {
 		t.Fatal(err)
@@ -209,7 +217,7 @@ func TestStartRefused(t *testing.T) {
 		name    string
 		options client.Options
 	}{
-		{"a folder that others can write to", client.Options{Binary: binary, RuntimeDir: open, ID: "x"}},
+		{"a folder that others can write to", client.Options{Binary: self(), RuntimeDir: open, ID: "x"}},
 		{"a program that is none of ours", client.Options{Binary: "/bin/true", RuntimeDir: own, ID: "x"}},
 		{"no program", client.Options{Binary: "/no/such/file", RuntimeDir: own, ID: "x"}},
 	}
@@ -242,6 +250,7 @@ func TestIgnoredSignals(t *testing.T) {
 }
 
 func TestEventsEnd(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	f.run("exit 3")
 	f.wait()

@@ -44,25 +44,15 @@ type command struct {
 // not to the process: its v1 cgroups, and the parent-death signal of its children (prctl(2) PR_SET_PDEATHSIG),
 // which would fire early if the Go runtime ended the thread.
 type launcher struct {
-	requests chan launchRequest
+	requests chan func()
 	// done is closed when no request will be served any more.
 	done chan struct{}
 	// thread is the thread that forks; 0 before run. Tasks get its scheduling, which is that of the executor's caller.
 	thread atomic.Int32
 }
 
-type launchRequest struct {
-	command *command
-	result  chan<- launchResult
-}
-
-type launchResult struct {
-	pid int
-	err error
-}
-
 func newLauncher() *launcher {
-	return &launcher{requests: make(chan launchRequest), done: make(chan struct{})}
+	return &launcher{requests: make(chan func()), done: make(chan struct{})}
 }
 
 // errEnding says that the executor ends and starts nothing any more.
@@ -77,8 +67,7 @@ func (l *launcher) run(ctx context.Context) {
 	for {
 		select {
 		case request := <-l.requests:
-			pid, err := fork(request.command)
-			request.result <- launchResult{pid, err}
+			request()
 		case <-ctx.Done():
 			return
 		}
@@ -90,11 +79,15 @@ func (l *launcher) fork(ctx context.Context, c *command) (pid int, err error) {
 	if ctx.Err() != nil { // both may be ready below
 		return 0, context.Cause(ctx)
 	}
-	result := make(chan launchResult, 1)
+	forked := make(chan struct{})
+	request := func() {
+		defer close(forked)
+		pid, err = fork(c)
+	}
 	select {
-	case l.requests <- launchRequest{c, result}:
-		r := <-result
-		return r.pid, r.err
+	case l.requests <- request:
+		<-forked
+		return pid, err
 	case <-l.done:
 		return 0, errEnding
 	case <-ctx.Done():

@@ -65,6 +65,7 @@ func (f *fixture) logText(stream string) string {
 }
 
 func TestLogs(t *testing.T) {
+	t.Parallel()
 	eachPlacement(t, func(t *testing.T, place func(*proto.LaunchRequest)) {
 		f := start(t)
 		f.run("echo out; echo err >&2; test -t 1 || echo none; cat; ls /proc/self/fd | wc -l", place, f.withLogs(nil))
@@ -81,6 +82,7 @@ func TestLogs(t *testing.T) {
 
 // A task that is started again in the same folder goes on where the one before ended.
 func TestLogsContinue(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	f.run("seq 1 1000", f.withLogs(func(l *proto.Logs) { l.MaxFileBytes = 1000 }))
 	f.wait()
@@ -111,6 +113,7 @@ func numbers(from, to int) string {
 // The last words of a task are in its logs when Wait answers: of processes that were left behind, and of a task that
 // was killed while it wrote.
 func TestLogsAreWhole(t *testing.T) {
+	t.Parallel()
 	t.Run("written to the end", func(t *testing.T) {
 		f := start(t)
 		f.run("seq 1 200000", f.withLogs(nil))
@@ -143,6 +146,7 @@ func TestLogsAreWhole(t *testing.T) {
 
 // A daemon that holds the task's streams from outside of it cannot hold up the end.
 func TestLogsHeldOutside(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	f.run("echo ready; read x < go", func(r *proto.LaunchRequest) { r.Args[1] = "mkfifo go; " + r.Args[1] }, f.withLogs(nil))
 	f.eventually(soon, "the task is ready", func() bool { return f.logText("stdout") == "ready\n" })
@@ -162,6 +166,7 @@ func TestLogsHeldOutside(t *testing.T) {
 }
 
 func TestLogsRefused(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name   string
 		change func(*proto.Logs)
@@ -210,6 +215,7 @@ func (f *fixture) noCgroupLeft() {
 
 // A task of another user can open its own standard streams by name.
 func TestLogsOfAnotherUser(t *testing.T) {
+	t.Parallel()
 	needRoot(t, "a task of another user")
 	f := start(t)
 	f.run("id -un; echo by name > /dev/stdout; echo err > /dev/stderr", f.withLogs(nil), func(r *proto.LaunchRequest) {
@@ -231,6 +237,7 @@ func TestLogsOfAnotherUser(t *testing.T) {
 
 // A full disk stops the task when it writes, and lets it go on; the journal tells of both.
 func TestLogsOnAFullDisk(t *testing.T) {
+	t.Parallel()
 	needRoot(t, "mounting a small disk")
 	f := start(t)
 	logs := f.withLogs(nil)
@@ -264,6 +271,7 @@ func TestLogsOnAFullDisk(t *testing.T) {
 
 // What cannot be written before the end of the task is lost, and the record says so.
 func TestLogsLost(t *testing.T) {
+	t.Parallel()
 	needRoot(t, "mounting a small disk")
 	for _, drop := range []bool{false, true} {
 		t.Run(fmt.Sprintf("drop %t", drop), func(t *testing.T) {

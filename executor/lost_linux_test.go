@@ -37,6 +37,7 @@ func (f *fixture) killExecutor() {
 const withinSecond = time.Second
 
 func TestKillTask(t *testing.T) {
+	t.Parallel()
 	t.Run("in a cgroup", func(t *testing.T) {
 		needCgroup(t)
 		f := start(t)
@@ -87,6 +88,7 @@ func TestKillTask(t *testing.T) {
 
 // Nobody is there to kill the task: its main process ends with the executor all the same.
 func TestExecutorDiesAlone(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	f.runSleeper(withoutCgroup)
 	f.killExecutor()
@@ -98,6 +100,7 @@ func TestExecutorDiesAlone(t *testing.T) {
 
 // An executor that dies before it has answered Launch may have started the task.
 func TestExecutorDiesInLaunch(t *testing.T) {
+	t.Parallel()
 	eachPlacement(t, func(t *testing.T, place func(*proto.LaunchRequest)) {
 		unanswered := 0
 		for range 10 {
@@ -125,6 +128,7 @@ func TestExecutorDiesInLaunch(t *testing.T) {
 
 // exec'ed commands end with a lost executor too.
 func TestExecDiesWithExecutor(t *testing.T) {
+	t.Parallel()
 	eachPlacement(t, func(t *testing.T, place func(*proto.LaunchRequest)) {
 		f := start(t)
 		f.runSleeper(place)
@@ -157,6 +161,7 @@ func leashed(t *testing.T) (*fixture, *os.File) {
 }
 
 func TestLeash(t *testing.T) {
+	t.Parallel()
 	eachPlacement(t, func(t *testing.T, place func(*proto.LaunchRequest)) {
 		f, leash := leashed(t)
 		dir := filepath.Join(f.dir, "record")
@@ -197,6 +202,7 @@ func TestLeash(t *testing.T) {
 
 // An executor that is to end with its task does, and takes its folder along.
 func TestExitWithTask(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	f.run("exit 0", func(r *proto.LaunchRequest) { r.ExitWithTask = true })
 	select {
@@ -210,6 +216,7 @@ func TestExitWithTask(t *testing.T) {
 }
 
 func TestReattach(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	f.run("mkfifo go; echo ready; read x < go; exit 9")
 	f.expect("ready")
@@ -249,6 +256,7 @@ func TestReattach(t *testing.T) {
 }
 
 func TestReattachRefused(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	f.runSleeper()
 	if err := f.Close(); err != nil {
@@ -299,6 +307,7 @@ func TestReattachRefused(t *testing.T) {
 
 // A socket that another process serves is not taken for the executor.
 func TestReattachToAnotherSocket(t *testing.T) {
+	t.Parallel()
 	f, other := start(t), start(t)
 	f.runSleeper()
 	other.runSleeper()
@@ -322,6 +331,7 @@ func TestReattachToAnotherSocket(t *testing.T) {
 
 // A task of an earlier boot is gone; nothing is signalled by numbers that belong to others now.
 func TestKillTaskOfAnotherBoot(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	f.runSleeper()
 	address := f.Address()
@@ -343,6 +353,7 @@ func TestKillTaskOfAnotherBoot(t *testing.T) {
 
 // The owner's death gives the executor free for the next one.
 func TestOwnerDies(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	f.runSleeper()
 	if err := f.Close(); err != nil {
@@ -379,6 +390,7 @@ func TestOwnerDies(t *testing.T) {
 
 // TestEnd ends executors beside their owner, in whatever state they are.
 func TestEnd(t *testing.T) {
+	t.Parallel()
 	for name, before := range map[string]func(*fixture){
 		"running": func(*fixture) {},
 		"silent": func(f *fixture) {

@@ -55,7 +55,7 @@ func startBare(t *testing.T) *bare {
 	if err := unix.Mkfifo(b.gate, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(binary, "executor", "test")
+	cmd := exec.Command(self(), "executor", "test")
 	cmd.Env = []string{
 		wire.Handshake().MagicCookieKey + "=" + wire.Handshake().MagicCookieValue, goplugin.EnvUnixSocketDir + "=" + b.folder,
 	}
@@ -195,6 +195,7 @@ func phaseTests() []phaseTest {
 
 // TestPhases makes each event happen in each phase of an executor's life that lasts, and holds that nothing is left.
 func TestPhases(t *testing.T) {
+	t.Parallel()
 	for _, phase := range phaseTests() {
 		for name, do := range calls() {
 			t.Run(phase.name+"/"+name, func(t *testing.T) {
@@ -270,6 +271,7 @@ func (b *bare) finish() {
 
 // TestGivenUpAnywhere cancels starts at any moment, or lets their caller die then: nothing is left of any.
 func TestGivenUpAnywhere(t *testing.T) {
+	t.Parallel()
 	ways := map[string]func(b *bare, cancel func()){
 		"canceled": func(_ *bare, cancel func()) { cancel() },
 		"stopped": func(b *bare, _ func()) {
@@ -307,6 +309,7 @@ func TestGivenUpAnywhere(t *testing.T) {
 
 // TestFolderRemoved removes the directory of an executor: nobody would find it again, so it ends with its task.
 func TestFolderRemoved(t *testing.T) {
+	t.Parallel()
 	for name, script := range map[string]string{"running": "exec sleep 1000", "exited": "exit 3"} {
 		t.Run(name, func(t *testing.T) {
 			f := start(t)
@@ -327,9 +330,10 @@ func TestFolderRemoved(t *testing.T) {
 
 // TestAbandon gives up starts at any moment as a driver does.
 func TestAbandon(t *testing.T) {
+	t.Parallel()
 	for range 12 {
 		f := &fixture{t: t, dir: t.TempDir(), mark: fmt.Sprintf("%d-%d", os.Getpid(), fixtures.Add(1)), out: os.DevNull, err: os.DevNull}
-		options := client.Options{Binary: binary, RuntimeDir: shortDir(t), ID: "test-" + f.mark}
+		options := client.Options{Binary: self(), RuntimeDir: shortDir(t), ID: "test-" + f.mark}
 		c, err := client.Start(t.Context(), options)
 		if err != nil {
 			t.Fatal(err)

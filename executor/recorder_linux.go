@@ -127,7 +127,7 @@ func (r *recorder) run(ctx context.Context) {
 
 // sample samples at an interval until ctx ends.
 func (r *recorder) sample(ctx context.Context, interval time.Duration) {
-	pace := r.reader.Pacer().Start(interval)
+	pace := r.reader.Pacer.Start(interval)
 	defer pace.End()
 	ticks(ctx, pace, func() bool {
 		if ctx.Err() == nil {
@@ -181,7 +181,7 @@ func (r *recorder) addPoint(s *procstats.Sample) {
 // writeReport appends one line to usage.jsonl and, unless the line is provisional, begins the next window.
 func (r *recorder) writeReport(rows *procstats.Sample, provisional bool) {
 	if r.store != nil && r.current.Samples() > 0 {
-		usage := record.NewUsage(&r.current, rows, r.reader.Selection(), r.cpus())
+		usage := record.NewUsage(&r.current, rows, r.reader.Selection, r.cpus())
 		usage.Commands = r.commandsSoFar()
 		if err := r.store.Append(usage, provisional); err != nil {
 			r.fault("write a report", err)
@@ -192,7 +192,7 @@ func (r *recorder) writeReport(rows *procstats.Sample, provisional bool) {
 	}
 }
 
-func (r *recorder) cpus() int { return kernel.CPUs(r.reader.Target().FS) }
+func (r *recorder) cpus() int { return kernel.CPUs(r.reader.Target.FS) }
 
 // commandsSoFar returns what the processes used that have ended so far; nil if they are not counted. The total is
 // read after them: one of before can be less than its parts.
@@ -278,7 +278,7 @@ func (r *recorder) fillFinal(merged *procstats.Sample, sampled bool, span time.D
 	info.Processes = record.ProcessesOf(&r.whole, merged, sampled, info.Commands)
 	info.Peak = record.PeakOf(&r.whole, r.last)
 	info.Sources = append(record.SourcesOf(r.reader.Describe()), r.exits.Describe()...)
-	if note := r.reader.Pacer().Note(); note != "" {
+	if note := r.reader.Pacer.Note(); note != "" {
 		info.Notes = append(info.Notes, note)
 	}
 	if r.reader.LostChildren() {

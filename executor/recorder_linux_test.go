@@ -33,6 +33,7 @@ func (f *fixture) record() string {
 // TestGaugesOfShortRun holds that the sample from before the start is nobody's: a task that is over before the second
 // tick was alone, and did not have no memory; one that nobody looked at has no gauges.
 func TestGaugesOfShortRun(t *testing.T) {
+	t.Parallel()
 	eachPlacement(t, func(t *testing.T, place func(*proto.LaunchRequest)) {
 		for name, script := range map[string]string{"looked at once": "sleep 0.4", "not looked at": "exit 0"} {
 			t.Run(name, func(t *testing.T) {
@@ -65,6 +66,7 @@ func TestGaugesOfShortRun(t *testing.T) {
 
 // TestFirstSample holds that whoever is content with an old sample gets none from before the start.
 func TestFirstSample(t *testing.T) {
+	t.Parallel()
 	eachPlacement(t, func(t *testing.T, place func(*proto.LaunchRequest)) {
 		f := start(t)
 		f.runSleeper(place)
@@ -80,6 +82,7 @@ func TestFirstSample(t *testing.T) {
 
 // TestReportOfShortRun holds that the one report of a task that is over before anybody looks adds up too.
 func TestReportOfShortRun(t *testing.T) {
+	t.Parallel()
 	eachPlacement(t, func(t *testing.T, place func(*proto.LaunchRequest)) {
 		f := start(t)
 		dir := f.record()
@@ -107,6 +110,7 @@ func TestReportOfShortRun(t *testing.T) {
 
 // TestIncompleteRecord holds that the caller is told of a record that could not be written, and of the first cause.
 func TestIncompleteRecord(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	dir := f.record()
 	f.run("sleep 0.3; rm record/info.json; mkdir -p record/info.json/in-the-way", func(r *proto.LaunchRequest) {

@@ -70,6 +70,7 @@ func hostGroup(t *testing.T) (placement *proto.CgroupPlacement, dir string) {
 
 // TestSharedGroup runs a task in a group that others live in: the end of the task, and its kill, are nobody else's.
 func TestSharedGroup(t *testing.T) {
+	t.Parallel()
 	for name, script := range map[string]string{"ends": "exit 0", "is killed": "sleep 1000 & sleep 1000"} {
 		t.Run(name, func(t *testing.T) {
 			placement, dir := hostGroup(t)
@@ -98,6 +99,7 @@ func TestSharedGroup(t *testing.T) {
 
 // TestRootIsShared refuses to take the root of a hierarchy, which has everybody in it, for a task's own group.
 func TestRootIsShared(t *testing.T) {
+	t.Parallel()
 	mounts, err := kernel.CgroupMounts(kernel.HostFS())
 	if err != nil || len(mounts) == 0 {
 		t.Skipf("no cgroup hierarchy is mounted here (%v)", err)
@@ -112,6 +114,7 @@ func TestRootIsShared(t *testing.T) {
 
 // TestKillTaskOfUsedNumber holds that a session whose number was used again is not taken for the task's.
 func TestKillTaskOfUsedNumber(t *testing.T) {
+	t.Parallel()
 	pid, alive := stranger(t)
 	now, err := kernel.Identify(kernel.HostFS(), pid)
 	if err != nil {

@@ -91,6 +91,7 @@ func openForWriting(f *fixture, _ *proto.LaunchRequest) {
 
 // TestStartReasonsOfUsers has a user who may not pass.
 func TestStartReasonsOfUsers(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("starting a task as another user takes root")
 	}

@@ -30,6 +30,7 @@ func (f *fixture) file(name, text string, mode os.FileMode) string {
 }
 
 func TestStartFailures(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name   string
 		change func(*fixture, *proto.LaunchRequest)
@@ -95,6 +96,7 @@ func TestStartFailures(t *testing.T) {
 
 // A PATH may have folders relative to the task's own; that itself is an empty one.
 func TestRelativePath(t *testing.T) {
+	t.Parallel()
 	for _, path := range []string{"tools", "", ":/bin", "/no/such/folder:tools", ".//tools"} {
 		t.Run("PATH="+path, func(t *testing.T) {
 			f := start(t)
@@ -115,6 +117,7 @@ func TestRelativePath(t *testing.T) {
 
 // Limits that cannot be set are a refusal, and where they are optional a note.
 func TestLimitsOptional(t *testing.T) {
+	t.Parallel()
 	limited := func(r *proto.LaunchRequest) {
 		withoutCgroup(r) // in which no limit can be held
 		r.Limits = &proto.Limits{MemoryMaxBytes: new(int64(64 << 20))}
@@ -143,6 +146,7 @@ func TestLimitsOptional(t *testing.T) {
 
 // An executor takes one request, and does not say of one that it refused that the task was started.
 func TestLaunchAfterRefusal(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	refused := f.request("echo never")
 	refused.Command = "/no/such/command"
@@ -157,6 +161,7 @@ func TestLaunchAfterRefusal(t *testing.T) {
 
 // One error of the start stands for the command and for the folder it starts in, so it names both.
 func TestFolderOfAnother(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("starting a task as another user takes root")
 	}
@@ -175,6 +180,7 @@ func TestFolderOfAnother(t *testing.T) {
 
 // Arguments, environments and folders are any bytes, and so are the names that processes give themselves.
 func TestAnyBytes(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	odd := filepath.Join(f.dir, "d\xff")
 	if err := os.Mkdir(odd, 0o755); err != nil {
@@ -195,6 +201,7 @@ func TestAnyBytes(t *testing.T) {
 
 // What was asked for by name and cannot be read here is refused before anything runs.
 func TestRequiredMeasurements(t *testing.T) {
+	t.Parallel()
 	t.Run("refused", func(t *testing.T) {
 		f := start(t)
 		request := f.request("echo never")
@@ -238,6 +245,7 @@ func TestRequiredMeasurements(t *testing.T) {
 
 // A task gets three streams, no descriptor more, and nothing of the executor's own state.
 func TestTaskStartsClean(t *testing.T) {
+	t.Parallel()
 	eachPlacement(t, func(t *testing.T, place func(*proto.LaunchRequest)) {
 		f := start(t)
 		f.run("ls /proc/self/fd | tr '\\n' ' '; grep -E '^Sig(Blk|Ign)' /proc/self/status | tr '\\n\\t' '  '; umask; ulimit -n; env | sort", place)
@@ -263,6 +271,7 @@ func TestTaskStartsClean(t *testing.T) {
 }
 
 func TestTaskIdentity(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	// The shortest life there is: its start time must be known although it may have ended before anybody looks.
 	for range 3 {
@@ -283,6 +292,7 @@ func TestTaskIdentity(t *testing.T) {
 }
 
 func TestUser(t *testing.T) {
+	t.Parallel()
 	needRoot(t, "a task of another user")
 	for user, want := range map[string]string{
 		"":            "0 0",
@@ -305,6 +315,7 @@ func TestUser(t *testing.T) {
 }
 
 func TestOOMScore(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	score := int32(500)
 	f.run("cat /proc/self/oom_score_adj", func(r *proto.LaunchRequest) { r.OomScoreAdj = &score })

@@ -72,7 +72,7 @@ func processCPU() time.Duration {
 }
 
 // reportOutside reports the processes that run outside the task's cgroup, if there are more than in the sample before.
-func (t *task) reportOutside(*procstats.Sample) {
+func (t *task) reportOutside(_, _ *procstats.Sample) {
 	seen := t.reader.Outside()
 	if len(seen) > t.outside {
 		t.journal.addOutside(t.main.PID, seen)
@@ -110,7 +110,7 @@ func (e *Executor) Target(_ context.Context, request *proto.TargetRequest) (*pro
 	if err != nil {
 		return nil, err
 	}
-	target := t.reader.Target()
+	target := t.reader.Target
 	if request.GetReapedOnly() {
 		return &proto.TargetResponse{Reaped: fromReaped(target.Reaped())}, nil
 	}
@@ -119,7 +119,7 @@ func (e *Executor) Target(_ context.Context, request *proto.TargetRequest) (*pro
 		Used:    target.Used, PeaksReset: len(target.Opened) > 0,
 		Sample: wire.FromSample(t.reader.Get(0, false), false), Reaped: fromReaped(target.Reaped()),
 	}
-	for _, id := range t.reader.Selection().IDs() {
+	for _, id := range t.reader.Selection.IDs() {
 		r.Selection = append(r.Selection, uint32(id))
 	}
 	var before procstats.Readings
@@ -174,7 +174,7 @@ func (e *Executor) Stats(request *proto.StatsRequest, stream grpc.ServerStreamin
 	defer e.gc.streaming()()
 	var last *procstats.Sample
 	writer := wire.Writer{Rows: request.GetRows(), Changes: request.GetChanges()}
-	pace := t.reader.Pacer().Start(interval)
+	pace := t.reader.Pacer.Start(interval)
 	defer pace.End()
 	ticks(ctx, pace, func() bool {
 		s := t.reader.Get(interval/2, request.GetRows())

@@ -206,6 +206,7 @@ func TestStatsSlowReader(t *testing.T) {
 }
 
 func TestStatsEnd(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	f.run("mkfifo go; echo ready; read x < go")
 	f.expect("ready")
@@ -230,6 +231,7 @@ func TestStatsEnd(t *testing.T) {
 }
 
 func TestStatsRefused(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	f.runSleeper()
 	for _, interval := range []time.Duration{-1, 0, time.Millisecond} {
@@ -242,6 +244,7 @@ func TestStatsRefused(t *testing.T) {
 
 // Rows and what ended add up to the total in every sample.
 func TestRowsAddUp(t *testing.T) {
+	t.Parallel()
 	eachPlacement(t, func(t *testing.T, place func(*proto.LaunchRequest)) {
 		f := start(t)
 		f.run("echo ready; while :; do /bin/true; done", place, func(r *proto.LaunchRequest) {
@@ -275,6 +278,7 @@ func TestRowsAddUp(t *testing.T) {
 // TestLastReadingOfStream is about tasks that are sampled for no record, as a driver's are: what a stream was sent
 // last is in the record of an end that is not a success.
 func TestLastReadingOfStream(t *testing.T) {
+	t.Parallel()
 	for name, rows := range map[string]bool{"totals": false, "with rows": true} {
 		t.Run(name, func(t *testing.T) {
 			f := start(t)

@@ -21,6 +21,7 @@ import (
 )
 
 func TestOutputPaths(t *testing.T) {
+	t.Parallel()
 	for _, stderr := range []bool{false, true} {
 		f := start(t)
 		f.file("file", "first\n", 0o600)
@@ -59,6 +60,7 @@ func TestOutputPaths(t *testing.T) {
 
 // The folder of the streams may belong to the task's user, who can put there what leads to a file of ours.
 func TestOutputPathRefused(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name   string
 		make   func(path, secret string) error

@@ -19,6 +19,7 @@ import (
 // TestAskedWhileItCloses ends the last stream of all while somebody asks for what has ended: the memory that the
 // kernel writes to must not be given back before the answer.
 func TestAskedWhileItCloses(t *testing.T) {
+	t.Parallel()
 	k := run(t, "while :; do /bin/true; done", nil)
 	l := newLoop(t)
 	for range 20 {
@@ -47,6 +48,7 @@ func TestAskedWhileItCloses(t *testing.T) {
 // TestOpenedAgainAtOnce opens a stream while the one before is closing, which an executor that does not answer makes
 // long: what ends from then on is counted.
 func TestOpenedAgainAtOnce(t *testing.T) {
+	t.Parallel()
 	begin := filepath.Join(t.TempDir(), "begin")
 	k := run(t, "while [ ! -e "+begin+" ]; do sleep 0.05; done; for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; done; exec sleep 100", func(r *proto.LaunchRequest) {
 		for _, id := range procstats.DefaultSelection().Union(procstats.Select(procstats.DiskUsage)).IDs() {
@@ -104,6 +106,7 @@ func (e *slowExecutor) Sample(ctx context.Context, _ time.Duration, _ bool) (*pr
 // TestOpenersOfOneThatEnds has two readers open the stream of a task that ends meanwhile: the second finds what the
 // first left.
 func TestOpenersOfOneThatEnds(t *testing.T) {
+	t.Parallel()
 	k := run(t, "exec sleep 100", nil)
 	l, ending := newLoop(t), k.task()
 	executor := &endingExecutor{Executor: k.Client, task: k, asked: make(chan struct{}), end: make(chan struct{})}
@@ -148,6 +151,7 @@ func (e *endingExecutor) Target(ctx context.Context, reapedOnly bool) (*proto.Ta
 
 // TestClosedLoop holds that nothing is opened in a loop that has ended.
 func TestClosedLoop(t *testing.T) {
+	t.Parallel()
 	k := run(t, "exec sleep 100", nil)
 	l := newLoop(t)
 	l.Close()

@@ -13,6 +13,7 @@ import (
 // TestEarly holds that a stream goes on with what was counted of a task since before its start, packets and
 // processes, and that what was counted is gone with the stream.
 func TestEarly(t *testing.T) {
+	t.Parallel()
 	k := run(t, "mkfifo go; read x <go; for i in 1 2 3 4 5 6 7 8 9; do /bin/true; done; exit 3", nil)
 	loop := newLoop(t)
 	task := k.task()
@@ -53,6 +54,7 @@ func TestEarly(t *testing.T) {
 // TestEarlyUnused holds that what is counted of a task whose host opens no stream ends by itself, and is not expected
 // again.
 func TestEarlyUnused(t *testing.T) {
+	t.Parallel()
 	k := run(t, "exec sleep 1000", nil)
 	loop := newLoop(t)
 	task := k.task()
@@ -82,6 +84,7 @@ func TestEarlyUnused(t *testing.T) {
 // TestEarlyClosed holds that a task that is started while its driver closes is not counted, and that nothing stays
 // loaded.
 func TestEarlyClosed(t *testing.T) {
+	t.Parallel()
 	k := run(t, "exec sleep 1000", nil)
 	loop := newLoop(t)
 	task := k.task()

@@ -19,6 +19,7 @@ import (
 // TestCommands holds that a task that is read here has the commands of all processes that ended since, and that one
 // whose stream has ended has none.
 func TestCommands(t *testing.T) {
+	t.Parallel()
 	k := run(t, "mkfifo go; read x <go; for i in 1 2 3 4 5 6 7 8 9; do /bin/true; done; exit 3", nil)
 	loop := newLoop(t)
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -56,6 +57,7 @@ func TestCommands(t *testing.T) {
 // TestCommandsSoFar asks again and again what the ended processes of a task that starts many have used: never more
 // than the task.
 func TestCommandsSoFar(t *testing.T) {
+	t.Parallel()
 	k := run(t, "while :; do /bin/true; done", nil)
 	loop := newLoop(t)
 	task := k.task()
@@ -105,6 +107,7 @@ func checkCommands(t *testing.T, r *record.Record) {
 // TestCommandsGoOn holds that a reader goes on with what an earlier one has counted and states the time between them,
 // and that the executor's record has it all if nobody reads at the end.
 func TestCommandsGoOn(t *testing.T) {
+	t.Parallel()
 	k := run(t, "while ! [ -p over ]; do sleep 0.01; done; for n in 1 2 3; do read x <go; for i in 1 2 3 4 5; do /bin/true; done; echo $n >over; done; exit 3", nil)
 	task := k.task()
 	count := func(c *record.Commands) (n int64) {

@@ -6,6 +6,7 @@ package sampling_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"os"
 	"path/filepath"
 	"testing"
@@ -22,7 +23,8 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// TestMain lets the test binary be the executor of the tasks under test.
+// TestMain lets the test binary be the executor of the tasks under test. Tests mostly wait for processes, so more of them
+// run at a time than there are CPUs.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "executor" {
 		os.Exit(executor.Main("test"))
@@ -30,11 +32,14 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "deaf" {
 		os.Exit(deaf(os.Args[2]))
 	}
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
 	os.Exit(m.Run())
 }
 
 // limit bounds what a test waits for.
-const limit = 20 * time.Second
+const limit = 60 * time.Second
 
 // task is a running task and its executor.
 type task struct {

@@ -28,6 +28,7 @@ while :; do /bin/true; dd if=/dev/zero of=f bs=64k count=1 2>/dev/null; sleep 0.
 // TestBothWays holds that the loop says of a task what its executor says: the same measurements, present or absent
 // for the same reason, counters in the order of their reading, the same limits, and the same processes.
 func TestBothWays(t *testing.T) {
+	t.Parallel()
 	all := func(r *proto.LaunchRequest) {
 		for _, m := range procstats.Table() {
 			if m.Source != procstats.SourceDisk && m.Source != procstats.SourceSmaps && m.Source != procstats.SourcePortable {
@@ -141,6 +142,7 @@ func compareRows(t *testing.T, own, executors *procstats.Sample) {
 
 // TestUnreadable holds which tasks are left to their executors.
 func TestUnreadable(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*proto.LaunchRequest){
 		"no cgroup": func(r *proto.LaunchRequest) { r.Cgroup = &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_NONE} },
 	} {
@@ -160,6 +162,7 @@ func TestUnreadable(t *testing.T) {
 // TestEnd holds that a stream ends with the executor's final sample, whose counters are the record's, and that the
 // record has what the loop sampled.
 func TestEnd(t *testing.T) {
+	t.Parallel()
 	k := run(t, "while [ ! -e end ]; do /bin/true; sleep 0.02; done", nil)
 	s := open(t, newLoop(t), k, 20*time.Millisecond)
 	last := recv(t, s)
@@ -215,6 +218,7 @@ func checkCounters(t *testing.T, before, s *procstats.Sample) {
 // TestAnotherLoop holds that counters continue when another process reads the task, and that rates are measured from
 // the last sample of the one before.
 func TestAnotherLoop(t *testing.T) {
+	t.Parallel()
 	k := run(t, "while :; do /bin/true; sleep 0.02; done", nil)
 	first := sampling.New(nil)
 	s := open(t, first, k, 20*time.Millisecond)
@@ -233,6 +237,7 @@ func TestAnotherLoop(t *testing.T) {
 // TestExecutorSleeps holds that an executor uses no CPU time while the loop reads its task. What it still does about
 // its start may take a while on a loaded machine, and be seen in one of the windows.
 func TestExecutorSleeps(t *testing.T) {
+	t.Parallel()
 	k := run(t, "while :; do /bin/true; sleep 0.05; done", nil)
 	s := open(t, newLoop(t), k, 50*time.Millisecond)
 	for range 20 { // it was started and asked just now
@@ -262,6 +267,7 @@ func executorCPU(t *testing.T, k *task) time.Duration {
 
 // TestOneCollection holds that readers share what is collected.
 func TestOneCollection(t *testing.T) {
+	t.Parallel()
 	k := run(t, "sleep 1000", nil)
 	l := newLoop(t)
 	const interval = 200 * time.Millisecond

@@ -18,6 +18,7 @@ import (
 // TestNetwork holds that the loop counts the packets of a task, which its executor does not, until the end of the
 // task.
 func TestNetwork(t *testing.T) {
+	t.Parallel()
 	const script = "mkfifo go; read x <go; for i in 1 2 3 4 5; do bash -c 'echo 1234 >/dev/udp/127.0.0.1/9'; done"
 	k := run(t, script, nil)
 	loop := newLoop(t)
@@ -82,6 +83,7 @@ func deaf(file string) int {
 
 // TestPacketsWhileAsleep sends packets to a task that sleeps and does not read them: they are in the next sample.
 func TestPacketsWhileAsleep(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "address")
 	self, err := os.Executable()
 	if err != nil {

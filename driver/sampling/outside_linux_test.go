@@ -20,6 +20,7 @@ import (
 // TestLeftGoesOn has a process leave the task's cgroup and end. A later reader of the task and the executor, which
 // both have not seen it, know of it all the same: the peak is a lower bound for ever.
 func TestLeftGoesOn(t *testing.T) {
+	t.Parallel()
 	const left = procstats.TreeLeftMemory
 	k := run(t, "while ! [ -p go ]; do sleep 0.01; done; sleep 1000 & echo $! >pid; wait; read x <go", nil)
 	for _, fifo := range []string{"pid", "go"} {

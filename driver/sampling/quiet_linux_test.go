@@ -20,6 +20,7 @@ import (
 // TestQuiet holds that a sleeping task is read in part, with CPU rates of 0 and the stamps of what was not read, and
 // whole as soon as it moves.
 func TestQuiet(t *testing.T) {
+	t.Parallel()
 	k := run(t, "trap 'i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done' USR1; while :; do sleep 1000 & wait; done", nil)
 	s := open(t, newLoop(t), k, 50*time.Millisecond)
 	before := recv(t, s)
@@ -60,6 +61,7 @@ func TestQuiet(t *testing.T) {
 // TestSettingIsSeen holds that a sample has a limit that was changed before it, also of a quiet task, and without
 // having read it for every sample.
 func TestSettingIsSeen(t *testing.T) {
+	t.Parallel()
 	k := run(t, "sleep 1000", nil)
 	s := open(t, newLoop(t), k, 50*time.Millisecond)
 	folder := cmp.Or(k.task().Cgroup.V1["pids"], k.task().Cgroup.V2)
@@ -89,6 +91,7 @@ func TestSettingIsSeen(t *testing.T) {
 // newest with its time, whose parts add up to the task's total of then, and rates over the time between two; and that
 // a look has them read for every sample.
 func TestSets(t *testing.T) {
+	t.Parallel()
 	k := run(t, "(while :; do :; done) & while :; do /bin/true; done", nil)
 	of := k.task()
 	of.RowInterval = 200 * time.Millisecond

@@ -221,12 +221,12 @@ func compare(own, executors *procstats.Sample) error {
 
 // sampled hands a sample over, and asks the executor again for what it has reaped if it is time to. The reader's lock
 // is held, and that of what all tasks share.
-func (r *reading) sampled(s *procstats.Sample) {
+func (r *reading) sampled(s, rows *procstats.Sample) {
 	r.executor.refresh(r, s)
 	if !r.opened.Load() || r.handover == nil {
 		return
 	}
-	if err := r.handover.Write(s, r.NewestRows(), &r.loop.memory); err != nil {
+	if err := r.handover.Write(s, rows, &r.loop.memory); err != nil {
 		r.warn(err)
 	}
 	if s.Mono >= r.handAt {

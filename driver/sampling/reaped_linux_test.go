@@ -33,6 +33,7 @@ func (a *asked) Target(context.Context, bool) (*proto.TargetResponse, error) {
 // TestReapedIsAskedForOnce holds that an executor which was awake is asked what it has reaped only if it has reaped,
 // and once. This process is the executor: it was awake whenever it is looked at.
 func TestReapedIsAskedForOnce(t *testing.T) {
+	t.Parallel()
 	executor := &asked{}
 	r := &reading{
 		loop: &Loop{now: kernel.Now}, ctx: t.Context(), task: Task{Executor: executor, Process: procstats.ProcessID{PID: os.Getpid()}},
@@ -70,6 +71,7 @@ func TestReapedIsAskedForOnce(t *testing.T) {
 
 // TestReapedIsWhole receives all that an executor says of reaped children.
 func TestReapedIsWhole(t *testing.T) {
+	t.Parallel()
 	m := (&proto.Reaped{}).ProtoReflect()
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {

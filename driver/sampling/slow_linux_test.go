@@ -16,6 +16,7 @@ import (
 // TestSlow reads a task of which the executor alone reads some sources: the samples have those too, of tasks that
 // move and of such that sleep, and everything else that the loop has of a task.
 func TestSlow(t *testing.T) {
+	t.Parallel()
 	for name, script := range map[string]string{
 		"asleep": "/bin/true; echo 1234567 > file; exec sleep 1000",
 		"moving": "/bin/true; echo 1234567 > file; while :; do :; done",

@@ -45,8 +45,9 @@ type Options struct {
 	Quiet bool
 	// Reopen opens files for each read that not every tick reads.
 	Reopen bool
-	// Sampled is called with each sample of the task while it has a process, under the reader's lock; it may be nil.
-	Sampled func(*procstats.Sample)
+	// Sampled is called with each sample of the task while it has a process, and with the newest one that has rows, under
+	// the reader's lock; it may be nil.
+	Sampled func(s, rows *procstats.Sample)
 }
 
 // Slow is a source of measurements that another process reads at its own pace.
@@ -63,9 +64,10 @@ const RefreshInterval = 10 * time.Second
 
 // Reader reads one task. Its methods may be called concurrently: collections are shared.
 type Reader struct {
-	options   Options
-	selection procstats.Selection // of a sample without rows
-	cache     *source.Cache
+	// Options must not be changed.
+	Options
+	withoutRows procstats.Selection
+	cache       *source.Cache
 
 	mu           sync.Mutex // guards following: one collection at a time
 	totals, rows *source.Collector
@@ -89,7 +91,7 @@ func Open(o Options) *Reader {
 	if o.Target.Shared == nil {
 		o.Target.Shared = &source.Shared{}
 	}
-	r := &Reader{options: o}
+	r := &Reader{Options: o}
 	r.cost = ownCost{pid: o.Executor, selection: o.Selection, pacer: o.Pacer, unsampled: o.Unsampled}
 	own, more := o.Selection, []source.Source{&r.cost, o.Packets}
 	if o.Slow != nil {
@@ -97,9 +99,9 @@ func Open(o Options) *Reader {
 	}
 	totals, rows := source.Split(o.Target, own)
 	r.totals = source.Open(o.Target, totals, more...)
-	r.selection = totals
+	r.withoutRows = totals
 	if o.Slow != nil {
-		r.selection = totals.Union(o.Slow.Selection())
+		r.withoutRows = totals.Union(o.Slow.Selection())
 	}
 	if o.NoRows {
 		rows = procstats.Selection{}
@@ -144,7 +146,7 @@ func (r *Reader) Continue(h *Handover, alive func(procstats.ProcessID) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.cost.include(h.Last)
-	r.options.Packets.Continue(h.Last)
+	r.Packets.Continue(h.Last)
 	for _, c := range [...]*source.Collector{r.totals, r.rows} { // which of them reads the processes, Split decides
 		c.ContinueFrom(cmp.Or(h.Rows, h.Last), alive)
 	}
@@ -180,10 +182,10 @@ func (r *Reader) hasRows(s *procstats.Sample, maxAge time.Duration) bool {
 
 // TotalsOf returns of a sample what a reader of totals always gets.
 func (r *Reader) TotalsOf(s *procstats.Sample) *procstats.Sample {
-	if _, read := s.RowsAt(); !read || r.selection == r.options.Selection {
+	if _, read := s.RowsAt(); !read || r.withoutRows == r.Selection {
 		return s
 	}
-	return source.Only(s, r.selection)
+	return source.Only(s, r.withoutRows)
 }
 
 // Next returns a sample that is at most maxAge old, with rows as their rhythm has them; nil if nothing is left of the
@@ -228,9 +230,6 @@ func (r *Reader) Recent() (last, before *procstats.Sample) {
 	return r.last, r.before
 }
 
-// NewestRows is Rows for Sampled.
-func (r *Reader) NewestRows() *procstats.Sample { return r.sets.newest }
-
 // Gone reports whether a sample was taken when the task was ending: its cgroup was empty, or removed.
 func Gone(s *procstats.Sample) bool {
 	cpu, found := s.Task.Get(procstats.CgroupCPUUsage)
@@ -244,10 +243,10 @@ func (r *Reader) collect(latest *procstats.Sample) *procstats.Sample {
 	if r.final != nil {
 		return r.final
 	}
-	r.options.Target.Shared.Lock()
-	defer r.options.Target.Shared.Unlock()
+	r.Target.Shared.Lock()
+	defer r.Target.Shared.Unlock()
 	began := kernel.Now().Mono
-	packets, woke := r.options.Packets.Moved(), false
+	packets, woke := r.Packets.Moved(), false
 	if !packets && r.isQuiet(began) {
 		if again := r.quiet.Again(r.last); again != nil {
 			r.before, r.last = r.last, again
@@ -262,13 +261,13 @@ func (r *Reader) collect(latest *procstats.Sample) *procstats.Sample {
 	}
 	strays, _ := into.Task.Number(procstats.TreeOutside) // where the cgroup says nothing of what moves
 	r.moved = r.quiet != nil && (woke || r.quiet.Moved() || strays > 0)
-	r.refreshAt = began + source.UntilTick(began, RefreshInterval, Phase(r.options.ID, RefreshInterval))
-	if !r.carried && !r.options.NoRows {
-		r.sets.add(into, Phase(r.options.ID, r.sets.interval))
+	r.refreshAt = began + source.UntilTick(began, RefreshInterval, Phase(r.ID, RefreshInterval))
+	if !r.carried && !r.NoRows {
+		r.sets.add(into, Phase(r.ID, r.sets.interval))
 	}
 	r.remember(into)
-	if r.options.Sampled != nil {
-		r.options.Sampled(into)
+	if r.Sampled != nil {
+		r.Sampled(into, r.sets.newest)
 	}
 	return into
 }
@@ -277,10 +276,10 @@ func (r *Reader) collect(latest *procstats.Sample) *procstats.Sample {
 func (r *Reader) Repeat() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.options.Target.Shared.Lock()
-	defer r.options.Target.Shared.Unlock()
+	r.Target.Shared.Lock()
+	defer r.Target.Shared.Unlock()
 	if r.last != nil {
-		r.options.Sampled(r.last)
+		r.Sampled(r.last, r.sets.newest)
 	}
 }
 
@@ -298,7 +297,7 @@ func (r *Reader) remember(s *procstats.Sample) {
 // then, its rows are of the same time, and none are asked for.
 func (r *Reader) isQuiet(now time.Duration) bool {
 	return r.quiet != nil && !r.moved && r.last != nil && !r.carried && now < r.refreshAt && !r.sets.looked(now) &&
-		(r.options.Slow == nil || !r.options.Slow.Ask(now))
+		(r.Slow == nil || !r.Slow.Ask(now))
 }
 
 // readCounted reads the task, and counts the CPU time of that.
@@ -380,7 +379,7 @@ func (r *Reader) Outside() []procstats.ProcessID {
 
 // LostChildren reports that processes of the task were not waited for, so that without a cgroup their time is lost.
 func (r *Reader) LostChildren() bool {
-	return !r.options.Target.Cgroup.Encloses() && (r.totals.LostChildren() || r.rows.LostChildren())
+	return !r.Target.Cgroup.Encloses() && (r.totals.LostChildren() || r.rows.LostChildren())
 }
 
 // CPUThrottler is that of the totals, see [source.Collector].
@@ -401,15 +400,6 @@ func (r *Reader) Collections() int64 {
 	return int64(r.cost.collections)
 }
 
-// Target is what is read.
-func (r *Reader) Target() *source.Target { return &r.options.Target }
-
-// Selection is what a sample with rows has.
-func (r *Reader) Selection() procstats.Selection { return r.options.Selection }
-
-// Pacer stretches the intervals at which the task is read.
-func (r *Reader) Pacer() *pace.Pacer { return r.options.Pacer }
-
 // Describe says what each selected source can do here.
 func (r *Reader) Describe() []procstats.SourceDescription {
 	return append(r.totals.Describe(), r.rows.Describe()...)
@@ -420,9 +410,9 @@ func (r *Reader) AddPackets(into *procstats.Sample) procstats.SourceDescription 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.final == nil {
-		r.options.Packets.Collect(into)
+		r.Packets.Collect(into)
 	}
-	return r.options.Packets.Describe()
+	return r.Packets.Describe()
 }
 
 // Reopen gives up the descriptors of files that not every tick reads: each read opens them.
@@ -432,8 +422,8 @@ func (r *Reader) Reopen() {
 	if r.final != nil {
 		return
 	}
-	r.options.Target.Shared.Lock()
-	defer r.options.Target.Shared.Unlock()
+	r.Target.Shared.Lock()
+	defer r.Target.Shared.Unlock()
 	r.totals.Reopen()
 	r.rows.Reopen()
 }
@@ -443,7 +433,7 @@ func (r *Reader) Close(final *procstats.Sample) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.final = cmp.Or(final, r.last, &procstats.Sample{Stamp: kernel.Now()})
-	r.options.Target.Shared.Lock()
-	defer r.options.Target.Shared.Unlock()
+	r.Target.Shared.Lock()
+	defer r.Target.Shared.Unlock()
 	return errors.Join(r.totals.Close(), r.rows.Close())
 }
