@@ -246,6 +246,9 @@ func (x *Actor) points(q series.Query, now time.Time) []series.Point {
 			}
 			continue
 		}
+		if len(q.Highest) == 0 && x.sameStep(at, until, step) {
+			continue // the next one would replace it
+		}
 		s := x.sample(at)
 		p := series.Point{Stamp: s.Stamp, Run: run, Values: map[procstats.ID]float64{}, Kept: map[series.Column]float64{}}
 		for _, r := range s.Task {
@@ -268,6 +271,15 @@ func (x *Actor) points(q series.Query, now time.Time) []series.Point {
 		points = append(points, p)
 	}
 	return points
+}
+
+// sameStep reports whether the reading a second later is of the same step and start.
+func (x *Actor) sameStep(at, until time.Time, step time.Duration) bool {
+	next := at.Add(time.Second)
+	_, run := x.begun(at)
+	_, then := x.begun(next)
+	return run == then && next.Truncate(step).Equal(at.Truncate(step)) && !next.After(until) &&
+		(!next.After(x.GapFrom) || !next.Before(x.GapTo))
 }
 
 func (x *Actor) allocation(now time.Time) *allocation.Allocation {

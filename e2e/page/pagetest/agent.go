@@ -29,6 +29,8 @@ type Agent struct {
 	now func() time.Time
 
 	mu      sync.Mutex // guards following
+	shown   *snapshot.Agent
+	shownAt time.Time
 	actors  []*Actor
 	off     string
 	history int
@@ -70,14 +72,14 @@ func New(now func() time.Time) *Agent { return &Agent{now: now} }
 func (a *Agent) Add(actors ...*Actor) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.actors = append(a.actors, actors...)
+	a.actors, a.shown = append(a.actors, actors...), nil
 }
 
 // SetPublishing turns reading on, with an empty reason, or off.
 func (a *Agent) SetPublishing(reason string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.off = reason
+	a.off, a.shown = reason, nil
 }
 
 // HistoryReads counts how often a history was asked for.
@@ -91,19 +93,26 @@ func (a *Agent) HistoryReads() int {
 func (a *Agent) Snapshot(only ...string) *snapshot.Agent {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	now := a.now()
+	if len(only) == 0 && a.shown != nil && a.shownAt.Equal(now) {
+		return a.shown
+	}
 	s := &snapshot.Agent{NotPublishing: a.off, Node: a.node(), Usages: map[*allocation.Task]*figures.Figures{}}
 	for _, x := range a.actors {
 		if len(only) > 0 && !slices.Contains(only, x.ID) {
 			continue
 		}
-		l := x.allocation(a.now())
+		l := x.allocation(now)
 		l.Dir = a.dir
 		s.Allocations = append(s.Allocations, l)
-		usage := x.usage(a.now())
+		usage := x.usage(now)
 		if a.off != "" {
 			usage = &figures.Figures{Running: x.Ended == nil, Reason: a.off}
 		}
 		s.Usages[l.Tasks[x.Name]] = usage
+	}
+	if len(only) == 0 {
+		a.shown, a.shownAt = s, now
 	}
 	return s
 }
@@ -168,7 +177,7 @@ func (a *Agent) Commands(id, _ string) (*record.Commands, error) {
 func (a *Agent) WriteLogs(dir string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.dir = allocdir.In(dir, "logs")
+	a.dir, a.shown = allocdir.In(dir, "logs"), nil
 	if err := os.MkdirAll(a.dir.Logs(), 0o755); err != nil {
 		return err
 	}

@@ -55,6 +55,7 @@ func signedIn(t *testing.T, p *page.Page, h http.Handler) string {
 }
 
 func TestActions(t *testing.T) {
+	t.Parallel()
 	a, p := acting(t)
 	h, socket := p.Handler(false), p.Handler(true)
 	cookie := signedIn(t, p, h)
@@ -67,6 +68,8 @@ func TestActions(t *testing.T) {
 		{name: "signed in, from the page", headers: []string{"Cookie", cookie, "Origin", own}, done: true},
 		{name: "signed in, from another site", headers: []string{"Cookie", cookie, "Origin", evil}},
 		{name: "signed in, from another port", headers: []string{"Cookie", cookie, "Origin", "http://127.0.0.1:8080"}},
+		{name: "signed in, from a name alike", headers: []string{"Cookie", cookie, "Origin", own + ".evil.example"}},
+		{name: "signed in, from a user alike", headers: []string{"Cookie", cookie, "Origin", own + "@evil.example"}},
 		{name: "signed in, from a sandbox", headers: []string{"Cookie", cookie, "Origin", "null"}},
 		{name: "signed in, from nowhere", headers: []string{"Cookie", cookie}},
 		{name: "signed in, from a site that hides its origin", headers: []string{"Cookie", cookie, "Sec-Fetch-Site", "cross-site"}},
@@ -103,6 +106,7 @@ func TestActions(t *testing.T) {
 
 // TestSignIn holds that a link signs in once, that its code is left at once, and what is shown to whom.
 func TestSignIn(t *testing.T) {
+	t.Parallel()
 	_, p := acting(t)
 	h := p.Handler(false)
 	link := p.SignInLink()
@@ -136,6 +140,7 @@ func TestSignIn(t *testing.T) {
 }
 
 func TestTokenForm(t *testing.T) {
+	t.Parallel()
 	_, p := acting(t)
 	h := p.Handler(false)
 	for _, tt := range []struct {
@@ -158,6 +163,7 @@ func TestTokenForm(t *testing.T) {
 
 // TestIssue holds who gets links: those who may do everything anyway.
 func TestIssue(t *testing.T) {
+	t.Parallel()
 	_, p := acting(t)
 	cookie := signedIn(t, p, p.Handler(false))
 	for _, tt := range []struct {

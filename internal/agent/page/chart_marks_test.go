@@ -37,6 +37,7 @@ func (killedOften) History(_, _ string, q series.Query) (points []series.Point, 
 
 // TestEveryKillIsMarked holds that 30 OOM kills in an hour are 30 marks in each chart, and few lines below them.
 func TestEveryKillIsMarked(t *testing.T) {
+	t.Parallel()
 	a := pagetest.New(moment)
 	a.Add(&pagetest.Actor{ID: pagetest.ID(1), Job: "j", Group: "g", Name: "t", Started: moment().Add(-2 * time.Hour), Cores: 1, Memory: 1 << 20})
 	content := get(t, page.New(killedOften{a}, page.Options{Now: moment, HistorySpan: 3 * time.Hour}).Handler(false), task(1, "t")+"?span=1h").Body.String()
@@ -56,6 +57,7 @@ func TestEveryKillIsMarked(t *testing.T) {
 // TestOnlyKillsAreMarked holds that an end is marked as an OOM kill by what the driver says of it, and not by words
 // of its message.
 func TestOnlyKillsAreMarked(t *testing.T) {
+	t.Parallel()
 	end := allocation.Event{Type: hook.EventTerminated, Time: moment().Add(-time.Minute), Message: "exit code 1: no room for zoom"}
 	for oom, want := range map[string]int{"false": 0, "true": 1} {
 		end.Details = map[string]string{allocation.DetailOOMKilled: oom}

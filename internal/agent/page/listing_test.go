@@ -35,6 +35,7 @@ func rowsOf(content string) string {
 }
 
 func TestListing(t *testing.T) {
+	t.Parallel()
 	a := pagetest.New(moment)
 	start := moment().Add(-time.Hour)
 	n := 0
@@ -92,6 +93,7 @@ func TestListing(t *testing.T) {
 
 // TestManyEnded holds that ended tasks are few on the page of all tasks, and all on their own pages.
 func TestManyEnded(t *testing.T) {
+	t.Parallel()
 	a := pagetest.New(moment)
 	for i := range 100 {
 		a.Add(&pagetest.Actor{
@@ -121,6 +123,7 @@ func (b blocked) Snapshot(only ...string) *snapshot.Agent {
 // TestWaiting holds that a job is on the page although no allocation of it is, and its specification for trusted
 // readers only.
 func TestWaiting(t *testing.T) {
+	t.Parallel()
 	const said, why = "Job elsewhere: 1 allocation of group app cannot run on this node and waits", "${attr.cpu.arch} = arm64"
 	for _, trusted := range []bool{true, false} {
 		content := html.UnescapeString(get(t, serve(blocked{stage(t)}, trusted), "/").Body.String())

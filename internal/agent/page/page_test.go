@@ -69,6 +69,7 @@ func paths() map[string]string {
 }
 
 func TestPages(t *testing.T) {
+	t.Parallel()
 	for name, path := range paths() {
 		if name == "measurements" {
 			continue // the table has goldens of its own
@@ -161,6 +162,7 @@ func textOf(t *testing.T, content string) string {
 
 // TestWellFormed holds that what is written is what a parser makes of it: nothing left open, closed twice or moved.
 func TestWellFormed(t *testing.T) {
+	t.Parallel()
 	for _, trusted := range []bool{false, true} {
 		for name, path := range paths() {
 			checkWellFormed(t, name, get(t, serve(stage(t), trusted), path).Body.String())
@@ -209,6 +211,7 @@ func checkWellFormed(t *testing.T, name, content string) {
 
 // TestLinks holds that every link of a page leads somewhere.
 func TestLinks(t *testing.T) {
+	t.Parallel()
 	h := serve(stage(t), true)
 	table := get(t, h, "/measurements").Body.String()
 	link := regexp.MustCompile(`(?:href|src)="([^"]*)"`)
@@ -245,6 +248,7 @@ func TestLinks(t *testing.T) {
 
 // TestHostile holds that no name or text of a task becomes part of a page's markup.
 func TestHostile(t *testing.T) {
+	t.Parallel()
 	const bad = `"><script>alert(1)</script><img src=x onerror=alert(2)>'&javascript:` + "\x00\x1b[31m\u202e"
 	a := pagetest.New(moment)
 	x := &pagetest.Actor{
@@ -336,6 +340,7 @@ func attribute(n *html.Node, key string) string {
 }
 
 func TestAccess(t *testing.T) {
+	t.Parallel()
 	secrets := []string{"--epochs", "--rank", "/srv/", "served", "cgroup/tacho", "started process", "last_sample_age_seconds"}
 	tests := []struct {
 		name    string
@@ -371,6 +376,7 @@ func TestAccess(t *testing.T) {
 // TestRedacted holds that no page shows a command line to untrusted readers, not even one of a final record; streams
 // have what the pages have.
 func TestRedacted(t *testing.T) {
+	t.Parallel()
 	secrets := []string{pagetest.Secret, "--epochs", "--rank", "/srv/", "cgroup/tacho"}
 	p := page.New(stage(t), page.Options{Token: func() string { return "t0ken" }, Now: moment})
 	for name, path := range paths() {
@@ -389,6 +395,7 @@ func TestRedacted(t *testing.T) {
 }
 
 func TestHeaders(t *testing.T) {
+	t.Parallel()
 	w := get(t, serve(stage(t), false), "/")
 	policy := w.Header().Get("Content-Security-Policy")
 	for _, want := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'"} {
@@ -405,6 +412,7 @@ func TestHeaders(t *testing.T) {
 }
 
 func TestMoved(t *testing.T) {
+	t.Parallel()
 	h := serve(stage(t), false)
 	for from, to := range map[string]string{
 		"/ui": "/", "/ui/": "/", "/ui/jobs": "/", "/ui/jobs/shop@default": "/?q=shop",

@@ -74,6 +74,7 @@ func (e *events) next(t *testing.T) (kind string, data map[string]string, ok boo
 
 // TestStreamIsThePage holds that what a stream sends first is what the page has, element for element.
 func TestStreamIsThePage(t *testing.T) {
+	t.Parallel()
 	a := stage(t)
 	p := page.New(a, page.Options{Now: moment})
 	server := httptest.NewServer(p.Handler(false))
@@ -114,6 +115,7 @@ func TestStreamIsThePage(t *testing.T) {
 
 // TestFirstFrame holds that a page's stream does not repeat what the page has.
 func TestFirstFrame(t *testing.T) {
+	t.Parallel()
 	a := stage(t)
 	p := page.New(a, page.Options{Now: moment})
 	server := httptest.NewServer(p.Handler(false))
@@ -135,6 +137,7 @@ func TestFirstFrame(t *testing.T) {
 
 // TestCompressed holds that streams are compressed, and those with secrets never.
 func TestCompressed(t *testing.T) {
+	t.Parallel()
 	p := page.New(stage(t), page.Options{Now: moment})
 	defer p.Close()
 	for _, tt := range []struct {
@@ -176,6 +179,7 @@ func TestCompressed(t *testing.T) {
 
 // TestStreamSendsChanges holds that only what changed is sent, and that the page is told when it has to load again.
 func TestStreamSendsChanges(t *testing.T) {
+	t.Parallel()
 	a := stage(t)
 	p := page.New(a, page.Options{Now: moment, Interval: 10 * time.Millisecond})
 	server := httptest.NewServer(p.Handler(false))
@@ -203,6 +207,7 @@ func TestStreamSendsChanges(t *testing.T) {
 }
 
 func TestStreamsEnd(t *testing.T) {
+	t.Parallel()
 	p := page.New(stage(t), page.Options{Now: moment, Interval: time.Hour, Streams: one()})
 	server := httptest.NewServer(p.Handler(false))
 	defer server.Close()
@@ -226,6 +231,7 @@ func TestStreamsEnd(t *testing.T) {
 
 // TestSlowReader holds that a reader who takes nothing is dropped, and makes room for others.
 func TestSlowReader(t *testing.T) {
+	t.Parallel()
 	p := page.New(pagetest.Many(time.Now, 50), page.Options{
 		Interval: time.Millisecond, Streams: one(), WriteTimeout: 50 * time.Millisecond,
 	})
@@ -275,6 +281,7 @@ func TestSlowReader(t *testing.T) {
 
 // TestHistoryIsReadOnce holds that looking at a page does not read every history anew.
 func TestHistoryIsReadOnce(t *testing.T) {
+	t.Parallel()
 	now := moment()
 	clock := func() time.Time { return now }
 	a := pagetest.Many(clock, 40)
@@ -290,6 +297,7 @@ func TestHistoryIsReadOnce(t *testing.T) {
 
 // TestManyTasks holds that every one of 500 tasks is on a page, and that each page is of a size that loads at once.
 func TestManyTasks(t *testing.T) {
+	t.Parallel()
 	h := page.New(pagetest.Many(moment, 500), page.Options{Now: moment}).Handler(false)
 	for range 10 { // the histories come in turns
 		get(t, h, "/")

@@ -25,45 +25,52 @@ import (
 // taskView is the page of one task.
 type taskView struct {
 	task
+	nowView
+	pastView
 	Condition   condition
 	Description string
 	Started, Up string
 	// Reason says why there are no fresh numbers.
-	Reason   string
+	Reason     string
+	Limits     []limitRow
+	Attributes []fact
+	Events     []eventRow
+	End        *ending
+	Logs       []logTail
+	// Advice is what to ask for, from the ends of this task in all allocations of its job; nil if there are none.
+	Advice []string
+	// Actions are nil if there is nothing to do, or for readers who may not.
+	Actions *actions
+}
+
+// nowView is the newest reading of a running task.
+type nowView struct {
+	// Read says that there is one.
+	Read     bool
 	Figures  []figure
 	Age      age
 	Memory   memory
 	Pressure pressure
 	// Notes say which readings contradict the numbers at the top, and why.
-	Notes []string
-	// Read says that there is a reading of the running task.
-	Read  bool
+	Notes        []string
+	Rows         []processRow
+	Sum          *processSum
+	Commands     *commandTable
+	Measurements []fact
+	// at is when it was taken: pages with the same one show the same numbers.
+	at string
+}
+
+// pastView is the time that the charts show.
+type pastView struct {
 	Spans []span
-	// Moves lead to the time around the one that is shown.
+	// Moves lead to the time around it.
 	Moves  []choice
 	Charts []drawnChart
 	Step   string
-	// Happened are gaps, restarts and OOM kills in words.
+	// Happened are the newest gaps, restarts and OOM kills in words, Earlier counts the others.
 	Happened []happening
-	// Earlier is how many more there are before them.
-	Earlier int
-	Rows    []processRow
-	Sum     *processSum
-	// Commands is nil if the task does not run.
-	Commands     *commandTable
-	Measurements []fact
-	Limits       []limitRow
-	Attributes   []fact
-	Events       []eventRow
-	End          *ending
-	Logs         []logTail
-	// Advice is what to ask for, from the ends of this task in all allocations of its job; nil if there are none.
-	Advice []string
-	// Actions are nil if there is nothing to do, or for readers who may not.
-	Actions *actions
-
-	// at is the newest reading: pages with the same one show the same numbers.
-	at string
+	Earlier  int
 }
 
 // figure is one of the numbers at the top.
@@ -107,7 +114,8 @@ func (p *Page) taskView(t task, v *view) *taskView {
 	now, trusted, notice := v.Now, v.Trusted, v.Notice
 	a, s := t.allocation, t.state.State
 	body := &taskView{
-		task: t, Condition: t.condition(), Started: formatTime(s.StartedAt), Age: ageOf(t, now), Limits: limitsOf(t),
+		task: t, Condition: t.condition(), Started: formatTime(s.StartedAt), Limits: limitsOf(t),
+		nowView: nowView{Age: ageOf(t, now)},
 	}
 	if s.Phase == hook.PhaseRunning {
 		body.Reason = t.usage.Reason

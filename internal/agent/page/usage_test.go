@@ -15,6 +15,7 @@ import (
 // TestPressureAgreesWithRecord holds that the page's word for the last seconds is the one that a record of the same
 // seconds has.
 func TestPressureAgreesWithRecord(t *testing.T) {
+	t.Parallel()
 	const span = 4 * time.Second
 	sampleAt := func(at time.Duration, shares map[procstats.ID]float64) *procstats.Sample {
 		s := &procstats.Sample{Stamp: procstats.Stamp{Mono: at, Wall: time.Unix(0, int64(at))}}

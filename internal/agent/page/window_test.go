@@ -17,6 +17,7 @@ import (
 
 // TestWindow holds that the charts show the time that is asked for, and that the links around it lead somewhere.
 func TestWindow(t *testing.T) {
+	t.Parallel()
 	h := serve(stage(t), false)
 	axis := regexp.MustCompile(`"since":(\d+),"until":(\d+)`)
 	now := moment().Unix()
@@ -51,6 +52,7 @@ func TestWindow(t *testing.T) {
 
 // TestEarlierStart holds that a task that was restarted has the start before as a pale line, and others have none.
 func TestEarlierStart(t *testing.T) {
+	t.Parallel()
 	a := stage(t)
 	a.Add(&pagetest.Actor{
 		ID: pagetest.ID(90), Job: "j", Group: "g", Name: "again", Birth: moment().Add(-10 * time.Minute), Started: moment().Add(-4 * time.Minute),

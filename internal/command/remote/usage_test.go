@@ -4,15 +4,12 @@
 package remote
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/client"
-	"github.com/tachograph/tacho/internal/command/cli"
-	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -43,15 +40,6 @@ func TestUsageHasRatesOfTheSameStart(t *testing.T) {
 			}
 		})
 	}
-	tree := func(at, cpu, late float64, more procstats.ID) *figures.Moment {
-		return pointMoment(point(at, 1, map[procstats.ID]float64{procstats.TreeCPU: cpu, procstats.TreeCPULate: late, more: cpu}))
-	}
-	if f := usageOf(tree(12, 9, 6, procstats.HeadlineCPU), tree(10, 1, 0, procstats.HeadlineCPU)); f.Cores == nil || *f.Cores != 1 {
-		t.Errorf("8 s in 2 s, of which 6 are late: %v cores", f.Cores)
-	}
-	if f := usageOf(tree(12, 9, 6, procstats.CgroupCPUUsage), tree(10, 1, 0, procstats.CgroupCPUUsage)); f.Cores == nil || *f.Cores != 4 {
-		t.Errorf("8 s in 2 s in a cgroup: %v cores", f.Cores)
-	}
 	if f := usageOf(nil, nil); f != (usage{}) {
 		t.Errorf("nothing gives %+v", f)
 	}
@@ -70,23 +58,6 @@ func TestPressureText(t *testing.T) {
 		if got := pressureText(test.usage); got != test.want {
 			t.Errorf("%q, want %q", got, test.want)
 		}
-	}
-}
-
-func TestProcessTree(t *testing.T) {
-	rows := []client.Process{
-		{PID: 30, PPID: 10, Command: "c"},
-		{PID: 10, PPID: 1, Command: "a"},
-		{PID: 40, PPID: 30, Command: "d"},
-		{PID: 20, PPID: 10, Command: "b"},
-		{PID: 50, PPID: 50, Command: "own parent"},
-	}
-	var got []string
-	for _, line := range processTree(rows) {
-		got = append(got, indented(line))
-	}
-	if diff := cmp.Diff([]string{"a", "  b", "  c", "    d", "own parent"}, got); diff != "" {
-		t.Error(diff)
 	}
 }
 
@@ -118,18 +89,6 @@ func TestSparkText(t *testing.T) {
 	}
 	if got := sparkText([]*float64{new(9.0), new(0.01), new(0.05)}, 2); got != "▁▅" {
 		t.Errorf("little CPU is shown as little: %q", got)
-	}
-}
-
-func TestTableNeverExceedsItsWidth(t *testing.T) {
-	for width := 1; width < 40; width++ {
-		b := cli.Table{Header: []string{"NAME", "NUMBER", "TEXT"}, Right: []int{1}, Width: width}
-		b.AddTexts("a", "1", "some words")
-		for line := range strings.Lines(b.Render(cli.Palette{})) {
-			if n := cli.VisibleWidth(strings.TrimSuffix(line, "\n")); n > width {
-				t.Errorf("width %d: %d columns: %q", width, n, line)
-			}
-		}
 	}
 }
 
