@@ -13,7 +13,8 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// Advice is what resources to ask for, from the records of earlier runs. A number that the records do not suffice for is nil; its reason is among Why.
+// Advice is what resources to ask for, from the records of earlier runs. A number that the records do not suffice for
+// is nil; its reason is among Why.
 type Advice struct {
 	// Runs counts the records, from From to To.
 	Runs int       `json:"runs"`
@@ -43,8 +44,8 @@ type subject struct {
 // AdviseRuns returns the advice for the next run of a command that tacho run ran. Runs that have not ended say nothing.
 func AdviseRuns(records []*Record) Advice {
 	return advise(records, &subject{
-		noun: "command", more: fmt.Sprintf("repeat it (tacho run --runs %d)", few), unbounded: "Run it once with enough memory.",
-		exact: "Run it once in a cgroup.", flags: true,
+		noun: "command", more: fmt.Sprintf("repeat it (tacho run --runs %d)", few),
+		unbounded: "Run it once with enough memory.", exact: "Run it once in a cgroup.", flags: true,
 	})
 }
 
@@ -165,11 +166,12 @@ func (a *Advice) memory(records []*Record) {
 	if p.kills > 0 {
 		killText = procstats.Counted(p.kills, "run with OOM kills at less", "runs with OOM kills at less")
 	}
-	a.because("Memory: peak %s %s in %s%s, %s: ask for %d MiB.", bytes(slices.Max(usual)), what, procstats.Counted(len(usual), "run", "runs"), a.days(), killText, memory)
+	a.because("Memory: peak %s %s in %s%s, %s: ask for %d MiB.", bytes(slices.Max(usual)), what, runs(len(usual)),
+		a.days(), killText, memory)
 	if outliers > 0 {
 		highest := max(memory, ask(append(slices.Clone(usual), most)))
 		a.MemoryMaxMiB = &highest
-		a.because("%s used up to %s: allow %d MiB with memory_max.", procstats.Counted(outliers, "run", "runs"), bytes(most), highest)
+		a.because("%s used up to %s: allow %d MiB with memory_max.", runs(outliers), bytes(most), highest)
 	}
 	if len(p.known) < few {
 		a.because("%s too few to be sure: %s.", procstats.Counted(len(p.known), "run is", "runs are"), a.subject.more)
@@ -185,15 +187,17 @@ func (a *Advice) unknownNeed(p *peaks) bool {
 	switch {
 	case p.killedAt > highest:
 		a.because("%s ended at a peak of up to %s%s: the need is higher, and not known. %s",
-			procstats.Counted(p.kills, "run with OOM kills", "runs with OOM kills"), procstats.Bytes.Text(p.killedAt), thanOthers, a.subject.unbounded)
+			procstats.Counted(p.kills, "run with OOM kills", "runs with OOM kills"), procstats.Bytes.Text(p.killedAt),
+			thanOthers, a.subject.unbounded)
 	case p.shortAt > highest:
 		a.because("%s swapped or waited for memory at a peak of up to %s%s: the need is higher, and not known. %s",
-			procstats.Counted(p.short, "run", "runs"), procstats.Bytes.Text(p.shortAt), thanOthers, a.subject.unbounded)
+			runs(p.short), procstats.Bytes.Text(p.shortAt), thanOthers, a.subject.unbounded)
 	case p.atLeast > highest && thanOthers == "":
-		a.because("The memory peak is only known to be at least %s: the data do not suffice. %s", procstats.Bytes.Text(p.atLeast), a.subject.exact)
+		a.because("The memory peak is only known to be at least %s: the data do not suffice. %s",
+			procstats.Bytes.Text(p.atLeast), a.subject.exact)
 	case p.atLeast > highest:
 		a.because("%s needed at least %s%s: the need is higher, and not known. %s",
-			procstats.Counted(p.bounds, "run", "runs"), procstats.Bytes.Text(p.atLeast), thanOthers, a.subject.exact)
+			runs(p.bounds), procstats.Bytes.Text(p.atLeast), thanOthers, a.subject.exact)
 	case len(p.known) == 0:
 		a.because("No run has a memory peak: the data do not suffice.")
 	default:
@@ -279,7 +283,8 @@ func (a *Advice) cpu(records []*Record) {
 		case h.Value == nil || !ok || h.Guarantee != procstats.Exact:
 			continue
 		}
-		if waited, ok := r.Measurements[procstats.CgroupCPUThrottled.String()].(float64); ok && waited > span/100 || r.Diagnosis.Stall == CPUThrottled {
+		waited, _ := r.Measurements[procstats.CgroupCPUThrottled.String()].(float64)
+		if waited > span/100 || r.Diagnosis.Stall == CPUThrottled {
 			throttled++
 		}
 		most = max(most, *h.Value/span)
@@ -291,14 +296,18 @@ func (a *Advice) cpu(records []*Record) {
 	case known == 0:
 		a.because("No run has an exact CPU time: the data do not suffice for CPU.")
 	case throttled > 0:
-		a.because("CPU: %s throttled by a quota, at up to %s on average: the need is higher, and not known.", procstats.Counted(throttled, "run was", "runs were"),
-			procstats.Cores.Text(most))
+		a.because("CPU: %s throttled by a quota, at up to %s on average: the need is higher, and not known.",
+			procstats.Counted(throttled, "run was", "runs were"), procstats.Cores.Text(most))
 	default:
 		cores := math.Ceil(most*1.1*20) / 20
 		a.Cores = &cores
-		a.because("CPU: up to %s on average in %s: ask for %s.", procstats.Cores.Text(most), procstats.Counted(known, "run", "runs"), procstats.Cores.Text(cores))
+		a.because("CPU: up to %s on average in %s: ask for %s.", procstats.Cores.Text(most), runs(known),
+			procstats.Cores.Text(cores))
 	}
 }
+
+// runs counts runs.
+func runs(n int) string { return procstats.Counted(n, "run", "runs") }
 
 func (a *Advice) because(format string, args ...any) {
 	a.Why = append(a.Why, fmt.Sprintf(format, args...))
@@ -338,7 +347,8 @@ func (a *Advice) Text(coreMHz int) string {
 	flags := ""
 	b.WriteString("\nresources {\n")
 	if a.Cores != nil {
-		fmt.Fprintf(&b, "  cpu        = %d # MHz: %s of %d MHz each\n", int(math.Ceil(*a.Cores*float64(coreMHz))), procstats.Cores.Text(*a.Cores), coreMHz)
+		fmt.Fprintf(&b, "  cpu        = %d # MHz: %s of %d MHz each\n", int(math.Ceil(*a.Cores*float64(coreMHz))),
+			procstats.Cores.Text(*a.Cores), coreMHz)
 	}
 	if a.MemoryMiB != nil {
 		fmt.Fprintf(&b, "  memory     = %d\n", *a.MemoryMiB)

@@ -26,11 +26,16 @@ func (r *Record) SetCommands(c *Commands) {
 	if r.Commands = c; r.Processes != nil {
 		r.Processes.close(c)
 	}
-	r.Sources = slices.DeleteFunc(r.Sources, func(s Source) bool { return s.Name == exitsSource }) // of what was handed over before
-	r.Sources = append(r.Sources, Source{Name: exitsSource, Available: c.Reason == "", Reason: c.Reason})
+	r.setSource(Source{Name: exitsSource, Available: c.Reason == "", Reason: c.Reason})
 }
 
 const exitsSource = "exits"
+
+// setSource replaces what the executor said of a source.
+func (r *Record) setSource(s Source) {
+	r.Sources = slices.DeleteFunc(r.Sources, func(other Source) bool { return other.Name == s.Name })
+	r.Sources = append(r.Sources, s)
+}
 
 // holdAgainst corrects a record that was made without the commands.
 func (r *Record) holdAgainst(c *Commands) {
@@ -69,7 +74,8 @@ func (r *Record) holdAgainst(c *Commands) {
 		return
 	}
 	for _, id := range [...]procstats.ID{
-		procstats.HeadlineMemory, procstats.HeadlineMemoryCharged, procstats.HeadlineMemoryPeak, procstats.HeadlineIORead, procstats.HeadlineIOWrite,
+		procstats.HeadlineMemory, procstats.HeadlineMemoryCharged, procstats.HeadlineMemoryPeak,
+		procstats.HeadlineIORead, procstats.HeadlineIOWrite,
 	} {
 		if h := r.Headline[id.String()]; h.Guarantee == procstats.Exact {
 			h.Guarantee, h.Notes = procstats.LowerBound, corrected[id.String()].Notes
@@ -134,6 +140,5 @@ func (r *Record) SetNetwork(s *procstats.Sample, source procstats.SourceDescript
 	}
 	maps.Copy(r.Absent, absent)
 	maps.Copy(r.Headline, Headlines(procstats.NetworkHeadlines(s)))
-	r.Sources = slices.DeleteFunc(r.Sources, func(other Source) bool { return other.Name == source.ID.String() })
-	r.Sources = append(r.Sources, SourcesOf([]procstats.SourceDescription{source})...)
+	r.setSource(SourcesOf([]procstats.SourceDescription{source})[0])
 }

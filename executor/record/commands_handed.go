@@ -10,8 +10,8 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// Handed is what a caller that counts the ended processes of a task beside its executor hands over: for the record, if the caller
-// is not there at the end, and for its successor.
+// Handed is what a caller that counts the ended processes of a task beside its executor hands over: for the record,
+// if the caller is not there at the end, and for its successor.
 type Handed struct {
 	// At is until when they were counted.
 	At       time.Time `json:"at"`

@@ -12,8 +12,8 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// TestContinue holds that what several readers have counted one after the other is added up by command, and that each time
-// between two of them is stated.
+// TestContinue holds that what several readers have counted one after the other is added up by command, and that each
+// time between two of them is stated.
 func TestContinue(t *testing.T) {
 	at := func(second int) time.Time { return time.Unix(int64(second), 0).UTC() }
 	row := func(name string, n int64, ways ...procstats.CommandFailure) procstats.Command {

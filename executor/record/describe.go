@@ -202,7 +202,8 @@ func (t describer) remedy(kill *Kill) string {
 			return "Raise the limit on processes or start fewer of them at once; threads count too"
 		}
 		if t.d.Verdict == Signaled && t.signal == sigkill && t.d.ForwardedSignal != sigkill {
-			const senders = "a CPU time limit (ulimit -t) or timeout -s KILL in the command, a person, a supervisor or a user-space OOM killer"
+			const senders = "a CPU time limit (ulimit -t) or timeout -s KILL in the command, a person, a supervisor or " +
+				"a user-space OOM killer"
 			if t.d.OOM.Kills == nil {
 				return "Look for an OOM kill in the kernel's log; others that send SIGKILL are " + senders
 			}
@@ -266,7 +267,8 @@ func (k *Kill) Sentence() string {
 	victim := k.Victim()
 	switch {
 	case k.Main && victim != nil && victim != &k.Victims[0]:
-		text = "Main process " + k.Victims[0].label() + " was killed with its cgroup, of which the kernel chose " + victim.label() + ": "
+		text = "Main process " + k.Victims[0].label() + " was killed with its cgroup, of which the kernel chose " +
+			victim.label() + ": "
 	case k.Main && len(k.Victims) > 0:
 		text = "Main process " + k.Victims[0].label() + " was killed: "
 	case k.Group:

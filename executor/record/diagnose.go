@@ -130,8 +130,8 @@ const noticeDelay = 2 * time.Second
 
 // allKnown reports whether the kernel names all victims, by numbers that can be compared with that of the main process.
 func (k *Kill) allKnown() bool {
-	named := func(v Victim) bool { return v.Source == FromKmsg && v.Namespace == "" }
-	return int64(len(k.Victims)) >= max(1, k.Kills) && !slices.ContainsFunc(k.Victims, func(v Victim) bool { return !named(v) })
+	unnamed := func(v Victim) bool { return v.Source != FromKmsg || v.Namespace != "" }
+	return int64(len(k.Victims)) >= max(1, k.Kills) && !slices.ContainsFunc(k.Victims, unnamed)
 }
 
 // decisive returns the first kill that is known to have been of the main process, else the last one.

@@ -59,9 +59,11 @@ func MergeFinal(final, rows *procstats.Sample) *procstats.Sample {
 		return merged
 	}
 	for _, reading := range rows.Task {
-		if row, known := procstats.Lookup(reading.ID()); !known || (row.Kind == procstats.Gauge && !keep.Has(reading.ID())) {
-			merged.Task.Put(reading)
-		} else if final, found := merged.Task.Get(reading.ID()); !found || row.Source == procstats.SourceSkb && !final.Present() || fell(row.Kind, reading, final) {
+		row, known := procstats.Lookup(reading.ID())
+		final, found := merged.Task.Get(reading.ID())
+		ofLife := row.Kind == procstats.Gauge && !keep.Has(reading.ID())
+		uncounted := row.Source == procstats.SourceSkb && !final.Present()
+		if !known || !found || ofLife || uncounted || fell(row.Kind, reading, final) {
 			merged.Task.Put(reading)
 		}
 	}
@@ -208,7 +210,8 @@ func cpuTotal(s *procstats.Sample) (seconds float64, ok bool) {
 
 func finalRow(p *procstats.ProcessWindow) ProcessRow {
 	row := ProcessRow{
-		PID: p.PID, StartTicks: p.Start, PPID: p.PPID, Command: p.Command, Measurements: map[string]any{}, States: statesOf(p),
+		PID: p.PID, StartTicks: p.Start, PPID: p.PPID, Command: p.Command, Measurements: map[string]any{},
+		States: statesOf(p),
 	}
 	for _, m := range procstats.Table() {
 		if m.Scope != procstats.ProcessScope || !m.Kind.Allows(procstats.Last) || m.ID == procstats.ProcessCommand {
@@ -263,7 +266,8 @@ func InheritedPeak(headline map[string]HeadlineValue, before, after *procstats.S
 		return ""
 	}
 	h.Guarantee = procstats.UpperBound
-	h.Reason = "the cgroup was there before the run, and its peak cannot be reset (Linux 6.12 can): the task itself used at most this"
+	h.Reason = "the cgroup was there before the run, and its peak cannot be reset (Linux 6.12 can): the task itself used " +
+		"at most this"
 	headline[name] = h
 	return h.Reason
 }

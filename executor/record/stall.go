@@ -52,7 +52,9 @@ func WaitsIn(wall time.Duration, growth func(procstats.ID) (seconds float64, ok 
 		Throttled:         first(procstats.CgroupCPUThrottled),
 		AncestorThrottled: first(procstats.CgroupCPUAncestorThrottled, procstats.CgroupCPUInheritedThrottled),
 		CPUSome:           first(procstats.PSICPUSome),
-		MemorySome:        first(procstats.PSIMemorySome), IOSome: first(procstats.PSIIOSome), Left: first(procstats.TreeLeftPressure),
+		MemorySome:        first(procstats.PSIMemorySome),
+		IOSome:            first(procstats.PSIIOSome),
+		Left:              first(procstats.TreeLeftPressure),
 	}
 }
 
