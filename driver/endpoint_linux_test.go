@@ -25,7 +25,7 @@ func (f *fixture) serveOnSocket() *http.Client {
 	socket := filepath.Join(f.dir, "metrics.sock")
 	if err := f.SetConfig(f.t.Context(), encode(f.t, map[string]any{
 		"runtime_dir": f.options.Config.RuntimeDir, "metrics": map[string]any{"address": "unix:" + socket},
-	}), nil); err != nil {
+	}), 0); err != nil {
 		f.t.Fatal(err)
 	}
 	return &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{
@@ -76,7 +76,7 @@ func TestEndpointOverTCP(t *testing.T) {
 	}
 	if err := f.SetConfig(t.Context(), encode(t, map[string]any{
 		"runtime_dir": f.options.Config.RuntimeDir, "metrics": map[string]any{"address": address},
-	}), nil); err != nil {
+	}), 0); err != nil {
 		t.Fatal(err)
 	}
 	client := &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}

@@ -199,7 +199,7 @@ func (t *task) passMore(ctx context.Context) {
 
 // passEvents passes on what the executor says happened, from the first that no host has received.
 func (t *task) passEvents(ctx context.Context) {
-	for limit := t.quietAfter; ctx.Err() == nil; {
+	for limit := t.patience.quiet; ctx.Err() == nil; {
 		changed := t.client.Changed()
 		attended, end := attend(ctx, changed, limit)
 		err := t.passStream(ctx, attended)

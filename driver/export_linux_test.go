@@ -21,7 +21,12 @@ func (d *Tacho) Sample(ctx context.Context, id string, maxAge time.Duration) (*p
 
 // HurryCalls lets calls that wait for a change end before they have got to the executor, as on a machine that is too
 // busy.
-func (d *Tacho) HurryCalls() { d.quietAfter = time.Nanosecond }
+func (d *Tacho) HurryCalls() { d.patience.quiet = time.Nanosecond }
+
+// HurryStops suspects an executor soon that does not end its task.
+func (d *Tacho) HurryStops() {
+	d.patience.overdue, d.patience.silent = 1500*time.Millisecond, 500*time.Millisecond
+}
 
 // MarkDestroyed is what DestroyTask does first.
 func (d *Tacho) MarkDestroyed(id string) error {

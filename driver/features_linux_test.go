@@ -98,12 +98,15 @@ func TestLimits(t *testing.T) {
 	if err := f.DestroyTask(t.Context(), config.ID, true); err != nil {
 		t.Fatal(err)
 	}
+}
 
-	unlimited := newFixture(t, nil) // enforce = false
-	config = unlimited.shell("exec sleep 1000")
-	config.Resources = resources
-	unlimited.start(config)
-	if status, err = unlimited.InspectTask(t.Context(), config.ID); err != nil {
+func TestLimitsNotEnforced(t *testing.T) {
+	f := newFixture(t, nil)
+	config := f.shell("exec sleep 1000")
+	config.Resources = &driver.Resources{Linux: &driver.LinuxResources{MemoryLimitBytes: 40 << 20, CPUShares: 200}}
+	f.start(config)
+	status, err := f.InspectTask(t.Context(), config.ID)
+	if err != nil {
 		t.Fatal(err)
 	}
 	for key, value := range status.Attributes {
@@ -224,7 +227,7 @@ func TestFingerprint(t *testing.T) {
 		t.Errorf("nothing is said of cgroups: %v", print.Attributes)
 	}
 	// A driver that the operator disabled is no driver of the node, and starts nothing.
-	if err := f.SetConfig(ctx, encode(t, map[string]any{"enabled": false}), nil); err != nil {
+	if err := f.SetConfig(ctx, encode(t, map[string]any{"enabled": false}), 0); err != nil {
 		t.Fatal(err)
 	}
 	if print, err = stream.Recv(); err != nil {
@@ -241,7 +244,7 @@ func TestFingerprint(t *testing.T) {
 	if err := os.WriteFile(blocked, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.SetConfig(ctx, encode(t, map[string]any{"runtime_dir": filepath.Join(blocked, "run")}), nil); err != nil {
+	if err := f.SetConfig(ctx, encode(t, map[string]any{"runtime_dir": filepath.Join(blocked, "run")}), 0); err != nil {
 		t.Fatal(err)
 	}
 	if print, err = stream.Recv(); err != nil {
@@ -251,7 +254,7 @@ func TestFingerprint(t *testing.T) {
 		t.Errorf("health %d (%s), want unhealthy", print.Health, print.Description)
 	}
 	config := map[string]any{"runtime_dir": f.options.Config.RuntimeDir, "cgroup_parent": "/no-such-group"}
-	if err := f.SetConfig(ctx, encode(t, config), nil); err != nil {
+	if err := f.SetConfig(ctx, encode(t, config), 0); err != nil {
 		t.Fatal(err)
 	}
 	if print, err = stream.Recv(); err != nil {
@@ -271,7 +274,7 @@ func TestEndpoint(t *testing.T) {
 	socket := filepath.Join(f.dir, "metrics.sock")
 	if err := f.SetConfig(t.Context(), encode(t, map[string]any{
 		"runtime_dir": f.options.Config.RuntimeDir, "metrics": map[string]any{"address": "unix:" + socket},
-	}), nil); err != nil {
+	}), 0); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o600 {
@@ -329,7 +332,7 @@ func TestEndpoint(t *testing.T) {
 	}
 
 	// Over TCP no other host name is accepted, which is what a web page could do.
-	if err := f.SetConfig(t.Context(), encode(t, map[string]any{"metrics": map[string]any{"address": "127.0.0.1:0"}}), nil); err != nil {
+	if err := f.SetConfig(t.Context(), encode(t, map[string]any{"metrics": map[string]any{"address": "127.0.0.1:0"}}), 0); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(socket); !errors.Is(err, os.ErrNotExist) {

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 
 // settled waits until no more goroutines are left than there were.
 func settled(before int) bool {
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for runtime.NumGoroutine() > before {

@@ -65,7 +65,6 @@ func TestQuietTasks(t *testing.T) {
 	} {
 		for _, hurried := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, hurried %t", test.name, hurried), func(t *testing.T) {
-				t.Parallel()
 				f := newFixture(t, nil)
 				hurry := func() {
 					if hurried {

@@ -115,10 +115,8 @@ func TestKillSilentOrphan(t *testing.T) {
 
 // TestDestroySilent destroys a task by force whose executor does not answer: it is killed, and the task with it.
 func TestDestroySilent(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for half a minute")
-	}
 	f := newFixture(t, nil)
+	f.HurryStops()
 	config := f.shell("sleep 1000")
 	f.start(config)
 	address := f.executor()

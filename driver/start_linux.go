@@ -162,7 +162,7 @@ func (d *Tacho) expectsStream(config *TaskConfig) bool {
 
 func (d *Tacho) newTask(config *TaskConfig, c *client.Client, state *driverState) *task {
 	return &task{
-		config: config, state: state, client: c, loop: d.loop, quietAfter: d.quietAfter,
+		config: config, state: state, client: c, loop: d.loop, patience: d.patience,
 		relay: relay{to: d.events, passed: make(chan struct{})}, done: make(chan struct{}), announced: make(chan struct{}),
 		log: d.log.With("task", config.Name, "alloc_id", config.AllocID),
 	}

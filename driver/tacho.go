@@ -4,6 +4,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,9 +37,23 @@ type Options struct {
 	Logger hclog.Logger
 }
 
-// quietAfter is how long a connection to an executor is held for an answer that may come in hours. It is short, so that
-// a host that starts many tasks does not hold all their connections at one time.
-const quietAfter = time.Second
+const (
+	// shutdownTimeout bounds how long an executor without a task may take to end.
+	shutdownTimeout = 5 * time.Second
+	// killTimeout bounds how long a killed task may take to be gone: the kernel ends no process that waits for a
+	// disk or a network file system that does not answer.
+	killTimeout = 30 * time.Second
+)
+
+// patience is how long executors are waited for.
+type patience struct {
+	// quiet is how long a connection to an executor is held for an answer that may come in hours. It is short, so that
+	// a host that starts many tasks does not hold all their connections at one time.
+	quiet time.Duration
+	// overdue is how long beyond the grace a stop may take before the executor is suspected, and silent how long a
+	// suspected one may take to answer.
+	overdue, silent time.Duration
+}
 
 // Tacho is the task driver over executors. Its methods may be called concurrently, in the process of an agent as
 // well as behind a plugin's wire.
@@ -53,8 +68,8 @@ type Tacho struct {
 	cancel context.CancelFunc
 
 	// starts limits concurrent starts.
-	starts     startLimit
-	quietAfter time.Duration
+	starts   startLimit
+	patience patience
 	// waits is where the ends and changes of executors are waited for.
 	waits *process.EpollSet
 	// loop reads the tasks that have streams; nil if their executors do.
@@ -82,7 +97,7 @@ func New(o Options) *Tacho {
 	d := &Tacho{
 		log: o.Logger, version: o.Version, binary: o.Binary, host: kernel.HostFS(), events: newDelivery(o.Remote),
 		config: o.Config, tasks: make(map[string]*task), starting: make(map[string]reservation), changed: make(chan struct{}),
-		starts: newStartLimit(), quietAfter: quietAfter, waits: process.NewEpollSet(),
+		starts: newStartLimit(), patience: patience{quiet: time.Second, overdue: killTimeout, silent: shutdownTimeout}, waits: process.NewEpollSet(),
 	}
 	if d.log == nil {
 		d.log = hclog.NewNullLogger()
@@ -112,20 +127,17 @@ func (d *Tacho) Close() error {
 	return errors.Join(errs...)
 }
 
-// SetConfig takes MessagePack shaped by ConfigSchema. node is nil if the host does not describe itself. Tasks that run
+// SetConfig takes MessagePack shaped by ConfigSchema. coreMHz is the mean speed of the machine's cores as
+// the host gives it, 0 if it does not. Tasks that run
 // already keep what they were started with.
-func (d *Tacho) SetConfig(_ context.Context, msgpack []byte, node *Node) error {
+func (d *Tacho) SetConfig(_ context.Context, msgpack []byte, coreMHz float64) error {
 	config, err := DecodeConfig(msgpack)
 	if err != nil {
 		return err
 	}
 	d.mu.Lock()
 	d.config = config
-	if node != nil {
-		if mhz, ok := node.Topology.CoreMHz(); ok {
-			d.coreMHz = mhz
-		}
-	}
+	d.coreMHz = cmp.Or(coreMHz, d.coreMHz)
 	close(d.changed)
 	d.changed = make(chan struct{})
 	d.mu.Unlock()

@@ -31,8 +31,10 @@ type fixture struct {
 	tasks   int
 }
 
+// newFixture makes a test parallel to others: a fixture shares nothing with them.
 func newFixture(t *testing.T, change func(*driver.Config)) *fixture {
 	t.Helper()
+	t.Parallel()
 	// Short: the path of a unix socket is limited to 107 bytes.
 	dir, err := os.MkdirTemp("/tmp", "tacho")
 	if err != nil {
@@ -127,7 +129,7 @@ func (f *fixture) start(config *driver.TaskConfig) *driver.TaskHandle {
 
 func (f *fixture) wait(id string) *driver.ExitResult {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(f.t.Context(), time.Minute)
 	defer cancel()
 	exit, err := f.WaitTask(ctx, id)
 	if err != nil {
@@ -219,7 +221,7 @@ func (f *fixture) awaitOutput(config *driver.TaskConfig, text string) {
 // await asks until the answer is yes.
 func (f *fixture) await(what string, yes func() bool) {
 	f.t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !yes() {

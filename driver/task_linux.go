@@ -21,11 +21,6 @@ import (
 )
 
 const (
-	// shutdownTimeout bounds how long an executor without a task may take to end.
-	shutdownTimeout = 5 * time.Second
-	// killTimeout bounds how long a killed task may take to be gone: the kernel ends no process that waits for a
-	// disk or a network file system that does not answer.
-	killTimeout = 30 * time.Second
 	// recoveredAfter is how long after a recovery a host is told of it.
 	recoveredAfter = 3 * time.Second
 	// callAgain is the pause after a call that failed although the executor lives.
@@ -49,8 +44,7 @@ type task struct {
 	// recoveredAt is zero if this process has started the task.
 	recoveredAt time.Time
 
-	// quietAfter is for how long calls that wait are attended.
-	quietAfter time.Duration
+	patience patience
 	// loop may read the task in this process; nil if the executor does.
 	loop *sampling.Loop
 	// unreadable is why the executor samples the task and not the loop; nil if it does not.
@@ -142,7 +136,7 @@ func (t *task) running() bool {
 
 // awaitEnd closes done when the task has ended, however that came about.
 func (t *task) awaitEnd(ctx context.Context) {
-	report, limit := t.log.Error, t.quietAfter
+	report, limit := t.log.Error, t.patience.quiet
 	for ctx.Err() == nil {
 		changed := t.client.Changed() // before the calls, which can miss nothing that they do not answer
 		attended, end := attend(ctx, changed, limit)
@@ -160,7 +154,7 @@ func (t *task) awaitEnd(ctx context.Context) {
 			if p, err := t.client.Progress(ctx); err == nil && !p.Ended {
 				t.awaitChange(ctx, changed)
 				t.passMore(ctx)
-				limit = t.quietAfter
+				limit = t.patience.quiet
 			}
 			continue
 		case errors.Is(err, client.ErrLost):
@@ -225,7 +219,7 @@ func (t *task) ended(exit *proto.Exit, final *record.Record, err error) {
 // not answer, as one that was stopped or waits for a dead file system, is killed, and its task with it.
 func (t *task) stop(ctx context.Context, signal syscall.Signal, grace time.Duration) error {
 	for {
-		patient, cancel := context.WithTimeout(ctx, grace+killTimeout)
+		patient, cancel := context.WithTimeout(ctx, grace+t.patience.overdue)
 		err := t.askToStop(patient, signal, grace)
 		deadline, _ := patient.Deadline()
 		overdue := time.Until(deadline) < time.Second
@@ -248,7 +242,7 @@ func (t *task) stop(ctx context.Context, signal syscall.Signal, grace time.Durat
 
 // isSilent reports whether the task's executor does not answer.
 func (t *task) isSilent(ctx context.Context) bool {
-	ask, cancel := context.WithTimeout(ctx, shutdownTimeout)
+	ask, cancel := context.WithTimeout(ctx, t.patience.silent)
 	defer cancel()
 	_, err := t.client.Progress(ask)
 	return err != nil && ask.Err() != nil && ctx.Err() == nil

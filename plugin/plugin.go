@@ -77,8 +77,9 @@ func Main(version string) int {
 // Served is a driver that takes its configuration from a host.
 type Served interface {
 	driver.Driver
-	// SetConfig takes MessagePack shaped by driver.ConfigSchema. node is nil if the host does not describe itself.
-	SetConfig(ctx context.Context, msgpack []byte, node *driver.Node) error
+	// SetConfig takes MessagePack shaped by driver.ConfigSchema. coreMHz is the mean speed of the machine's cores, 0 if
+	// the host does not give it.
+	SetConfig(ctx context.Context, msgpack []byte, coreMHz float64) error
 	// CoreMHz returns the mean speed of the machine's cores, 0 if it is not known: Nomad counts CPU use in MHz too.
 	CoreMHz() float64
 }

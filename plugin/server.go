@@ -46,8 +46,8 @@ func (s *baseServer) SetConfig(ctx context.Context, req *base.SetConfigRequest) 
 	if v := req.GetPluginApiVersion(); v != "" && v != APIVersion {
 		return nil, wire.Status(fmt.Errorf("plugin API %q, this plugin speaks %s: %w", v, APIVersion, driver.ErrInvalid))
 	}
-	node := wire.Convert[driver.Node](req.GetNomadConfig().GetDriver())
-	return answer(&base.SetConfigResponse{}, s.driver.SetConfig(ctx, req.GetMsgpackConfig(), node))
+	coreMHz := wire.CoreMHz(req.GetNomadConfig().GetDriver().GetTopology())
+	return answer(&base.SetConfigResponse{}, s.driver.SetConfig(ctx, req.GetMsgpackConfig(), coreMHz))
 }
 
 // driverServer serves a driver to a host.

@@ -115,7 +115,7 @@ func TestPlugin(t *testing.T) {
 	}
 	conform(t, &suite.Plugin{
 		Options: host.Options{Path: path, Logger: logger(t)}, Config: msgpack,
-		Node: &driver.Node{Topology: &driver.Topology{Cores: []driver.Core{{BaseSpeed: 2000}}}},
+		Topology: host.Topology([]int{0}, 2000),
 	})
 }
 

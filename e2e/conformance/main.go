@@ -25,7 +25,6 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclparse"
 
-	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/e2e/conformance/host"
 	"github.com/tachograph/tacho/e2e/conformance/suite"
 	"github.com/tachograph/tacho/internal/agent/node"
@@ -66,7 +65,7 @@ func run(ctx context.Context, args []string, out io.Writer) (failed int, err err
 		return 0, err
 	}
 	_, resources := node.Describe(os.TempDir())
-	subject := &suite.Plugin{Node: &driver.Node{Topology: topology("/sys", resources)}, Options: host.Options{
+	subject := &suite.Plugin{Topology: host.Topology(resources.Cores, resources.CoreMHz), Options: host.Options{
 		Path:   absolute,
 		Logger: hclog.New(&hclog.LoggerOptions{Name: filepath.Base(absolute), Level: hclog.LevelFromString(*logLevel), Output: os.Stderr}),
 	}}

@@ -21,15 +21,12 @@ import (
 func counterpart(field string) string {
 	field = strings.ToLower(field)
 	return cmp.Or(map[string]string{
-		"clientminport": "minport", "clientmaxport": "maxport",
-		"coregrade": "grade", "disable": "disabled", "guessspeed": "guessedspeed",
 		"exitcode": "code", "result": "exit",
-		"hostsconfig":            "hosts",
-		"msgpackdriverconfig":    "driverconfig",
-		"networkisolationmodes":  "networkmodes",
-		"networkisolationspec":   "network",
-		"linuxresources":         "linux",
-		"overridewitholdcompute": "overridewithheldcompute",
+		"hostsconfig":           "hosts",
+		"msgpackdriverconfig":   "driverconfig",
+		"networkisolationmodes": "networkmodes",
+		"networkisolationspec":  "network",
+		"linuxresources":        "linux",
 	}[field], field)
 }
 

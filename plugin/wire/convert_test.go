@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/tachograph/tacho/driver"
-	"github.com/tachograph/tacho/plugin/proto/base"
 	"github.com/tachograph/tacho/plugin/proto/drivers"
 )
 
@@ -37,10 +36,6 @@ func TestEveryFieldHasACounterpart(t *testing.T) {
 		{driver.TaskStatus{}, drivers.TaskStatus{}, []string{"Attributes", "Network"}},
 		{driver.Event{}, drivers.DriverTaskEvent{}, nil},
 		{driver.Capabilities{}, drivers.DriverCapabilities{}, []string{"NoMounts"}},
-		{driver.Node{}, base.NomadDriverConfig{}, nil},
-		{driver.Topology{}, base.ClientTopology{}, nil},
-		{driver.Distances{}, base.ClientTopologySLIT{}, nil},
-		{driver.Core{}, base.ClientTopologyCore{}, nil},
 	} {
 		ours, wire := reflect.TypeOf(pair.ours), reflect.TypeOf(pair.wire)
 		for field := range ours.Fields() {

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/plugin/proto/base"
 	"github.com/tachograph/tacho/plugin/proto/drivers"
 	"github.com/tachograph/tacho/plugin/proto/hclspec"
 	"github.com/tachograph/tacho/plugin/proto/structs"
@@ -126,6 +127,25 @@ func TaskStats(id string, s, before *procstats.Sample, coreMHz float64) *drivers
 		AggResourceUsage:   ResourceUsage(s, before, coreMHz),
 		ResourceUsageByPid: ProcessUsage(s, before, coreMHz),
 	}
+}
+
+// CoreMHz returns the mean speed of a machine's cores in MHz, as its operator or its host gives it: each counts with its
+// base speed, else the highest, else what was guessed. It is 0 if one of them is not known.
+func CoreMHz(t *base.ClientTopology) float64 {
+	total := t.GetOverrideTotalCompute()
+	if total == 0 {
+		for _, core := range t.GetCores() {
+			mhz := cmp.Or(core.GetBaseSpeed(), core.GetMaxSpeed(), core.GetGuessSpeed())
+			if mhz == 0 {
+				return 0
+			}
+			total += mhz
+		}
+	}
+	if len(t.GetCores()) == 0 {
+		return 0
+	}
+	return float64(total) / float64(len(t.GetCores()))
 }
 
 // fromResources returns the message of a task's resources, part of which has a message of its own; nil of nil.

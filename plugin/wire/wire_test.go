@@ -138,16 +138,24 @@ func TestRoundTrips(t *testing.T) {
 	}, print, protocmp.Transform()); d != "" {
 		t.Errorf("fingerprint (-want +got):\n%s", d)
 	}
+}
 
-	node := &driver.Node{MinPort: 1, MaxPort: 2, Topology: &driver.Topology{
-		NodeIDs: []uint32{0, 1}, Distances: &driver.Distances{Dimension: 2, Values: []uint32{10, 20, 20, 10}},
-		Cores: []driver.Core{{
-			SocketID: 1, NodeID: 2, CoreID: 3, Grade: driver.EfficiencyCore, Disabled: true,
-			BaseSpeed: 4, MaxSpeed: 5, GuessedSpeed: 6,
-		}},
-		OverrideTotalCompute: 7, OverrideWithheldCompute: 8,
-	}}
-	same(t, node, Convert[driver.Node](overWire(t, Convert[base.NomadDriverConfig](node))))
+func TestCoreMHz(t *testing.T) {
+	core := &base.ClientTopologyCore{BaseSpeed: 2000, MaxSpeed: 3000}
+	for _, test := range []struct {
+		topology *base.ClientTopology
+		want     float64
+	}{
+		{nil, 0},
+		{&base.ClientTopology{OverrideTotalCompute: 5000}, 0},
+		{&base.ClientTopology{Cores: []*base.ClientTopologyCore{core, {MaxSpeed: 3000}, {GuessSpeed: 1000}}}, 2000},
+		{&base.ClientTopology{Cores: []*base.ClientTopologyCore{core, {}}}, 0},
+		{&base.ClientTopology{Cores: []*base.ClientTopologyCore{core, {}}, OverrideTotalCompute: 5000}, 2500},
+	} {
+		if got := CoreMHz(test.topology); got != test.want {
+			t.Errorf("%v: %v MHz, want %v", test.topology, got, test.want)
+		}
+	}
 }
 
 func TestFromWait(t *testing.T) {
@@ -236,7 +244,6 @@ func TestStatus(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	for _, seed := range []proto.Message{
 		Convert[drivers.TaskHandle](&driver.TaskHandle{Config: wholeTask()}), &drivers.TaskHandle{Config: &drivers.TaskConfig{}},
-		Convert[base.NomadDriverConfig](&driver.Node{Topology: &driver.Topology{Cores: []driver.Core{{}}}}),
 		&drivers.TaskConfig{Resources: &drivers.Resources{}},
 	} {
 		encoded, err := proto.Marshal(seed)
@@ -248,7 +255,6 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		stable(t, data, Convert[driver.TaskHandle, drivers.TaskHandle], Convert[drivers.TaskHandle])
 		stable(t, data, Convert[driver.TaskConfig, drivers.TaskConfig], Convert[drivers.TaskConfig])
-		stable(t, data, Convert[driver.Node, base.NomadDriverConfig], Convert[base.NomadDriverConfig])
 	})
 }
 

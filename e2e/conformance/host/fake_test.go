@@ -51,8 +51,8 @@ func (f *fake) fail(err error) {
 	f.err = err
 }
 
-func (f *fake) SetConfig(_ context.Context, msgpack []byte, node *driver.Node) error {
-	return f.ask("SetConfig %x %+v", msgpack, node)
+func (f *fake) SetConfig(_ context.Context, msgpack []byte, coreMHz float64) error {
+	return f.ask("SetConfig %x %v", msgpack, coreMHz)
 }
 
 func (f *fake) Capabilities(context.Context) (*driver.Capabilities, error) {

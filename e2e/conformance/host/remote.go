@@ -69,14 +69,22 @@ func (r *Remote) TaskConfigSchema(ctx context.Context) (*hclspec.Spec, error) {
 	return m.GetSpec(), toError(err)
 }
 
-// SetConfig configures the plugin.
-func (r *Remote) SetConfig(ctx context.Context, msgpack []byte, node *driver.Node) error {
-	request := &base.SetConfigRequest{MsgpackConfig: msgpack, PluginApiVersion: plugin.APIVersion}
-	if node != nil {
-		request.NomadConfig = &base.NomadConfig{Driver: wire.Convert[base.NomadDriverConfig](node)}
-	}
-	_, err := r.base.SetConfig(ctx, request)
+// SetConfig configures the plugin. topology is what it is told of the machine; nil for nothing.
+func (r *Remote) SetConfig(ctx context.Context, msgpack []byte, topology *base.ClientTopology) error {
+	_, err := r.base.SetConfig(ctx, &base.SetConfigRequest{
+		MsgpackConfig: msgpack, PluginApiVersion: plugin.APIVersion,
+		NomadConfig: &base.NomadConfig{Driver: &base.NomadDriverConfig{Topology: topology}},
+	})
 	return toError(err)
+}
+
+// Topology describes cores of one socket and one NUMA node. Some drivers do not run without a topology.
+func Topology(cores []int, coreMHz float64) *base.ClientTopology {
+	t := &base.ClientTopology{NodeIds: []uint32{0}, Distances: &base.ClientTopologySLIT{Dimension: 1, Values: []uint32{10}}}
+	for _, id := range cores {
+		t.Cores = append(t.Cores, &base.ClientTopologyCore{CoreId: uint32(id), GuessSpeed: uint64(coreMHz)})
+	}
+	return t
 }
 
 // Init prepares the driver. Drivers of before there was this call do without it.

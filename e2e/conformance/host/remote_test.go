@@ -68,8 +68,8 @@ func TestCalls(t *testing.T) {
 		call  func() answer
 		want  answer
 	}{
-		{"SetConfig 80 &{MinPort:1 MaxPort:2 Topology:<nil>}", func() answer {
-			return answer{r.SetConfig(ctx, []byte{0x80}, &driver.Node{MinPort: 1, MaxPort: 2})}
+		{"SetConfig 80 2000", func() answer {
+			return answer{r.SetConfig(ctx, []byte{0x80}, host.Topology([]int{0}, 2000))}
 		}, answer{nil}},
 		{
 			"Capabilities", func() answer { v, err := r.Capabilities(ctx); return answer{v, err} },

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/e2e/conformance/host"
+	"github.com/tachograph/tacho/plugin/proto/base"
 	"github.com/tachograph/tacho/plugin/proto/drivers"
 	"github.com/tachograph/tacho/plugin/proto/hclspec"
 	"github.com/tachograph/tacho/plugin/wire"
@@ -23,8 +24,8 @@ type Plugin struct {
 	Options host.Options
 	// Config is the operator's configuration as MessagePack.
 	Config []byte
-	// Node is what the plugin is told of the machine; nil for nothing.
-	Node *driver.Node
+	// Topology is what the plugin is told of the machine; nil for nothing.
+	Topology *base.ClientTopology
 
 	process *host.Process
 }
@@ -35,7 +36,7 @@ func (p *Plugin) Open(ctx context.Context) (Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(process.Init(ctx), process.SetConfig(ctx, p.Config, p.Node)); err != nil {
+	if err := errors.Join(process.Init(ctx), process.SetConfig(ctx, p.Config, p.Topology)); err != nil {
 		process.Close()
 		return nil, err
 	}
@@ -91,6 +92,11 @@ func (p *InProcess) Close(context.Context) error {
 
 // local is our own driver with schemas and stats as they would be on the wire.
 type local struct{ *driver.Tacho }
+
+// SetConfig implements Driver.
+func (l local) SetConfig(ctx context.Context, msgpack []byte, topology *base.ClientTopology) error {
+	return l.Tacho.SetConfig(ctx, msgpack, wire.CoreMHz(topology))
+}
 
 // ConfigSchema implements Driver.
 func (local) ConfigSchema(context.Context) (*hclspec.Spec, error) {

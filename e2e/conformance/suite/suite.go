@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/plugin/proto/base"
 	"github.com/tachograph/tacho/plugin/proto/drivers"
 	"github.com/tachograph/tacho/plugin/proto/hclspec"
 )
@@ -28,7 +29,7 @@ type Driver interface {
 	NomadStats(ctx context.Context, id string, interval time.Duration) (driver.Stream[*drivers.TaskStats], error)
 	ConfigSchema(ctx context.Context) (*hclspec.Spec, error)
 	TaskConfigSchema(ctx context.Context) (*hclspec.Spec, error)
-	SetConfig(ctx context.Context, msgpack []byte, node *driver.Node) error
+	SetConfig(ctx context.Context, msgpack []byte, topology *base.ClientTopology) error
 }
 
 // Subject is a driver under test.

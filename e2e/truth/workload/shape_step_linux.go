@@ -64,10 +64,17 @@ func (p *player) step(i int) error {
 	return p.hold(step)
 }
 
+// skip notes a step that this machine cannot carry out.
+func (p *player) skip(kind shape.Kind) error {
+	p.report.Unsupported = append(p.report.Unsupported, kind)
+	return nil
+}
+
 func (p *player) escape() error {
 	if p.outs == "" {
-		return nil // this machine has nowhere to go
+		return p.skip(shape.Escape)
 	}
+	p.report.Escaped = true
 	return moveInto(p.outs)
 }
 
@@ -94,7 +101,7 @@ func (p *player) nest() error {
 		}
 	}
 	if len(folders) == 0 {
-		return nil // this machine does not let it
+		return p.skip(shape.Nest)
 	}
 	return moveInto(strings.Join(folders, ","))
 }
