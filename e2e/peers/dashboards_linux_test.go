@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"syscall"
 	"testing"
 	"time"
 
@@ -66,7 +65,7 @@ func TestDashboards(t *testing.T) {
 		t.Skip("not measured: no prometheus on PATH, or TACHO_DASHBOARDS names no folder")
 	}
 	port := freePort(t)
-	data := startAgentWith(t, fmt.Sprintf("ports {\n  http = %d\n}\ntelemetry {\n  collection_interval = \"1s\"\n  publish_allocation_metrics = true\n"+
+	data := startAgent(t, fmt.Sprintf("ports {\n  http = %d\n}\ntelemetry {\n  collection_interval = \"1s\"\n  publish_allocation_metrics = true\n"+
 		"  publish_node_metrics = true\n  prometheus_metrics = true\n  nomad_names = true\n  allocation_detail = \"alloc\"\n}\n", port))
 	job := filepath.Join(t.TempDir(), "busy.nomad.hcl")
 	if err := os.WriteFile(job, []byte(busyJob), 0o600); err != nil {
@@ -167,14 +166,8 @@ func startPrometheus(t *testing.T, prometheus string, port int) (base string) {
 		t.Fatal(err)
 	}
 	address := fmt.Sprintf("127.0.0.1:%d", freePort(t))
-	cmd := exec.Command(prometheus, "--config.file", config, "--storage.tsdb.path", filepath.Join(dir, "data"), "--web.listen-address", address)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		_ = cmd.Wait()
-	})
+	start(t, exec.Command(prometheus, "--config.file", config, "--storage.tsdb.path", filepath.Join(dir, "data"),
+		"--web.listen-address", address))
 	base = "http://" + address
 	rig.Eventually(t, 60*time.Second, "the server has read the task", func() bool {
 		n, err := valuesOf(base, "count_over_time(nomad_client_allocs_cpu_total_percent[1m]) > 5")

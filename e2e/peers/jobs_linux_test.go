@@ -38,7 +38,7 @@ var (
 func TestJobFiles(t *testing.T) {
 	rig.Require(t)
 	files := jobFiles(t, nomadSource(t))
-	data := startAgent(t)
+	data := startAgent(t, anyPort)
 	accepted, refusals := 0, map[string]int{}
 	for _, text := range files {
 		path := filepath.Join(t.TempDir(), "job.nomad.hcl")
@@ -110,14 +110,23 @@ func jobFiles(t *testing.T, source string) (files []string) {
 	return files
 }
 
-// startAgent starts an agent and returns its data directory.
-func startAgent(t *testing.T) string {
+// start runs a command until the end of the test.
+func start(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
-	return startAgentWith(t, "ports {\n  http = 0\n}\n")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+	})
 }
 
-// startAgentWith starts an agent with a configuration.
-func startAgentWith(t *testing.T, settings string) string {
+// anyPort lets an agent choose its port.
+const anyPort = "ports {\n  http = 0\n}\n"
+
+// startAgent starts an agent with a configuration and returns its data directory.
+func startAgent(t *testing.T, settings string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "peer") // the path of a socket is short
 	if err != nil {
@@ -129,14 +138,7 @@ func startAgentWith(t *testing.T, settings string) string {
 		t.Fatal(err)
 	}
 	data := filepath.Join(dir, "data")
-	cmd := exec.Command(rig.Tacho(), "agent", "--config", config, "--data-dir", data)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		_ = cmd.Wait()
-	})
+	start(t, exec.Command(rig.Tacho(), "agent", "--config", config, "--data-dir", data))
 	rig.Eventually(t, 30*time.Second, "the agent answers", func() bool {
 		_, err := os.Stat(filepath.Join(data, "tacho.sock"))
 		return err == nil

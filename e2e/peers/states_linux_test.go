@@ -17,7 +17,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -39,7 +38,6 @@ type state struct {
 
 // orchestrator runs jobs: our agent, or Nomad's.
 type orchestrator struct {
-	name   string
 	client *http.Client
 	base   string
 	// run registers the job of a file and does not wait; nil is success, other errors have the output.
@@ -100,16 +98,13 @@ func TestFinalStates(t *testing.T) {
 	}
 }
 
-// byName lets jobs of one name run one after the other, and so those that ask for the same port.
-type byName struct {
-	mu    sync.Mutex
-	locks map[string]*sync.Mutex
-}
-
 var (
 	jobName    = regexp.MustCompile(`(?m)^\s*job\s+"?([^"\s]+)"?`)
 	staticPort = regexp.MustCompile(`static\s*=`)
 )
+
+// byName lets jobs of one name run one after the other, and so those that ask for the same port.
+type byName struct{ locks sync.Map }
 
 // lock returns what unlocks the name again.
 func (b *byName) lock(text string) func() {
@@ -117,17 +112,9 @@ func (b *byName) lock(text string) func() {
 	if match := jobName.FindStringSubmatch(text); match != nil && !staticPort.MatchString(text) {
 		name = match[1]
 	}
-	b.mu.Lock()
-	if b.locks == nil {
-		b.locks = map[string]*sync.Mutex{}
-	}
-	if b.locks[name] == nil {
-		b.locks[name] = &sync.Mutex{}
-	}
-	l := b.locks[name]
-	b.mu.Unlock()
-	l.Lock()
-	return l.Unlock
+	l, _ := b.locks.LoadOrStore(name, &sync.Mutex{})
+	l.(*sync.Mutex).Lock()
+	return l.(*sync.Mutex).Unlock
 }
 
 // final runs a job until its state does not change any more, and removes it. Variables without a default are set to 1.
@@ -157,15 +144,8 @@ func (o *orchestrator) final(ctx context.Context, path, text string, variables [
 		return s, "", nil, fmt.Errorf("no job of the name %v", match)
 	}
 	s = o.settled(ctx, id)
-	request, err := http.NewRequestWithContext(ctx, http.MethodDelete, o.base+"/v1/job/"+id+"?purge=true", nil)
-	if err != nil {
-		return s, id, variables, err
-	}
-	answer, err := o.client.Do(request)
-	if err == nil {
-		err = answer.Body.Close()
-	}
-	return s, id, variables, err
+	o.ask(ctx, http.MethodDelete, "/v1/job/"+id+"?purge=true", nil)
+	return s, id, variables, nil
 }
 
 // settled waits until the state of a job has not changed for a while. A task is restarted after 15 to 19 s by default.
@@ -193,7 +173,12 @@ func (o *orchestrator) state(ctx context.Context, id string) (s state, restarts 
 	}
 	o.get(ctx, "/v1/job/"+id, &job)
 	o.get(ctx, "/v1/job/"+id+"/allocations", &allocations)
-	s = state{Status: job.Status, Allocations: map[string][]string{}, Consul: o.waitsForConsul(ctx, id)}
+	var evaluations json.RawMessage
+	o.get(ctx, "/v1/job/"+id+"/evaluations", &evaluations)
+	s = state{
+		Status: job.Status, Allocations: map[string][]string{},
+		Consul: regexp.MustCompile(`"ConstraintFiltered":\{[^}]*consul`).Match(evaluations),
+	}
 	live := false
 	for _, a := range allocations {
 		s.Allocations[a.TaskGroup] = append(s.Allocations[a.TaskGroup], a.ClientStatus)
@@ -212,24 +197,6 @@ func (o *orchestrator) state(ctx context.Context, id string) (s state, restarts 
 	return s, restarts
 }
 
-// waitsForConsul reports whether the node lacks Consul for a job's services.
-func (o *orchestrator) waitsForConsul(ctx context.Context, id string) bool {
-	var evaluations []struct {
-		FailedTGAllocs map[string]struct{ ConstraintFiltered map[string]int }
-	}
-	o.get(ctx, "/v1/job/"+id+"/evaluations", &evaluations)
-	for _, e := range evaluations {
-		for _, failure := range e.FailedTGAllocs {
-			for constraint := range failure.ConstraintFiltered {
-				if strings.Contains(constraint, "consul") {
-					return true
-				}
-			}
-		}
-	}
-	return false
-}
-
 func (o *orchestrator) jobs(ctx context.Context) (ids []string) {
 	var jobs []struct{ ID string }
 	o.get(ctx, "/v1/jobs", &jobs)
@@ -239,9 +206,13 @@ func (o *orchestrator) jobs(ctx context.Context) (ids []string) {
 	return ids
 }
 
-// get leaves the value as it is where there is no answer: the next look finds one.
 func (o *orchestrator) get(ctx context.Context, path string, into any) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, o.base+path, nil)
+	o.ask(ctx, http.MethodGet, path, into)
+}
+
+// ask leaves the value as it is if there is no answer: the next try finds one.
+func (o *orchestrator) ask(ctx context.Context, method, path string, into any) {
+	request, err := http.NewRequestWithContext(ctx, method, o.base+path, nil)
 	if err != nil {
 		return
 	}
@@ -250,19 +221,19 @@ func (o *orchestrator) get(ctx context.Context, path string, into any) {
 		return
 	}
 	defer answer.Body.Close()
-	if answer.StatusCode == http.StatusOK {
+	if answer.StatusCode == http.StatusOK && into != nil {
 		_ = json.NewDecoder(answer.Body).Decode(into)
 	}
 }
 
 func ourOrchestrator(t *testing.T) *orchestrator {
 	t.Helper()
-	data := startAgent(t)
+	data := startAgent(t, anyPort)
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(data, "tacho.sock"))
 	}
 	return &orchestrator{
-		name: "tacho", base: "http://tacho", client: &http.Client{Transport: &http.Transport{DialContext: dial}},
+		base: "http://tacho", client: &http.Client{Transport: &http.Transport{DialContext: dial}},
 		run: func(ctx context.Context, path string, variables []string) error {
 			return command(ctx, rig.Tacho(), []string{"job", "run", "--detach", "--data-dir", data}, "--var", variables, path)
 		},
@@ -313,15 +284,8 @@ func realNomad(t *testing.T, nomad string) *orchestrator {
 	if err := os.WriteFile(config, fmt.Appendf(nil, nomadConfig, ports[:]...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(nomad, "agent", "-dev", "-config", config)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	o := &orchestrator{name: "nomad", base: fmt.Sprintf("http://127.0.0.1:%d", ports[0]), client: http.DefaultClient}
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		_ = cmd.Wait()
-	})
+	start(t, exec.Command(nomad, "agent", "-dev", "-config", config))
+	o := &orchestrator{base: fmt.Sprintf("http://127.0.0.1:%d", ports[0]), client: http.DefaultClient}
 	rig.Eventually(t, 60*time.Second, "the node is ready", func() bool {
 		var nodes []struct{ Status string }
 		o.get(t.Context(), "/v1/nodes", &nodes)
