@@ -20,10 +20,10 @@ import (
 	"github.com/tachograph/tacho/internal/agent/streams"
 )
 
-// TestSlowClientsLeaveRoom has 2,000 trusted clients that ask for streams and read nothing. A command in a task must still
+// TestSlowClientsLeaveRoom has 1,000 trusted clients that ask for streams and read nothing. A command in a task must still
 // find room, and the memory for those clients must be bounded.
 func TestSlowClientsLeaveRoom(t *testing.T) {
-	const clients, most = 2000, 64 << 20
+	const clients, most = 1000, 64 << 20
 	f := newFake()
 	f.exec = &fakeExec{err: driver.ErrCommandNotFound}
 	f.allocs[0].Dir = allocdir.In(t.TempDir(), webID)

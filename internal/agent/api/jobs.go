@@ -85,19 +85,17 @@ func (reg *registration) explain(err error) error {
 	if reg.translation == nil || statusOf(err) != http.StatusBadRequest {
 		return err
 	}
-	return badRequest(reg.places(err.Error()))
-}
-
-// places returns a message with the places of the job's JSON in it.
-func (reg *registration) places(text string) string {
-	if reg.translation == nil {
-		return text
-	}
-	return reg.translation.Explain(text)
+	return badRequest(reg.translation.Explain(err.Error()))
 }
 
 // warnings are the notes of a job as Nomad's clients show them.
-func (reg *registration) warnings(j *job.Job) string { return reg.places(strings.Join(j.Notes, "\n")) }
+func (reg *registration) warnings(j *job.Job) string {
+	notes := strings.Join(j.Notes, "\n")
+	if reg.translation != nil {
+		notes = reg.translation.Explain(notes)
+	}
+	return notes
+}
 
 func (s *Server) runJob(q *request) (any, error) {
 	reg, err := q.registration()

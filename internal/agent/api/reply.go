@@ -61,11 +61,6 @@ func of[T any](find func(*request) (T, error), a func(*request, T) (any, error))
 	}
 }
 
-// always is the same answer for everything that exists.
-func always[T any](value any) func(*request, T) (any, error) {
-	return func(*request, T) (any, error) { return value, nil }
-}
-
 // json serves an answer.
 func (s *Server) json(a answer) handler {
 	return s.jsonFrom(func(*request) *snapshot.Agent { return s.agent.Snapshot() }, a)

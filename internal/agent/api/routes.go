@@ -41,7 +41,6 @@ func (s *Server) routes() []route {
 
 func (s *Server) jobRoutes() []route {
 	job := func(a func(*request, *snapshot.Job) (any, error)) handler { return s.json(of(jobOf, a)) }
-	empty := job(always[*snapshot.Job]([]any{}))
 	return []route{
 		{"GET", "/v1/jobs", everyone, s.json(s.listJobs), "all jobs"},
 		{"PUT", "/v1/jobs", trusted, s.json(s.runJob), "[run a job](#running-jobs)"},
@@ -55,10 +54,6 @@ func (s *Server) jobRoutes() []route {
 			"of the same name"},
 		{"GET", "/v1/job/{id}/summary", everyone, job(s.jobSummary), "allocations by group and status"},
 		{"GET", "/v1/job/{id}/evaluations", everyone, job(s.jobEvaluations), "decisions over the job"},
-		{"GET", "/v1/job/{id}/deployment", everyone, job(always[*snapshot.Job](nil)), "always null"},
-		{"GET", "/v1/job/{id}/deployments", everyone, empty, "always empty"},
-		{"GET", "/v1/job/{id}/actions", everyone, empty, "always empty"},
-		{"GET", "/v1/job/{id}/services", everyone, empty, "always empty"},
 		{"GET", "/v1/job/{id}/scale", everyone, job(s.jobScale), "the counts of the groups"},
 		{"PUT", "/v1/job/{id}/scale", trusted, s.json(s.scaleJob), "change the count of a group, " +
 			"`{\"Count\": N, \"Target\": {\"Group\": NAME}}`; registering the job again sets it back to that of its file"},
@@ -82,7 +77,6 @@ func (s *Server) allocationRoutes() []route {
 		return s.json(of(allocationOf, a))
 	}
 	alloc, history := s.jsonOfAllocation, s.jsonOfAllocation(s.history)
-	checks := alloc(always[*allocation.Allocation](map[string]any{}))
 	return []route{
 		{"GET", "/v1/allocations", everyone, s.json(s.listAllocations), "all allocations"},
 		{"GET", "/v1/allocation/{id}", everyone, whole(s.readAllocation), "an allocation, with the states of its tasks and " +
@@ -90,9 +84,6 @@ func (s *Server) allocationRoutes() []route {
 			"`oom_killed` and [its counters](diagnosis.md#counters-in-the-event-of-the-end)"},
 		{"PUT", "/v1/allocation/{id}/stop", trusted, alloc(s.stopAllocation), "stop it; another takes its place, unless " +
 			"its job was stopped"},
-		{"GET", "/v1/allocation/{id}/services", everyone, alloc(always[*allocation.Allocation]([]any{})), "always empty"},
-		{"GET", "/v1/allocation/{id}/checks", everyone, checks, "always empty"},
-		{"GET", client + "checks", everyone, checks, "always empty"},
 		{"GET", "/v1/client/allocations/stats", everyone, s.json(s.allStats), "[what the tasks use](#stats), of all " +
 			"allocations that have not ended, by id"},
 		{"GET", client + "stats", everyone, alloc(s.stats), "[what its tasks use](#stats): `task=&process=`; with " +
@@ -157,10 +148,19 @@ func constant(value any) answer { return func(*request) (any, error) { return va
 
 // emptyRoutes list what a single node does not have.
 func (s *Server) emptyRoutes() (all []route) {
-	empty := s.json(constant([]any{}))
-	for path := range strings.FieldsSeq(`deployments volumes volumes/external volumes/snapshots plugins services vars
-		recommendations scaling/policies acl/policies acl/tokens quotas sentinel/policies`) {
-		all = append(all, route{"GET", "/v1/" + path, everyone, empty, "always empty"})
+	for _, r := range []struct {
+		value any
+		paths string
+	}{
+		{nil, "job/{id}/deployment"},
+		{object{}, "allocation/{id}/checks client/allocation/{id}/checks"},
+		{[]any{}, "job/{id}/deployments job/{id}/actions job/{id}/services allocation/{id}/services deployments volumes " +
+			"volumes/external volumes/snapshots plugins services vars recommendations scaling/policies acl/policies " +
+			"acl/tokens quotas sentinel/policies"},
+	} {
+		for path := range strings.FieldsSeq(r.paths) {
+			all = append(all, route{"GET", "/v1/" + path, everyone, s.json(constant(r.value)), "always empty"})
+		}
 	}
 	for _, path := range []string{"deployment", "volume/csi", "volume/host", "plugin/csi", "service"} {
 		what, _, _ := strings.Cut(path, "/")

@@ -38,22 +38,6 @@ func many(n int) *fakeAgent {
 	return f
 }
 
-// TestSeries logs what the README says of 500 tasks.
-func TestSeries(t *testing.T) {
-	for _, n := range []int{50, 200, 500} {
-		families := newTestCollector(many(n)).Gather(t.Context())
-		series := 0
-		for i := range families {
-			series += len(families[i].Samples)
-		}
-		size := len(text(families))
-		t.Logf("%d tasks: %d series (%d a task), %d bytes (%d a task)", n, series, series/n, size, size/n)
-		if series/n < 40 {
-			t.Errorf("only %d series a task", series/n)
-		}
-	}
-}
-
 // TestSpareMemory changes what there is between pages that share their memory, and holds each against one that shares nothing.
 func TestSpareMemory(t *testing.T) {
 	f := many(20)

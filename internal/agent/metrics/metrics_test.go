@@ -114,20 +114,6 @@ func TestEndedTask(t *testing.T) {
 	}
 }
 
-// TestExitsAreCountedOnce is about a task that was stopped while it waited for its next start: there were no two ends.
-func TestExitsAreCountedOnce(t *testing.T) {
-	f := newFake()
-	end(f.allocs[0], false)
-	f.allocs[0].Tasks["web"].State.Restarts = 1
-	f.allocs[0].Tasks["web"].Ends = 1
-	for _, m := range parse(t, page(newTestCollector(f)))["tacho_task_exits_total"].GetMetric() {
-		ours := slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetValue() == "aaaaaaaa" })
-		if got := m.GetCounter().GetValue(); ours && got != 1 {
-			t.Errorf("%v exits, want 1", got)
-		}
-	}
-}
-
 // TestLastValues holds that the counters of an ended task stay for a while, and its gauges do not.
 func TestLastValues(t *testing.T) {
 	const counter, gauge = "tacho_task_cpu_seconds_total", "tacho_task_memory_bytes"
@@ -276,19 +262,15 @@ func TestFilter(t *testing.T) {
 func TestJSON(t *testing.T) {
 	w := httptest.NewRecorder()
 	newTestCollector(newFake()).ServeJSON(w, httptest.NewRequestWithContext(t.Context(), "GET", "/v1/metrics", nil))
+	type sample struct {
+		Name       string
+		Value, Sum float64
+		Labels     map[string]string
+	}
 	var got struct {
-		Timestamp string
-		Gauges    []struct {
-			Name   string
-			Value  float64
-			Labels map[string]string
-		}
-		Counters []struct {
-			Name   string
-			Sum    float64
-			Labels map[string]string
-		}
-		Points, Samples []any
+		Timestamp        string
+		Gauges, Counters []sample
+		Points, Samples  []any
 	}
 	if err := json.NewDecoder(w.Body).Decode(&got); err != nil {
 		t.Fatal(err)
@@ -296,14 +278,8 @@ func TestJSON(t *testing.T) {
 	if len(got.Gauges) < 50 || len(got.Counters) < 50 || got.Points == nil || got.Samples == nil || got.Timestamp == "" {
 		t.Errorf("%d gauges, %d counters", len(got.Gauges), len(got.Counters))
 	}
-	if !slices.ContainsFunc(got.Counters, func(c struct {
-		Name   string
-		Sum    float64
-		Labels map[string]string
-	},
-	) bool {
-		return c.Labels["source"] == `a "quoted\" word`+"\n"
-	}) {
+	quoted := func(c sample) bool { return c.Labels["source"] == `a "quoted\" word`+"\n" }
+	if !slices.ContainsFunc(got.Counters, quoted) {
 		t.Error("a label has changed on its way")
 	}
 }

@@ -1,6 +1,8 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
+// Package doctor has the doctor command: it checks what can be measured on this machine, what cannot and why, and how
+// to enable it.
 package doctor
 
 import (
@@ -12,9 +14,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/command/cli"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
+	"github.com/tachograph/tacho/procstats/source"
 )
 
 // Command returns tacho doctor.
@@ -109,4 +113,121 @@ func mark(p cli.Palette, state State) cli.Cell {
 	case Missing:
 	}
 	return cli.Painted("no", p.Red)
+}
+
+// Host is the files of a machine.
+type Host struct {
+	FS kernel.FS
+	// Root is the directory of /dev, /run and so on: "/", or a directory with captured files in tests.
+	Root string
+}
+
+// State is how well something works.
+type State string
+
+const (
+	// Works fully.
+	Works State = "works"
+	// Partly works; something optional is missing.
+	Partly State = "partly"
+	// Missing does not work at all.
+	Missing State = "missing"
+)
+
+// Check is the result of one check.
+type Check struct {
+	Name  string `json:"name"`
+	State State  `json:"state"`
+	// Found is what the check found.
+	Found string `json:"found"`
+	// Costs is what is lost; empty if it works.
+	Costs string `json:"costs,omitempty"`
+	// Enable is how to make it work, a command or a boot parameter; empty if it works or cannot be enabled.
+	Enable string `json:"enable,omitempty"`
+}
+
+// works returns a check of something that works.
+func works(name, found string) Check { return Check{Name: name, State: Works, Found: found} }
+
+// partly returns the check of something optional that is missing: what was found, what is lost, and how to enable it.
+func (c Check) partly(found, costs, enable string) Check {
+	return Check{Name: c.Name, State: Partly, Found: found, Costs: costs, Enable: enable}
+}
+
+// missing returns the check of something that does not work at all.
+func (c Check) missing(found, costs, enable string) Check {
+	return Check{Name: c.Name, State: Missing, Found: found, Costs: costs, Enable: enable}
+}
+
+// unless returns the check, or what is lost because of an error.
+func (c Check) unless(err error, costs, enable string) Check {
+	if err == nil {
+		return c
+	}
+	return c.partly(err.Error(), costs, enable)
+}
+
+// Source is a source and the number of its measurements that are available.
+type Source struct {
+	record.Source
+
+	Readable     int `json:"readable"`
+	Measurements int `json:"measurements"`
+}
+
+// State returns how well the source works.
+func (s Source) State() State {
+	switch {
+	case s.Readable == 0:
+		return Missing
+	case s.Readable < s.Measurements:
+		return Partly
+	}
+	return Works
+}
+
+// Report is the result of all checks.
+type Report struct {
+	Checks  []Check  `json:"checks"`
+	Sources []Source `json:"sources"`
+	// Readable has the names of the available measurements, Absent the reasons for the others, by name.
+	Readable []string          `json:"readable"`
+	Absent   map[string]string `json:"absent"`
+	// Notes are about the cgroup that a task would get.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Usable reports whether anything can be measured.
+func (r *Report) Usable() bool { return len(r.Readable) > 0 }
+
+// measure adds the measurements that a collector can read.
+func (r *Report) measure(c *source.Collector) {
+	r.Absent = map[string]string{}
+	for _, reading := range c.Unavailable(c.Selection()) {
+		r.Absent[reading.ID().String()] = reading.Reason()
+	}
+	names := c.Selection().Names()
+	r.Readable = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		_, absent := r.Absent[name]
+		return absent
+	})
+	for _, d := range c.Describe() {
+		s := Source{Source: record.Source{Name: d.ID.String(), Version: d.Version, Available: d.Available, Reason: d.Reason}}
+		for _, name := range names {
+			if m, _ := procstats.LookupName(name); m.Source == d.ID {
+				s.Measurements++
+				if slices.Contains(r.Readable, name) {
+					s.Readable++
+				}
+			}
+		}
+		r.Sources = append(r.Sources, s)
+	}
+}
+
+// selection returns all measurements of a task, except the cost of measuring, which only an executor can read.
+func selection() procstats.Selection {
+	return procstats.AllSelection().Minus(procstats.SelectWhere(func(m procstats.Measurement) bool {
+		return m.Source == procstats.SourceExecutor
+	}))
 }
