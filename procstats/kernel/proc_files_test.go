@@ -103,6 +103,18 @@ func TestParseSmapsRollup(t *testing.T) {
 	}
 }
 
+func TestProcessFilesAllocateNothing(t *testing.T) {
+	rollup, io := []byte(rollupText), []byte(ioText)
+	allocs := testing.AllocsPerRun(100, func() {
+		_, errRollup := ParseSmapsRollup(rollup)
+		_, errIO := ParseProcIO(io)
+		must(t, errors.Join(errRollup, errIO))
+	})
+	if allocs != 0 {
+		t.Errorf("parsing allocates %v times, want 0", allocs)
+	}
+}
+
 func TestAppendPIDs(t *testing.T) {
 	tests := []struct {
 		content string

@@ -6,7 +6,6 @@ package kernel
 import (
 	"math"
 	"strconv"
-	"strings"
 )
 
 // ProcStatm is what is used of /proc/PID/statm, proc_pid_statm(5), in pages. All of it is 0 for a process that has
@@ -75,16 +74,16 @@ func ParseSmapsRollup(data []byte) (SmapsRollup, error) {
 		PrivateHugetlb: int64(fields[4].Value), SwapPSS: int64(fields[5].Value),
 	}
 	line, _, _ := cutLine(data)
-	s.First, s.End = parseRange(string(line))
+	s.First, s.End = parseRange(line)
 	return s, nil
 }
 
 // parseRange reads the addresses of "55d0c0a00000-7ffc1b7fe000 ---p ..."; both are 0 in other lines.
-func parseRange(line string) (first, end uint64) {
-	low, rest, _ := strings.Cut(line, "-")
-	high, _, _ := strings.Cut(rest, " ")
-	first, errFirst := strconv.ParseUint(low, 16, 64)
-	end, errEnd := strconv.ParseUint(high, 16, 64)
+func parseRange(line []byte) (first, end uint64) {
+	low, rest, _ := cutAt(line, '-')
+	high, _, _ := cutAt(rest, ' ')
+	first, errFirst := strconv.ParseUint(string(low), 16, 64)
+	end, errEnd := strconv.ParseUint(string(high), 16, 64)
 	if errFirst != nil || errEnd != nil {
 		return 0, 0
 	}
