@@ -24,6 +24,7 @@ func everyCommand(cmd *cobra.Command, visit func(*cobra.Command)) {
 // TestEveryFlagHasAVariable holds that the help of a flag names its variable, and that a value that is right for one flag with this
 // variable is right for all.
 func TestEveryFlagHasAVariable(t *testing.T) {
+	t.Parallel()
 	accepted := map[string]string{} // what each variable accepts
 	everyCommand(Root(), func(cmd *cobra.Command) {
 		cmd.Flags().VisitAll(func(flag *pflag.Flag) {
@@ -71,6 +72,7 @@ type broken struct{}
 func (broken) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
 
 func TestOutputThatCannotBeWrittenIsAFault(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{
 		{"version"},
 		{"version", "--format", "json"},
@@ -92,6 +94,7 @@ func TestOutputThatCannotBeWrittenIsAFault(t *testing.T) {
 
 // TestHelpFitsTerminals holds that no line of any help is wider than 80 columns.
 func TestHelpFitsTerminals(t *testing.T) {
+	t.Parallel()
 	const columns = 80
 	root := Root()
 	check := func(cmd *cobra.Command) {

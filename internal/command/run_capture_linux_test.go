@@ -35,6 +35,7 @@ func tachoRun(t *testing.T, dir string, args ...string) *exec.Cmd {
 // TestCaptureOnAFullDisk holds that a copy that cannot be written costs the command nothing: neither its life nor its
 // output.
 func TestCaptureOnAFullDisk(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if err := unix.Mount("none", dir, "tmpfs", 0, "size=256k"); err != nil {
 		t.Skipf("a small file system cannot be mounted here: %v", err)
@@ -60,6 +61,7 @@ func TestCaptureOnAFullDisk(t *testing.T) {
 // TestCaptureHeldByAnother holds that tacho ends with its command, and passes on all that it wrote, if another process
 // has its output open; also to a reader that begins when the command and the second after it are over.
 func TestCaptureHeldByAnother(t *testing.T) {
+	t.Parallel()
 	for name, late := range map[string]time.Duration{"read at once": 0, "read late": 2 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

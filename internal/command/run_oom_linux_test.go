@@ -12,6 +12,7 @@ import (
 
 // TestTellsOfAKillAtOnce holds that the kill of a child is reported while the command continues.
 func TestTellsOfAKillAtOnce(t *testing.T) {
+	t.Parallel()
 	// Without a line's end, tail(1) has to keep everything.
 	const script = `head -c 300M /dev/zero | tail; read go`
 	cmd := tachoRun(t, t.TempDir(), "--memory", "30M", "--live", "never", "--", "sh", "-c", script)

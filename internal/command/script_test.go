@@ -24,6 +24,10 @@ import (
 var update = flag.Bool("update", false, "update the golden files in testdata/scripts")
 
 func TestMain(m *testing.M) {
+	// Scripts wait more than they compute.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
 	testscript.Main(m, map[string]func(){
 		"tacho": func() { // as in main.go
 			if len(os.Args) > 1 && os.Args[1] == "executor" {
@@ -36,8 +40,10 @@ func TestMain(m *testing.M) {
 
 // TestScripts runs tacho like its users do. Each script finds the runs of testdata/runs in $WORK/runs.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	for _, family := range []string{"root", "run", "record", "doctor"} {
 		t.Run(family, func(t *testing.T) {
+			t.Parallel()
 			runScripts(t, family, nil, func(env *testscript.Env) error {
 				return os.CopyFS(filepath.Join(env.WorkDir, "runs"), os.DirFS(filepath.Join("testdata", "runs")))
 			})

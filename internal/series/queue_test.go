@@ -89,24 +89,6 @@ func reading(n int) *procstats.Sample {
 	return sample(n, map[procstats.ID]float64{procstats.CgroupCPUUsage: float64(n)})
 }
 
-// times lists when the points were taken, gaps negative.
-func times(t *testing.T, q *Queue) []int {
-	t.Helper()
-	points, err := q.Points(Query{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []int
-	for _, p := range points {
-		n := int(p.Wall.Sub(origin) / time.Second)
-		if p.Gap != NoGap {
-			n = -n
-		}
-		all = append(all, n)
-	}
-	return all
-}
-
 // TestQueueReadsWhatWasAdded holds that a reader finds what was added before it came.
 func TestQueueReadsWhatWasAdded(t *testing.T) {
 	queueTest(t, func(t *testing.T, _ *disk, w *Writer, q *Queue, l *lines) {
@@ -115,7 +97,7 @@ func TestQueueReadsWhatWasAdded(t *testing.T) {
 		for n := 1; n <= 20; n++ {
 			q.Add(reading(n), 1)
 			want = append(want, n)
-			if diff := cmp.Diff(want, times(t, q)); diff != "" {
+			if diff := cmp.Diff(want, seconds(t, q, Query{})); diff != "" {
 				t.Fatal(diff)
 			}
 		}
@@ -135,7 +117,7 @@ func TestQueueOnADiskThatHangs(t *testing.T) {
 	queueTest(t, func(t *testing.T, d *disk, w *Writer, q *Queue, l *lines) {
 		other := w.Queue(filepath.Join(t.TempDir(), "other"), "", 100, hclog.NewNullLogger())
 		q.Add(reading(1), 1)
-		if diff := cmp.Diff([]int{1}, times(t, q)); diff != "" {
+		if diff := cmp.Diff([]int{1}, seconds(t, q, Query{})); diff != "" {
 			t.Fatal(diff)
 		}
 		release := d.hang()
@@ -178,7 +160,7 @@ func TestQueueOnADiskThatHangs(t *testing.T) {
 		}
 		release()
 		synctest.Wait()
-		got := times(t, q)
+		got := seconds(t, q, Query{})
 		readings, gaps := 0, 0
 		for _, n := range got {
 			if n > 0 {
@@ -190,7 +172,7 @@ func TestQueueOnADiskThatHangs(t *testing.T) {
 		if int64(readings)+dropped != 130 || gaps == 0 {
 			t.Errorf("%d readings and %d gaps written, %d dropped of 130: %v", readings, gaps, dropped, got)
 		}
-		if diff := cmp.Diff([]int{1}, times(t, other)); diff != "" {
+		if diff := cmp.Diff([]int{1}, seconds(t, other, Query{})); diff != "" {
 			t.Error(diff)
 		}
 		if err := other.Close(t.Context()); err != nil {
@@ -217,7 +199,7 @@ func TestQueueIsClosedOnADiskThatHangs(t *testing.T) {
 	queueTest(t, func(t *testing.T, d *disk, w *Writer, _ *Queue, _ *lines) {
 		q := w.Queue(filepath.Join(t.TempDir(), "x"), "", 100, hclog.NewNullLogger())
 		q.Add(reading(1), 1)
-		times(t, q)
+		seconds(t, q, Query{})
 		release := d.hang()
 		q.Add(reading(2), 1)
 		q.Add(reading(3), 1)
@@ -253,7 +235,7 @@ func TestQueueErrorsAreLoggedOnce(t *testing.T) {
 		}
 		q.ring.openFile = works
 		q.Add(reading(5), 1)
-		if diff := cmp.Diff([]int{5}, times(t, q)); diff != "" {
+		if diff := cmp.Diff([]int{5}, seconds(t, q, Query{})); diff != "" {
 			t.Error(diff)
 		}
 	})

@@ -53,7 +53,7 @@ func open(t *testing.T, path string, slots int) *Ring {
 }
 
 // seconds lists when the points were taken, gaps negative.
-func seconds(t *testing.T, r *Ring, q Query) []int {
+func seconds(t *testing.T, r interface{ Points(q Query) ([]Point, error) }, q Query) []int {
 	t.Helper()
 	points, err := r.Points(q)
 	if err != nil {
