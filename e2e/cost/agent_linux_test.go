@@ -330,13 +330,13 @@ func TestWorkers(t *testing.T) {
 func (f *fleet) publishing() (agent, executors float64) {
 	f.t.Helper()
 	window := max(streamingTime(f.t)/2, scrapeInterval/2)
-	before, stolen := f.activities(), stolen(f.t)
+	before := f.activities()
 	agent, executors = f.percent(window, true)
 	if f.config == sleepers {
 		f.asleep(before, window)
 	}
-	f.t.Logf("publishing: %.2f %% of a core for the agent, %.2f %% for %d executors, %.4f %% a task; %s",
-		agent, executors, len(f.executors), (agent+executors)/float64(len(f.executors)), stolen())
+	f.t.Logf("publishing: %.2f %% of a core for the agent, %.2f %% for %d executors, %.4f %% a task",
+		agent, executors, len(f.executors), (agent+executors)/float64(len(f.executors)))
 	if executors > offPercent {
 		f.t.Errorf("the executors take %.2f %%; want below %.1f %%", executors, offPercent)
 	}
@@ -369,7 +369,7 @@ func (f *fleet) metrics() (times []time.Duration) {
 	f.t.Helper()
 	const scrapes = 300
 	var page bytes.Buffer
-	size, series, stolen := 0, 0, stolen(f.t)
+	size, series := 0, 0
 	for range scrapes {
 		took, err := f.read("/v1/metrics?format=prometheus", &page)
 		if err != nil {
@@ -378,8 +378,8 @@ func (f *fleet) metrics() (times []time.Duration) {
 		times, size, series = append(times, took), page.Len(), bytes.Count(page.Bytes(), []byte("\ntacho_task_"))
 		time.Sleep(50 * time.Millisecond)
 	}
-	f.t.Logf("metrics: %s; %d bytes, %d and %d series a task; %s",
-		spread(times), size, size/len(f.executors), series/len(f.executors), stolen())
+	f.t.Logf("metrics: %s; %d bytes, %d and %d series a task",
+		spread(times), size, size/len(f.executors), series/len(f.executors))
 	return times
 }
 

@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/shirou/gopsutil/v4/cpu"
-
 	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/proto"
@@ -133,27 +131,6 @@ func procNumbers(t *testing.T, pid int, file string) map[string]int {
 		t.Fatal(err)
 	}
 	return all
-}
-
-// stolen begins to count the time that a hypervisor gives to others, and returns what says how much of the CPUs' time
-// it was: a figure means little where it is much.
-func stolen(t *testing.T) func() string {
-	t.Helper()
-	read := func() cpu.TimesStat {
-		all, err := cpu.Times(false)
-		if err != nil || len(all) != 1 {
-			t.Fatalf("CPU times of the machine: %v, %v", all, err)
-		}
-		return all[0]
-	}
-	sum := func(s cpu.TimesStat) float64 {
-		return s.User + s.System + s.Idle + s.Nice + s.Iowait + s.Irq + s.Softirq + s.Steal
-	}
-	before := read()
-	return func() string {
-		now := read()
-		return fmt.Sprintf("%.1f %% of the CPUs' time stolen", 100*(now.Steal-before.Steal)/(sum(now)-sum(before)))
-	}
 }
 
 // switches returns how often the threads of a process were put on a CPU, by thread.

@@ -93,7 +93,7 @@ func (p *past) stale(t *track, a task, now time.Time) bool {
 		return true
 	}
 	n := len(t.moments)
-	return (n == 0 || now.Sub(t.moments[n-1].Wall) > 3*trackStep) && now.Sub(t.readAt) > 3*trackStep
+	return (n == 0 || now.Sub(t.moments[n-1].Wall).Abs() > 3*trackStep) && now.Sub(t.readAt).Abs() > 3*trackStep
 }
 
 func (p *past) read(t *track, a task, now time.Time) {
