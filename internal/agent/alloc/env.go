@@ -148,63 +148,38 @@ func variableRune(r rune) rune {
 	return '_'
 }
 
-// scope is what expressions of the job file may refer to at this start.
+// scope returns what expressions of the job file may refer to at this start.
 func (s *start) scope(env map[string]string) map[string]cty.Value {
-	variables := map[string]cty.Value{
-		"env": stringsObject(env), "meta": tree(s.node.Meta), "attr": tree(s.node.Attributes),
-		"node": cty.ObjectVal(map[string]cty.Value{
-			"unique": cty.ObjectVal(map[string]cty.Value{
-				"id": cty.StringVal(s.node.ID), "name": cty.StringVal(s.node.Name),
-			}),
-			"datacenter": cty.StringVal(s.node.Datacenter), "region": cty.StringVal(s.node.Region),
-			"class": cty.StringVal(""), "pool": cty.StringVal("default"),
-		}),
-	}
+	variables := map[string]cty.Value{"attr": cty.EmptyObjectVal, "meta": cty.EmptyObjectVal}
+	maps.Copy(variables, tree(s.node.Names()).AsValueMap())
+	values := make(map[string]cty.Value, len(env))
 	for name, value := range env {
+		values[name] = cty.StringVal(value)
 		if job.IsVariable(name) {
-			variables[name] = cty.StringVal(value)
+			variables[name] = values[name]
 		}
 	}
+	variables["env"] = cty.ObjectVal(values)
 	return variables
 }
 
-func stringsObject(m map[string]string) cty.Value {
-	values := make(map[string]cty.Value, len(m))
-	for name, value := range m {
-		values[name] = cty.StringVal(value)
+// tree makes objects within objects of dotted names. A name that is both a value and the beginning of other names is the
+// latter.
+func tree(names map[string]string) cty.Value {
+	values, inner := make(map[string]cty.Value), make(map[string]map[string]string)
+	for name, value := range names {
+		first, rest, dotted := strings.Cut(name, ".")
+		if !dotted {
+			values[first] = cty.StringVal(value)
+			continue
+		}
+		if inner[first] == nil {
+			inner[first] = make(map[string]string)
+		}
+		inner[first][rest] = value
+	}
+	for name, below := range inner {
+		values[name] = tree(below)
 	}
 	return cty.ObjectVal(values)
-}
-
-// tree makes objects in objects of dotted names. A name that is a value and a part of longer names is the latter.
-func tree(attributes map[string]string) cty.Value {
-	type branch = map[string]any
-	root := make(branch)
-	for name, value := range attributes {
-		at, parts := root, strings.Split(name, ".")
-		for _, part := range parts[:len(parts)-1] {
-			next, ok := at[part].(branch)
-			if !ok {
-				next = make(branch)
-				at[part] = next
-			}
-			at = next
-		}
-		last := parts[len(parts)-1]
-		if _, isBranch := at[last].(branch); !isBranch {
-			at[last] = value
-		}
-	}
-	var value func(any) cty.Value
-	value = func(v any) cty.Value {
-		if text, ok := v.(string); ok {
-			return cty.StringVal(text)
-		}
-		values := make(map[string]cty.Value)
-		for name, inner := range v.(branch) {
-			values[name] = value(inner)
-		}
-		return cty.ObjectVal(values)
-	}
-	return value(root)
 }

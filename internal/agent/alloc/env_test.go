@@ -85,22 +85,12 @@ func TestReadEnv(t *testing.T) {
 
 func TestDestination(t *testing.T) {
 	t.Parallel()
-	s := aStart(t, "")
 	for path, want := range map[string]string{
 		"local/x": "local/x", "${NOMAD_SECRETS_DIR}/x": "secrets/x", "local/../local/x": "local/x",
 		"/etc/passwd": "", "../x": "", "${NOMAD_ALLOC_DIR}/x": "", "${NOMAD_TASK_DIR}/../../../x": "",
 	} {
-		if got, err := s.destination(path); got != want || (err == nil) != (want != "") {
+		if got, err := destination(path); got != want || (err == nil) != (want != "") {
 			t.Errorf("%s leads to %q, %v; want %q", path, got, err, want)
-		}
-	}
-}
-
-func TestCoreList(t *testing.T) {
-	t.Parallel()
-	for want, cores := range map[string][]int{"": nil, "3": {3}, "0-2": {2, 0, 1}, "0-1,4,6-7": {0, 1, 4, 7, 6}} {
-		if got := coreList(cores); got != want {
-			t.Errorf("%v is %q, want %q", cores, got, want)
 		}
 	}
 }

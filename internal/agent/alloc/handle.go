@@ -118,41 +118,34 @@ func (h *handle) OpenStats(ctx context.Context, interval time.Duration) (hook.St
 		return nil, forRunner(err)
 	}
 	h.usage.measureFrom(stream.Baseline())
-	if looker, ok := stream.(interface{ Look() }); ok {
-		look := looker.Look
-		h.usage.look.Store(&look)
-	}
-	s := statsStream{stream}
-	paced := s.Interval
-	h.usage.paced.Store(&paced)
+	s := &statsStream{stream}
+	h.usage.stream.Store(s)
 	return s, nil
 }
 
 // statsStream hands the samples to the hook, and errors in its words.
 type statsStream struct{ stream driver.StatsStream }
 
+// look has the processes of the task read with every sample for a while, if the driver can.
+func (s *statsStream) look() {
+	if looker, ok := s.stream.(interface{ Look() }); ok {
+		looker.Look()
+	}
+}
+
 // Recv implements hook.StatsStream.
-func (s statsStream) Recv() (*procstats.Sample, error) {
+func (s *statsStream) Recv() (*procstats.Sample, error) {
 	sample, err := s.stream.Recv()
 	return sample, forRunner(err)
 }
 
 // Interval implements hook.PacedStream.
-func (s statsStream) Interval() time.Duration {
+func (s *statsStream) Interval() time.Duration {
 	if paced, ok := s.stream.(interface{ Interval() time.Duration }); ok {
 		return paced.Interval()
 	}
 	return 0
 }
-
-// permanent marks an error after which trying again cannot help.
-type permanent struct{ error }
-
-// Recoverable implements hook.Recoverable.
-func (permanent) Recoverable() bool { return false }
-
-// Unwrap returns the error that is marked.
-func (p permanent) Unwrap() error { return p.error }
 
 // forRunner returns a driver's error as the runner knows it.
 func forRunner(err error) error {
@@ -162,7 +155,7 @@ func forRunner(err error) error {
 	case errors.Is(err, driver.ErrUnavailable):
 		return fmt.Errorf("%w: %w", hook.ErrPluginRestarting, err)
 	case errors.Is(err, driver.ErrTaskNotFound):
-		return permanent{err}
+		return attemptError{err, false}
 	case errors.Is(err, driver.ErrTaskNotRunning):
 		return fmt.Errorf("%w: %w", hook.ErrNotRunning, err)
 	}

@@ -38,7 +38,7 @@ func (t *Task) config() (*driver.TaskConfig, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.renderAll(env, owner); err != nil {
+	if err := s.render(env, owner); err != nil {
 		return nil, err
 	}
 	config := &driver.TaskConfig{

@@ -128,7 +128,7 @@ func (t *Task) Start(ctx context.Context) (hook.Handle, error) {
 		return nil, forRunner(err)
 	}
 	if err := t.apply(func(own *state.Task) { own.Starting = config }); err != nil {
-		return nil, startError{err, true}
+		return nil, attemptError{err, true}
 	}
 	failpoint.At("agent.start.intended")
 	started, _, err := t.host.Driver.StartTask(ctx, config)
@@ -176,24 +176,24 @@ func newRunID(allocID, name string) string {
 	return allocID + "/" + name + "/" + hex.EncodeToString(b[:])
 }
 
-// startError has what the driver says of another attempt.
-type startError struct {
+// attemptError says whether another attempt can help.
+type attemptError struct {
 	error
 	recoverable bool
 }
 
 // Recoverable implements hook.Recoverable.
-func (e startError) Recoverable() bool { return e.recoverable }
+func (e attemptError) Recoverable() bool { return e.recoverable }
 
-// Unwrap returns the driver's error.
-func (e startError) Unwrap() error { return e.error }
+// Unwrap returns the error of the attempt.
+func (e attemptError) Unwrap() error { return e.error }
 
 func forStart(err error) error {
 	if errors.Is(err, driver.ErrUnavailable) {
 		return forRunner(err)
 	}
 	if recoverable, known := driver.IsRecoverable(err); known {
-		return startError{err, recoverable}
+		return attemptError{err, recoverable}
 	}
 	return err
 }

@@ -5,6 +5,7 @@ package alloc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
@@ -19,10 +20,19 @@ import (
 // maxEnvFile bounds a template that is read into the environment, in bytes; the kernel takes less of all of it.
 const maxEnvFile = 1 << 20
 
-// renderAll writes a task's templates. Those that are environment files add to env.
-func (s *start) renderAll(env map[string]string, owner *allocdir.Owner) error {
+// render writes a task's templates. Those that are environment files add to env.
+func (s *start) render(env map[string]string, owner *allocdir.Owner) error {
 	for _, t := range s.task.Templates {
-		if err := s.render(t, env, owner); err != nil {
+		text, err := expand(t, env)
+		if err != nil {
+			return err
+		}
+		mode, modeErr := strconv.ParseUint(t.Permissions, 8, 32)
+		path, err := destination(t.Destination)
+		if err = errors.Join(modeErr, err); err == nil {
+			err = s.dir.WriteFile(s.task.Name, path, text, fs.FileMode(mode), owner)
+		}
+		if err != nil {
 			return templateFault(t, err)
 		}
 	}
@@ -36,45 +46,30 @@ func (s *start) checkTemplates(ctx context.Context, env map[string]string) error
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		text, err := t.Expand(env)
-		if err == nil && t.Env {
-			err = readEnv(text, env)
-		}
-		if err != nil {
-			errs = append(errs, templateFault(t, err))
-		}
+		_, err := expand(t, env)
+		errs = append(errs, err)
 	}
 	return places.Join(errs...)
+}
+
+// expand returns the text of a template. An environment file adds to env.
+func expand(t *job.Template, env map[string]string) ([]byte, error) {
+	text, err := t.Expand(env)
+	if err == nil && t.Env {
+		err = readEnv(text, env)
+	}
+	if err != nil {
+		return nil, templateFault(t, err)
+	}
+	return text, nil
 }
 
 func templateFault(t *job.Template, err error) error {
 	return fmt.Errorf("%s:%d: template %s: %w", t.Range.Filename, t.Range.Start.Line, t.Destination, err)
 }
 
-func (s *start) render(t *job.Template, env map[string]string, owner *allocdir.Owner) error {
-	text, err := t.Expand(env)
-	if err != nil {
-		return err
-	}
-	mode, err := strconv.ParseUint(t.Permissions, 8, 32)
-	if err != nil {
-		return err
-	}
-	path, err := s.destination(t.Destination)
-	if err != nil {
-		return err
-	}
-	if err := s.dir.WriteFile(s.task.Name, path, text, fs.FileMode(mode), owner); err != nil {
-		return err
-	}
-	if t.Env {
-		return readEnv(text, env)
-	}
-	return nil
-}
-
 // destination is the path of a rendered file within the task's directory.
-func (s *start) destination(path string) (string, error) {
+func destination(path string) (string, error) {
 	for name, dir := range map[string]string{"TASK": "local", "SECRETS": "secrets"} {
 		path = strings.Replace(path, "${NOMAD_"+name+"_DIR}", dir, 1)
 	}

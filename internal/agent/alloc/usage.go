@@ -41,11 +41,8 @@ type usage struct {
 
 	// err says why there are no readings: it is that of the stats hook.
 	err func() error
-	// look has the processes of the task read with every sample for a while; nil if the driver cannot.
-	look atomic.Pointer[func()]
-	// paced is the interval that the driver has stretched the requested one to, 0 if it has not; nil before there is
-	// a stream.
-	paced atomic.Pointer[func() time.Duration]
+	// stream is the stream of the running start; nil if there is none.
+	stream atomic.Pointer[statsStream]
 
 	saving sync.Mutex        // orders what goes into the history, and guards following
 	stored *procstats.Sample // the newest reading there; nil after a gap
@@ -70,8 +67,7 @@ func (u *usage) begin(run int, startedAt time.Time) {
 
 // end is called when the task does not run any more, and returns its totals with this start. Its last reading stays.
 func (u *usage) end(final *record.Record) figures.Totals {
-	u.look.Store(nil) // else they hold the stream and its samples
-	u.paced.Store(nil)
+	u.stream.Store(nil)
 	u.mu.Lock()
 	totals := u.tracker.End(final)
 	u.mu.Unlock()
@@ -101,8 +97,8 @@ func (u *usage) silence() time.Duration { return max(5*u.expected(), 10*time.Sec
 
 // expected is the time between two readings now.
 func (u *usage) expected() time.Duration {
-	if paced := u.paced.Load(); paced != nil {
-		return max(u.interval, (*paced)())
+	if s := u.stream.Load(); s != nil {
+		return max(u.interval, s.Interval())
 	}
 	return u.interval
 }
@@ -116,8 +112,8 @@ func (u *usage) measureFrom(baseline *procstats.Sample) {
 
 // looked is called when somebody looks at the task.
 func (u *usage) looked() {
-	if look := u.look.Load(); look != nil {
-		(*look)()
+	if s := u.stream.Load(); s != nil {
+		s.look()
 	}
 }
 

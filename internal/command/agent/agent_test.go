@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -17,21 +18,31 @@ import (
 	"testing"
 )
 
-// TestBrokenSecretsStartNothing holds that an agent whose token cannot be read ends before it starts or logs anything.
-func TestBrokenSecretsStartNothing(t *testing.T) {
-	dir := t.TempDir()
-	file := filepath.Join(dir, "agent.hcl")
-	text := fmt.Sprintf("data_dir = %q\nports {\n  http = -1\n}\nacl {\n  token_file = %q\n}\n", filepath.Join(dir, "data"), filepath.Join(dir, "none"))
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+// TestUselessAgentStartsNothing holds that an agent whose token cannot be read, or whose address is in use, ends before it
+// starts or logs anything.
+func TestUselessAgentStartsNothing(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
 		t.Fatal(err)
 	}
-	var stdout, stderr bytes.Buffer
-	err := runAgent(t.Context(), agentOptions{config: []string{file}}, &stdout, &stderr)
-	if err == nil || !strings.Contains(err.Error(), "acl.token_file: read token") || stdout.Len()+stderr.Len() > 0 {
-		t.Errorf("error %v, output %q, log %q", err, &stdout, &stderr)
-	}
-	if _, err := os.Stat(filepath.Join(dir, "data")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the data directory: %v", err)
+	defer func() { _ = taken.Close() }()
+	for text, want := range map[string]string{
+		"ports {\n http = -1\n}\nacl {\n token_file = \"/nonexistent\"\n}\n":      "acl.token_file: read token",
+		fmt.Sprintf("ports {\n http = %d\n}\n", taken.Addr().(*net.TCPAddr).Port): syscall.EADDRINUSE.Error(),
+	} {
+		dir := t.TempDir()
+		data, file := filepath.Join(dir, "data"), filepath.Join(dir, "agent.hcl")
+		if err := os.WriteFile(file, fmt.Appendf(nil, "data_dir = %q\n%s", data, text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var stdout, log bytes.Buffer
+		err := runAgent(t.Context(), agentOptions{config: []string{file}}, &stdout, &log)
+		if err == nil || !strings.Contains(err.Error(), want) || stdout.Len()+log.Len() > 0 {
+			t.Errorf("error %v, output %q, log %q; want %q", err, &stdout, &log, want)
+		}
+		if _, err := os.Stat(data); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the data directory: %v", err)
+		}
 	}
 }
 

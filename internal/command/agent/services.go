@@ -40,10 +40,6 @@ type services struct {
 	servers   []*http.Server
 }
 
-func tcpAddress(c config.Config) string {
-	return net.JoinHostPort(c.BindAddr, strconv.Itoa(c.Ports.HTTP))
-}
-
 // pageAddress is where a browser on this machine finds the page; empty if it does not.
 func pageAddress(c config.Config) string {
 	if c.Ports.HTTP == -1 {
@@ -60,14 +56,6 @@ func pageAddress(c config.Config) string {
 	return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(c.Ports.HTTP))
 }
 
-// listenTCP listens on the agent's address; nil if it has none.
-func listenTCP(c config.Config) (net.Listener, error) {
-	if c.Ports.HTTP == -1 {
-		return nil, nil
-	}
-	return net.Listen("tcp", tcpAddress(c)) // its errors say "listen" themselves
-}
-
 // endpoint is what the agent needs before it starts anything: tasks must not run under an agent that nobody can reach.
 type endpoint struct {
 	tcp     net.Listener // nil for none
@@ -77,11 +65,11 @@ type endpoint struct {
 // openEndpoint reads the secrets and listens on the agent's address.
 func openEndpoint(c config.Config) (endpoint, error) {
 	s, err := readSecrets(c)
-	if err != nil {
-		return endpoint{}, err
+	if err != nil || c.Ports.HTTP == -1 {
+		return endpoint{secrets: s}, err
 	}
-	tcp, err := listenTCP(c)
-	return endpoint{tcp, s}, err
+	tcp, err := net.Listen("tcp", net.JoinHostPort(c.BindAddr, strconv.Itoa(c.Ports.HTTP)))
+	return endpoint{tcp, s}, err // an error of Listen says "listen" itself
 }
 
 func closeListener(l net.Listener) {
