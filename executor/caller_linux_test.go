@@ -23,21 +23,15 @@ func TestCallerDiesBeforeLaunch(t *testing.T) {
 	for name, greeted := range map[string]bool{"at once": false, "once it listens": true} {
 		t.Run(name, func(t *testing.T) {
 			folder := filepath.Join(t.TempDir(), "e")
-			if err := os.Mkdir(folder, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Mkdir(folder, 0o700))
 			cmd := exec.Command(self(), "executor", "test")
 			cmd.Env = []string{
 				wire.Handshake().MagicCookieKey + "=" + wire.Handshake().MagicCookieValue,
 				goplugin.EnvUnixSocketDir + "=" + folder,
 			}
 			stdout, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
+			must(t, cmd.Start())
 			// It has ended where the test went well.
 			t.Cleanup(func() { _ = cmd.Process.Kill() })
 			if greeted {
@@ -45,9 +39,7 @@ func TestCallerDiesBeforeLaunch(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := stdout.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, stdout.Close())
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)

@@ -58,13 +58,9 @@ while :; do sleep 0.02; done`
 	f := start(t)
 	f.run(script)
 	f.expect("ready")
-	if err := f.Signal(t.Context(), unix.SIGUSR1, false); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Signal(t.Context(), unix.SIGUSR1, false))
 	f.expect("got USR1")
-	if err := f.Signal(t.Context(), unix.SIGUSR2, true); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Signal(t.Context(), unix.SIGUSR2, true))
 	f.expect("got USR2")
 	f.expect("child too")
 	for _, signal := range []unix.Signal{-1, 0, 65, 1000} {
@@ -72,9 +68,7 @@ while :; do sleep 0.02; done`
 			t.Errorf("signal %d: %v", signal, err)
 		}
 	}
-	if err := f.Signal(t.Context(), unix.SIGINT, false); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Signal(t.Context(), unix.SIGINT, false))
 	f.wait()
 	if err := f.Signal(t.Context(), unix.SIGINT, false); status.Code(err) != codes.NotFound {
 		t.Errorf("a signal after the end: %v", err)
@@ -102,9 +96,7 @@ func TestStopEscalates(t *testing.T) {
 		f.expect("ready")
 		const grace = 300 * time.Millisecond
 		began := time.Now()
-		if err := f.Stop(t.Context(), 0, grace); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.Stop(t.Context(), 0, grace))
 		took := time.Since(began)
 		if took < grace || took > grace+time.Second {
 			t.Errorf("stopped after %s, want the grace of %s and little more", took, grace)
@@ -135,9 +127,7 @@ func TestStopIsDoneEarly(t *testing.T) {
 		f.run("trap 'echo bye; exit 5' TERM; echo ready; while :; do sleep 0.02; done", place)
 		f.expect("ready")
 		began := time.Now()
-		if err := f.Stop(t.Context(), 0, time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.Stop(t.Context(), 0, time.Minute))
 		if took := time.Since(began); took > 5*time.Second {
 			t.Errorf("stopped after %s", took)
 		}
@@ -156,9 +146,7 @@ func TestGraceOfLeftovers(t *testing.T) {
 	f.run("(trap 'sleep 1; echo done; exit' USR1; echo ready; while :; do sleep 0.02; done) & trap 'exit 3' USR1; while :; do sleep 0.02; done",
 		func(r *proto.LaunchRequest) { r.KillGraceNs = (100 * time.Millisecond).Nanoseconds() })
 	f.expect("ready")
-	if err := f.Stop(t.Context(), unix.SIGUSR1, time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Stop(t.Context(), unix.SIGUSR1, time.Minute))
 	if exit, _ := f.wait(); exit.GetCode() != 3 || !strings.Contains(f.stdout(), "done") {
 		t.Errorf("exit %v, output %q", exit, f.stdout())
 	}
@@ -178,9 +166,7 @@ func TestStopTwice(t *testing.T) {
 	})
 	f.expectEvent("stopping")
 	began := time.Now()
-	if err := f.Stop(t.Context(), 0, 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Stop(t.Context(), 0, 0))
 	first.Wait()
 	if took := time.Since(began); took > 2*time.Second {
 		t.Errorf("stopped after %s", took)
@@ -194,9 +180,7 @@ func TestStopBySignal(t *testing.T) {
 		r.KillSignal = int32(unix.SIGUSR1)
 	})
 	f.expect("ready")
-	if err := f.Stop(t.Context(), 0, soon); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Stop(t.Context(), 0, soon))
 	if exit, _ := f.wait(); exit.GetCode() != 6 {
 		t.Errorf("exit %v, want 6 by the signal of Launch", exit)
 	}
@@ -286,9 +270,7 @@ read x < ready; exit 0`
 				})
 				f.expectEvent("main_exited")
 				if tt.timeout == 0 {
-					if err := f.Stop(t.Context(), 0, grace); err != nil {
-						t.Fatal(err)
-					}
+					must(t, f.Stop(t.Context(), 0, grace))
 				}
 				exit, _ := f.wait()
 				if exit.GetCode() != 0 || exit.GetVerdict() != string(tt.verdict) {
@@ -308,9 +290,7 @@ func TestStopOfLeftovers(t *testing.T) {
 	f := start(t)
 	f.run(family+"exit 4", func(r *proto.LaunchRequest) { r.KillGraceNs = int64(soon) })
 	f.expectEvent("leftovers")
-	if err := f.Stop(t.Context(), 0, time.Millisecond); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Stop(t.Context(), 0, time.Millisecond))
 	if exit, _ := f.wait(); exit.GetCode() != 4 || exit.GetVerdict() != string(record.Failed) {
 		t.Errorf("exit %v, want the code of the main process", exit)
 	}
@@ -325,9 +305,7 @@ for i in 1 2 3 4; do (trap '' TERM; while :; do (setsid sleep 0.05 &) ; done) & 
 echo ready; wait`, place)
 		f.expect("ready")
 		began := time.Now()
-		if err := f.Stop(t.Context(), 0, 0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.Stop(t.Context(), 0, 0))
 		t.Logf("nothing was left after %s", time.Since(began))
 		f.noneLeftButExecutor()
 	})

@@ -27,9 +27,7 @@ type execution struct {
 func (f *fixture) exec(ctx context.Context, setup *proto.ExecSetup) *execution {
 	f.t.Helper()
 	stream, err := f.Exec(ctx)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, err)
 	x := &execution{BidiStreamingClient: stream, t: f.t}
 	x.send(&proto.ExecRequest{Message: &proto.ExecRequest_Setup{Setup: setup}})
 	return x

@@ -71,9 +71,7 @@ func TestExecInput(t *testing.T) {
 	t.Run("the caller's half of the stream ends", func(t *testing.T) {
 		x := f.shell("cat; echo end")
 		x.input("text ")
-		if err := x.CloseSend(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, x.CloseSend())
 		x.end()
 		if got, want := x.stdout.String(), "text end\n"; got != want {
 			t.Errorf("output %q, want %q", got, want)
@@ -193,9 +191,7 @@ func TestExecContext(t *testing.T) {
 		user := ""
 		if os.Geteuid() == 0 {
 			user = "nobody"
-			if err := os.Chmod(f.dir, 0o777); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Chmod(f.dir, 0o777))
 		}
 		const look = "pwd; id -un; cat /proc/self/cgroup; echo $OWN; cat /proc/self/oom_score_adj; ls /proc/self/fd"
 		f.run(look+"; echo ready; exec sleep 1000", place, func(r *proto.LaunchRequest) {
@@ -235,9 +231,7 @@ func TestExecRefused(t *testing.T) {
 	t.Parallel()
 	f := start(t)
 	stream, err := f.Exec(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	early := &execution{BidiStreamingClient: stream, t: t}
 	if err := early.finish(); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("exec before Launch: %v", err)
@@ -260,9 +254,7 @@ func TestExecRefused(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			stream, err := f.Exec(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			x := &execution{BidiStreamingClient: stream, t: t}
 			x.send(tt.message)
 			if err := x.finish(); status.Code(err) != tt.want {
@@ -330,15 +322,11 @@ func TestExecCallerIsGone(t *testing.T) {
 	f.runSleeper()
 	visitor := f.visit()
 	stream, err := visitor.Exec(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	x := &execution{BidiStreamingClient: stream, t: t}
 	x.send(setupOf("sh", "-c", "echo ready; exec sleep 1000"))
 	x.expect("ready")
-	if err := visitor.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, visitor.Close())
 	f.eventually(time.Second, "the command is gone", func() bool { return len(f.processes()) == 1 })
 }
 
@@ -373,9 +361,7 @@ func TestExecIsCharged(t *testing.T) {
 		f.runSleeper(place)
 		used := func() float64 {
 			sample, err := f.Sample(t.Context(), 0, false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, h := range procstats.Headlines(sample, procstats.History{}) {
 				if h.ID == procstats.HeadlineCPU {
 					seconds, ok := h.Reading.Number()
@@ -433,9 +419,7 @@ func TestExecBackpressure(t *testing.T) {
 		t.Errorf("the executor holds %d bytes more", after-before)
 	}
 	x.expect("xyz\n") // and goes on
-	if err := f.Stop(t.Context(), 9, 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Stop(t.Context(), 9, 0))
 	if exit := x.end(); exit.GetSignal() != 9 {
 		t.Errorf("command: %v", exit)
 	}

@@ -91,17 +91,13 @@ func startWith(t testing.TB, change func(*client.Options)) *fixture {
 	t.Helper()
 	// Short: the path of a unix socket is limited to 107 bytes. For everybody: tasks have other users.
 	dir, err := os.MkdirTemp("/tmp", "tacho")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(dir, 0o755))
 	f := &fixture{
 		t: t, dir: dir, mark: fmt.Sprintf("%d-%d", os.Getpid(), fixtures.Add(1)),
 		out: filepath.Join(dir, "out"), err: filepath.Join(dir, "err"),
@@ -181,9 +177,7 @@ func (f *fixture) folders() []string {
 func (f *fixture) processes() []int {
 	var pids []int
 	folders, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, err)
 	for _, folder := range folders {
 		// A zombie has no environment any more.
 		environ, err := os.ReadFile(filepath.Join(folder, "environ"))
@@ -226,9 +220,7 @@ func (f *fixture) run(script string, changes ...func(*proto.LaunchRequest)) *pro
 		change(request)
 	}
 	launched, err := f.Launch(f.t.Context(), request)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, err)
 	f.launched = launched
 	return launched
 }
@@ -239,9 +231,7 @@ func (f *fixture) wait() (*proto.Exit, *record.Record) {
 	ctx, cancel := context.WithTimeout(f.t.Context(), soon)
 	defer cancel()
 	exit, final, err := f.Wait(ctx)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, err)
 	return exit, final
 }
 
@@ -315,5 +305,13 @@ func needCgroup(t *testing.T) {
 	}
 	if cgroups.whyNot != "" {
 		t.Skip(cgroups.whyNot)
+	}
+}
+
+// must ends the test if something that it only prepares, or relies on, has failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -21,9 +21,7 @@ func givenGroup(t *testing.T) *proto.CgroupPlacement {
 	t.Helper()
 	needRoot(t, "making cgroups")
 	mounts, err := kernel.CgroupMounts(kernel.HostFS())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	given := &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_GIVEN, V1: map[string]string{}}
 	for _, mount := range mounts {
 		if mount.ReadOnly || (mount.Version == 1 && len(mount.Controllers) == 0) {
@@ -33,9 +31,7 @@ func givenGroup(t *testing.T) *proto.CgroupPlacement {
 		if errors.Is(err, fs.ErrPermission) {
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() {
 			if err := os.Remove(dir); err != nil {
 				t.Errorf("remove cgroup: %v", err)
@@ -68,9 +64,7 @@ func TestGivenGroupUsedBefore(t *testing.T) {
 		})
 		f.expect("ready")
 		sample, err := f.Sample(t.Context(), 0, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		f.write("go", "\n")
 		_, final := f.wait()
 		return sample, final

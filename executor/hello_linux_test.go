@@ -29,9 +29,7 @@ import (
 func (f *fixture) raw() proto.ExecutorClient {
 	f.t.Helper()
 	conn, err := grpc.NewClient("unix:"+f.Address().Socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, err)
 	f.t.Cleanup(func() {
 		if err := conn.Close(); err != nil {
 			f.t.Error(err)
@@ -45,9 +43,7 @@ func TestHello(t *testing.T) {
 	f := start(t)
 	hello := f.Hello()
 	boot, err := kernel.BootID(kernel.HostFS())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if hello.GetProtocolMin() != wire.ProtocolMin || hello.GetProtocolMax() != wire.ProtocolMax || hello.GetBootId() != boot {
 		t.Errorf("greeting %v", hello)
 	}
@@ -62,9 +58,7 @@ func TestHello(t *testing.T) {
 		{proto.TaskState_TASK_STATE_PENDING, func() {}},
 		{proto.TaskState_TASK_STATE_RUNNING, func() { f.runSleeper() }},
 		{proto.TaskState_TASK_STATE_EXITED, func() {
-			if err := f.Stop(t.Context(), 0, 0); err != nil {
-				t.Fatal(err)
-			}
+			must(t, f.Stop(t.Context(), 0, 0))
 		}},
 	} {
 		step.after()
@@ -115,9 +109,7 @@ func TestSocketIsPrivate(t *testing.T) {
 	f := start(t)
 	for path, want := range map[string]os.FileMode{f.Address().Folder: 0o700, f.Address().Socket: 0o600} {
 		info, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if info.Mode().Perm()&^want != 0 {
 			t.Errorf("%s has mode %s, want at most %s", path, info.Mode(), want)
 		}
@@ -167,9 +159,7 @@ func TestShutdown(t *testing.T) {
 	if err := f.Shutdown(t.Context()); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("Shutdown with a live task: %v", err)
 	}
-	if err := f.Stop(t.Context(), 0, 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Stop(t.Context(), 0, 0))
 	if err := f.Shutdown(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -192,9 +182,7 @@ func TestStartIsGivenUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(dir, 0o700))
 	if _, err := client.Start(ctx, client.Options{Binary: self(), RuntimeDir: dir, ID: "x"}); err == nil {
 		t.Fatal("started")
 	}
@@ -206,13 +194,9 @@ func TestStartIsGivenUp(t *testing.T) {
 func TestStartRefused(t *testing.T) {
 	t.Parallel()
 	open := t.TempDir()
-	if err := os.Chmod(open, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(open, 0o777))
 	own := t.TempDir()
-	if err := os.Chmod(own, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(own, 0o700))
 	tests := []struct {
 		name    string
 		options client.Options
@@ -268,9 +252,7 @@ func TestEventsEnd(t *testing.T) {
 		t.Errorf("events %q", got)
 	}
 	stream, err := f.Events(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for range 3 {
 		if _, err := stream.Recv(); err != nil {
 			t.Fatal(err)

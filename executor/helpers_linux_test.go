@@ -22,9 +22,7 @@ import (
 func (f *fixture) visit() *client.Client {
 	f.t.Helper()
 	visitor, err := client.Visit(f.t.Context(), f.Address())
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, err)
 	return visitor
 }
 
@@ -32,9 +30,7 @@ func (f *fixture) visit() *client.Client {
 func (f *fixture) write(name, text string) {
 	f.t.Helper()
 	file, err := os.OpenFile(filepath.Join(f.dir, name), os.O_WRONLY, 0)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, err)
 	defer file.Close()
 	if _, err := file.WriteString(text); err != nil {
 		f.t.Fatal(err)
@@ -47,9 +43,7 @@ func (f *fixture) expectEvent(kind string) *proto.Event {
 	ctx, cancel := context.WithTimeout(f.t.Context(), soon)
 	defer cancel()
 	stream, err := f.Events(ctx)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, err)
 	for {
 		event, err := stream.Recv()
 		if err != nil {
@@ -67,18 +61,14 @@ func (f *fixture) allEvents() []*proto.Event {
 	ctx, cancel := context.WithTimeout(f.t.Context(), soon)
 	defer cancel()
 	stream, err := f.Events(ctx)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, err)
 	var all []*proto.Event
 	for {
 		event, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
 			return all
 		}
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		must(f.t, err)
 		all = append(all, event)
 	}
 }
@@ -94,9 +84,7 @@ func (f *fixture) privateDirty() int {
 func (f *fixture) procNumber(path, key string) int {
 	f.t.Helper()
 	file, err := os.Open(path)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, err)
 	defer file.Close()
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		fields := strings.Fields(lines.Text())
@@ -104,9 +92,7 @@ func (f *fixture) procNumber(path, key string) int {
 			continue
 		}
 		n, err := strconv.Atoi(fields[1])
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		must(f.t, err)
 		return n
 	}
 	f.t.Fatalf("%s has no %s", path, key)

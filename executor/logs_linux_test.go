@@ -24,12 +24,8 @@ import (
 // withLogs is a task whose output goes to log files.
 func (f *fixture) withLogs(change func(*proto.Logs)) func(*proto.LaunchRequest) {
 	dir := filepath.Join(f.dir, "logs")
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		f.t.Fatal(err)
-	}
-	if err := os.Chmod(dir, 0o777); err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, os.MkdirAll(dir, 0o777))
+	must(f.t, os.Chmod(dir, 0o777))
 	logs := &proto.Logs{Dir: dir, Prefix: "web", MaxFileBytes: 1 << 20, MaxFiles: 100}
 	if change != nil {
 		change(logs)
@@ -42,23 +38,17 @@ func (f *fixture) logText(stream string) string {
 	f.t.Helper()
 	stem := filepath.Join(f.dir, "logs", "web."+stream+".")
 	paths, err := filepath.Glob(stem + "*")
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, err)
 	number := func(path string) int {
 		n, err := strconv.Atoi(strings.TrimPrefix(path, stem))
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		must(f.t, err)
 		return n
 	}
 	slices.SortFunc(paths, func(a, b string) int { return number(a) - number(b) })
 	var all strings.Builder
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		must(f.t, err)
 		all.Write(text)
 	}
 	return all.String()
@@ -88,9 +78,7 @@ func TestLogsContinue(t *testing.T) {
 	f.wait()
 	logs := filepath.Join(f.dir, "logs")
 	again := start(t)
-	if err := os.Rename(logs, filepath.Join(again.dir, "logs")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(logs, filepath.Join(again.dir, "logs")))
 	again.run("seq 1001 2000", again.withLogs(func(l *proto.Logs) { l.MaxFileBytes = 1000 }))
 	again.wait()
 	if got := again.logText("stdout"); got != numbers(1, 2000) {
@@ -134,9 +122,7 @@ func TestLogsAreWhole(t *testing.T) {
 		f := start(t)
 		f.run("i=0; while :; do i=$((i+1)); echo $i; done", f.withLogs(nil))
 		f.eventually(soon, "there is output", func() bool { return len(f.logText("stdout")) > 10000 })
-		if err := f.Stop(t.Context(), unix.SIGKILL, 0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.Stop(t.Context(), unix.SIGKILL, 0))
 		lines := strings.Count(f.logText("stdout"), "\n")
 		if got := f.logText("stdout"); got != numbers(1, lines) {
 			t.Errorf("the log of a killed task is not the first %d numbers", lines)
@@ -198,14 +184,10 @@ func TestLogsRefused(t *testing.T) {
 func (f *fixture) noCgroupLeft() {
 	f.t.Helper()
 	left, err := filepath.Glob("/sys/fs/cgroup/*/tacho-test-" + f.mark)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, err)
 	for _, pattern := range []string{"/sys/fs/cgroup/tacho-test-", "/sys/fs/cgroup/*/*/tacho-test-", "/sys/fs/cgroup/*/*/*/tacho-test-"} {
 		more, err := filepath.Glob(pattern + f.mark)
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		must(f.t, err)
 		left = append(left, more...)
 	}
 	if len(left) > 0 {
@@ -227,9 +209,7 @@ func TestLogsOfAnotherUser(t *testing.T) {
 	}
 	// Its files are not the task's to change.
 	info, err := os.Stat(filepath.Join(f.dir, "logs", "web.stdout.0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || int(stat.Uid) != os.Geteuid() {
 		t.Errorf("the log file belongs to somebody else: %+v", info.Sys())
 	}
@@ -251,17 +231,13 @@ func TestLogsOnAFullDisk(t *testing.T) {
 		}
 	})
 	ballast := filepath.Join(disk, "ballast")
-	if err := os.WriteFile(ballast, make([]byte, 200<<10), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(ballast, make([]byte, 200<<10), 0o600))
 	f.run("seq 1 30000", logs)
 	blocked := f.expectEvent("log_blocked")
 	if blocked.GetAnnotations()["stream"] != "stdout" {
 		t.Errorf("event %v", blocked)
 	}
-	if err := os.Remove(ballast); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(ballast))
 	f.expectEvent("log_unblocked")
 	f.wait()
 	if got := f.logText("stdout"); got != numbers(1, 30000) {

@@ -23,9 +23,7 @@ import (
 // killExecutor is what the OOM killer, or an operator, does to an executor.
 func (f *fixture) killExecutor() {
 	f.t.Helper()
-	if err := unix.Kill(f.Address().Executor.PID, unix.SIGKILL); err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, unix.Kill(f.Address().Executor.PID, unix.SIGKILL))
 	select {
 	case <-f.Lost():
 	case <-time.After(soon):
@@ -52,9 +50,7 @@ func TestKillTask(t *testing.T) {
 		if _, _, err := f.Wait(t.Context()); !errors.Is(err, client.ErrLost) {
 			t.Errorf("Wait: %v, want that the executor is lost", err)
 		}
-		if err := f.KillTask(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.KillTask(t.Context()))
 		if took := time.Since(began); took > withinSecond {
 			t.Errorf("it took %s until the cgroup was empty", took)
 		} else {
@@ -68,9 +64,7 @@ func TestKillTask(t *testing.T) {
 		f.expect("child")
 		began := time.Now()
 		f.killExecutor()
-		if err := f.KillTask(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.KillTask(t.Context()))
 		f.eventually(withinSecond, "nothing is left of the session", func() bool { return len(f.processes()) == 0 })
 		t.Logf("empty %s after the executor was killed", time.Since(began))
 	})
@@ -135,9 +129,7 @@ func TestExecDiesWithExecutor(t *testing.T) {
 		x := f.shell("echo running; exec sleep 1000")
 		x.expect("running")
 		f.killExecutor()
-		if err := f.KillTask(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.KillTask(t.Context()))
 		f.eventually(withinSecond, "the command is gone too", func() bool { return len(f.processes()) == 0 })
 		if err := x.finish(); err == nil {
 			t.Error("the stream of a lost executor ended well")
@@ -149,13 +141,9 @@ func TestExecDiesWithExecutor(t *testing.T) {
 func leashed(t *testing.T) (*fixture, *os.File) {
 	t.Helper()
 	reader, writer, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f := startWith(t, func(o *client.Options) { o.ExtraFiles = []*os.File{reader} })
-	if err := reader.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, reader.Close())
 	t.Cleanup(func() { writer.Close() })
 	return f, writer
 }
@@ -165,25 +153,17 @@ func TestLeash(t *testing.T) {
 	eachPlacement(t, func(t *testing.T, place func(*proto.LaunchRequest)) {
 		f, leash := leashed(t)
 		dir := filepath.Join(f.dir, "record")
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(dir, 0o700))
 		store, err := record.Create(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := store.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, store.Close())
 		f.run(family+"while :; do sleep 1000; done", place, func(r *proto.LaunchRequest) {
 			r.LeashFd, r.KillGraceNs = 3, int64(100*time.Millisecond)
 			r.Record = &proto.RecordOptions{Dir: dir}
 		})
 		f.expect("ready")
 		f.expect("daemon")
-		if err := leash.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, leash.Close())
 		select {
 		case <-f.Lost():
 		case <-time.After(soon):
@@ -191,9 +171,7 @@ func TestLeash(t *testing.T) {
 		}
 		f.noneLeftButExecutor()
 		final, err := record.Read(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if final.State != record.Exited || final.Diagnosis.Verdict != record.Stopped {
 			t.Errorf("the record says %s, %s", final.State, final.Diagnosis.Verdict)
 		}
@@ -222,9 +200,7 @@ func TestReattach(t *testing.T) {
 	f.expect("ready")
 	address := f.Address()
 	kept, err := wire.ReadAddress(address.Folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if kept.Executor != address.Executor || kept.Main != address.Main || kept.Socket != address.Socket || kept.BootID != address.BootID {
 		t.Errorf("the address on disk is %+v, the client's %+v", kept, address)
 	}
@@ -235,13 +211,9 @@ func TestReattach(t *testing.T) {
 	if _, err := visitor.Sample(t.Context(), 0, true); err != nil {
 		t.Error(err)
 	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Close())
 	again, err := client.Reattach(t.Context(), *kept, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f.Client = again
 	if got := again.Hello().GetLaunched().GetMain().GetPid(); got != f.launched.GetMain().GetPid() {
 		t.Errorf("the task's main process is %d, was %d", got, f.launched.GetMain().GetPid())
@@ -259,9 +231,7 @@ func TestReattachRefused(t *testing.T) {
 	t.Parallel()
 	f := start(t)
 	f.runSleeper()
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Close())
 	tests := []struct {
 		name   string
 		change func(*wire.Address)
@@ -296,9 +266,7 @@ func TestReattachRefused(t *testing.T) {
 	}
 	// None of them has kept the lock, nor done anything to the task.
 	again, err := client.Reattach(t.Context(), f.Address(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f.Client = again
 	if len(f.processes()) != 1 {
 		t.Errorf("processes %v", f.processes())
@@ -311,9 +279,7 @@ func TestReattachToAnotherSocket(t *testing.T) {
 	f, other := start(t), start(t)
 	f.runSleeper()
 	other.runSleeper()
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Close())
 	address := f.Address()
 	address.Socket = other.Address().Socket
 	if c, err := client.Reattach(t.Context(), address, nil); !errors.Is(err, client.ErrLost) {
@@ -323,9 +289,7 @@ func TestReattachToAnotherSocket(t *testing.T) {
 		}
 	}
 	again, err := client.Reattach(t.Context(), f.Address(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f.Client = again
 }
 
@@ -337,9 +301,7 @@ func TestKillTaskOfAnotherBoot(t *testing.T) {
 	address := f.Address()
 	address.BootID = "00000000-0000-0000-0000-000000000000"
 	address.Folder = filepath.Join(f.dir, "folder")
-	if err := os.Mkdir(address.Folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(address.Folder, 0o700))
 	if err := client.KillTask(t.Context(), address); err != nil {
 		t.Error(err)
 	}
@@ -356,9 +318,7 @@ func TestOwnerDies(t *testing.T) {
 	t.Parallel()
 	f := start(t)
 	f.runSleeper()
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Close())
 	addresses, err := client.List(filepath.Join(f.dir, "run"))
 	if err != nil || len(addresses) != 1 {
 		t.Fatalf("listed %v, %v", addresses, err)
@@ -367,19 +327,13 @@ func TestOwnerDies(t *testing.T) {
 		t.Error("the executor is not alive")
 	}
 	again, err := client.Reattach(t.Context(), *addresses[0], nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f.Client = again
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
-	if err := f.Stop(ctx, 0, 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Stop(ctx, 0, 0))
 	stream, err := f.Stats(ctx, time.Second, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for err == nil {
 		_, err = stream.Recv()
 	}
@@ -394,14 +348,10 @@ func TestEnd(t *testing.T) {
 	for name, before := range map[string]func(*fixture){
 		"running": func(*fixture) {},
 		"silent": func(f *fixture) {
-			if err := unix.Kill(f.Address().Executor.PID, unix.SIGSTOP); err != nil {
-				f.t.Fatal(err)
-			}
+			must(f.t, unix.Kill(f.Address().Executor.PID, unix.SIGSTOP))
 		},
 		"without a socket": func(f *fixture) {
-			if err := os.Remove(f.Address().Socket); err != nil {
-				f.t.Fatal(err)
-			}
+			must(f.t, os.Remove(f.Address().Socket))
 		},
 		"dead": (*fixture).killExecutor,
 	} {

@@ -49,34 +49,24 @@ func startBare(t *testing.T) *bare {
 	b.fixture = &fixture{
 		t: t, dir: dir, mark: fmt.Sprintf("%d-%d", os.Getpid(), fixtures.Add(1)), out: filepath.Join(dir, "out"), err: filepath.Join(dir, "err"),
 	}
-	if err := os.MkdirAll(b.folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mkfifo(b.gate, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(b.folder, 0o700))
+	must(t, unix.Mkfifo(b.gate, 0o600))
 	cmd := exec.Command(self(), "executor", "test")
 	cmd.Env = []string{
 		wire.Handshake().MagicCookieKey + "=" + wire.Handshake().MagicCookieValue, goplugin.EnvUnixSocketDir + "=" + b.folder,
 	}
 	ours, theirs, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b.stdout = ours
 	cmd.Stdout = theirs
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	theirs.Close()
 	go func() {
 		defer close(b.ended)
 		_ = cmd.Wait() // that it ends is what counts
 	}()
 	line, err := bufio.NewReader(b.stdout).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	socket := strings.Split(line, "|")[3]
 	if b.conn, err = grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
 		t.Fatal(err)
@@ -180,9 +170,7 @@ func phaseTests() []phaseTest {
 		{"unconfirmed", func(b *bare) { b.mustLaunch("exec sleep 1000") }, []string{"Launch", "Shutdown"}, []string{"caller gone"}},
 		{"running", func(b *bare) {
 			b.mustLaunch("exec sleep 1000")
-			if err := calls()["any call"](b.t.Context(), b); err != nil {
-				b.t.Fatal(err)
-			}
+			must(b.t, calls()["any call"](b.t.Context(), b))
 		}, []string{"Launch", "Shutdown"}, nil},
 		{"exited", func(b *bare) {
 			b.mustLaunch("exit 0")
@@ -253,9 +241,7 @@ func (b *bare) mustEnd() {
 func (b *bare) finish() {
 	b.t.Helper()
 	conn, err := grpc.NewClient(b.conn.Target(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	defer conn.Close()
 	executor := proto.NewExecutorClient(conn)
 	ctx, cancel := context.WithTimeout(b.t.Context(), soon)
@@ -335,9 +321,7 @@ func TestAbandon(t *testing.T) {
 		f := &fixture{t: t, dir: t.TempDir(), mark: fmt.Sprintf("%d-%d", os.Getpid(), fixtures.Add(1)), out: os.DevNull, err: os.DevNull}
 		options := client.Options{Binary: self(), RuntimeDir: shortDir(t), ID: "test-" + f.mark}
 		c, err := client.Start(t.Context(), options)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), rand.N(30*time.Millisecond))
 		_, launchErr := c.Launch(ctx, f.request("exec sleep 1000"))
 		cancel()
@@ -357,9 +341,7 @@ func TestAbandon(t *testing.T) {
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "tacho")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
 }

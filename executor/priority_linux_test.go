@@ -51,9 +51,7 @@ func TestPriority(t *testing.T) {
 func notRaised(t *testing.T, pid int) string {
 	t.Helper()
 	threads, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	seen := map[int]int{}
 	for _, thread := range threads {
 		seen[niceOf(t, thread)]++
@@ -79,9 +77,7 @@ func TestPriorityOnATerminal(t *testing.T) {
 		t.Skipf("the kernel does not group processes by session: %v", err)
 	}
 	master, slave, err := pty.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer master.Close()
 	defer slave.Close()
 	f := startWith(t, func(o *client.Options) { o.ExtraFiles = []*os.File{slave} })
@@ -113,9 +109,7 @@ func needPriority(t *testing.T) (own int) {
 func patientThreads(t *testing.T, pid int) int {
 	t.Helper()
 	threads, err := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/task")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	patient := 0
 	for _, thread := range threads {
 		if timerSlack(t, thread.Name()) == "500000" {
@@ -128,18 +122,14 @@ func patientThreads(t *testing.T, pid int) int {
 func timerSlack(t *testing.T, process string) string {
 	t.Helper()
 	text, err := os.ReadFile("/proc/" + process + "/timerslack_ns")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return strings.TrimSpace(string(text))
 }
 
 func niceOf(t *testing.T, stat string) int {
 	t.Helper()
 	text, err := os.ReadFile(stat)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return parseNice(t, string(text))
 }
 
@@ -148,8 +138,6 @@ func parseNice(t *testing.T, stat string) int {
 	t.Helper()
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 	nice, err := strconv.Atoi(fields[19-3])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return nice
 }

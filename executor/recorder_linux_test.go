@@ -21,12 +21,8 @@ func (f *fixture) record() string {
 	f.t.Helper()
 	dir := filepath.Join(f.dir, "record")
 	store, err := record.Create(dir)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	if err := store.Close(); err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, err)
+	must(f.t, store.Close())
 	return dir
 }
 
@@ -50,9 +46,7 @@ func TestGaugesOfShortRun(t *testing.T) {
 					t.Errorf("memory was highest %s after the start, with %v bytes", p.At.Sub(final.StartedAt), p.MemoryBytes)
 				}
 				for usage, err := range record.ReadUsage(dir) {
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					for _, id := range []procstats.ID{procstats.TreeProcesses, procstats.TreeRSS, procstats.CgroupMemoryCurrent} {
 						if least := usage.Measurements[id.String()].Min; least != nil && *least == 0 {
 							t.Errorf("at its lowest %s was 0 in the report", id)
@@ -71,9 +65,7 @@ func TestFirstSample(t *testing.T) {
 		f := start(t)
 		f.runSleeper(place)
 		sample, err := f.Sample(t.Context(), time.Hour, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if n, ok := sample.Task.Number(procstats.TreeProcesses); !ok || n < 1 || len(sample.Processes) < 1 {
 			t.Errorf("%v processes (measured: %t) and %d rows while the task runs", n, ok, len(sample.Processes))
 		}
@@ -91,9 +83,7 @@ func TestReportOfShortRun(t *testing.T) {
 		})
 		f.wait()
 		text, err := os.ReadFile(filepath.Join(dir, "usage.jsonl"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var report record.Usage
 		if err := json.Unmarshal(text, &report); err != nil {
 			t.Fatalf("%v in %s", err, text)

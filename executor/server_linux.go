@@ -205,10 +205,8 @@ func (e *Executor) Wait(ctx context.Context, _ *proto.WaitRequest) (*proto.WaitR
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case <-t.gone:
-	case <-ctx.Done():
-		return nil, status.FromContextError(ctx.Err()).Err()
+	if err := await(ctx, t.gone); err != nil {
+		return nil, err
 	}
 	text, err := json.Marshal(t.final)
 	if err != nil {
@@ -239,10 +237,8 @@ func (e *Executor) Signal(_ context.Context, request *proto.SignalRequest) (*pro
 // Stop implements proto.ExecutorServer.
 func (e *Executor) Stop(ctx context.Context, request *proto.StopRequest) (*proto.StopResponse, error) {
 	if now, _ := e.on(onStop); now == launching || now == canceled {
-		select { // the start is given up, or its task is stopped
-		case <-e.decided:
-		case <-ctx.Done():
-			return nil, status.FromContextError(ctx.Err()).Err()
+		if err := await(ctx, e.decided); err != nil { // the start is given up, or its task is stopped
+			return nil, err
 		}
 	}
 	t, err := e.live()
@@ -255,11 +251,19 @@ func (e *Executor) Stop(ctx context.Context, request *proto.StopRequest) (*proto
 	default:
 	}
 	t.stop(record.Stopped, "", unix.Signal(request.GetSignal()), time.Duration(max(0, request.GetGraceNs())))
+	if err := await(ctx, t.gone); err != nil {
+		return nil, err
+	}
+	return &proto.StopResponse{}, nil
+}
+
+// await waits for a channel to be closed; the error is the status of a call that ended before.
+func await(ctx context.Context, done <-chan struct{}) error {
 	select {
-	case <-t.gone:
-		return &proto.StopResponse{}, nil
+	case <-done:
+		return nil
 	case <-ctx.Done():
-		return nil, status.FromContextError(ctx.Err()).Err()
+		return status.FromContextError(ctx.Err()).Err()
 	}
 }
 
@@ -317,10 +321,5 @@ func (e *Executor) awaitRelease(ctx context.Context) error {
 	default:
 		return nil // it runs
 	}
-	select {
-	case <-t.released:
-		return nil
-	case <-ctx.Done():
-		return status.FromContextError(ctx.Err()).Err()
-	}
+	return await(ctx, t.released)
 }

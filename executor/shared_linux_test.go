@@ -23,9 +23,7 @@ func stranger(t *testing.T) (pid int, alive func() bool) {
 	t.Helper()
 	cmd := exec.Command("sleep", "1000")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -40,9 +38,7 @@ func stranger(t *testing.T) (pid int, alive func() bool) {
 func hostGroup(t *testing.T) (placement *proto.CgroupPlacement, dir string) {
 	t.Helper()
 	mounts, err := kernel.CgroupMounts(kernel.HostFS())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	placement = &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_GIVEN}
 	for _, mount := range mounts {
 		dir = filepath.Join(mount.Point, "shared-"+strconv.Itoa(os.Getpid()))
@@ -76,15 +72,11 @@ func TestSharedGroup(t *testing.T) {
 			placement, dir := hostGroup(t)
 			placement.Shared = true
 			pid, alive := stranger(t)
-			if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0))
 			f := start(t)
 			f.run(script, func(r *proto.LaunchRequest) { r.Cgroup = placement })
 			if name == "is killed" {
-				if err := f.Stop(t.Context(), 9, 0); err != nil {
-					t.Fatal(err)
-				}
+				must(t, f.Stop(t.Context(), 9, 0))
 			}
 			f.wait()
 			if !alive() {
@@ -117,13 +109,9 @@ func TestKillTaskOfUsedNumber(t *testing.T) {
 	t.Parallel()
 	pid, alive := stranger(t)
 	now, err := kernel.Identify(kernel.HostFS(), pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	boot, err := kernel.BootID(kernel.HostFS())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const hour = 3600 * 100 // in clock ticks
 	main := procstats.ProcessID{PID: pid, Start: now.Start - min(now.Start-1, hour)}
 	address := wire.Address{ID: "x", Folder: filepath.Join(t.TempDir(), "x"), BootID: boot, Main: main, Executor: main}

@@ -83,9 +83,7 @@ func TestStartReasons(t *testing.T) {
 
 func openForWriting(f *fixture, _ *proto.LaunchRequest) {
 	file, err := os.OpenFile(filepath.Join(f.dir, "x"), os.O_WRONLY, 0)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, err)
 	f.t.Cleanup(func() { _ = file.Close() })
 }
 
@@ -106,13 +104,9 @@ func TestStartReasonsOfUsers(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			f := start(t)
 			for dir := f.dir; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
-				if err := os.Chmod(dir, 0o755); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.Chmod(dir, 0o755))
 			}
-			if err := os.Mkdir(filepath.Join(f.dir, "private"), test.dir); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Mkdir(filepath.Join(f.dir, "private"), test.dir))
 			request := f.request("echo never")
 			request.Command, request.Args = f.file("private/x", "#!/bin/sh\n", test.file), nil
 			request.User, request.Dir = "65534:65534", "/"

@@ -23,9 +23,7 @@ import (
 func (f *fixture) file(name, text string, mode os.FileMode) string {
 	f.t.Helper()
 	path := filepath.Join(f.dir, name)
-	if err := os.WriteFile(path, []byte(text), mode); err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, os.WriteFile(path, []byte(text), mode))
 	return path
 }
 
@@ -100,9 +98,7 @@ func TestRelativePath(t *testing.T) {
 	for _, path := range []string{"tools", "", ":/bin", "/no/such/folder:tools", ".//tools"} {
 		t.Run("PATH="+path, func(t *testing.T) {
 			f := start(t)
-			if err := os.Mkdir(filepath.Join(f.dir, "tools"), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Mkdir(filepath.Join(f.dir, "tools"), 0o755))
 			f.file("probe", "#!/bin/sh\necho found\n", 0o755)
 			f.file("tools/probe", "#!/bin/sh\necho found\n", 0o755)
 			f.run("", func(r *proto.LaunchRequest) {
@@ -168,9 +164,7 @@ func TestFolderOfAnother(t *testing.T) {
 	f := start(t)
 	request := f.request("echo never")
 	secret := filepath.Join(f.dir, "secret")
-	if err := os.Mkdir(secret, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(secret, 0o700))
 	request.Dir, request.User = secret, "nobody"
 	_, err := f.Launch(t.Context(), request)
 	if status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "the working directory "+secret+" may not be entered by user") {
@@ -183,9 +177,7 @@ func TestAnyBytes(t *testing.T) {
 	t.Parallel()
 	f := start(t)
 	odd := filepath.Join(f.dir, "d\xff")
-	if err := os.Mkdir(odd, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(odd, 0o755))
 	f.run(`printf '%s %s ' "$ODD" "$(pwd)"; printf 'a\377' > /proc/self/comm; echo "$0"`, func(r *proto.LaunchRequest) {
 		r.Dir = odd
 		r.Env = append(r.Env, "ODD=caf\xe9")
@@ -303,9 +295,7 @@ func TestUser(t *testing.T) {
 		"12345":       "12345 12345",
 	} {
 		f := start(t)
-		if err := os.Chmod(f.dir, 0o777); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(f.dir, 0o777))
 		f.run("echo $(id -u) $(id -g)", func(r *proto.LaunchRequest) { r.User = user })
 		f.wait()
 		if got := strings.TrimSpace(f.stdout()); got != want {
@@ -324,13 +314,9 @@ func TestOOMScore(t *testing.T) {
 		t.Errorf("oom_score_adj %q, want 500", f.stdout())
 	}
 	own, err := os.ReadFile("/proc/self/oom_score_adj")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	executors, err := os.ReadFile("/proc/" + str(int32(f.Address().Executor.PID)) + "/oom_score_adj")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := "-1000\n"
 	if err := exec.Command("sh", "-c", "echo -1000 > /proc/self/oom_score_adj").Run(); err != nil {
 		want = string(own) // it takes CAP_SYS_RESOURCE, which root may lack

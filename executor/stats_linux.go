@@ -112,12 +112,12 @@ func (e *Executor) Target(_ context.Context, request *proto.TargetRequest) (*pro
 	}
 	target := t.reader.Target
 	if request.GetReapedOnly() {
-		return &proto.TargetResponse{Reaped: fromReaped(target.Reaped())}, nil
+		return &proto.TargetResponse{Reaped: reader.FromReaped(target.Reaped())}, nil
 	}
 	r := &proto.TargetResponse{
 		MaxRows: uint32(max(0, target.MaxRows)), //nolint:gosec // a number of rows
 		Used:    target.Used, PeaksReset: len(target.Opened) > 0,
-		Sample: wire.FromSample(t.reader.Get(0, false), false), Reaped: fromReaped(target.Reaped()),
+		Sample: wire.FromSample(t.reader.Get(0, false), false), Reaped: reader.FromReaped(target.Reaped()),
 	}
 	for _, id := range t.reader.Selection.IDs() {
 		r.Selection = append(r.Selection, uint32(id))
@@ -128,16 +128,6 @@ func (e *Executor) Target(_ context.Context, request *proto.TargetRequest) (*pro
 	}
 	r.Before = wire.FromReadings(before)
 	return r, nil
-}
-
-func fromReaped(r source.Reaped) *proto.Reaped {
-	return &proto.Reaped{
-		Processes: r.Processes, CpuNs: int64(r.CPU), MaxRssBytes: r.MaxRSS, Minflt: r.Minflt, Majflt: r.Majflt,
-		Nvcsw: r.Nvcsw, Nivcsw: r.Nivcsw, InblockBytes: r.Inblock, OublockBytes: r.Oublock,
-		Rchar: r.IO.Rchar, Wchar: r.IO.Wchar, ReadBytes: r.IO.ReadBytes, WriteBytes: r.IO.WriteBytes,
-		CancelledWriteBytes: r.IO.CancelledWriteBytes, IoMissed: r.IOMissed,
-		Outside: r.Outside, Watched: r.Watched, PeakRssBytes: r.PeakRSS,
-	}
 }
 
 // Sample implements proto.ExecutorServer.

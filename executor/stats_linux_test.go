@@ -39,18 +39,14 @@ func (f *fixture) stream(interval time.Duration, rows bool) *client.StatsStream 
 	ctx, cancel := context.WithCancel(f.t.Context())
 	f.t.Cleanup(cancel)
 	stream, err := f.Stats(ctx, interval, rows)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, err)
 	return stream
 }
 
 func receive(t testing.TB, s *client.StatsStream) *procstats.Sample {
 	t.Helper()
 	sample, err := s.Recv()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return sample
 }
 
@@ -93,9 +89,7 @@ func TestStatsShare(t *testing.T) {
 	f := start(t)
 	f.runSleeper()
 	before, err := f.Sample(t.Context(), 0, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var reading sync.WaitGroup
 	for range streams {
 		stream := f.stream(interval, true)
@@ -112,9 +106,7 @@ func TestStatsShare(t *testing.T) {
 	}
 	reading.Wait()
 	after, err := f.Sample(t.Context(), 0, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	elapsed := int((after.Mono - before.Mono) / interval)
 	made := collections(t, after) - collections(t, before)
 	t.Logf("%d collections for %d readers over %d intervals", made, 2*streams, elapsed)
@@ -130,9 +122,7 @@ func TestSampleAge(t *testing.T) {
 	f.runSleeper()
 	const readers = 1000
 	before, err := f.Sample(t.Context(), 0, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	began := time.Now()
 	var reading sync.WaitGroup
 	for range 10 {
@@ -152,9 +142,7 @@ func TestSampleAge(t *testing.T) {
 	reading.Wait()
 	took := time.Since(began)
 	after, err := f.Sample(t.Context(), 0, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	made := collections(t, after) - collections(t, before)
 	t.Logf("%d readers in %s: %d collections", readers, took, made)
 	if most := 2 + int(took/time.Second); made > most {
@@ -169,9 +157,7 @@ func TestNothingIsSampled(t *testing.T) {
 	f.expect("ready")
 	<-time.After(500 * time.Millisecond)
 	sample, err := f.Sample(t.Context(), 0, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// The baseline, and this one, which counts itself only afterwards.
 	if made := collections(t, sample); made > 2 {
 		t.Errorf("%d collections were made", made)
@@ -218,13 +204,9 @@ func TestStatsEnd(t *testing.T) {
 	}
 	// The last sample of an ended task is its final one, however often it is asked for.
 	one, err := f.Sample(t.Context(), 0, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	two, err := f.Sample(t.Context(), 0, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if one.Mono != two.Mono {
 		t.Errorf("samples of an ended task were taken at %s and %s", one.Mono, two.Mono)
 	}
@@ -256,9 +238,7 @@ func TestRowsAddUp(t *testing.T) {
 		for range 10 {
 			window.Add(receive(t, stream))
 		}
-		if err := f.Stop(t.Context(), 9, 0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.Stop(t.Context(), 9, 0))
 		_, final := f.wait()
 		p := final.Processes
 		if p == nil || p.TotalCPUSeconds == nil || p.UnattributedCPUSeconds == nil || p.Exited.CPUSeconds == nil {
@@ -287,9 +267,7 @@ func TestLastReadingOfStream(t *testing.T) {
 			stream := f.stream(50*time.Millisecond, rows)
 			receive(t, stream)
 			sample := receive(t, stream)
-			if err := f.Stop(t.Context(), unix.SIGKILL, 0); err != nil {
-				t.Fatal(err)
-			}
+			must(t, f.Stop(t.Context(), unix.SIGKILL, 0))
 			_, final := f.wait()
 			last := final.Diagnosis.LastReading
 			if last == nil || last.MemoryBytes == nil || last.Cores == nil || last.AgeSeconds > time.Since(sample.Wall).Seconds() {

@@ -26,14 +26,10 @@ func TestOutputPaths(t *testing.T) {
 		f := start(t)
 		f.file("file", "first\n", 0o600)
 		fifo := filepath.Join(f.dir, "fifo")
-		if err := unix.Mkfifo(fifo, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, unix.Mkfifo(fifo, 0o600))
 		// Before the task, which would keep what it writes to itself while nobody reads.
 		reader, err := os.OpenFile(fifo, os.O_RDONLY|unix.O_NONBLOCK, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer reader.Close()
 		paths := []string{filepath.Join(f.dir, "file"), fifo}
 		if stderr {
@@ -92,16 +88,12 @@ func TestOutputPathRefused(t *testing.T) {
 		for stream, set := range streams {
 			t.Run(stream+" to "+tt.name, func(t *testing.T) {
 				f := start(t)
-				if err := os.Mkdir(filepath.Join(f.dir, "logs"), 0o700); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.Mkdir(filepath.Join(f.dir, "logs"), 0o700))
 				path, secret := tt.path, f.file("secret", "hush\n", 0o600)
 				if !filepath.IsAbs(path) {
 					path = filepath.Join(f.dir, path)
 				}
-				if err := tt.make(path, secret); err != nil {
-					t.Fatal(err)
-				}
+				must(t, tt.make(path, secret))
 				request := f.request("echo never; echo never >&2")
 				set(request.GetStdio(), path)
 				_, err := f.Launch(t.Context(), request)

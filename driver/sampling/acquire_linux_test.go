@@ -25,9 +25,7 @@ func TestAskedWhileItCloses(t *testing.T) {
 	for range 20 {
 		ctx, cancel := context.WithCancel(t.Context())
 		s, err := l.Open(ctx, k.task(), 50*time.Millisecond)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		recv(t, s)
 		var asking sync.WaitGroup
 		asked := make(chan struct{})
@@ -61,20 +59,14 @@ func TestOpenedAgainAtOnce(t *testing.T) {
 	asked.Executor = slow
 	ctx, cancel := context.WithCancel(t.Context())
 	first, err := l.Open(ctx, asked, 50*time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	recv(t, first)
 	<-slow.asked
 	cancel()
 	second, err := l.Open(t.Context(), asked, 50*time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	recv(t, second)
-	if err := os.WriteFile(begin, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(begin, nil, 0o600))
 	var counted int64
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); recv(t, second) {
 		counted = 0

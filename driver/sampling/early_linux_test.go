@@ -21,15 +21,11 @@ func TestEarly(t *testing.T) {
 	task.Done = over
 	loop.Count(task.ID, task.Cgroup, true)
 	s, err := loop.Open(t.Context(), task, 20*time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !loop.Asked() {
 		t.Error("a stream was opened, and nobody has asked")
 	}
-	if err := os.WriteFile(filepath.Join(k.folder, "go"), []byte("\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(k.folder, "go"), []byte("\n"), 0o600))
 	<-k.done
 	loop.Forget(task.ID) // a task with a stream has nothing else
 	c := loop.Commands(task.ID, k.final.StartedAt)
@@ -59,9 +55,7 @@ func TestEarlyUnused(t *testing.T) {
 	loop := newLoop(t)
 	task := k.task()
 	_, err := loop.Open(t.Context(), task, time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	loop.Count("another", task.Cgroup, true)
 	if c := loop.CommandsSoFar("another", time.Now()); c == nil {
 		t.Error("nothing is counted")

@@ -28,12 +28,8 @@ func TestCommands(t *testing.T) {
 	over := make(chan struct{})
 	task.Done = over // the driver asks before it closes its own
 	s, err := loop.Open(ctx, task, 20*time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(k.folder, "go"), []byte("\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(k.folder, "go"), []byte("\n"), 0o600))
 	<-k.done
 	c := loop.Commands(task.ID, k.final.StartedAt)
 	if c == nil {
@@ -119,9 +115,7 @@ func TestCommandsGoOn(t *testing.T) {
 		return n
 	}
 	for _, fifo := range []string{"go", "over"} {
-		if err := unix.Mkfifo(filepath.Join(k.folder, fifo), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, unix.Mkfifo(filepath.Join(k.folder, fifo), 0o600))
 	}
 	turn := func() {
 		t.Helper()
@@ -129,9 +123,7 @@ func TestCommandsGoOn(t *testing.T) {
 		if err == nil {
 			_, err = os.ReadFile(filepath.Join(k.folder, "over"))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	for reader := range 2 {
 		loop := newLoop(t)

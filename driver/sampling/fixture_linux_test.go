@@ -57,14 +57,10 @@ func run(t testing.TB, script string, change func(*proto.LaunchRequest)) *task {
 		t.Skip("making cgroups takes root")
 	}
 	dir, err := os.MkdirTemp("/tmp", "sampling")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	id := filepath.Base(dir)
 	c, err := client.Start(t.Context(), client.Options{RuntimeDir: filepath.Join(dir, "run"), ID: id})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	k := &task{Client: c, t: t, folder: dir, done: make(chan struct{})}
 	request := &proto.LaunchRequest{
 		Id: id, Command: "/bin/sh", Args: []string{"-c", script}, Env: []string{"PATH=" + os.Getenv("PATH")}, Dir: dir,
@@ -76,9 +72,7 @@ func run(t testing.TB, script string, change func(*proto.LaunchRequest)) *task {
 	if _, err := c.Launch(t.Context(), request); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Confirm(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Confirm(t.Context()))
 	go func() { // ends when the task has, which end sees to
 		defer close(k.done)
 		_, k.final, _ = c.Wait(context.WithoutCancel(t.Context()))
@@ -119,18 +113,14 @@ func open(t *testing.T, l *sampling.Loop, k *task, interval time.Duration) *samp
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	t.Cleanup(cancel)
 	s, err := l.Open(ctx, k.task(), interval)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
 func recv(t *testing.T, s *sampling.Stream) *procstats.Sample {
 	t.Helper()
 	sample, err := s.Recv()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return sample
 }
 
@@ -138,9 +128,7 @@ func recv(t *testing.T, s *sampling.Stream) *procstats.Sample {
 func givenGroup(t *testing.T) *proto.CgroupPlacement {
 	t.Helper()
 	mounts, err := kernel.CgroupMounts(kernel.HostFS())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	given := &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_GIVEN, V1: map[string]string{}}
 	for _, mount := range mounts {
 		if mount.ReadOnly || mount.Version == 1 && len(mount.Controllers) == 0 {
@@ -165,4 +153,12 @@ func givenGroup(t *testing.T) *proto.CgroupPlacement {
 		}
 	}
 	return given
+}
+
+// must ends the test if something that it only prepares, or relies on, has failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -71,9 +71,7 @@ func compareBoth(t *testing.T, s *sampling.Stream, k *task) {
 	t.Helper()
 	before := recv(t, s)
 	executors, err := k.Sample(t.Context(), 0, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	answered := kernel.Now().Mono // the executor has read all by now, and the loop's next sample is read after it
 	after := recv(t, s)
 	for after.Mono < answered {
@@ -169,17 +167,13 @@ func TestEnd(t *testing.T) {
 	for range 10 {
 		last = recv(t, s)
 	}
-	if err := os.WriteFile(filepath.Join(k.folder, "end"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(k.folder, "end"), nil, 0o600))
 	for {
 		sample, err := s.Recv()
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		checkCounters(t, last, sample)
 		last = sample
 	}
@@ -259,9 +253,7 @@ func TestExecutorSleeps(t *testing.T) {
 func executorCPU(t *testing.T, k *task) time.Duration {
 	t.Helper()
 	cpu, err := kernel.ProcessCPU(k.Address().Executor.PID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return cpu
 }
 
@@ -301,9 +293,7 @@ func TestSamplingBudget(t *testing.T) {
 		}
 	}
 	s, err := loop.Open(t.Context(), task, requested)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for range 10_000 {
 		sample := recv(t, s)
 		now, _ := sample.Task.Number(procstats.ExecutorInterval)

@@ -28,12 +28,8 @@ func TestNetwork(t *testing.T) {
 	over := make(chan struct{})
 	task.Done = over // the driver asks before it closes its own
 	s, err := loop.Open(ctx, task, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(k.folder, "go"), []byte("\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(k.folder, "go"), []byte("\n"), 0o600))
 	<-k.done
 	sample, source := loop.Network(task.ID)
 	if sample == nil {
@@ -86,9 +82,7 @@ func TestPacketsWhileAsleep(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "address")
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	k := run(t, "exec "+self+" deaf "+file, nil)
 	if _, source := networkOf(t, k); !source.Available {
 		t.Skipf("packets are not counted here: %s", source.Reason)
@@ -100,9 +94,7 @@ func TestPacketsWhileAsleep(t *testing.T) {
 		address, _ = os.ReadFile(file)
 	}
 	conn, err := net.Dial("udp4", string(address))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	received := func(of *procstats.Sample) float64 {
 		n, ok := of.Task.Number(procstats.SkbLoopbackReceivedPackets)

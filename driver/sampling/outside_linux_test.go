@@ -24,18 +24,12 @@ func TestLeftGoesOn(t *testing.T) {
 	const left = procstats.TreeLeftMemory
 	k := run(t, "while ! [ -p go ]; do sleep 0.01; done; sleep 1000 & echo $! >pid; wait; read x <go", nil)
 	for _, fifo := range []string{"pid", "go"} {
-		if err := unix.Mkfifo(filepath.Join(k.folder, fifo), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, unix.Mkfifo(filepath.Join(k.folder, fifo), 0o600))
 	}
 	text, err := os.ReadFile(filepath.Join(k.folder, "pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	leaver, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := k.Address().Cgroup
 	outside := filepath.Join(filepath.Dir(cmp.Or(c.V1["memory"], c.V2)), "cgroup.procs")
 	if err := os.WriteFile(outside, text, 0); err != nil {
@@ -49,9 +43,7 @@ func TestLeftGoesOn(t *testing.T) {
 	}
 	for count(recv(t, s)) == 0 {
 	}
-	if err := unix.Kill(leaver, unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Kill(leaver, unix.SIGKILL))
 	first.Close()
 	s = open(t, newLoop(t), k, 20*time.Millisecond)
 	for range 3 {
@@ -59,9 +51,7 @@ func TestLeftGoesOn(t *testing.T) {
 			t.Fatalf("%v processes have left after the reader was started again, want 1", n)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(k.folder, "go"), []byte("\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(k.folder, "go"), []byte("\n"), 0o600))
 	<-k.done
 	peak := k.final.Headline[procstats.HeadlineMemoryPeak.String()]
 	if n := k.final.Measurements[left.String()]; n != 1.0 || peak.Guarantee == procstats.Exact {

@@ -39,9 +39,7 @@ func TestQuiet(t *testing.T) {
 		before = quiet
 	}
 	checkQuiet(t, before, quiet)
-	if err := k.Signal(t.Context(), syscall.SIGUSR1, false); err != nil {
-		t.Fatal(err)
-	}
+	must(t, k.Signal(t.Context(), syscall.SIGUSR1, false))
 	was, _ := quiet.Task.Number(procstats.CgroupCPUUsage)
 	for {
 		sample := recv(t, s)
@@ -73,9 +71,7 @@ func TestSettingIsSeen(t *testing.T) {
 		continue // without PSI to the deadline
 	}
 	for _, most := range []float64{1000, 2000} {
-		if err := os.WriteFile(filepath.Join(folder, "pids.max"), []byte(strconv.Itoa(int(most))), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(folder, "pids.max"), []byte(strconv.Itoa(int(most))), 0o600))
 		written := kernel.Now().Mono
 		sample := recv(t, s)
 		for sample.Mono <= written {
@@ -96,9 +92,7 @@ func TestSets(t *testing.T) {
 	of := k.task()
 	of.RowInterval = 200 * time.Millisecond
 	s, err := newLoop(t).Open(t.Context(), of, 20*time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for range 120 { // it is young for ten intervals of the rows
 		recv(t, s)
 	}

@@ -30,9 +30,7 @@ func TestSlow(t *testing.T) {
 			})
 			loop := newLoop(t)
 			s := open(t, loop, k, 100*time.Millisecond)
-			if err := os.WriteFile(filepath.Join(k.folder, "late"), make([]byte, 5<<20), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(filepath.Join(k.folder, "late"), make([]byte, 5<<20), 0o600))
 			for began := time.Now(); ; {
 				sample := recv(t, s)
 				disk, _ := sample.Task.Number(procstats.DiskUsage)

@@ -135,16 +135,7 @@ func (p *executorSide) get() source.Reaped { return *p.latest.Load() }
 func (p *executorSide) wait() { p.work.Wait() }
 
 func (p *executorSide) set(m *proto.Reaped, at procstats.Stamp) {
-	p.latest.Store(&source.Reaped{
-		CPU: time.Duration(m.GetCpuNs()), MaxRSS: m.GetMaxRssBytes(), Minflt: m.GetMinflt(), Majflt: m.GetMajflt(),
-		Nvcsw: m.GetNvcsw(), Nivcsw: m.GetNivcsw(), Inblock: m.GetInblockBytes(), Oublock: m.GetOublockBytes(),
-		IO: kernel.ProcIO{
-			Rchar: m.GetRchar(), Wchar: m.GetWchar(), ReadBytes: m.GetReadBytes(), WriteBytes: m.GetWriteBytes(),
-			CancelledWriteBytes: m.GetCancelledWriteBytes(),
-		},
-		IOMissed: m.GetIoMissed(), Processes: m.GetProcesses(), At: at,
-		Outside: m.GetOutside(), Watched: m.GetWatched(), PeakRSS: m.GetPeakRssBytes(),
-	})
+	p.latest.Store(new(reader.ToReaped(m, at)))
 }
 
 // refresh asks the executor again if it has reaped since it was last asked.

@@ -34,9 +34,7 @@ type console struct {
 func open(t *testing.T, cmd *exec.Cmd) *console {
 	t.Helper()
 	started, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 30, Cols: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ptm := closable(t, started)
 	c := &console{cmd: cmd, ptm: ptm, ended: make(chan struct{})}
 	shown := make(chan struct{})
@@ -60,12 +58,8 @@ func closable(t *testing.T, ptm *os.File) *os.File {
 	t.Helper()
 	defer ptm.Close()
 	fd, err := unix.FcntlInt(ptm.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.SetNonblock(fd, true); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, unix.SetNonblock(fd, true))
 	return os.NewFile(uintptr(fd), ptm.Name())
 }
 
@@ -128,4 +122,12 @@ func (c *console) wait(t *testing.T) int {
 		t.Fatalf("%s: still running after %s; the terminal shows\n%q", c.cmd, deadline, c.text())
 	}
 	return rig.Code(c.cmd.ProcessState)
+}
+
+// exits waits for the end of the command, and holds its exit code.
+func (c *console) exits(t *testing.T, want int) {
+	t.Helper()
+	if code := c.wait(t); code != want {
+		t.Errorf("exit code %d, want %d", code, want)
+	}
 }

@@ -76,9 +76,7 @@ func tryRuns(t *testing.T, binary rig.Chaotic, f rig.Failpoint) {
 	if c.chaotic.Reached(f) == 0 {
 		t.Error("the step was never reached")
 	}
-	if err := c.chaotic.Disarm(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.chaotic.Disarm())
 	c.checkNothingLeft()
 }
 
@@ -133,9 +131,7 @@ func (c *chaos) forget() {
 		for _, file := range files {
 			err = errors.Join(err, os.Remove(file))
 		}
-		if err != nil {
-			c.t.Fatal(err)
-		}
+		must(c.t, err)
 	}
 }
 

@@ -23,16 +23,12 @@ func TestTerminalUnreadInput(t *testing.T) {
 	c := open(t, shell(t, place, "echo ready; sleep 1; exit 5"))
 	c.expect(t, "ready\r\n")
 	const full = 300 * time.Millisecond // our own terminal takes no more either once tacho does not read
-	if err := c.ptm.SetWriteDeadline(time.Now().Add(full)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.ptm.SetWriteDeadline(time.Now().Add(full)))
 	line := strings.Repeat("x", 1000) + "\n"
 	if _, err := c.ptm.WriteString(strings.Repeat(line, 30)); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatal(err)
 	}
-	if code := c.wait(t); code != 5 {
-		t.Errorf("exit code %d, want 5", code)
-	}
+	c.exits(t, 5)
 	nothingLeft(t, place, nil)
 }
 
@@ -44,19 +40,13 @@ func TestTerminalHeldByAnother(t *testing.T) {
 	c := open(t, shell(t, place, "tty >name; echo ready; read -r go; seq 20000; exit 5"))
 	c.expect(t, "ready\r\n")
 	name, err := os.ReadFile(place.Path("name"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	holder, err := os.OpenFile(strings.TrimSpace(string(name)), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer holder.Close()
 	c.enter(t, "go\n")
 	c.expect(t, "20000\r\n")
-	if code := c.wait(t); code != 5 {
-		t.Errorf("exit code %d, want 5", code)
-	}
+	c.exits(t, 5)
 }
 
 // TestTerminalCapture checks that a stream captured at a terminal is in its file, alone, and both stay terminals.
@@ -79,13 +69,9 @@ func TestTerminalCapture(t *testing.T) {
 					t.Skip("only root can run a command as somebody else")
 				}
 				place := rig.NewPlace(t, rig.Self())
-				if err := os.Chmod(place.Dir, 0o755); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.Chmod(place.Dir, 0o755))
 				c := open(t, place.Run(t.Context(), append(user, "--capture", test.flag, "--", "/bin/sh", "-c", script)...))
-				if code := c.wait(t); code != 5 {
-					t.Errorf("exit code %d, want 5", code)
-				}
+				c.exits(t, 5)
 				if text := c.text(); !strings.Contains(text, "out\r\n") || !strings.Contains(text, "err\r\n") {
 					t.Errorf("the terminal shows %q", text)
 				}
@@ -109,9 +95,7 @@ func TestTerminalLines(t *testing.T) {
 	c := open(t, place.Run(t.Context(), "--", "printf", "abc"))
 	c.expect(t, "abc\r\n")
 	c.expect(t, "tacho:")
-	if code := c.wait(t); code != 0 {
-		t.Errorf("exit code %d, want 0", code)
-	}
+	c.exits(t, 0)
 
 	place = rig.NewPlace(t, rig.Self())
 	c = open(t, place.Command(t.Context(), "/bin/sh", "-c", `"$@" 2>notes`, "sh", rig.Tacho(), "run", "--output-dir", place.Out,

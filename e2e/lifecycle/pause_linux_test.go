@@ -73,9 +73,7 @@ func written(t *testing.T, place *rig.Place, name string) (number int) {
 func state(t *testing.T, pid int) byte {
 	t.Helper()
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, after, _ := bytes.Cut(text, []byte(") "))
 	return after[0]
 }

@@ -37,9 +37,7 @@ func TestTerminal(t *testing.T) {
 			c.expect(t, "controlled\r\n")
 			// Each newline is turned once into what a terminal needs.
 			c.expect(t, "a\r\nb\r\n")
-			if code := c.wait(t); code != 6 {
-				t.Errorf("exit code %d, want 6", code)
-			}
+			c.exits(t, 6)
 			nothingLeft(t, place, parent)
 		})
 	}
@@ -53,13 +51,9 @@ func TestTerminalSize(t *testing.T) {
 		`stty size; trap 'stty size; exit 4' WINCH; echo ready; while :; do sleep 0.02; done`))
 	c.expect(t, "30 100\r\n")
 	c.expect(t, "ready\r\n")
-	if err := pty.Setsize(c.ptm, &pty.Winsize{Rows: 41, Cols: 123}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, pty.Setsize(c.ptm, &pty.Winsize{Rows: 41, Cols: 123}))
 	c.expect(t, "41 123\r\n")
-	if code := c.wait(t); code != 4 {
-		t.Errorf("exit code %d, want 4", code)
-	}
+	c.exits(t, 4)
 }
 
 // TestTerminalInterrupt types Ctrl-C at a command that answers it, and at one that does not.
@@ -97,9 +91,7 @@ func TestTerminalEnd(t *testing.T) {
 	c.expect(t, "ready\r\n")
 	c.enter(t, "hello\n\x04")
 	c.expect(t, "read 6\r\n")
-	if code := c.wait(t); code != 0 {
-		t.Errorf("exit code %d, want 0", code)
-	}
+	c.exits(t, 0)
 }
 
 // TestTerminalPassword checks that what is typed while echo is off is not shown.
@@ -111,9 +103,7 @@ func TestTerminalPassword(t *testing.T) {
 	c.expect(t, "Password: ")
 	c.enter(t, "sesame\n")
 	c.expect(t, "open\r\n")
-	if code := c.wait(t); code != 0 {
-		t.Errorf("exit code %d, want 0", code)
-	}
+	c.exits(t, 0)
 	if strings.Contains(c.text(), "sesame") {
 		t.Errorf("the password was shown:\n%q", c.text())
 	}
@@ -165,9 +155,7 @@ func TestTerminalJobControl(t *testing.T) {
 	c.enter(t, "\x03")
 	c.expect(t, "inner> ")
 	c.enter(t, "exit 11\n")
-	if code := c.wait(t); code != 11 {
-		t.Errorf("exit code %d, want 11", code)
-	}
+	c.exits(t, 11)
 	nothingLeft(t, place, nil)
 }
 
@@ -230,9 +218,7 @@ func TestTerminalSentToBackground(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			place := rig.NewPlace(t, rig.Self())
 			for _, name := range []string{"go", "end"} {
-				if err := unix.Mkfifo(place.Path(name), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must(t, unix.Mkfifo(place.Path(name), 0o600))
 			}
 			c := atPrompt(t, place)
 			c.enter(t, rig.Tacho()+" run --output-dir "+place.Out+
@@ -273,9 +259,7 @@ func TestTerminalOnlyWhereThereIsOne(t *testing.T) {
 		`test -t 1 || echo "no terminal"; readlink /proc/$$/fd/1; printf 'a\tb\n' | od -c | head -n 1`))
 	c.expect(t, "no terminal\r\n")
 	c.expect(t, "pipe:[")
-	if code := c.wait(t); code != 0 {
-		t.Errorf("exit code %d, want 0", code)
-	}
+	c.exits(t, 0)
 }
 
 // TestTerminalGoesAway closes the window: the command gets the SIGHUP, and nothing is left.

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+	"github.com/tachograph/tacho/procstats/source"
 )
 
 // TestEarlierSet holds that a set, which is held until the one after the next, has no room for readings that never
@@ -19,5 +21,23 @@ func TestEarlierSet(t *testing.T) {
 	}
 	if task := s.reduced().Task; len(task) != len(ids) || cap(task) != len(ids) {
 		t.Errorf("%d readings with room for %d, want %d", len(task), cap(task), len(ids))
+	}
+}
+
+// TestReapedIsWhole holds that all that is known of reaped children crosses the wire.
+func TestReapedIsWhole(t *testing.T) {
+	want := source.Reaped{
+		CPU: 1, MaxRSS: 2, PeakRSS: 3, Minflt: 4, Majflt: 5, Nvcsw: 6, Nivcsw: 7, Inblock: 8, Oublock: 9,
+		IO:       kernel.ProcIO{Rchar: 10, Wchar: 11, ReadBytes: 12, WriteBytes: 13, CancelledWriteBytes: 14},
+		IOMissed: 15, Outside: 16, Watched: true, Processes: 17, At: procstats.Stamp{Mono: 18},
+	}
+	if got := ToReaped(FromReaped(want), want.At); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	m := FromReaped(want).ProtoReflect()
+	for i := range m.Descriptor().Fields().Len() {
+		if f := m.Descriptor().Fields().Get(i); !m.Has(f) {
+			t.Errorf("%s is not sent", f.Name())
+		}
 	}
 }
