@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/tachograph/tacho/internal/agent/trial"
 )
@@ -26,13 +27,14 @@ func Check(ctx context.Context, source Source) error {
 	if err != nil {
 		return fmt.Errorf("check job file: %w", err)
 	}
-	err = trial.Run(ctx, Trial, input)
+	const limit = 5 * time.Second
+	err = trial.Run(ctx, Trial, input, limit)
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, trial.ErrFailed), errors.Is(err, trial.ErrLimit):
-		return Mistakes(tooLarge(startOf(source.Filename), "its evaluation "+trial.ErrLimit.Error()+
-			"; let the task compute large values, or write fewer and shorter loops"))
+	case errors.Is(err, trial.ErrFailed), errors.Is(err, trial.ErrTime):
+		return Mistakes(tooLarge(startOf(source.Filename), fmt.Sprintf("its evaluation takes more than %s or %d MiB; "+
+			"let the task compute large values, or write fewer and shorter loops", limit, trial.MaxMemory>>20)))
 	}
 	return fmt.Errorf("check job file: %w", err)
 }

@@ -56,7 +56,7 @@ func Verify(stdin io.Reader) error {
 	defer func() { _ = db.Close() }() // nothing was written
 	debug.SetPanicOnFault(true)
 	return db.View(func(tx *bolt.Tx) error {
-		_, err := survey(tx)
+		_, err := survey(tx, false)
 		for fault := range tx.Check() {
 			err = errors.Join(err, fault)
 		}
@@ -87,12 +87,10 @@ func openBolt(path string, readOnly bool) (db *bolt.DB, err error) {
 // another.
 func openWhole(path string) (*bolt.DB, *Damage, error) {
 	if info, err := os.Stat(path); err == nil && info.Size() > 0 {
-		err := trial.Run(context.Background(), Trial, []byte(path))
-		if errors.Is(err, trial.ErrFailed) {
+		const limit = time.Minute
+		err := trial.Run(context.Background(), Trial, []byte(path), limit)
+		if errors.Is(err, trial.ErrFailed) { // any other error, such as of a slow disk, does not say that it is damaged
 			return replace(path, nil, errDamaged)
-		}
-		if err != nil && !errors.Is(err, trial.ErrLimit) { // a large database on a slow disk is not damaged
-			return nil, nil, err
 		}
 	}
 	db, err := openBolt(path, false)
@@ -104,7 +102,9 @@ func openWhole(path string) (*bolt.DB, *Damage, error) {
 	}
 	var found *records
 	err = db.View(func(tx *bolt.Tx) (err error) {
-		found, err = survey(tx)
+		if found, err = survey(tx, false); err == nil && len(found.faults) > 0 {
+			found, err = survey(tx, true)
+		}
 		return err
 	})
 	if err == nil && found.version > Version {
@@ -153,15 +153,16 @@ func replace(path string, found *records, faults ...error) (*bolt.DB, *Damage, e
 
 // records are those of a database.
 type records struct {
-	// whole are those that can be used, faults what is wrong with the others.
+	// whole are those that can be used, if keep is set; faults are what is wrong with the others.
+	keep                 bool
 	whole                []Change
 	faults               []error
 	version, newestIndex uint64
 }
 
-// survey reads all records. The error is bbolt's.
-func survey(tx *bolt.Tx) (*records, error) {
-	r := new(records)
+// survey reads all records, and keeps those that can be used if asked to. The error is bbolt's.
+func survey(tx *bolt.Tx, keep bool) (*records, error) {
+	r := &records{keep: keep}
 	missing := len(bucketNames()) // a later version may have others too
 	err := tx.ForEach(func(name []byte, b *bolt.Bucket) error {
 		if !slices.Contains(bucketNames(), string(name)) {
@@ -191,7 +192,9 @@ func (r *records) add(bucket, key string, value []byte, b *bolt.Bucket) {
 		r.faults = append(r.faults, fmt.Errorf("%s %q: %w", bucket, key, err))
 		return
 	}
-	r.whole = append(r.whole, Change{bucket: bucket, key: key, value: bytes.Clone(value)})
+	if r.keep {
+		r.whole = append(r.whole, Change{bucket: bucket, key: key, value: bytes.Clone(value)})
+	}
 	switch {
 	case bucket == bucketMeta && key == keyVersion && len(value) == 8:
 		r.version = binary.BigEndian.Uint64(value)

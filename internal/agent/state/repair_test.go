@@ -83,7 +83,8 @@ func contents(t *testing.T, s *Store) map[string]string {
 	return all
 }
 
-// TestAnyDamage turns bytes over and cuts the file: what is left of it is what it was, and what is not is named.
+// TestAnyDamage flips bits and cuts the file: the remaining records are what they were, and losses are reported. bbolt
+// notices most damages but not all, such as of a number of records.
 func TestAnyDamage(t *testing.T) {
 	for name, size := range map[string]int{"small": 2, "large": 150} {
 		t.Run(name, func(t *testing.T) {
@@ -103,9 +104,6 @@ func TestAnyDamage(t *testing.T) {
 				t.Fatal(err)
 			}
 			rounds := 3_000 / (size + 50)
-			if n, err := strconv.Atoi(os.Getenv("TACHO_DAMAGES")); err == nil {
-				rounds = n
-			}
 			random := rand.New(rand.NewPCG(7, uint64(size)))
 			reported := 0
 			for i := range rounds {

@@ -9,7 +9,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -19,34 +18,33 @@ import (
 	"time"
 )
 
-// Limits of the process.
+// Limits of the process, beside the time that Run gives it.
 const (
-	MaxTime   = 5 * time.Second
 	MaxMemory = 256 << 20
 	maxStack  = 64 << 20
+	// abandoned ends a process whose agent is gone.
+	abandoned = 5 * time.Minute
 )
 
-// limitStatus is the exit status of a process that reached a limit. The Go runtime ends a process that crashed with 2.
-const limitStatus = 3
-
-// marker is in the environment of the process, which starts none itself: an executable that does not call MainOf would
+// marker is in the environment of the process, which starts none itself: an executable that does not call Main would
 // otherwise start itself without end.
 const marker = "TACHO_TRIAL"
 
 // Command is the subcommand of tacho agent that calls Main, with the kind of work as its argument.
 const Command = "trial"
 
-// ErrFailed is returned for work that failed or crashed, ErrLimit for work that did not end within the limits.
+// ErrFailed is returned for work that failed, crashed or took too much memory, ErrTime for work that did not end in
+// time.
 var (
 	ErrFailed = errors.New("failed in a process of its own")
-	ErrLimit  = fmt.Errorf("takes more than %s or %d MiB", MaxTime, MaxMemory>>20)
+	ErrTime   = errors.New("did not end in time in a process of its own")
 )
 
 // Work reads its input.
 type Work func(stdin io.Reader) error
 
-// Run does work of a kind in another process of this executable.
-func Run(ctx context.Context, kind string, input []byte) error {
+// Run does work of a kind in another process of this executable, for as long as a limit.
+func Run(ctx context.Context, kind string, input []byte, limit time.Duration) error {
 	if os.Getenv(marker) != "" {
 		return errors.New("a trial starts no other trial")
 	}
@@ -57,19 +55,19 @@ func Run(ctx context.Context, kind string, input []byte) error {
 			return err
 		}
 	}
-	limited, cancel := context.WithTimeout(ctx, MaxTime)
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	cmd := exec.CommandContext(limited, self, "agent", Command, kind)
 	cmd.Args[0] = os.Args[0]
 	cmd.Env = append(os.Environ(), marker+"=1")
 	cmd.Stdin = bytes.NewReader(input)
 	err := cmd.Run()
-	exit, ended := errors.AsType[*exec.ExitError](err)
+	_, ended := errors.AsType[*exec.ExitError](err)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case ended && (limited.Err() != nil || exit.ExitCode() == limitStatus):
-		return ErrLimit
+	case ended && limited.Err() != nil:
+		return ErrTime
 	case ended:
 		return ErrFailed
 	}
@@ -86,13 +84,13 @@ func Main(kind string, works map[string]Work, stdin io.Reader) int {
 	return 0
 }
 
-// enforceLimits ends this process once it has taken too much memory, or too long because the agent is gone.
+// enforceLimits ends this process once it has taken too much memory, or the agent is gone.
 func enforceLimits(begun time.Time) {
 	const interval = 5 * time.Millisecond
 	heap := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	for range time.NewTicker(interval).C {
-		if metrics.Read(heap); heap[0].Value.Uint64() > MaxMemory || time.Since(begun) > MaxTime {
-			os.Exit(limitStatus)
+		if metrics.Read(heap); heap[0].Value.Uint64() > MaxMemory || time.Since(begun) > abandoned {
+			os.Exit(1)
 		}
 	}
 }
