@@ -13,7 +13,7 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// short is a task of 11 processes that is over before anybody can open a stream of it.
+// short is a task of 11 processes that is over before a host can open a stream of it.
 const short = "for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; done; exit 3"
 
 // runCounted runs a task to its end and returns its record.

@@ -26,7 +26,7 @@ import (
 // Name is what a job file says: driver = "tacho".
 const Name = "tacho"
 
-// Driver is everything that a host can ask of a task driver. Who needs less takes one of the small interfaces.
+// Driver is everything that a host can ask of a task driver. Callers that need less take one of the small interfaces.
 type Driver interface {
 	Describer
 	Starter

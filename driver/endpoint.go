@@ -58,7 +58,7 @@ func (d *Tacho) serveNumbers(address string) {
 	if err := e.open(); err != nil {
 		d.log.Error("serve numbers", "address", address, "error", err)
 	}
-	_ = n.replace(e) // there is none to close
+	_ = n.replace(e) // nothing is left to close
 }
 
 // endpoint returns the endpoint; nil if numbers are not served.

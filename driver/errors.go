@@ -23,8 +23,8 @@ var (
 	// ErrCommandNotFound and ErrNotExecutable are of commands that run beside a task; shells exit with 127 and 126.
 	ErrCommandNotFound = errors.New("command not found")
 	ErrNotExecutable   = errors.New("command cannot be executed")
-	// ErrUnavailable is returned while the process behind a driver is gone, or that of a task cannot be reached; tasks
-	// may well be alive.
+	// ErrUnavailable is returned while the process behind a driver is gone, or a task's executor cannot be reached;
+	// tasks may be alive.
 	ErrUnavailable = errors.New("driver is not available")
 	// ErrNotSupported is returned for what a driver does not do.
 	ErrNotSupported = errors.New("not supported by this driver")

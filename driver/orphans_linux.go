@@ -102,7 +102,7 @@ func (d *Tacho) listOrphans(ctx context.Context) ([]*wire.Address, error) {
 	}
 }
 
-// sweep removes directories of executors without an address that do not answer and that nobody owns.
+// sweep removes directories of executors without an address that do not answer and have no owner.
 func sweep(folders []string) error {
 	var errs []error
 	for _, folder := range folders {

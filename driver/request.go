@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -60,7 +61,7 @@ func (d *Tacho) launchRequest(task *TaskConfig, b *ConfigBlock, config Config) (
 	}
 	if config.Enforce && !b.overridesCgroup() {
 		r.Limits = limits(task.Resources)
-		// Whoever may not make cgroups, anybody but root mostly, gets the task without its limits and a note that says
+		// A user who may not make cgroups, mostly any but root, gets the task without its limits and a note that says
 		// so; to root a limit that cannot be set is an error.
 		r.LimitsOptional = r.Limits != nil && os.Geteuid() != 0
 	}
@@ -169,11 +170,8 @@ func findCommand(command, dir string, hasPath bool) string {
 	if strings.Contains(command, "/") || hasPath {
 		return command
 	}
-	for _, folder := range filepath.SplitList(os.Getenv("PATH")) {
-		path := filepath.Join(folder, command)
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0 {
-			return path
-		}
+	if path, err := exec.LookPath(command); err == nil {
+		return path
 	}
 	return command
 }

@@ -33,7 +33,7 @@ type LogLimits struct {
 
 // RowLimits say how often which processes of a task are read; the zero value sets nothing.
 type RowLimits struct {
-	// Interval is the least time between two sets of process rows, unless somebody looks; 0 if not set.
+	// Interval is the least time between two sets of process rows, unless a client looks at them; 0 if not set.
 	Interval time.Duration
 	// Max is the most rows of a set, 0 for none; nil if not set.
 	Max *int

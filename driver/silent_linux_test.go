@@ -95,7 +95,7 @@ func TestRecoverOwned(t *testing.T) {
 	}
 }
 
-// Who does not answer cannot be asked to stop.
+// An executor that does not answer cannot be asked to stop.
 func TestKillSilentOrphan(t *testing.T) {
 	f := newFixture(t, nil)
 	f.start(f.shell("sleep 1000"))

@@ -121,7 +121,7 @@ func (d *Tacho) launch(
 	launched, err := d.launchCounted(ctx, c, config, request, counted)
 	failpoint.At("driver.start.launched")
 	if err == nil && !config.Persisted {
-		// Before the host is answered: from then on it may recover the task, whoever dies.
+		// Before the host is answered: from then on it may recover the task, whichever process dies.
 		err = c.Confirm(ctx)
 		failpoint.At("plugin.start.confirmed")
 	}

@@ -22,7 +22,7 @@ import (
 const shortestInterval = 10 * time.Millisecond
 
 // baselineAge is how old a sample may be for the first rate to be measured from it. An older one would make the
-// first answer an average over a time that nobody asked about.
+// first answer an average over a time before the question.
 const baselineAge = 10 * time.Second
 
 // TaskStats implements Observer.

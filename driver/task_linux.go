@@ -38,7 +38,7 @@ type task struct {
 	log    hclog.Logger
 
 	// warning is what a host has to know of a recovery; empty if nothing is unusual. Hosts keep few events of a task,
-	// so an ordinary recovery is none.
+	// so an ordinary recovery has no event.
 	warning string
 
 	// recoveredAt is zero if this process has started the task.
@@ -61,7 +61,7 @@ type task struct {
 
 	cancel context.CancelFunc // ends work
 	work   sync.WaitGroup
-	// announced is closed when the task has ended and whoever listens to events has them.
+	// announced is closed when the task has ended and the listeners have its events.
 	announced chan struct{}
 
 	confirmed atomic.Bool // the host knows of the task, see confirm
@@ -170,7 +170,7 @@ func (t *task) awaitEnd(ctx context.Context) {
 // attend returns a context for a call that waits for a change of the task. The call ends as quiet if nothing happens
 // for a while and changes are notified: a connection without calls is closed. What it was notified of may have
 // happened all the same: on a busy machine the call may not have got to the executor in that time, nor its answer
-// here. Whoever called asks for the progress before it rests, and tries again for longer if there is more.
+// here. The caller asks for the progress before it rests, and tries again for longer if there is more.
 func attend(ctx context.Context, changed <-chan struct{}, limit time.Duration) (attended context.Context, end func()) {
 	attended, cancel := context.WithCancelCause(ctx)
 	if changed == nil {
@@ -278,7 +278,7 @@ func (t *task) release(ctx context.Context) error {
 	t.unfollow()
 	err := t.client.Shutdown(ctx)
 	if errors.Is(err, client.ErrLost) {
-		// The directory stays if processes are left that the kernel does not end: it names them to whoever cleans up.
+		// The directory stays if processes are left that the kernel does not end: it names them for a later cleanup.
 		return errors.Join(t.client.Close(), client.KillTask(ctx, t.state.Address))
 	}
 	return errors.Join(err, t.client.Close(), client.RemoveFolder(t.state.Address.Folder))

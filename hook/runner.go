@@ -62,7 +62,7 @@ type Runner struct {
 	mu     sync.Mutex // guards following
 	state  State
 	handle Handle // nil while the task is not running
-	// disturb is called when a restart is requested; nil while nobody waits for one in this way.
+	// disturb is called when a restart is requested; nil while the runner does not wait in this way.
 	disturb context.CancelFunc
 }
 

@@ -44,7 +44,7 @@ func (r *Runner) watch(ctx context.Context, handle Handle) *ending {
 }
 
 // awaitUndisturbed waits for the task's end until a stop or a restart is asked for. It needs no goroutine beside the
-// runner's: an agent has hundreds of tasks of which nothing is asked.
+// runner's: most of an agent's hundreds of tasks are left alone.
 func (r *Runner) awaitUndisturbed(life context.Context, handle Handle) (end *ending) {
 	ctx, cancel := context.WithCancel(life)
 	defer cancel()

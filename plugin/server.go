@@ -191,7 +191,7 @@ func answer[T any](m *T, err error) (*T, error) {
 	return m, nil
 }
 
-// toDuration reads a duration; a missing one is 0. Negative ones, and those that are none, are refused.
+// toDuration reads a duration; a missing one is 0. Negative and malformed ones are rejected.
 func toDuration(field string, m *durationpb.Duration) (time.Duration, error) {
 	if m == nil {
 		return 0, nil

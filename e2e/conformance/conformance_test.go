@@ -119,7 +119,7 @@ func TestPlugin(t *testing.T) {
 	})
 }
 
-// The table says so where a plugin is none.
+// TestNoPlugin holds that an executable that is not a plugin is an error.
 func TestNoPlugin(t *testing.T) {
 	path, err := exec.LookPath("true")
 	if err != nil {

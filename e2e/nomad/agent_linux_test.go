@@ -175,7 +175,7 @@ func (a *agent) copyFile(from, to string) {
 	}
 }
 
-// freePorts are ports that nobody listened on a moment ago.
+// freePorts returns ports that were free a moment ago.
 func freePorts(t *testing.T, n int) []int {
 	t.Helper()
 	var ports []int
@@ -213,7 +213,7 @@ func (a *agent) run() {
 	if err := a.process.Start(); err != nil {
 		a.t.Fatal(err)
 	}
-	a.await("healthy driver", 60*time.Second, func() bool {
+	a.await("healthy driver", time.Minute, func() bool {
 		var nodes []struct{ ID string }
 		if a.get("/v1/nodes", &nodes) != nil || len(nodes) == 0 {
 			return false
@@ -332,13 +332,13 @@ func (a *agent) cliInput(input string, args ...string) (string, error) {
 	return string(text), err
 }
 
-// await asks until the answer is yes.
-func (a *agent) await(what string, patience time.Duration, yes func() bool) {
+// await waits until something holds.
+func (a *agent) await(what string, patience time.Duration, holds func() bool) {
 	a.t.Helper()
 	deadline := time.After(patience)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for !yes() {
+	for !holds() {
 		select {
 		case <-tick.C:
 		case <-deadline:

@@ -44,7 +44,7 @@ func (a *agent) submit(job string) *allocation {
 		a.t.Fatal(err)
 	}
 	alloc := &allocation{agent: a}
-	a.await("allocation of "+job, 30*time.Second, func() bool {
+	a.await("allocation of "+job, time.Minute, func() bool {
 		var list []allocState
 		if a.get("/v1/job/"+job+"/allocations", &list) != nil || len(list) == 0 {
 			return false
@@ -71,7 +71,7 @@ func (al *allocation) state() allocState {
 func (al *allocation) awaitStatus(want string) {
 	al.agent.t.Helper()
 	al.tellEvents()
-	al.agent.await("status "+want+" of "+al.task, 40*time.Second, func() bool { return al.state().ClientStatus == want })
+	al.agent.await("status "+want+" of "+al.task, time.Minute, func() bool { return al.state().ClientStatus == want })
 }
 
 // tellEvents shows what happened to the task where the test fails.
@@ -96,7 +96,7 @@ func (al *allocation) awaitEvent(kind, text string) taskEvent {
 	al.agent.t.Helper()
 	al.tellEvents()
 	var found taskEvent
-	al.agent.await(kind+" event with "+text, 40*time.Second, func() bool {
+	al.agent.await(kind+" event with "+text, time.Minute, func() bool {
 		for _, event := range al.state().TaskStates[al.task].Events {
 			if event.Type == kind && strings.Contains(event.DisplayMessage, text) {
 				found = event
@@ -130,7 +130,7 @@ func (al *allocation) readLogs(stream string) (string, error) {
 func (al *allocation) awaitLog(want string) {
 	al.agent.t.Helper()
 	al.tellEvents()
-	al.agent.await("line "+want+" in the log", 40*time.Second, func() bool {
+	al.agent.await("line "+want+" in the log", time.Minute, func() bool {
 		text, err := al.readLogs("stdout")
 		return err == nil && strings.Contains(text, want)
 	})

@@ -183,7 +183,7 @@ func (c *chaos) try(f rig.Failpoint, job string) {
 // its host was not told.
 func (c *chaos) awaitEvents(f rig.Failpoint, job string) {
 	c.t.Helper()
-	c.await("event of each start", 30*time.Second, func() bool {
+	c.await("event of each start", time.Minute, func() bool {
 		var list []allocState
 		if c.get("/v1/job/"+job+"/allocations", &list) != nil {
 			return false

@@ -30,8 +30,8 @@ func TestPluginKilled(t *testing.T) {
 		if err := syscall.Kill(plugin, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		a.await("another plugin", 30*time.Second, func() bool { return a.pluginProcess() != plugin && a.pluginProcess() != 0 })
-		a.await("counters that go on", 30*time.Second, func() bool { return al.cpuTotal() > 0 })
+		a.await("another plugin", time.Minute, func() bool { return a.pluginProcess() != plugin && a.pluginProcess() != 0 })
+		a.await("counters that go on", time.Minute, func() bool { return al.cpuTotal() > 0 })
 		if now := al.cpuTotal(); now < total {
 			t.Errorf("CPU seconds went down from %f to %f", total, now)
 		} else {
@@ -61,7 +61,7 @@ func TestLogsByHost(t *testing.T) {
 	if err := syscall.Kill(plugin, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	a.await("another plugin", 30*time.Second, func() bool { return a.pluginProcess() != plugin && a.pluginProcess() != 0 })
+	a.await("another plugin", time.Minute, func() bool { return a.pluginProcess() != plugin && a.pluginProcess() != 0 })
 	al.checkUndisturbed(before["pid"])
 }
 
@@ -81,7 +81,7 @@ func TestAgentKilled(t *testing.T) {
 		}
 		count := al.count()
 		a.run()
-		a.await("counting", 30*time.Second, func() bool { return al.count() > count })
+		a.await("counting", time.Minute, func() bool { return al.count() > count })
 	}
 	al.checkUndisturbed(before["pid"])
 }
@@ -100,7 +100,7 @@ func TestExecutorKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	a.await("end of the task", 5*time.Second, func() bool { return !runs(attributes["pid"]) })
+	a.await("end of the task", time.Minute, func() bool { return !runs(attributes["pid"]) })
 	if took := time.Since(began); took > time.Second {
 		t.Errorf("the task outlived its executor for %s", took)
 	}
@@ -123,8 +123,8 @@ func TestBinaryReplaced(t *testing.T) {
 	if err := syscall.Kill(plugin, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	a.await("another plugin", 30*time.Second, func() bool { return a.pluginProcess() != plugin && a.pluginProcess() != 0 })
-	a.await("stats by the other plugin", 30*time.Second, func() bool { _, ok := al.stats(); return ok })
+	a.await("another plugin", time.Minute, func() bool { return a.pluginProcess() != plugin && a.pluginProcess() != 0 })
+	a.await("stats by the other plugin", time.Minute, func() bool { _, ok := al.stats(); return ok })
 	al.checkUndisturbed(before["pid"])
 }
 
@@ -183,7 +183,7 @@ func (al *allocation) checkUndisturbed(pid string) {
 	t := al.agent.t
 	t.Helper()
 	count := al.count()
-	al.agent.await("counting", 30*time.Second, func() bool { return al.count() > count+10 })
+	al.agent.await("counting", time.Minute, func() bool { return al.count() > count+10 })
 	if !runs(pid) {
 		t.Errorf("process %s of the task is gone", pid)
 	}
@@ -193,7 +193,7 @@ func (al *allocation) checkUndisturbed(pid string) {
 	count = al.count()
 	// A line is on its way for a moment.
 	var lines []string
-	al.agent.await("all lines in the log", 10*time.Second, func() bool {
+	al.agent.await("all lines in the log", time.Minute, func() bool {
 		lines = al.logLines()
 		return len(lines) >= count
 	})

@@ -106,7 +106,7 @@ func checkEnvironment(t *testing.T, al *allocation) {
 func checkBusy(t *testing.T, al *allocation) {
 	al.awaitStatus("running")
 	// What raw_exec says of such a task is 0.2 %. How busy it really is depends on the machine's other work.
-	al.agent.await("stats of a busy task", 20*time.Second, func() bool {
+	al.agent.await("stats of a busy task", time.Minute, func() bool {
 		s, ok := al.stats()
 		return ok && s.ResourceUsage.CPUStats.Percent > 10
 	})
@@ -151,11 +151,11 @@ func checkBusy(t *testing.T, al *allocation) {
 // checkMeasurements follows a task that fills its directory on our own endpoint: Nomad's stats have no place for that.
 func checkMeasurements(t *testing.T, al *allocation) {
 	const size, full = "tacho_task_disk_usage_bytes", 15 << 20
-	al.agent.await("size of the directory", 20*time.Second, func() bool { return al.metric(size) > 0 })
+	al.agent.await("size of the directory", time.Minute, func() bool { return al.metric(size) > 0 })
 	first := al.metric(size)
-	al.agent.await("growth of the directory", 20*time.Second, func() bool { return al.metric(size) > first })
+	al.agent.await("growth of the directory", time.Minute, func() bool { return al.metric(size) > first })
 	al.awaitLog("full")
-	al.agent.await("the whole directory", 20*time.Second, func() bool { return al.metric(size) >= full })
+	al.agent.await("the whole directory", time.Minute, func() bool { return al.metric(size) >= full })
 	if got := al.metric(size); got > 2*full {
 		t.Errorf("%v bytes, the task has written %d", got, full)
 	}
@@ -242,7 +242,7 @@ func checkExec(t *testing.T, al *allocation) {
 	if _, err := al.agent.cli("alloc", "restart", al.id); err != nil {
 		t.Error(err)
 	}
-	al.agent.await("restart", 20*time.Second, func() bool {
+	al.agent.await("restart", time.Minute, func() bool {
 		state := al.state().TaskStates[al.task]
 		return state.Restarts == 1 && state.State == "running"
 	})
@@ -261,7 +261,7 @@ func checkDeniedUser(t *testing.T, al *allocation) {
 }
 
 func checkNoNetwork(t *testing.T, al *allocation) {
-	al.agent.await("end", 40*time.Second, func() bool {
+	al.agent.await("end", time.Minute, func() bool {
 		for _, event := range al.state().TaskStates[al.task].Events {
 			if event.Type == "Setup Failure" {
 				t.Skipf("this host cannot make network namespaces: %s", event.DisplayMessage)

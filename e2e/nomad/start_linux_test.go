@@ -79,7 +79,7 @@ func TestAgentKilledWhileStarting(t *testing.T) {
 		t.Logf("round %d: %d executors when the agent was killed", round, len(a.executors()))
 		a.run()
 		if round%3 != 2 { // otherwise it is purged before it has started again
-			a.await("start of all tasks", 60*time.Second, func() bool { return a.runningOf(name) == 12 })
+			a.await("start of all tasks", time.Minute, func() bool { return a.runningOf(name) == 12 })
 			for id, n := range a.executors() {
 				if n != 1 {
 					t.Errorf("round %d: allocation %s runs %d times", round, id, n)

@@ -81,7 +81,7 @@ const mebibyte = 1 << 20
 
 // peaks are the memory peaks of runs.
 type peaks struct {
-	// known are exact peaks and upper bounds, of which there are upper.
+	// known are exact peaks and upper bounds, upper counts the bounds.
 	known []float64
 	upper int
 	// killedAt is the highest peak of the kills runs that the kernel killed something of, atLeast that of the bounds

@@ -18,7 +18,7 @@ type Handed struct {
 	Commands *Commands `json:"commands"`
 }
 
-// Until returns them for a time up to which nobody has counted any more.
+// Until returns them for a later time, until which nothing was counted any more.
 func (h *Handed) Until(end time.Time) *Commands {
 	c := *h.Commands
 	c.addGap(h.At, end)

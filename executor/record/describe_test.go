@@ -235,7 +235,7 @@ func TestEndOfEarlierRecords(t *testing.T) {
 	}
 }
 
-// TestLastReading holds that a reading of a task without a process is none.
+// TestLastReading holds that a reading of a task without a process does not count.
 func TestLastReading(t *testing.T) {
 	sample := func(counts map[procstats.ID]float64) *procstats.Sample {
 		s := &procstats.Sample{}

@@ -104,7 +104,7 @@ func verdict(e Evidence) Verdict {
 	return Completed
 }
 
-// failedByItself reports that the main process failed without a signal of others. Who sent a SIGKILL is not known.
+// failedByItself reports that the main process failed without a signal of others. The sender of a SIGKILL is unknown.
 func failedByItself(e Evidence) bool {
 	onRequest := e.Signal != 0 && e.Signal == e.Forwarded
 	return e.Cause == "" && e.Signal != sigkill && !onRequest && (e.ExitCode != 0 || e.Signal != 0)

@@ -251,7 +251,7 @@ func PeakOf(whole *procstats.Window, last *procstats.Sample) *Peak {
 	return nil
 }
 
-// InheritedPeak is for a task in a group that was there before it, of which the kernel's peak could not be reset. A
+// InheritedPeak is for a task in a group that was there before it, and whose kernel peak could not be reset. A
 // peak that rose during the run was reached in it and is exact; one that did not may be another task's, and the task's
 // own is at most that. The headline is changed and the reason returned; it is empty where there is nothing to say.
 func InheritedPeak(headline map[string]HeadlineValue, before, after *procstats.Sample) (reason string) {

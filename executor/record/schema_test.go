@@ -287,8 +287,8 @@ func isOf(value, kind any) bool {
 	return kind == "object"
 }
 
-// fill sets every field of a value to something that is not zero, and has one entry in every list and map. Words get the
-// first of their values.
+// fill sets every field of a value to something that is not zero, and has one entry in every list and map. Words get
+// the first of their values.
 func (s sources) fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:

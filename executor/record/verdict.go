@@ -123,7 +123,7 @@ type Victim struct {
 	Source string `json:"source"`
 }
 
-// Who names a victim.
+// Sources of a victim.
 const (
 	// FromKmsg is the kernel's log.
 	FromKmsg = "kmsg"

@@ -129,8 +129,8 @@ func TaskStats(id string, s, before *procstats.Sample, coreMHz float64) *drivers
 	}
 }
 
-// CoreMHz returns the mean speed of a machine's cores in MHz, as its operator or its host gives it: each counts with its
-// base speed, else the highest, else what was guessed. It is 0 if one of them is not known.
+// CoreMHz returns the mean speed of a machine's cores in MHz, as its operator or its host gives it: each counts with
+// its base speed, else the highest, else what was guessed. It is 0 if one of them is not known.
 func CoreMHz(t *base.ClientTopology) float64 {
 	total := t.GetOverrideTotalCompute()
 	if total == 0 {
@@ -148,7 +148,7 @@ func CoreMHz(t *base.ClientTopology) float64 {
 	return float64(total) / float64(len(t.GetCores()))
 }
 
-// fromResources returns the message of a task's resources, part of which has a message of its own; nil of nil.
+// fromResources returns the message of a task's resources; nil of nil. Some of them have a message of their own in it.
 func fromResources(r *driver.Resources) *drivers.Resources {
 	m := Convert[drivers.Resources](r)
 	if m != nil {

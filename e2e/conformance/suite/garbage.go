@@ -177,7 +177,7 @@ func scalar(field protoreflect.FieldDescriptor, value hostile) protoreflect.Valu
 	}
 }
 
-// call sends a message and wants an answer, whichever; the end of the plugin is none.
+// call sends a message and wants any answer; the end of the plugin is not an answer.
 func call(ctx context.Context, conn grpc.ClientConnInterface, method protoreflect.MethodDescriptor, m proto.Message) error {
 	return answered(method, send(ctx, conn, method, m))
 }

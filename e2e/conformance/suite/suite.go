@@ -71,7 +71,7 @@ type Case struct {
 func Cases() []Case {
 	var all []Case
 	for _, some := range [][]Case{
-		describeCases(), lifecycleCases(), refuseCases(), execCases(), statsCases(), commandsCases(), eventCases(), recoverCases(), garbageCases(),
+		describeCases(), lifecycleCases(), refuseCases(), execCases(), statsCases(), eventCases(), recoverCases(), garbageCases(),
 	} {
 		all = append(all, some...)
 	}
