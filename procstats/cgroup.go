@@ -6,7 +6,7 @@ package procstats
 // Cgroup says where the files of one control group are, on any layout: version 2 alone, version 1 with a folder
 // per controller, or both (hybrid). The zero Cgroup is no cgroup at all.
 type Cgroup struct {
-	// V2 is the folder in the unified hierarchy, empty where there is none.
+	// V2 is the folder in the unified hierarchy, empty without one.
 	V2 string
 	// V1 maps a controller (memory, cpu, cpuacct, pids, blkio, freezer, cpuset) to the folder in its hierarchy.
 	V1 map[string]string

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package procstats is the vocabulary of measurements: what each one is, what was read, and what that means over time.
-// It reads no file.
+// It reads no file. It is one of the public packages of the module, with hook: other programs may import it.
 //
 // One table lists every measurement there is: name, unit, kind, scope, source, help, and what the number guarantees.
-// A [Selection] is a part of it. A [Sample] holds readings, each a value or the reason why there is none. A [Window]
+// A [Selection] is a part of it. A [Sample] holds readings, each a value or the reason for its absence. A [Window]
 // reduces samples over time, and [Headlines] chooses the few numbers that people look at first. The types that name
 // things are here too: [ProcessID] and [Cgroup].
 //

@@ -13,7 +13,7 @@ import (
 type HeadlineValue struct {
 	// ID is the headline's own number: HeadlineCPU and so on.
 	ID ID
-	// Reading holds the value under ID, or the reason why there is none.
+	// Reading holds the value under ID, or the reason for its absence.
 	Reading Reading
 	// Source is the name of the measurement the value was taken from; empty where absent.
 	Source string
@@ -32,7 +32,7 @@ type History struct {
 	// Elapsed is the time of the run up to the sample, or to the end of its last process, for cpu_cores_average.
 	Elapsed time.Duration
 	// Ended reports that the sample was read after the run had ended: its end is known to have been before Elapsed and
-	// before the read, by as long as it took to wake whoever waited for it.
+	// before the read, by as long as it took to wake the process that waited for it.
 	Ended bool
 	// Largest are the largest readings over all samples so far, for the peak; those of Window go before them.
 	Largest Largest
@@ -63,7 +63,7 @@ var (
 	// The sum of resident memory is not among them: it counts shared pages several times and misses what is not mapped.
 	memorySources = [...]ID{TreeMemory, PortableRSS}
 	peakSources   = [...]ID{CgroupMemoryPeak, CgroupMemoryCurrent, TreeMemory, PortableRSS, RusagePeakRSS}
-	// sampledPeaks are the gauges of which the largest of all samples says something about the peak.
+	// sampledPeaks are the gauges whose largest sample says something about the peak.
 	sampledPeaks   = [...]ID{CgroupMemoryCurrent, PortableRSS, TreeMemory, HugetlbUncharged}
 	swapSources    = [...]ID{CgroupMemorySwapCurrent, TreeSwap}
 	hugetlbSources = [...]ID{HugetlbCgroupCurrent, HugetlbMapped}
@@ -116,7 +116,7 @@ const mostHeadlines = 13
 // pages and the age of the processes are listed if they are not 0.
 func Headlines(s *Sample, h History) []HeadlineValue { return HeadlinesInto(nil, s, h) }
 
-// HeadlinesInto does the same in the memory of a list that nobody reads any more.
+// HeadlinesInto does the same in the memory of a list that is not read any more.
 func HeadlinesInto(used []HeadlineValue, s *Sample, h History) []HeadlineValue {
 	list, f := slices.Grow(used[:0], mostHeadlines), &facts{s, h}
 	for _, of := range makers {
@@ -168,7 +168,7 @@ func Lasting(list []HeadlineValue) bool {
 	return len(list) > 0
 }
 
-// processesAge is how much older than the sample its process rows are. After the end there are none to read.
+// processesAge is how much older than the sample its process rows are. After the end no process is left to read.
 func processesAge(s *Sample, h History) HeadlineValue {
 	age := RowsAge(s)
 	seconds, ok := age.Number()
@@ -273,7 +273,7 @@ func (h History) rate(s *Sample, id ID) Reading {
 	return r
 }
 
-// settledRun is the shortest run of which the delay between its end and the time that was taken of it, milliseconds
+// settledRun is the shortest run for which the delay between its end and the time that was taken of it, milliseconds
 // and on a busy machine tens of them, is no part worth a word.
 const settledRun = 10 * time.Second
 

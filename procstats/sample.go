@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Reading is one measurement in one sample: a value, or the reason why there is none.
+// Reading is one measurement in one sample: a value, or the reason for its absence.
 // The zero Reading is neither and is never stored in a sample.
 type Reading struct {
 	id      ID
@@ -21,7 +21,7 @@ type Reading struct {
 	text    string // the value of labels and categories, else the reason for absence
 }
 
-// reasonNotFinite stands for a number that is none: dividing by nothing must not look like a measurement.
+// reasonNotFinite stands for what is not a number: dividing by nothing must not look like a measurement.
 const reasonNotFinite = "not a finite number"
 
 // ReasonNoLimit is the reason for the absence of a limit that is not set: the measurement is available, there
@@ -177,7 +177,7 @@ type Sample struct {
 	// Checked is when CPU time, pressure, memory and packets of the task's cgroup were read again and had not moved, so
 	// that nothing else was read after the times in Sources; zero if all was read.
 	Checked Stamp
-	// Sources holds when each source was read. Copies of a sample share it: nobody writes it after the collection.
+	// Sources holds when each source was read. Copies of a sample share it: it is not written after the collection.
 	Sources ReadTimes
 	// Task holds the readings of the task as a whole.
 	Task Readings

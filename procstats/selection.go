@@ -55,7 +55,7 @@ func SetSelection(set Set) Selection {
 }
 
 // AllSelection selects everything this operating system could have: all but the portable source where there
-// are readers of our own, and only that source and the reaped children's usage where there are none.
+// are readers of our own, and only that source and the reaped children's usage elsewhere.
 func AllSelection() Selection {
 	return SelectWhere(func(m Measurement) bool { return belongs(m.Source, runtime.GOOS) })
 }

@@ -19,7 +19,7 @@ type Measurement struct {
 	Unit  Unit
 	Kind  Kind
 	Scope Scope
-	// Source is who reads it; SourceNone for headlines.
+	// Source reads it; SourceNone for headlines.
 	Source SourceID
 	// Set is what the measurement is about, if others of its source are measured, or absent, together with it.
 	Set Set
@@ -56,7 +56,7 @@ func allRows() iter.Seq[*Measurement] {
 	}
 }
 
-// rowOf finds a row by its number, nil where there is none.
+// rowOf finds a row by its number, nil for an unknown one.
 func rowOf(id ID) *Measurement {
 	for _, section := range sections {
 		if id > section[len(section)-1].ID {
@@ -97,7 +97,7 @@ func Lookup(id ID) (m Measurement, ok bool) {
 	return *found, true
 }
 
-// LookupName returns the row with a name; ok is false where there is none.
+// LookupName returns the row with a name; ok is false for an unknown name.
 func LookupName(name string) (m Measurement, ok bool) {
 	for m := range allRows() {
 		if m.Name == name {

@@ -65,8 +65,8 @@ func bytesText(value float64) string {
 	return threeDigits(value) + units[i]
 }
 
-// secondsText writes a span of time as precisely as a reader needs it: 203 µs, 12.3 ms, 394 ms, 1.5 s, 5m0.5s, 2h37m2s,
-// 2d4h12m.
+// secondsText writes a span of time as precisely as a reader needs it: 203 µs, 12.3 ms, 394 ms, 1.5 s, 5m0.5s,
+// 2h37m2s, 2d4h12m.
 func secondsText(value float64) string {
 	switch {
 	case value == 0:
@@ -92,7 +92,7 @@ func secondsText(value float64) string {
 	return clockText(time.Duration(value * float64(time.Second)).Round(step))
 }
 
-// timeText writes a moment to the second; those before 1970 and after the year 9999 are none.
+// timeText writes a moment to the second; not those before 1970 or after the year 9999.
 func timeText(value float64) string {
 	const end = 253_402_300_800
 	if value < 0 || value >= end {

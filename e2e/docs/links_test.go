@@ -4,6 +4,7 @@
 package docs
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,10 +13,9 @@ import (
 	"testing"
 )
 
-// TestLinks holds that every link to a file or a heading of this repository leads there, and that the index has every page.
+// TestLinks holds that every link to a file or a heading of this repository leads there.
 func TestLinks(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
-	var indexed []string
 	for _, page := range pagesOf(t) {
 		text, err := os.ReadFile(filepath.Join("../..", page))
 		if err != nil {
@@ -30,19 +30,11 @@ func TestLinks(t *testing.T) {
 			if target != "" {
 				path = filepath.Join("../..", filepath.Dir(page), target)
 			}
-			if page == "docs/README.md" {
-				indexed = append(indexed, filepath.Base(path))
-			}
 			if _, err := os.Stat(path); err != nil {
 				t.Errorf("%s: %s: no such file", page, m[1])
 			} else if anchor != "" && !slices.Contains(anchorsOf(t, path), anchor) {
 				t.Errorf("%s: %s: no such heading", page, m[1])
 			}
-		}
-	}
-	for _, page := range pagesOf(t) {
-		if name := filepath.Base(page); strings.HasPrefix(page, "docs/") && name != "README.md" && !slices.Contains(indexed, name) {
-			t.Errorf("docs/README.md has no link to %s", name)
 		}
 	}
 }
@@ -59,4 +51,62 @@ func anchorsOf(t *testing.T, path string) (all []string) {
 		all = append(all, strings.ReplaceAll(punctuation.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
 	}
 	return all
+}
+
+// pagesOf returns every page, relative to the repository.
+func pagesOf(t *testing.T) []string {
+	t.Helper()
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, page := range pages {
+		pages[i] = strings.TrimPrefix(page, "../../")
+	}
+	return append(pages, "README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
+}
+
+// runs reports whether TestPages runs a block, or writes it to a file that a command of its page reads.
+func (b block) runs() bool { return b.kind == "console" || b.title != "" }
+
+// TestQueries holds that the metrics of pages, alert rules and the dashboard exist, and that the queries of the dashboard use
+// existing labels, and counters with rate or increase.
+func TestQueries(t *testing.T) {
+	metrics := read(t, "docs/metrics.md") // which a test of the agent holds against the program
+	name := regexp.MustCompile(`tacho_(task|agent)_[a-z_]+`)
+	for _, path := range []string{
+		"packaging/prometheus/alerts.yml", "packaging/grafana/tachograph.json", "docs/howto.md", "docs/operating.md", "README.md",
+	} {
+		for _, found := range name.FindAllString(read(t, path), -1) {
+			if !strings.Contains(metrics, "| "+found+" |") {
+				t.Errorf("%s names %s, which is not a metric", path, found)
+			}
+		}
+	}
+	labels := []string{"alloc_id", "job", "namespace", "task", "task_group", "host", "instance"}
+	matcher := regexp.MustCompile(`([a-z_]+)=~?\\"|\{\{([a-z_]+)\}\}`)
+	query := regexp.MustCompile(`"(expr|legendFormat)": "(.*)"`)
+	for _, m := range query.FindAllStringSubmatch(read(t, "packaging/grafana/tachograph.json"), -1) {
+		for _, label := range matcher.FindAllStringSubmatch(m[2], -1) {
+			if !slices.Contains(labels, label[1]+label[2]) {
+				t.Errorf("no label %s in %s", label[1]+label[2], m[2])
+			}
+		}
+		for _, metric := range name.FindAllString(m[2], -1) {
+			counts := strings.Contains(metrics, fmt.Sprintf("| %s | counter |", metric))
+			rates := strings.HasPrefix(m[2], "rate(") || strings.HasPrefix(m[2], "increase(")
+			if counts != rates && m[1] == "expr" {
+				t.Errorf("%s: a counter takes rate or increase, and a gauge neither", m[2])
+			}
+		}
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../..", path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

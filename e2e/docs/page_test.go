@@ -117,22 +117,23 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// TestNames holds that every metric that pages, alert rules and queries name is one that exists.
-func TestNames(t *testing.T) {
-	metrics, err := os.ReadFile("../../docs/metrics.md") // which a test of the agent holds against the program
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := regexp.MustCompile(`tacho_(task|agent)_[a-z_]+`)
-	for _, path := range []string{"../../packaging/prometheus/alerts.yml", "../../packaging/grafana/tachograph.json", "../../docs/howto.md", "../../docs/operating.md", "../../README.md"} {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, found := range name.FindAllString(string(text), -1) {
-			if !strings.Contains(string(metrics), "| "+found+" |") {
-				t.Errorf("%s names %s, which is not a metric", path, found)
-			}
+// tachoCommand is a command in a block that is not run, up to a comment, a pipe or a redirection.
+var tachoCommand = regexp.MustCompile(`^(?:- run: )?(?:sudo )?(?:bin/)?tacho ([a-z][^#|>]*)`)
+
+// commandsOf returns the arguments of each tacho command in a block.
+func commandsOf(b block) (all [][]string) {
+	for _, line := range b.lines {
+		if m := tachoCommand.FindStringSubmatch(line); m != nil {
+			all = append(all, words(m[1]))
 		}
 	}
+	return all
+}
+
+// words splits a command as a shell does, as far as pages need it.
+func words(text string) (all []string) {
+	for _, m := range regexp.MustCompile(`'[^']*'|"[^"]*"|\S+`).FindAllString(text, -1) {
+		all = append(all, strings.Trim(m, `'"`))
+	}
+	return all
 }

@@ -35,7 +35,7 @@ type CPU struct {
 	// Waited is what wait4(2) gave for the children it was called for, and theirs. It is exact: exec and exit
 	// are in it.
 	Waited float64 `json:"waited"`
-	// Reported is the sum of the last clock readings of processes that nobody waits for, and for each of them what
+	// Reported is the sum of the last clock readings of processes that are not waited for, and for each of them what
 	// a process that was waited for used after its report, to exit.
 	Reported float64 `json:"reported"`
 	// BeforeMeter is the part of Own from before the process moved into the meter's cgroup.

@@ -22,6 +22,22 @@ func noted(r *record.Record, words string) bool {
 	return slices.ContainsFunc(r.Notes, func(note string) bool { return strings.Contains(note, words) })
 }
 
+// placed asserts where a task was placed, and that a note has some words.
+func placed(t *testing.T, r *record.Record, placement, words string) {
+	t.Helper()
+	if r.Cgroup.Placement != placement || words != "" && !noted(r, words) {
+		t.Errorf("placed %s in %s, notes %q; want %s and %q", r.Cgroup.Placement, r.Cgroup.V2, r.Notes, placement, words)
+	}
+}
+
+// says asserts that the doctor reports the state of a check, and a way to enable it that has some words.
+func (s spot) says(t *testing.T, name string, state doctor.State, enable string) {
+	t.Helper()
+	if c := check(t, s.doctor(t), name); c.State != state || !strings.Contains(c.Enable, enable) {
+		t.Errorf("%+v, want %s and %q", c, state, enable)
+	}
+}
+
 // TestHere is the place as it is, for whoever runs the tests: the machine, a guest, a delegated group.
 func TestHere(t *testing.T) {
 	rig.Require(t)
@@ -55,13 +71,9 @@ func TestUnprivileged(t *testing.T) {
 	needRoot(t)
 	s := spot{user: rig.Unprivileged()}
 	r, _ := s.run(t)
-	if r.Cgroup.Placement != "none" || len(r.Notes) != 1 || !noted(r, "permission denied") {
-		t.Errorf("placed %s, notes %q", r.Cgroup.Placement, r.Notes)
-	}
+	placed(t, r, "none", "permission denied")
 	s.refuses(t, "the task has no cgroup", "--pids", "100")
-	if c := check(t, s.doctor(t), "cgroup"); c.State != doctor.Missing || c.Enable == "" {
-		t.Errorf("%+v", c)
-	}
+	s.says(t, "cgroup", doctor.Missing, " ")
 }
 
 // TestDelegatedHierarchies is a user whose shell is in groups of his own on every hierarchy, as the doctor advises on v1.
@@ -82,22 +94,16 @@ func TestReadOnlyCgroups(t *testing.T) {
 	needRoot(t)
 	s := spot{steps: []confine.Step{confine.ReadOnlyCgroups}, user: rig.Self()}
 	r, _ := s.run(t)
-	if r.Cgroup.Placement != "none" || !noted(r, "read-only file system") {
-		t.Errorf("placed %s, notes %q", r.Cgroup.Placement, r.Notes)
-	}
+	placed(t, r, "none", "read-only file system")
 	s.refuses(t, "remount,rw", "--cpu", "1")
-	if c := check(t, s.doctor(t), "cgroup"); c.State != doctor.Missing || !strings.Contains(c.Enable, "remount,rw") {
-		t.Errorf("%+v", c)
-	}
+	s.says(t, "cgroup", doctor.Missing, "remount,rw")
 }
 
 func TestNoCgroups(t *testing.T) {
 	needRoot(t)
 	s := spot{steps: []confine.Step{confine.NoCgroups}, user: rig.Self()}
 	r, _ := s.run(t)
-	if r.Cgroup.Placement != "none" || !noted(r, "no cgroup hierarchy is mounted here") {
-		t.Errorf("placed %s, notes %q", r.Cgroup.Placement, r.Notes)
-	}
+	placed(t, r, "none", "no cgroup hierarchy is mounted here")
 	s.refuses(t, "mount -t cgroup2", "--memory", "64M")
 	s.doctor(t)
 }
@@ -152,9 +158,7 @@ func TestCgroupNamespace(t *testing.T) {
 	_, groups := newGroups(t, rig.Self())
 	s := spot{steps: []confine.Step{confine.CgroupNamespace}, user: rig.Self(), groups: groups}
 	r, _ := s.run(t)
-	if r.Cgroup.Placement != "none" || !noted(r, "cgroup namespace") {
-		t.Errorf("placed %s, notes %q", r.Cgroup.Placement, r.Notes)
-	}
+	placed(t, r, "none", "cgroup namespace")
 	s.doctor(t)
 }
 
@@ -175,18 +179,14 @@ func TestForeignProc(t *testing.T) {
 	needRoot(t)
 	s := spot{namespaces: unix.CLONE_NEWPID, user: rig.Self()}
 	s.refuses(t, "/proc belongs to another PID namespace")
-	if c := check(t, s.doctor(t), "hidden processes"); c.State != doctor.Missing || !strings.Contains(c.Enable, "mount -t proc") {
-		t.Errorf("%+v", c)
-	}
+	s.says(t, "hidden processes", doctor.Missing, "mount -t proc")
 }
 
 func TestUserNamespace(t *testing.T) {
 	needRoot(t)
 	s := spot{namespaces: unix.CLONE_NEWUSER, user: rig.Unprivileged()}
 	r, _ := s.run(t)
-	if r.Cgroup.Placement != "none" {
-		t.Errorf("placed %s, notes %q", r.Cgroup.Placement, r.Notes)
-	}
+	placed(t, r, "none", "")
 	d := s.doctor(t)
 	if c := check(t, d, "environment"); !strings.Contains(c.Found, "rootless") {
 		t.Errorf("%+v", c)
@@ -223,9 +223,7 @@ func TestHiddenProcesses(t *testing.T) {
 		steps: []confine.Step{confine.HiddenProcesses}, namespaces: unix.CLONE_NEWPID, user: rig.Unprivileged(),
 	}
 	s.run(t)
-	if c := check(t, s.doctor(t), "hidden processes"); c.State != doctor.Partly || !strings.Contains(c.Enable, "hidepid=0") {
-		t.Errorf("%+v", c)
-	}
+	s.says(t, "hidden processes", doctor.Partly, "hidepid=0")
 }
 
 func TestNoPressure(t *testing.T) {
@@ -235,9 +233,7 @@ func TestNoPressure(t *testing.T) {
 	}
 	s := spot{steps: []confine.Step{confine.NoPressure}, user: rig.Self()}
 	s.run(t)
-	if c := check(t, s.doctor(t), "pressure (PSI)"); c.State != doctor.Missing {
-		t.Errorf("%+v", c)
-	}
+	s.says(t, "pressure (PSI)", doctor.Missing, "")
 }
 
 // TestFilter denies system calls that tacho can do without.

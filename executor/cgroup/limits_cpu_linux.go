@@ -16,12 +16,9 @@ import (
 
 func (s *setter) quota() error {
 	if cores := s.limits.CPUQuota; cores != nil {
-		dir, version, err := s.folder("cpu", fmt.Sprintf("CPU quota of %v cores", *cores))
-		if err == nil && version == 2 {
-			err = setQuotaV2(dir, *cores)
-		} else if err == nil {
-			err = s.setQuotaV1(dir, *cores)
-		}
+		err := s.write("cpu", fmt.Sprintf("CPU quota of %v cores", *cores),
+			func(dir string) error { return s.setQuotaV1(dir, *cores) },
+			func(dir string) error { return setQuotaV2(dir, *cores) })
 		if err != nil {
 			return err
 		}

@@ -22,15 +22,9 @@ const ioMax = "io.max"
 func (s *setter) io() error {
 	for i := range s.limits.IO {
 		limit := &s.limits.IO[i]
-		dir, version, err := s.folder("io", "I/O limit of "+limit.Device)
-		if err != nil {
-			return err
-		}
-		if version == 2 {
-			err = s.ioV2(dir, limit)
-		} else {
-			err = s.ioV1(dir, limit)
-		}
+		err := s.write("io", "I/O limit of "+limit.Device,
+			func(dir string) error { return s.ioV1(dir, limit) },
+			func(dir string) error { return s.ioV2(dir, limit) })
 		if err != nil {
 			return explainDevice(limit.Device, err)
 		}

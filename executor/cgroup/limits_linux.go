@@ -128,15 +128,23 @@ func number(value *int64) *float64 {
 	return &f
 }
 
+// write sets a limit in the folder of a controller, in one of two ways.
+func (s *setter) write(controller, what string, v1, v2 func(dir string) error) error {
+	dir, version, err := s.folder(controller, what)
+	switch {
+	case err != nil:
+		return err
+	case version == 1:
+		return v1(dir)
+	}
+	return v2(dir)
+}
+
 func (s *setter) memory() error {
 	if limit := s.limits.MemoryMax; limit != nil {
-		what := "memory limit " + procstats.Bytes.Text(float64(*limit))
-		dir, version, err := s.folder("memory", what)
-		if err == nil && version == 2 {
-			err = setBytes(dir, "memory.max", *limit)
-		} else if err == nil {
-			err = s.memoryV1(dir, *limit)
-		}
+		err := s.write("memory", "memory limit "+procstats.Bytes.Text(float64(*limit)),
+			func(dir string) error { return s.memoryV1(dir, *limit) },
+			func(dir string) error { return setBytes(dir, "memory.max", *limit) })
 		if err != nil {
 			return err
 		}
@@ -166,14 +174,10 @@ func (s *setter) memoryV1(dir string, limit int64) error {
 func (s *setter) memoryHigh() error {
 	if limit := s.limits.MemoryHigh; limit != nil {
 		what := "memory.high " + procstats.Bytes.Text(float64(*limit))
-		dir, version, err := s.folder("memory", what)
+		err := s.write("memory", what,
+			func(string) error { return onV2(what, "use the hard limit") },
+			func(dir string) error { return setBytes(dir, "memory.high", *limit) })
 		if err != nil {
-			return err
-		}
-		if version == 1 {
-			return onV2(what, "use the hard limit")
-		}
-		if err := setBytes(dir, "memory.high", *limit); err != nil {
 			return err
 		}
 	}

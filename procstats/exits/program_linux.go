@@ -179,7 +179,7 @@ func filter(m *shared) asm.Instructions {
 	)
 }
 
-// reserve gets room for a record, and counts it as lost if there is none.
+// reserve gets room for a record, and counts it as lost without room.
 func reserve(m *shared) asm.Instructions {
 	return slices.Concat(
 		asm.Instructions{

@@ -266,7 +266,7 @@ func (w *Watch) Read() Summary {
 type counts struct {
 	lost   int64 // records
 	forked int64 // processes
-	ending int64 // threads that have begun to end, before anybody can learn of it
+	ending int64 // threads that have begun to end, before their parents are told
 }
 
 func (w *Watch) counts() counts {

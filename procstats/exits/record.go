@@ -79,7 +79,7 @@ func (u *use) add(other use) {
 	u.involuntary += other.involuntary
 }
 
-// decode reads a record; false if it is none.
+// decode reads a record; false if it is too short.
 func decode(raw []byte, pageSize int64) (t thread, ok bool) {
 	if len(raw) < recordSize {
 		return thread{}, false

@@ -22,8 +22,8 @@ const (
 )
 
 // ring reads a ring buffer of BPF programs: the kernel writes and this process reads what is mapped into both. The
-// look is taken by whoever asks, without a system call, and by wait. A goroutine that blocked in epoll_wait would hold
-// the only P of an executor until the runtime's monitor takes it away, milliseconds later.
+// look is taken by the caller of Read, without a system call, and by wait. A goroutine that blocked in epoll_wait
+// would hold the only P of an executor until the runtime's monitor takes it away, milliseconds later.
 type ring struct {
 	file   *os.File // the map, for the runtime's poller
 	readAt []byte   // a page: the position up to which this process has read

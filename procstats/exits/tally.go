@@ -27,7 +27,7 @@ type sum struct {
 	statuses          map[uint32]int64
 }
 
-// open is a process of which threads have ended, and others are alive or have not been heard of.
+// open is a process with threads that have ended and others that are alive or not reported yet.
 type open struct {
 	thread
 

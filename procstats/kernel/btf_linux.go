@@ -114,7 +114,7 @@ func (b *BTF) findSections() error {
 	return nil
 }
 
-// place returns where the type with a number is. Types have no table of contents; they are counted as far as somebody
+// place returns where the type with a number is. Types have no table of contents; they are counted as far as a caller
 // asks, because those of the scheduler are near the beginning, and to count all 130,000 takes 2 ms.
 func (b *BTF) place(id uint32) (at uint32, ok bool) {
 	for int(id) >= len(b.at) {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Writes tells which folders had a file written, inotify(7): settings of a cgroup that nobody has written are what
-// they were. It sees writes by system calls, whoever makes them, and not what the kernel changes by itself. It is used
+// Writes tells which folders had a file written, inotify(7): settings of a cgroup that were not written are what
+// they were. It sees writes by system calls of any process, and not what the kernel changes by itself. It is used
 // by one goroutine at a time.
 type Writes struct {
 	fd      int
@@ -38,7 +38,7 @@ func OpenWrites() (*Writes, error) {
 	return &Writes{fd: fd, folders: make(map[int32]*WrittenFolder)}, nil
 }
 
-// Watch adds a folder, of which nobody else is told. The error wraps ENOSPC where the user has no watch left
+// Watch adds a folder. The error wraps ENOSPC where the user has no watch left
 // (/proc/sys/fs/inotify/max_user_watches), and EEXIST where the folder is watched already.
 func (w *Writes) Watch(dir string) (*WrittenFolder, error) {
 	number, err := unix.InotifyAddWatch(w.fd, dir, unix.IN_MODIFY|unix.IN_ONLYDIR|unix.IN_MASK_CREATE)

@@ -65,14 +65,14 @@ func ReadNumber(path string) (n int64, ok bool) {
 
 // EffectiveMemoryMax returns the lowest hard memory limit that holds for a cgroup, in bytes, and the folder that sets
 // it: the group's own or that of a visible ancestor. On v1 the kernel also reports the limit of ancestors that are not
-// visible; dir is empty then. ok is false where no limit is known: none is set, or whoever set one is hidden.
+// visible; dir is empty then. ok is false where no limit is known: none is set, or the cgroup that sets one is hidden.
 func EffectiveMemoryMax(c procstats.Cgroup, mounts []CgroupMount) (limit int64, dir string, ok bool) {
 	own := c.V1["memory"]
 	if own == "" {
 		return memoryMax.lowestOf(c.V2, mounts)
 	}
 	dirs := cgroupAndAncestors(own, mounts)
-	// Until Linux 5.11 a cgroup of which the parent has use_hierarchy 0 is not charged to the parent.
+	// Until Linux 5.11 a cgroup whose parent has use_hierarchy 0 is not charged to the parent.
 	for i, parent := range dirs[1:] {
 		content, err := os.ReadFile(filepath.Join(parent, "memory.use_hierarchy"))
 		if err == nil && bytes.HasPrefix(content, []byte("0")) {

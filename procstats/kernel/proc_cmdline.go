@@ -21,7 +21,7 @@ const (
 )
 
 // ParseProcCmdline returns the arguments in the first CmdlineRead bytes of /proc/PID/cmdline as text on one line, with
-// spaces between them; empty where there are none, as for a kernel thread or a zombie. A process can write anything
+// spaces between them; empty without arguments, as for a kernel thread or a zombie. A process can write anything
 // over its arguments: what is empty, or has in it spaces, quotes, backslashes or bytes that are not printable, is
 // quoted as in Go, and no control character is left. A text longer than CmdlineText bytes is cut and ends in "…".
 //

@@ -21,7 +21,7 @@ const reasonFromStart = "counted since the start of the task"
 // Source puts the counts of a task into its samples. It is a source.Source, used by one goroutine at a time.
 type Source struct {
 	selection procstats.Selection
-	counter   *Counter // nil with the reason why there is none
+	counter   *Counter // nil for the reason below
 	reason    string
 	since     time.Time // zero if the task had not been started when counting began
 	before    Counts    // of an earlier reader of the task

@@ -55,7 +55,7 @@ func NewCacheOf(produce func(latest *procstats.Sample) *procstats.Sample, now fu
 }
 
 // Get returns a sample whose collection began less than maxAge ago or was under way when Get was called, and
-// collects where there is none. With maxAge 0 only a collection under way is shared. The sample is published:
+// else it collects. With maxAge 0 only a collection under way is shared. The sample is published:
 // it is never changed again, and the caller must not.
 func (c *Cache) Get(maxAge time.Duration) *procstats.Sample {
 	for {

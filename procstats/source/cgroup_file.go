@@ -116,7 +116,7 @@ func openCgroupFile(dir string, spec *cgroupFileSpec, selected fieldSet, values 
 	return f
 }
 
-// openAlone opens a file of which the wanted measurements are read, beside those of a layout.
+// openAlone opens a file for the wanted measurements alone, beside those of a layout.
 func openAlone(dir string, spec *cgroupFileSpec, wanted ...procstats.ID) *cgroupFile {
 	var selected fieldSet
 	for at := range spec.fields {

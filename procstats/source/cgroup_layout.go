@@ -95,7 +95,7 @@ func absentLayout(source procstats.SourceID, sel procstats.Selection, reason str
 	return l.sorted()
 }
 
-// add adds the files of which any measurement is wanted.
+// add adds the files that have a wanted measurement.
 func (l *cgroupLayout) add(specs []cgroupFileSpec, version int, wanted func(procstats.ID) bool) {
 	for i := range specs {
 		file := layoutFile{spec: &specs[i], version: version}
@@ -113,7 +113,7 @@ func (l *cgroupLayout) add(specs []cgroupFileSpec, version int, wanted func(proc
 }
 
 // addForeign makes those selected measurements of the files absent that nothing is read for, because the task's
-// hierarchy is of the other version, or because there is none for the controller.
+// hierarchy is of the other version, or because the controller has no hierarchy.
 func (l *cgroupLayout) addForeign(
 	files *cgroupFiles, specs []cgroupFileSpec, sel procstats.Selection, c procstats.Cgroup,
 ) {

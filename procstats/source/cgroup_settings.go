@@ -9,7 +9,7 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// settingsInterval is how often settings are read of which no write was seen.
+// settingsInterval is how often settings are read without a write that was seen.
 const settingsInterval = time.Minute
 
 // cgroupSettings says when the settings of a task's cgroup have to be read again.

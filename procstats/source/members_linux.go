@@ -21,7 +21,7 @@ const defaultMaxKept = 512
 
 // membership knows which processes belong to a task, each by PID and start time, and keeps their files open. The
 // sources that read processes share one, so that membership is read once a sample. Processes come from cgroup.procs
-// of the task's cgroup and of those nested in it; where there is none, or it is shared with others, from the
+// of the task's cgroup and of those nested in it; without a cgroup, or if it is shared with others, from the
 // children of the target's roots.
 //
 // A process stays a member until it is reaped: zombies count, and so do daemons that have left the tree. membership
@@ -165,7 +165,7 @@ func (m *membership) seeListed() {
 	}
 }
 
-// unknown says why the members are not known, empty where there are none: a cgroup that is empty, or gone.
+// unknown says why the members are not known, empty for a cgroup without processes, or one that is gone.
 func (m *membership) unknown(listing error) string {
 	switch {
 	case listing != nil:
@@ -179,7 +179,7 @@ func (m *membership) unknown(listing error) string {
 // missing reports whether a known process was not seen in this round.
 func (m *membership) missing() bool { return m.found != len(m.procs) }
 
-// see marks the process with a PID as found and returns it, nil where there is none. A PID that is not known is
+// see marks the process with a PID as found and returns it, nil without one. A PID that is not known is
 // looked at first; parent is what its parent has to be, 0 for any.
 func (m *membership) see(pid, parent int) *process {
 	p := m.byPID[pid]
@@ -361,7 +361,7 @@ func (m *membership) sweepDead() {
 	}
 }
 
-// faults counts the members of which something could not be read, with the reason; sums are absent then.
+// faults counts the members that could not be read whole, with the reason; sums are absent then.
 func (m *membership) faults(fault func(*process) string) (n int, reason string) {
 	n, reason = m.unseen, reasonUnseen
 	for _, p := range m.procs {

@@ -188,9 +188,9 @@ func (m *membership) used() (sum time.Duration, ok bool) {
 
 // checkMembers places members and lists their children. A member is checked at its first refresh, after twice as many
 // each time, and in the end as often as its turn would come if one were checked in each. One that has not run since
-// has no other children, and is in other cgroups only if somebody has moved it: that is seen in turn.
+// has no other children, and is in other cgroups only if another process has moved it: that is seen in turn.
 func (m *membership) checkMembers() {
-	o, listed := &m.outside, m.procs // what is found from here on is none of them
+	o, listed := &m.outside, m.procs // not what is found from here on
 	for range min(len(listed), 1+len(listed)/longestPause) {
 		o.turn++
 		if p := listed[o.turn%len(listed)]; !p.dead && p.identified {

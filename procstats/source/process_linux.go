@@ -235,7 +235,7 @@ func (m *membership) explain(p *process, err error) error {
 
 // verify returns nil where the process is still there, be it as a zombie, and marks it dead where it is not. A
 // descriptor of a file below /proc/PID belongs to the process and not to the PID: reading it fails with ESRCH once
-// that process is reaped, whoever has the PID then.
+// that process is reaped, also if another one has the PID.
 func (m *membership) verify(p *process) error {
 	if p.dead {
 		return errEnded

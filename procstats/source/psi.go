@@ -51,7 +51,7 @@ func pressureFiles(fs kernel.FS) []cgroupFileSpec {
 
 // explainPressure words why a pressure file cannot be read. A kernel that was built with PSI and booted without
 // answers EOPNOTSUPP; one without PSI, and since Linux 6.1 a cgroup whose cgroup.pressure is 0, has no such files.
-// Empty where it is none of these.
+// Empty for other errors.
 func explainPressure(fs kernel.FS, f *cgroupFile, err error) string {
 	switch {
 	case errors.Is(err, syscall.EOPNOTSUPP):

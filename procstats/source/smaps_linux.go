@@ -194,7 +194,6 @@ func (m *membership) readProcessSmaps(p *process, r *smapsSums) {
 	parent := m.byPID[p.ppid]
 	p.smaps.shares = parent != nil && m.target.FS.Live && kernel.CompareMemory(p.PID, parent.PID) == 0
 	before, err := m.statm(p)
-	var data []byte
 	switch {
 	case err != nil:
 	case before.Size == 0:
@@ -206,35 +205,43 @@ func (m *membership) readProcessSmaps(p *process, r *smapsSums) {
 		r.large++
 		return
 	default:
-		data, err = m.readThreads(p, kernel.FileSmapsRollup)
-	}
-	if err == nil {
-		p.smaps.SmapsRollup, err = kernel.ParseSmapsRollup(data)
-	}
-	var after kernel.ProcStatm
-	if err == nil {
-		after, err = m.statm(p)
+		err = m.readRollup(p, before, page)
 	}
 	switch {
 	case err == nil:
-		p.smaps.compare(before, after, page)
-		// What it began to share during the round counts whole with those that were read before.
-		p.smaps.shmem = max(0, p.smaps.shmem-max(0, p.smaps.shared-p.smaps.early*page))
-		p.tree.memory = after
 		m.smaps.read = append(m.smaps.read, p)
-		return
 	case p.dead:
-		return
-	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
-		r.denied++
 	case errors.Is(err, unix.ESRCH):
 		// It has become a zombie since statm was read.
 		p.tree.memory = kernel.ProcStatm{}
-		return
 	default:
-		r.other++
+		p.smaps.fault = faultReason(p.PID, kernel.FileSmapsRollup, err)
+		if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
+			r.denied++
+		} else {
+			r.other++
+		}
 	}
-	p.smaps.fault = faultReason(p.PID, kernel.FileSmapsRollup, err)
+}
+
+// readRollup reads smaps_rollup of a process, and statm once more.
+func (m *membership) readRollup(p *process, before kernel.ProcStatm, page int64) error {
+	data, err := m.readThreads(p, kernel.FileSmapsRollup)
+	if err == nil {
+		p.smaps.SmapsRollup, err = kernel.ParseSmapsRollup(data)
+	}
+	if err != nil {
+		return err
+	}
+	after, err := m.statm(p)
+	if err != nil {
+		return err
+	}
+	p.smaps.compare(before, after, page)
+	// What it began to share during the round counts whole with those that were read before.
+	p.smaps.shmem = max(0, p.smaps.shmem-max(0, p.smaps.shared-p.smaps.early*page))
+	p.tree.memory = after
+	return nil
 }
 
 // compare finds out how much of what statm counts is counted with other processes. Memory that came or went between the

@@ -58,7 +58,7 @@ type Shared struct {
 	sync.Mutex
 	// Watches has the settings of cgroups, as limits, read again after a write to one, and not at every collection.
 	Watches bool
-	// Buffer is memory for whoever holds the lock.
+	// Buffer is memory for the holder of the lock.
 	Buffer []byte
 	// proof is for a second file that is read while the content of the first is in use, path for the name of a file.
 	proof, path []byte

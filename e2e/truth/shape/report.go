@@ -24,21 +24,14 @@ type Report struct {
 	Lasting int64 `json:"lasting,omitempty"`
 	// Most is the largest Held and Lasting there was.
 	Most int64 `json:"most,omitempty"`
-	// Cached is what it left in the page cache, at most.
-	Cached int64 `json:"cached,omitempty"`
 	// Handed is what was written to files in a file system on a disk, by any way; Stored is the part that was on the disk
 	// when the system call returned, and Dropped the part that was deleted first.
 	Handed  int64 `json:"handed,omitempty"`
 	Stored  int64 `json:"stored,omitempty"`
 	Dropped int64 `json:"dropped,omitempty"`
-	// Wrote and Read are what system calls moved to and from files; Loaded is the part that came from the disk.
-	Wrote  int64 `json:"wrote,omitempty"`
+	// Read is what system calls moved from files; Loaded is the part that came from the disk.
 	Read   int64 `json:"read,omitempty"`
 	Loaded int64 `json:"loaded,omitempty"`
-	// Escaped means that the process left the task's cgroup.
-	Escaped bool `json:"escaped,omitempty"`
-	// Unsupported lists steps that this machine cannot carry out.
-	Unsupported []Kind `json:"unsupported,omitempty"`
 	// Before is the CPU time of the main process before it moved to the meter, Moving what it used to move, Brought the
 	// memory that it had then, and Offset how much more than the task's own cgroup the one above was charged then.
 	Before  time.Duration `json:"before,omitempty"`

@@ -8,7 +8,6 @@ package shape
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -142,21 +141,6 @@ func (p Process) count() int {
 		}
 	}
 	return n
-}
-
-// Has reports whether any process has a step of one of the kinds.
-func (s Shape) Has(kinds ...Kind) bool { return s.Main.has(kinds) }
-
-func (p Process) has(kinds []Kind) bool {
-	for _, step := range p.Steps {
-		if slices.Contains(kinds, step.Kind) {
-			return true
-		}
-		if step.Process != nil && step.Process.has(kinds) {
-			return true
-		}
-	}
-	return false
 }
 
 // Files returns the files that have to be there before the task, with their sizes.

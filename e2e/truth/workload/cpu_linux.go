@@ -57,7 +57,7 @@ func (w *workload) threads() error {
 	return errors.Join(<-ended, <-ended)
 }
 
-// short is over before anybody could take a sample.
+// short is over before a sample can be taken.
 func (w *workload) short() error {
 	return burn(unix.CLOCK_PROCESS_CPUTIME_ID, 30*time.Millisecond)
 }

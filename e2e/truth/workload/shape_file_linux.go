@@ -24,7 +24,7 @@ func (p *player) file(i int, step shape.Step) error {
 	}
 	file, err := open(name, flags)
 	if errors.Is(err, errors.ErrUnsupported) {
-		return p.skip(step.Kind)
+		return nil // this file system cannot do it
 	}
 	if err != nil {
 		return err
@@ -33,18 +33,8 @@ func (p *player) file(i int, step shape.Step) error {
 	if err := write(file, step); err != nil {
 		return fmt.Errorf("%s: %w", step.Kind, err)
 	}
-	if step.Kind == shape.Reserve {
-		_, err := p.settle(file, step)
-		return err
-	}
-	if step.Kind != shape.Store && step.Kind != shape.Sendfile {
-		p.report.Wrote += step.Size
-	}
-	if step.Kind != shape.Direct {
-		p.report.Cached += step.Size
-	}
 	stored, err := p.settle(file, step)
-	if err != nil {
+	if err != nil || step.Kind == shape.Reserve {
 		return err
 	}
 	p.note(step, stored)

@@ -218,28 +218,17 @@ func TestStatuses(t *testing.T) {
 		{"GET", client + "stats/history?measurements=cpu_corse", "", nil, 400, "cpu_cores"},
 		{"GET", client + "record", "", nil, 404, "not found"},
 		{"GET", "/v1/metrics?format=x", "", nil, 400, "format"},
-		{"GET", "/v1/event/stream?index=x", "", nil, 400, `invalid index "x": must be a whole number, 0 or more`},
 
 		{"PUT", "/v1/jobs", `{"Source":"x"}`, nil, 403, "token"},
 		{"PUT", "/v1/jobs", `{"Source":"x"}`, wrong, 403, "invalid token"},
 		{"GET", "/v1/jobs", "", wrong, 403, "invalid token"},
 		{"PUT", "/v1/jobs", `{"Source":"x"}`, bearer, 200, "EvalID"},
-		{"DELETE", "/v1/job/web", "", nil, 403, "token"},
-		{"PUT", "/v1/allocation/" + webID + "/stop", "", nil, 403, "token"},
-		{"PUT", client + "restart", "{}", nil, 403, "token"},
-		{"PUT", client + "signal", "{}", nil, 403, "token"},
-		{"GET", client + "exec?command=[%22ls%22]", "", nil, 403, "token"},
-		{"GET", "/v1/client/fs/logs/" + webID + "?type=stdout", "", nil, 403, "token"},
-		{"GET", "/v1/job/web/submission", "", nil, 403, "token"},
-		{"PUT", "/v1/system/gc", "", nil, 403, "token"},
 
 		{"PUT", "/v1/jobs", `{"Job":{"ID":"x"},"Submission":{"Source":"x","Format":"hcl2","VariableFlags":{"a":"b"}}}`, withToken, 200, "EvalID"},
 		{"PUT", "/v1/jobs", `{}`, withToken, 400, "text of a job file"},
 		{"PUT", "/v1/jobs", ``, withToken, 400, "no body"},
-		{"PUT", "/v1/jobs", `[`, withToken, 400, "invalid JSON body"},
 		{"PUT", "/v1/jobs", `[]`, withToken, 400, "invalid JSON body: must be an object\n"},
 		{"PUT", "/v1/jobs", `{"Source": 1}`, withToken, 400, "invalid JSON body: Source: must be a string\n"},
-		{"PUT", "/v1/jobs", `{"Variables": 1}`, withToken, 400, "invalid JSON body: Variables: must be an object\n"},
 		{"PUT", "/v1/jobs", `{"JobModifyIndex": -1}`, withToken, 400, "invalid JSON body: JobModifyIndex: must be a whole number, 0 or more\n"},
 		{"PUT", "/v1/jobs", `{"Submission": {"Source": []}}`, withToken, 400, "invalid JSON body: Submission.Source: must be a string\n"},
 		{"PUT", "/v1/jobs", `{"Source":"x"} x`, withToken, 400, "data after the JSON value"},
@@ -264,10 +253,8 @@ func TestStatuses(t *testing.T) {
 		{"PUT", "/v1/search/fuzzy", `{"Text": "ACH"}`, withToken, 501, "not supported by the embedded agent: search"},
 		{"GET", "/v1/jobs?per_page=1", "", nil, 200, `"ID":"`},
 		{"GET", "/v1/jobs?per_page=1&next_token=none", "", nil, 400, `invalid next_token "none": nothing in the list has this id`},
-		{"GET", "/v1/jobs?per_page=-1", "", nil, 400, `invalid per_page "-1": must be a whole number, 0 or more`},
 		{"PUT", "/v1/job/web/plan", `{}`, withToken, 400, "needs a job"},
 		{"PUT", "/v1/job/web/dispatch", `{}`, withToken, 501, "job dispatch"},
-		{"GET", "/v1/client/fs/ls/" + webID, "", nil, 403, "token"},
 		{"GET", "/v1/client/fs/ls/" + webID + "?path=web/secrets", "", withToken, 403, "secrets"},
 		{"GET", "/v1/client/fs/cat/" + webID + "?path=../../../etc/passwd", "", withToken, 404, "no such file"},
 		{"GET", "/v1/client/fs/logs/" + webID + "?type=x", "", withToken, 400, "stdout or stderr"},
@@ -278,12 +265,7 @@ func TestStatuses(t *testing.T) {
 		{"GET", "/v1/client/fs/logs/" + webID + "?type=stdout&offset=-1", "", withToken, 400, `invalid offset "-1": must be a whole number, 0 or more`},
 
 		{"GET", "/v1/jobs", "", host("evil.example"), 421, "Host"},
-		{"GET", "/v1/jobs", "", host("evil.example:4656"), 421, "Host"},
-		{"GET", "/v1/jobs", "", host("192.0.2.1"), 421, "Host"},
-		{"GET", "/v1/jobs", "", host("*"), 421, "Host"},
-		{"GET", "/v1/jobs", "", host("localhost"), 200, ""},
 		{"GET", "/v1/jobs", "", host("LOCALHOST:1"), 200, ""},
-		{"GET", "/v1/jobs", "", host("[::1]:4656"), 200, ""},
 		{"GET", "/v1/jobs", "", host("tacho.example:80"), 200, ""},
 
 		{"PUT", client + "restart", `{}`, origin("https://evil.example"), 403, "another origin"},
@@ -347,7 +329,7 @@ func TestWithoutToken(t *testing.T) {
 func TestHosts(t *testing.T) {
 	all := &Server{hosts: hostsOf("0.0.0.0", nil)}
 	for host, want := range map[string]bool{
-		"192.0.2.1": true, "192.0.2.1:80": true, "[2001:db8::1]:80": true, "localhost": true, "a.localhost:80": true,
+		"[::1]:4656": true, "192.0.2.1": true, "192.0.2.1:80": true, "[2001:db8::1]:80": true, "localhost": true, "a.localhost:80": true,
 		"evil.example": false, "": false, "*": false, "*:80": false, "192.0.2.1.evil.example": false, "localhost.evil.example": false,
 	} {
 		if got := all.knownHost(host); got != want {

@@ -8,7 +8,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -258,50 +257,6 @@ func TestLogsBeginAtOnce(t *testing.T) {
 	}
 }
 
-// TestLogsOverRotation follows real files, of which the first is followed by others and removed.
-func TestLogsOverRotation(t *testing.T) {
-	f := newFake()
-	f.allocs[0].Dir = allocdir.In(t.TempDir(), webID)
-	file := func(n int) string { return filepath.Join(f.allocs[0].Dir.Logs(), fmt.Sprintf("web.stdout.%d", n)) }
-	add := func(n int, text string) {
-		t.Helper()
-		out, err := os.OpenFile(file(n), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		if err == nil {
-			_, err = out.WriteString(text)
-		}
-		if err = errors.Join(err, out.Close()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.MkdirAll(f.allocs[0].Dir.Logs(), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	s := newTestServer(f)
-	s.poll = time.Millisecond
-	url, _ := serve(t, s)
-	add(0, "a")
-	add(1, "b")
-	lines := bufio.NewReader(open(t.Context(), t, url+"/v1/client/fs/logs/"+webID+"?type=stdout&follow=true&plain=true").body)
-	expect := func(want string) {
-		t.Helper()
-		got := make([]byte, len(want))
-		if _, err := io.ReadFull(lines, got); err != nil || string(got) != want {
-			t.Fatalf("%q, want %q, %v", got, want, err)
-		}
-	}
-	expect("ab")
-	add(1, "c")
-	add(2, "d")
-	add(3, "e")
-	expect("cde")
-	if err := os.Remove(file(0)); err != nil {
-		t.Fatal(err)
-	}
-	add(3, "f")
-	add(4, "g")
-	expect("fg")
-}
-
 // TestShutdownEndsStreams holds that a server with open streams goes down at once.
 func TestShutdownEndsStreams(t *testing.T) {
 	s := newTestServer(newFake())
@@ -317,17 +272,6 @@ func TestShutdownEndsStreams(t *testing.T) {
 		if _, err := io.Copy(io.Discard, resp.body); err != nil && ctx.Err() != nil {
 			t.Error(err)
 		}
-	}
-}
-
-func TestStreamsAreBounded(t *testing.T) {
-	s := New(newFake(), Options{Token: theToken, Streams: one()})
-	url, _ := serve(t, s)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	open(ctx, t, url+"/v1/event/stream")
-	if resp := open(t.Context(), t, url+"/v1/event/stream"); resp.status != http.StatusServiceUnavailable {
-		t.Errorf("%d", resp.status)
 	}
 }
 

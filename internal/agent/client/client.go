@@ -19,6 +19,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -122,7 +123,7 @@ func readRoots(path string) (*x509.CertPool, error) {
 
 // SignInLink is a link that signs a browser in to the agent's page, once and within a minute.
 type SignInLink struct {
-	// URL is the agent's own address, empty if it does not listen on TCP; Path is that of the link below it.
+	// URL is the agent's own address, empty if it does not listen on TCP; Path is the path of the link.
 	URL, Path string
 }
 
@@ -160,30 +161,34 @@ type call struct {
 	path   string
 	query  url.Values
 	body   any
-	// patience is how long the answer may take beyond what is usual.
+	// patience is the time for the response beyond the usual.
 	patience time.Duration
 }
 
-// get asks for a value.
-func get[T any](ctx context.Context, c *Client, path string, query url.Values) (Answer[T], error) {
-	return do[T](ctx, c, call{method: http.MethodGet, path: path, query: query})
+// get returns a value. pairs are names of parameters, each followed by its value; empty values are left out.
+func get[T any](ctx context.Context, c *Client, path string, pairs ...string) (Answer[T], error) {
+	return do[T](ctx, c, call{method: http.MethodGet, path: path, query: queryOf(pairs...)})
 }
 
-// getAfter does so once there may be another one than before.
+// put changes something.
+func put[T any](ctx context.Context, c *Client, path string, body any, patience time.Duration) (Answer[T], error) {
+	return do[T](ctx, c, call{method: http.MethodPut, path: path, body: body, patience: patience})
+}
+
+// getAfter returns a value once there may be a newer one.
 func getAfter[T any](ctx context.Context, c *Client, path string, w Wait) (Answer[T], error) {
-	if w.For == 0 {
-		return get[T](ctx, c, path, nil)
+	r := call{method: http.MethodGet, path: path, patience: w.For}
+	if w.For != 0 {
+		r.query = queryOf("index", strconv.FormatUint(w.Index, 10), "wait", w.For.String())
 	}
-	query := queryOf("index", strconv.FormatUint(w.Index, 10), "wait", w.For.String())
-	return do[T](ctx, c, call{method: http.MethodGet, path: path, query: query, patience: w.For})
+	return do[T](ctx, c, r)
 }
 
-// queryOf makes a query of names, each with its value; those whose value is empty are left out.
 func queryOf(pairs ...string) url.Values {
 	query := url.Values{}
-	for i := 0; i < len(pairs); i += 2 {
-		if pairs[i+1] != "" {
-			query.Set(pairs[i], pairs[i+1])
+	for pair := range slices.Chunk(pairs, 2) {
+		if pair[1] != "" {
+			query.Set(pair[0], pair[1])
 		}
 	}
 	return query
@@ -199,13 +204,13 @@ func do[T any](ctx context.Context, c *Client, r call) (answer Answer[T], err er
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	if err == nil && len(text) > maxAnswer {
+		err = fmt.Errorf("more than %d bytes", maxAnswer)
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &answer.Value)
+	}
 	if err != nil {
-		return answer, fmt.Errorf("read answer of %s: %w", r.path, err)
-	}
-	if len(text) > maxAnswer {
-		return answer, fmt.Errorf("read answer of %s: more than %d bytes", r.path, maxAnswer)
-	}
-	if err := json.Unmarshal(text, &answer.Value); err != nil {
 		return answer, fmt.Errorf("read answer of %s: %w", r.path, err)
 	}
 	answer.JSON = text
@@ -213,7 +218,7 @@ func do[T any](ctx context.Context, c *Client, r call) (answer Answer[T], err er
 	return answer, nil
 }
 
-// send makes a request; the caller closes the body. Answers that are no success are a StatusError.
+// send makes a request; the caller closes the body. Failures are a StatusError.
 func (c *Client) send(ctx context.Context, r call) (*http.Response, error) {
 	var body io.Reader
 	if r.body != nil {
@@ -267,8 +272,8 @@ func (c *Client) sign(header http.Header) {
 	}
 }
 
-// unreachable says where nobody answered, or somebody whose certificate is not trusted. The URL that net/http puts
-// before its errors is of no use to anybody whose agent is behind a socket.
+// unreachable names the address that does not respond, or whose certificate is not trusted. It removes the URL that
+// net/http puts before its errors: it does not help if the agent is behind a socket.
 func (c *Client) unreachable(ctx context.Context, err error) error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err
@@ -284,10 +289,9 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 
 // pathOf joins words to a path; each is escaped.
 func pathOf(words ...string) string {
-	var b strings.Builder
+	var path strings.Builder
 	for _, word := range words {
-		b.WriteByte('/')
-		b.WriteString(url.PathEscape(word))
+		path.WriteString("/" + url.PathEscape(word))
 	}
-	return b.String()
+	return path.String()
 }

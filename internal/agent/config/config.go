@@ -16,22 +16,22 @@ import (
 // Config is the agent's whole configuration. Files are decoded into its blocks, whose durations they write as text.
 type Config struct {
 	// Name is the node's; empty for the host name.
-	Name       string
-	Datacenter string
-	Region     string
+	Name       string `hcl:"name,optional"`
+	Datacenter string `hcl:"datacenter,optional"`
+	Region     string `hcl:"region,optional"`
 	// DataDir holds state, allocations and sockets.
-	DataDir  string
-	BindAddr string
-	Ports    Ports
+	DataDir  string `hcl:"data_dir,optional"`
+	BindAddr string `hcl:"bind_addr,optional"`
+	Ports    Ports  `hcl:"ports,block"`
 	// LogLevel is trace, debug, info, warn or error.
-	LogLevel string
+	LogLevel string `hcl:"log_level,optional"`
 	// Plugins are the operator's configurations of drivers, by name.
 	Plugins   map[string]*Plugin
-	Telemetry Telemetry
-	History   History
-	Client    Client
-	ACL       ACL
-	TLS       TLS
+	Telemetry Telemetry `hcl:"telemetry,block"`
+	History   History   `hcl:"history,block"`
+	Client    Client    `hcl:"client,block"`
+	ACL       ACL       `hcl:"acl,block"`
+	TLS       TLS       `hcl:"tls,block"`
 	// Dev persists nothing: the data directory is removed at the end, and tasks are stopped.
 	Dev bool
 	// Files are what it was read from.

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
 	"github.com/tachograph/tacho/internal/agent/places"
+	"github.com/tachograph/tacho/procstats"
 )
 
 // maxMistakes is how many mistakes are reported of one file.
@@ -58,4 +59,19 @@ func explainFunctions(diags hcl.Diagnostics) hcl.Diagnostics {
 		explained[i] = &one
 	}
 	return explained
+}
+
+// Near returns the name that a misspelled one most probably means; empty if none is near.
+func Near(name string, names []string) string {
+	if len(name) > maxName {
+		return "" // to compare takes the time of all letters by all letters
+	}
+	best, found := max(2, len(name)/3), ""
+	for _, candidate := range names {
+		n := procstats.EditDistance(name, candidate)
+		if n < len(name) && (n < best || n == best && (found == "" || candidate < found)) {
+			best, found = n, candidate
+		}
+	}
+	return found
 }

@@ -21,8 +21,8 @@ const defaultBudget = 0.02
 // longestStretched is the longest interval that a budget stretches another to.
 const longestStretched = time.Minute
 
-// burst is what may be spent beyond the budget before intervals are stretched: the first samples of a task cost most, and a short
-// run has no others.
+// burst is what may be spent beyond the budget before intervals are stretched: the first samples of a task cost most,
+// and a short run has no others.
 const burst = 100 * time.Millisecond
 
 // Pacer stretches the intervals at which a task is sampled, so that all together take no more than the budget.
@@ -47,8 +47,8 @@ type Pace struct {
 	credit time.Duration
 }
 
-// New returns one with a budget, a share of one core; 0 is the default. usage returns the CPU time of whoever samples, and
-// stretched is told when an interval becomes longer than ever before, and at least twice as long.
+// New returns one with a budget, a share of one core; 0 is the default. usage returns the CPU time of whoever samples,
+// and stretched is told when an interval becomes longer than ever before, and at least twice as long.
 func New(budget float64, usage func() time.Duration, stretched func(text string)) *Pacer {
 	return &Pacer{budget: cmp.Or(budget, defaultBudget), usage: usage, stretched: stretched}
 }
@@ -79,8 +79,8 @@ func (r *Pace) End() {
 	r.pacer.paces = slices.DeleteFunc(r.pacer.paces, func(other *Pace) bool { return other == r })
 }
 
-// Tick does what is done once an interval and returns the interval until the next one: a multiple of the requested one, so
-// long that this tick takes no more than its share of it.
+// Tick does what is done once an interval and returns the interval until the next one: a multiple of the requested
+// one, so long that this tick takes no more than its share of it.
 func (r *Pace) Tick(do func()) time.Duration {
 	before := r.pacer.usage()
 	do()

@@ -12,6 +12,50 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
+// Allocations lists the allocations whose id begins with prefix, newest first.
+func (c *Client) Allocations(ctx context.Context, prefix string) (Answer[[]apijson.Allocation], error) {
+	return get[[]apijson.Allocation](ctx, c, "/v1/allocations", "prefix", prefix)
+}
+
+// Allocation returns the one allocation whose id begins with prefix.
+func (c *Client) Allocation(ctx context.Context, prefix string, w Wait) (Answer[apijson.Allocation], error) {
+	return getAfter[apijson.Allocation](ctx, c, pathOf("v1", "allocation", prefix), w)
+}
+
+// StopAllocation stops an allocation; another replaces it.
+func (c *Client) StopAllocation(ctx context.Context, id string) error {
+	_, err := put[any](ctx, c, pathOf("v1", "allocation", id, "stop"), nil, 0)
+	return err
+}
+
+// RestartAllocation restarts the running tasks, or one.
+func (c *Client) RestartAllocation(ctx context.Context, id, task string) error {
+	_, err := put[any](ctx, c, ofAllocation(id, "restart"), map[string]string{"TaskName": task}, 0)
+	return err
+}
+
+// SignalAllocation sends a signal by name to the running tasks, or to one.
+func (c *Client) SignalAllocation(ctx context.Context, id, task, signal string) error {
+	_, err := put[any](ctx, c, ofAllocation(id, "signal"), map[string]string{"Task": task, "Signal": signal}, 0)
+	return err
+}
+
+// ofAllocation returns a path below that of an allocation.
+func ofAllocation(id string, words ...string) string {
+	return pathOf("v1", "client", "allocation", id) + pathOf(words...)
+}
+
+// Commands returns what the ended processes of a task used, by command. The error is not found (IsNotFound) if they
+// are not counted.
+func (c *Client) Commands(ctx context.Context, id, task string) (Answer[record.Commands], error) {
+	return get[record.Commands](ctx, c, ofAllocation(id, "commands"), "task", task)
+}
+
+// Record returns the final record of a task's last ended start. The error is not found (IsNotFound) if none has ended.
+func (c *Client) Record(ctx context.Context, id, task string) (Answer[record.Record], error) {
+	return get[record.Record](ctx, c, ofAllocation(id, "record"), "task", task)
+}
+
 // Stats is what the tasks of an allocation use.
 type Stats struct{ Tacho apijson.Usage[*Sample] }
 
@@ -89,36 +133,35 @@ func (p *Process) CommandLine() string {
 	return p.Command
 }
 
-// Part is a part of what the tasks of an allocation use: the task with a name, and of processes the rows of those with a
-// name. Empty is all.
+// Part selects the task with a name, and of its processes those with a name. Empty is all.
 type Part struct {
 	Task, Process string
 }
 
 // Stats returns what the tasks of an allocation use.
 func (c *Client) Stats(ctx context.Context, id string, part Part) (Answer[Stats], error) {
-	return get[Stats](ctx, c, pathOf("v1", "client", "allocation", id, "stats"), queryOf("task", part.Task, "process", part.Process))
+	return get[Stats](ctx, c, ofAllocation(id, "stats"), "task", part.Task, "process", part.Process)
 }
 
 // AllStats returns what the tasks of all allocations use that have not ended, by the allocation's id.
 func (c *Client) AllStats(ctx context.Context) (Answer[map[string]*Stats], error) {
-	return get[map[string]*Stats](ctx, c, "/v1/client/allocations/stats", nil)
+	return get[map[string]*Stats](ctx, c, "/v1/client/allocations/stats")
 }
 
-// Range selects from the history. Times are RFC 3339, seconds since 1970, or how long ago, such as 5m; empty for no
-// bound. Step is a duration: at most one reading in each.
+// Range selects from the history. Times are RFC 3339, seconds since 1970, or an age, such as 5m; empty for no bound.
+// Step is a duration: at most one reading in each.
 type Range struct {
 	Since, Until, Step string
 }
 
 // History returns past readings, oldest first. They have processes if part names one.
 func (c *Client) History(ctx context.Context, id string, part Part, r Range) (Answer[apijson.History], error) {
-	query := queryOf("task", part.Task, "process", part.Process, "since", r.Since, "until", r.Until, "step", r.Step)
-	return get[apijson.History](ctx, c, pathOf("v1", "client", "allocation", id, "stats", "history"), query)
+	return get[apijson.History](ctx, c, ofAllocation(id, "stats", "history"), "task", part.Task, "process", part.Process,
+		"since", r.Since, "until", r.Until, "step", r.Step)
 }
 
-// At returns the readings nearest to a time, which is written as those of Range.
+// At returns the readings nearest to a time, in the form of those of Range.
 func (c *Client) At(ctx context.Context, id string, part Part, at string) (Answer[apijson.Moment], error) {
-	query := queryOf("task", part.Task, "process", part.Process, "at", at)
-	return get[apijson.Moment](ctx, c, pathOf("v1", "client", "allocation", id, "stats", "history"), query)
+	return get[apijson.Moment](ctx, c, ofAllocation(id, "stats", "history"), "task", part.Task, "process", part.Process,
+		"at", at)
 }

@@ -69,33 +69,36 @@ type Validation struct {
 	Warnings         string
 }
 
-// registering may take long: templates are read, drivers asked. So may stopping: hundreds of tasks are told, and that is persisted.
+// The time for registering a job, in which templates are read and drivers asked, and for stopping one: hundreds of
+// tasks may have to be told, and that is persisted.
 const registering, stopping = time.Minute, time.Minute
 
 // Jobs lists the jobs whose id begins with prefix.
 func (c *Client) Jobs(ctx context.Context, prefix string) (Answer[[]apijson.JobStub], error) {
-	return get[[]apijson.JobStub](ctx, c, "/v1/jobs", queryOf("prefix", prefix))
+	return get[[]apijson.JobStub](ctx, c, "/v1/jobs", "prefix", prefix)
 }
 
 // Job returns a job by its exact id.
 func (c *Client) Job(ctx context.Context, id string) (Answer[Job], error) {
-	return get[Job](ctx, c, pathOf("v1", "job", id), nil)
+	return get[Job](ctx, c, pathOf("v1", "job", id))
 }
 
-// RunJob registers a job file, and starts what it asks for.
+// RunJob registers a job file, and starts its tasks.
 func (c *Client) RunJob(ctx context.Context, source Source) (Answer[Registration], error) {
-	return do[Registration](ctx, c, call{method: http.MethodPut, path: "/v1/jobs", body: source, patience: registering})
+	return put[Registration](ctx, c, "/v1/jobs", source, registering)
 }
 
 // ValidateJob checks a job file and changes nothing.
 func (c *Client) ValidateJob(ctx context.Context, source Source) (Answer[Validation], error) {
-	return do[Validation](ctx, c, call{method: http.MethodPut, path: "/v1/validate/job", body: source, patience: registering})
+	return put[Validation](ctx, c, "/v1/validate/job", source, registering)
 }
 
-// StopJob stops a job's allocations; with purge the job is forgotten too.
+// StopJob stops a job's allocations; with purge the job is removed, too.
 func (c *Client) StopJob(ctx context.Context, id string, purge bool) error {
-	query := queryOf("purge", strconv.FormatBool(purge))
-	_, err := do[any](ctx, c, call{method: http.MethodDelete, path: pathOf("v1", "job", id), query: query, patience: stopping})
+	_, err := do[any](ctx, c, call{
+		method: http.MethodDelete, path: pathOf("v1", "job", id), query: queryOf("purge", strconv.FormatBool(purge)),
+		patience: stopping,
+	})
 	return err
 }
 
