@@ -46,17 +46,12 @@ func newDiff() *cobra.Command {
 		Args:    rundir.Arguments("A", "B"),
 		GroupID: cli.GroupRecords,
 	}
-	outputDir := rundir.AddOutputDir(cmd)
 	format := cli.AddFormat(cmd, "table", "json")
 	mostOf := cmd.Flags().StringArray("max-increase", nil,
 		"exit with 123 if B used more than A by more than this, `MEASUREMENT=VALUE`: memory_peak=10%, wall=2s; "+
 			"may be repeated")
-	cmd.ValidArgsFunction = rundir.Complete(outputDir, 2)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			args = []string{"last~1", "last"}
-		}
-		d, err := newRunDiff(*outputDir, args, *mostOf)
+	rundir.ForRuns(cmd, 2, []string{"last~1", "last"}, func(cmd *cobra.Command, runs []record.Entry) error {
+		d, err := newRunDiff(runs[0], runs[1], *mostOf)
 		if err != nil {
 			return err
 		}
@@ -70,22 +65,21 @@ func newDiff() *cobra.Command {
 			return err
 		}
 		return budget.Report(d.Budgets, func(err error) { cli.PrintError(cmd.ErrOrStderr(), err) })
-	}
+	})
 	return cmd
 }
 
-// newRunDiff compares the runs A and B that args name.
-func newRunDiff(outputDir string, args, increases []string) (*runDiff, error) {
-	groups, err := groupsOf(outputDir, args)
-	if err != nil {
-		return nil, err
-	}
-	a, b := groups[0].entry, groups[1].entry
+// newRunDiff compares two runs.
+func newRunDiff(a, b record.Entry, increases []string) (*runDiff, error) {
 	for _, entry := range []record.Entry{a, b} {
 		entry.Record.State = rundir.CurrentState(entry.Record, kernel.HostFS())
 	}
+	groups, err := groupsOf([]record.Entry{a, b})
+	if err != nil {
+		return nil, err
+	}
 	d := diffRuns(a, b)
-	d.addNoise(groups[0].Group, groups[1].Group)
+	d.addNoise(groups[0], groups[1])
 	for _, text := range increases {
 		most, err := budget.ParseIncrease(text)
 		if err != nil {
@@ -96,35 +90,19 @@ func newRunDiff(outputDir string, args, increases []string) (*runDiff, error) {
 	return d, nil
 }
 
-// group is a run, and the runs of the series that it belongs to.
-type group struct {
-	entry record.Entry
-	repeat.Group
-}
+// mostRuns is how many runs a command completes.
+const mostRuns = 1000
 
-// groupsOf finds the runs that words name.
-func groupsOf(outputDir string, words []string) (groups []group, err error) {
-	for _, word := range words {
-		entry, err := rundir.Find(outputDir, word)
+// groupsOf returns the series that runs belong to.
+func groupsOf(runs []record.Entry) (groups []repeat.Group, err error) {
+	for _, run := range runs {
+		g, err := repeat.Of(run)
 		if err != nil {
 			return nil, err
 		}
-		g, err := repeat.Of(entry)
-		if err != nil {
-			return nil, err
-		}
-		groups = append(groups, group{entry, g})
+		groups = append(groups, g)
 	}
 	return groups, nil
-}
-
-// distinct returns the series of runs, each once.
-func distinct(groups []group) []repeat.Group {
-	var all []repeat.Group
-	for _, g := range groups {
-		all = append(all, g.Group)
-	}
-	return repeat.Distinct(all)
 }
 
 // render returns both runs as text.
@@ -415,19 +393,14 @@ to vary as the series that it is compared with.`,
 		Args:    cli.Arguments("[RUN...]"),
 		GroupID: cli.GroupRecords,
 	}
-	outputDir := rundir.AddOutputDir(cmd)
 	format := cli.AddFormat(cmd, repeat.Formats()...)
-	cmd.ValidArgsFunction = rundir.Complete(outputDir, 1000)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			args = []string{"last"}
-		}
-		groups, err := groupsOf(*outputDir, args)
+	rundir.ForRuns(cmd, mostRuns, rundir.Last(), func(cmd *cobra.Command, runs []record.Entry) error {
+		groups, err := groupsOf(runs)
 		if err != nil {
 			return err
 		}
 		out := cmd.OutOrStdout()
-		return repeat.Write(out, cli.PaletteFor(cmd, out), format.String(), repeat.Compare(distinct(groups)...))
-	}
+		return repeat.Write(out, cli.PaletteFor(cmd, out), format.String(), repeat.Compare(repeat.Distinct(groups)...))
+	})
 	return cmd
 }

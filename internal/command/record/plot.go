@@ -44,20 +44,15 @@ cannot be read is reported on stderr and leaves a gap, and the exit code is 1.`,
 		Args:    rundir.Arguments("RUN"),
 		GroupID: cli.GroupRecords,
 	}
-	outputDir := rundir.AddOutputDir(cmd)
 	output := cmd.Flags().StringP("output", "o", "", "write an SVG image to `FILE`, which ends in .svg")
 	_ = cmd.MarkFlagFilename("output", "svg") // fails only for a flag that does not exist
-	cmd.ValidArgsFunction = rundir.Complete(outputDir, 1)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	rundir.ForRuns(cmd, 1, rundir.Last(), func(cmd *cobra.Command, runs []record.Entry) error {
 		if *output != "" {
 			if err := checkEnding(*output, ".svg", "only SVG images are written"); err != nil {
 				return err
 			}
 		}
-		entry, err := rundir.FindLast(*outputDir, args)
-		if err != nil {
-			return err
-		}
+		entry := runs[0]
 		points, damaged, err := readPoints(cmd, entry.Dir)
 		if err != nil {
 			return err
@@ -72,7 +67,7 @@ cannot be read is reported on stderr and leaves a gap, and the exit code is 1.`,
 			err = cli.ErrReported
 		}
 		return err
-	}
+	})
 	return cmd
 }
 

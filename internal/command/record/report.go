@@ -39,33 +39,28 @@ Without it, last is meant. A run of a series stands for the series in the compar
 		Args:    cli.Arguments("[RUN...]"),
 		GroupID: cli.GroupRecords,
 	}
-	outputDir := rundir.AddOutputDir(cmd)
 	output := cmd.Flags().StringP("output", "o", "report.html", "write the report to `FILE`, which ends in .html")
 	_ = cmd.MarkFlagFilename("output", "html") // fails only for a flag that does not exist
-	cmd.ValidArgsFunction = rundir.Complete(outputDir, 1000)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	rundir.ForRuns(cmd, mostRuns, rundir.Last(), func(cmd *cobra.Command, runs []record.Entry) error {
 		if err := checkEnding(*output, ".html", "only HTML is written"); err != nil {
 			return err
-		}
-		if len(args) == 0 {
-			args = []string{"last"}
 		}
 		r := report{
 			Version: cmd.Root().Version, Absent: procstats.NoValue,
 			Style: template.CSS(chart.Style()), Script: template.JS(chart.Script()),
 			Definitions: template.HTML(chart.Definitions),
 		}
-		groups, err := groupsOf(*outputDir, args)
+		groups, err := groupsOf(runs)
 		if err != nil {
 			return err
 		}
-		for _, g := range groups {
-			rundir.Refresh(g.entry)
-			r.Runs = append(r.Runs, reportedRunOf(cmd, g.entry))
+		for _, entry := range runs {
+			rundir.Refresh(entry)
+			r.Runs = append(r.Runs, reportedRunOf(cmd, entry))
 		}
-		r.compare(distinct(groups))
+		r.compare(repeat.Distinct(groups))
 		return r.write(*output)
-	}
+	})
 	return cmd
 }
 

@@ -35,17 +35,12 @@ each absent one. The numbers of a run that is running or lost are those of its l
 		Args:    rundir.Arguments("RUN"),
 		GroupID: cli.GroupRecords,
 	}
-	outputDir := rundir.AddOutputDir(cmd)
 	format := cli.AddFormat(cmd, "text", "json")
 	all := cmd.Flags().Bool("all", false,
 		"show all measurements, with the reason for each absent one, and the evidence for a success too")
 	failedFirst := cmd.Flags().Bool("failed-first", false, "list the commands of which most processes failed first")
-	cmd.ValidArgsFunction = rundir.Complete(outputDir, 1)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		entry, err := rundir.FindLast(*outputDir, args)
-		if err != nil {
-			return err
-		}
+	rundir.ForRuns(cmd, 1, rundir.Last(), func(cmd *cobra.Command, runs []record.Entry) error {
+		entry := runs[0]
 		rundir.Refresh(entry)
 		r := entry.Record
 		out := cmd.OutOrStdout()
@@ -66,6 +61,6 @@ each absent one. The numbers of a run that is running or lost are those of its l
 		}
 		_, err = io.WriteString(out, text)
 		return err
-	}
+	})
 	return cmd
 }

@@ -37,15 +37,9 @@ Ctrl-C stops following; the run continues.
 		Args:    rundir.Arguments("RUN"),
 		GroupID: cli.GroupMeasure,
 	})
-	outputDir := rundir.AddOutputDir(cmd)
-	cmd.ValidArgsFunction = rundir.Complete(outputDir, 1)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		entry, err := rundir.FindLast(*outputDir, args)
-		if err != nil {
-			return err
-		}
-		return attach(cmd, entry)
-	}
+	rundir.ForRuns(cmd, 1, rundir.Last(), func(cmd *cobra.Command, runs []record.Entry) error {
+		return attach(cmd, runs[0])
+	})
 	return cmd
 }
 
@@ -194,12 +188,10 @@ RUN is ` + rundir.Words + `.`,
 		Args:    cli.Arguments("RUN"),
 		GroupID: cli.GroupMeasure,
 	}
-	outputDir := rundir.AddOutputDir(cmd)
 	signalName := cmd.Flags().String("signal", "", "`SIGNAL` to send first (default: the --kill-signal of the run)")
 	grace := 5 * time.Second
 	cmd.Flags().Var(cli.Duration(&grace), "grace", "time to wait before the kill; 0 kills at once")
-	cmd.ValidArgsFunction = rundir.Complete(outputDir, 1)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	rundir.ForRuns(cmd, 1, nil, func(cmd *cobra.Command, runs []record.Entry) error {
 		number := unix.Signal(0)
 		if *signalName != "" {
 			var err error
@@ -207,10 +199,7 @@ RUN is ` + rundir.Words + `.`,
 				return err
 			}
 		}
-		entry, err := rundir.Find(*outputDir, args[0])
-		if err != nil {
-			return err
-		}
+		entry := runs[0]
 		c, err := visit(cmd.Context(), entry)
 		if isGone(err) {
 			return killRemains(cmd, entry)
@@ -225,7 +214,7 @@ RUN is ` + rundir.Words + `.`,
 			err = nil // it ended with its task
 		}
 		return errors.Join(err, c.Close())
-	}
+	})
 	return cmd
 }
 

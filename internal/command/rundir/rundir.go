@@ -44,13 +44,29 @@ func Arguments(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// FindLast returns the run that the only argument names, without an argument the newest.
-func FindLast(root string, args []string) (record.Entry, error) {
-	if len(args) == 0 {
-		return newest(root, 0)
+// ForRuns makes a command out of what it does with the runs that its arguments name, at most so many. Without arguments
+// these are the runs that defaults name.
+func ForRuns(cmd *cobra.Command, most int, defaults []string, do func(*cobra.Command, []record.Entry) error) {
+	outputDir := AddOutputDir(cmd)
+	cmd.ValidArgsFunction = Complete(outputDir, most)
+	cmd.RunE = func(cmd *cobra.Command, words []string) error {
+		if len(words) == 0 {
+			words = defaults
+		}
+		var runs []record.Entry
+		for _, word := range words {
+			run, err := Find(*outputDir, word)
+			if err != nil {
+				return err
+			}
+			runs = append(runs, run)
+		}
+		return do(cmd, runs)
 	}
-	return Find(root, args[0])
 }
+
+// Last is the default of commands for one run: the newest.
+func Last() []string { return []string{last} }
 
 // AddOutputDir adds --output-dir, the directory of runs.
 func AddOutputDir(cmd *cobra.Command) *string {
