@@ -28,226 +28,187 @@ func TestChecks(t *testing.T) {
 			name:   "the reaped processes used more than their cgroup",
 			sample: sampleAt(at(2), number(procstats.CgroupCPUUsage, 0.0013), number(procstats.RusageCPU, 0.48)),
 			of:     procstats.HeadlineCPU, want: "0.48 lower_bound rusage_cpu_seconds_total", rules: []string{"cpu_above_cgroup"},
-		},
-		{
+		}, {
 			name: "the live and the reaped ones used more",
 			sample: sampleAt(at(2), number(procstats.CgroupCPUUsage, 1), number(procstats.TreeCPU, 2),
 				number(procstats.RusageCPU, 1.5)),
 			of: procstats.HeadlineCPU, want: "2 lower_bound tree_cpu_seconds_total", rules: []string{"cpu_above_cgroup"},
-		},
-		{
+		}, {
 			name:   "by less than 20 ms",
 			sample: sampleAt(at(2), number(procstats.CgroupCPUUsage, 0.1), number(procstats.RusageCPU, 0.119)),
 			of:     procstats.HeadlineCPU, want: "0.1 exact cgroup_cpu_usage_seconds_total",
-		},
-		{
+		}, {
 			name:   "by less than 1 %",
 			sample: sampleAt(at(2), number(procstats.CgroupCPUUsage, 100), number(procstats.RusageCPU, 100.9)),
 			of:     procstats.HeadlineCPU, want: "100 exact cgroup_cpu_usage_seconds_total",
-		},
-		{
+		}, {
 			name: "a process left, and the cgroup has counted more than is known of the processes",
 			sample: sampleAt(at(2), number(procstats.CgroupCPUUsage, 5), number(procstats.RusageCPU, 4),
 				number(procstats.TreeLeftCPU, 1)),
 			of: procstats.HeadlineCPU, want: "5 lower_bound cgroup_cpu_usage_seconds_total", rules: []string{"cpu_above_cgroup"},
-		},
-		{
+		}, {
 			name: "a process left and used little since",
 			sample: sampleAt(at(2), number(procstats.CgroupCPUUsage, 5), number(procstats.TreeCPU, 5.01),
 				number(procstats.TreeLeftCPU, 1)),
 			of: procstats.HeadlineCPU, want: "5.01 lower_bound tree_cpu_seconds_total", rules: []string{"cpu_above_cgroup"},
-		},
-		{
+		}, {
 			name:    "the average of the whole run",
 			sample:  sampleAt(at(2), number(procstats.CgroupCPUUsage, 0.5), number(procstats.RusageCPU, 4)),
 			history: procstats.History{Elapsed: 2 * time.Second},
 			of:      procstats.HeadlineCoresAverage, want: "2 lower_bound rusage_cpu_seconds_total", rules: []string{"cpu_above_cgroup"},
-		},
-		{
+		}, {
 			name:    "a rate that the processes outside add to",
 			sample:  outsideSample(at(2), 1.5, 4, 2),
 			history: procstats.History{Previous: outsideSample(at(0), 0.5, 1, 0.5)},
 			of:      procstats.HeadlineCores, want: "1.25 lower_bound tree_cpu_seconds_total", rules: []string{"cores_above_cgroup"},
-		},
-		{
+		}, {
 			name:    "a rate with a process that was found late",
 			sample:  outsideSample(at(2), 1.5, 9, 0.5),
 			history: procstats.History{Previous: outsideSample(at(0), 0.5, 1, 0.5)},
 			of:      procstats.HeadlineCores, want: "0.5 lower_bound cgroup_cpu_usage_seconds_total", rules: []string{"cores_above_cgroup"},
-		},
-		{
+		}, {
 			name:    "a rate with a process that comes and goes",
 			sample:  outsideSample(at(2), 2.5, 4, 2.5),
 			history: procstats.History{Previous: outsideSample(at(0), 0.5, 1.5, 0.5)},
 			of:      procstats.HeadlineCores, want: "1.25 lower_bound tree_cpu_seconds_total", rules: []string{"cores_above_cgroup"},
-		},
-		{
+		}, {
 			name:    "a rate without what was used before",
 			sample:  sampleAt(at(2), number(procstats.TreeCPU, 9), number(procstats.TreeCPULate, 6.5)),
 			history: procstats.History{Previous: sampleAt(at(0), number(procstats.TreeCPU, 1), number(procstats.TreeCPULate, 0.5))},
 			of:      procstats.HeadlineCores, want: "1 sampled tree_cpu_seconds_total",
-		},
-		{
+		}, {
 			name:   "the same over a window",
 			sample: sampleAt(at(2), number(procstats.TreeCPU, 9), number(procstats.TreeCPULate, 6.5)),
 			history: procstats.History{Window: windowOf(
 				sampleAt(at(0), number(procstats.TreeCPU, 1), number(procstats.TreeCPULate, 0.5)),
 				sampleAt(at(2), number(procstats.TreeCPU, 9), number(procstats.TreeCPULate, 6.5)))},
 			of: procstats.HeadlineCores, want: "1 sampled tree_cpu_seconds_total",
-		},
-		{
+		}, {
 			name:    "a rate of more than all CPUs",
 			sample:  sampleAt(at(2), number(procstats.TreeCPU, 9)),
 			history: procstats.History{Previous: sampleAt(at(0), number(procstats.TreeCPU, 1)), CPUs: 2},
 			of:      procstats.HeadlineCores, want: "2 sampled tree_cpu_seconds_total", rules: []string{"cores_above_cpus"},
-		},
-		{
+		}, {
 			name:    "a rate of little more than all CPUs",
 			sample:  sampleAt(at(2), number(procstats.CgroupCPUUsage, 5.02)),
 			history: procstats.History{Previous: sampleAt(at(0), number(procstats.CgroupCPUUsage, 1)), CPUs: 2},
 			of:      procstats.HeadlineCores, want: "2 exact cgroup_cpu_usage_seconds_total",
-		},
-		{
+		}, {
 			name: "the clocks of the processes have more",
 			sample: sampleAt(at(2), number(procstats.CgroupCPUUsage, 0.5), number(procstats.TreeCPULive, 0.4),
 				number(procstats.TreeCPUExited, 0.103)),
 			of: procstats.HeadlineCPU, want: "0.503 lower_bound tree_cpu_live_seconds", rules: []string{"cpu_above_cgroup"},
-		},
-		{
+		}, {
 			name: "the clocks of the processes have little more",
 			sample: sampleAt(at(2), number(procstats.CgroupCPUUsage, 0.5), number(procstats.TreeCPULive, 0.4),
 				number(procstats.TreeCPUExited, 0.101)),
 			of: procstats.HeadlineCPU, want: "0.5 exact cgroup_cpu_usage_seconds_total",
-		},
-		{
+		}, {
 			name: "the processes that ended have more, and one was outside when it ended",
 			sample: sampleAt(at(2), number(procstats.CgroupCPUUsage, 0.5), number(procstats.RusageOutside, 1),
 				number(procstats.RusageCPU, 0.505), number(procstats.ExitsCPU, 0.7)),
 			of: procstats.HeadlineCPU, want: "0.7 lower_bound exits_cpu_seconds_total", rules: []string{"cpu_above_cgroup"},
-		},
-		{
+		}, {
 			name: "the processes that ended have more, and more was reaped",
 			sample: sampleAt(at(2), number(procstats.CgroupCPUUsage, 0.5), number(procstats.RusageCPU, 0.6),
 				number(procstats.ExitsCPU, 0.7)),
 			of: procstats.HeadlineCPU, want: "0.7 lower_bound exits_cpu_seconds_total", rules: []string{"cpu_above_cgroup"},
-		},
-		{
+		}, {
 			name:   "a process that nothing else has seen did not end in the cgroup",
 			sample: sampleAt(at(2), number(procstats.CgroupCPUUsage, 0.5), number(procstats.ExitsCPU, 0.4), number(procstats.ExitsLeft, 1)),
 			of:     procstats.HeadlineCPU, want: "0.5 lower_bound cgroup_cpu_usage_seconds_total", rules: []string{"cpu_above_cgroup"},
-		},
-		{
+		}, {
 			name:   "the processes that ended have more, and none was seen outside",
 			sample: sampleAt(at(2), number(procstats.CgroupCPUUsage, 0.5), number(procstats.ExitsCPU, 0.7)),
 			of:     procstats.HeadlineCPU, want: "0.5 lower_bound cgroup_cpu_usage_seconds_total", rules: []string{"cpu_below_exits"},
-		},
-		{
+		}, {
 			name:   "the processes that ended have little more",
 			sample: sampleAt(at(2), number(procstats.CgroupCPUUsage, 0.5), number(procstats.ExitsCPU, 0.519)),
 			of:     procstats.HeadlineCPU, want: "0.5 exact cgroup_cpu_usage_seconds_total",
-		},
-		{
+		}, {
 			name:   "a peak of a cgroup outside which a process ended",
 			sample: sampleAt(at(2), number(procstats.CgroupMemoryPeak, mib), number(procstats.RusageOutside, 1)),
 			of:     procstats.HeadlineMemoryPeak, want: "1048576 lower_bound cgroup_memory_peak_bytes", rules: []string{"memory_left_cgroup"},
-		},
-		{
+		}, {
 			name: "a peak of a cgroup of version 1 without CPU time, which a process can have left unseen",
 			sample: sampleAt(at(2), number(procstats.CgroupMemoryPeak, mib), number(procstats.TreeLeftMemory, 0),
 				procstats.AbsentReading(procstats.CgroupCPUUsage, "no"), procstats.AbsentReading(procstats.RusageOutside, "no")),
 			of: procstats.HeadlineMemoryPeak, want: "1048576 lower_bound cgroup_memory_peak_bytes", rules: []string{"memory_left_cgroup"},
-		},
-		{
+		}, {
 			name: "a peak beside which version 2 says where processes ended",
 			sample: sampleAt(at(2), number(procstats.CgroupMemoryPeak, mib), number(procstats.RusageOutside, 0),
 				procstats.AbsentReading(procstats.CgroupCPUUsage, "no")),
 			of: procstats.HeadlineMemoryPeak, want: "1048576 exact cgroup_memory_peak_bytes",
-		},
-		{
+		}, {
 			name:    "a rate that nothing else has",
 			sample:  sampleAt(at(2), number(procstats.CgroupCPUUsage, 2), number(procstats.RusageCPU, 4)),
 			history: procstats.History{Previous: sampleAt(at(0), number(procstats.CgroupCPUUsage, 1), number(procstats.RusageCPU, 0))},
 			of:      procstats.HeadlineCores, want: "0.5 lower_bound cgroup_cpu_usage_seconds_total", rules: []string{"cores_above_cgroup"},
-		},
-		{
+		}, {
 			name:   "a peak of a cgroup that a process left",
 			sample: sampleAt(at(2), number(procstats.CgroupMemoryPeak, mib), number(procstats.TreeLeftMemory, 1)),
 			of:     procstats.HeadlineMemoryPeak, want: "1048576 lower_bound cgroup_memory_peak_bytes", rules: []string{"memory_left_cgroup"},
-		},
-		{
+		}, {
 			name: "a peak of a cgroup that a process left that used hardly any CPU time",
 			sample: sampleAt(at(2), number(procstats.CgroupMemoryPeak, mib), number(procstats.CgroupCPUUsage, 0.5),
 				number(procstats.RusageCPU, 0.502)),
 			of: procstats.HeadlineMemoryPeak, want: "1048576 lower_bound cgroup_memory_peak_bytes", rules: []string{"memory_left_cgroup"},
-		},
-		{
+		}, {
 			name: "a peak of a cgroup that the reaped processes left",
 			sample: sampleAt(at(2), number(procstats.CgroupMemoryPeak, mib), number(procstats.CgroupCPUUsage, 0.001),
 				number(procstats.RusageCPU, 0.5)),
 			of: procstats.HeadlineMemoryPeak, want: "1048576 lower_bound cgroup_memory_peak_bytes", rules: []string{"memory_left_cgroup"},
-		},
-		{
+		}, {
 			name: "memory of a v1 cgroup that a process left",
 			sample: sampleAt(at(2), number(procstats.CgroupMemoryCurrent, 900), number(procstats.CgroupMemoryActiveFile, 100),
 				number(procstats.CgroupMemoryInactiveFile, 100), number(procstats.CgroupMemoryAnon, 600), number(procstats.TreeLeftMemory, 1)),
 			of: procstats.HeadlineMemory, want: "600 lower_bound cgroup_memory_anon_bytes", rules: []string{"memory_left_cgroup"},
-		},
-		{
+		}, {
 			name:   "I/O of a cgroup that a process left",
 			sample: sampleAt(at(2), number(procstats.CgroupIORead, 7), number(procstats.TreeLeftIO, 1)),
 			of:     procstats.HeadlineIORead, want: "7 lower_bound cgroup_io_read_bytes_total", rules: []string{"io_left_cgroup"},
-		},
-		{
+		}, {
 			name:    "a peak that was reset",
 			sample:  sampleAt(at(2), number(procstats.CgroupMemoryPeak, 7*mib)),
 			history: procstats.History{Largest: largest(number(procstats.CgroupMemoryCurrent, 157*mib))},
 			of:      procstats.HeadlineMemoryPeak, want: "164626432 lower_bound cgroup_memory_current_bytes",
 			rules: []string{"peak_below_sampled"},
-		},
-		{
+		}, {
 			name:   "the processes read more than their cgroup",
 			sample: sampleAt(at(2), number(procstats.CgroupIORead, 4*mib), number(procstats.TreeIORead, 100*mib)),
 			of:     procstats.HeadlineIORead, want: "104857600 lower_bound tree_io_read_bytes_total", rules: []string{"read_above_cgroup"},
-		},
-		{
+		}, {
 			name:   "a page was read, and the cgroup has nothing",
 			sample: sampleAt(at(2), number(procstats.CgroupIORead, 0), number(procstats.RusageInblock, 4096)),
 			of:     procstats.HeadlineIORead, want: "4096 lower_bound rusage_inblock_bytes_total", rules: []string{"read_above_cgroup"},
-		},
-		{
+		}, {
 			name:   "they read more by what is read between the two",
 			sample: sampleAt(at(2), number(procstats.CgroupIORead, 100*mib), number(procstats.TreeIORead, 101*mib)),
 			of:     procstats.HeadlineIORead, want: "104857600 exact cgroup_io_read_bytes_total",
-		},
-		{
+		}, {
 			name:   "more has reached storage than was charged to the cgroup",
 			sample: sampleAt(at(2), number(procstats.CgroupIOWrite, 4*mib), number(procstats.TreeIOStored, 5*mib)),
 			of:     procstats.HeadlineIOWrite, want: "5242880 lower_bound tree_io_stored_bytes_total", rules: []string{"write_above_cgroup"},
-		},
-		{
+		}, {
 			name:   "the bound of it is lower",
 			sample: sampleAt(at(2), number(procstats.CgroupIOWrite, 5*mib), number(procstats.TreeIOStored, 4*mib)),
 			of:     procstats.HeadlineIOWrite, want: "5242880 sampled cgroup_io_write_bytes_total",
-		},
-		{
+		}, {
 			name:    "a peak and what several CPUs charged at once",
 			sample:  sampleAt(at(2), number(procstats.CgroupMemoryPeak, 7*mib)),
 			history: procstats.History{Largest: largest(number(procstats.CgroupMemoryCurrent, 8*mib))},
 			of:      procstats.HeadlineMemoryPeak, want: "7340032 exact cgroup_memory_peak_bytes",
-		},
-		{
+		}, {
 			name: "huge pages that the cgroup's peak lacks, above it",
 			sample: sampleAt(at(2), number(procstats.CgroupMemoryPeak, mib/2), number(procstats.CgroupMemoryCurrent, mib/2),
 				number(procstats.HugetlbUncharged, 100*mib)),
 			of: procstats.HeadlineMemoryPeak, want: "104857600 lower_bound hugetlb_uncharged_bytes", rules: []string{"peak_without_hugetlb"},
-		},
-		{
+		}, {
 			name:    "below it, some time before",
 			sample:  sampleAt(at(2), number(procstats.CgroupMemoryPeak, 7*mib), number(procstats.HugetlbUncharged, 0)),
 			history: procstats.History{Largest: largest(number(procstats.HugetlbUncharged, 2*mib))},
 			of:      procstats.HeadlineMemoryPeak, want: "7340032 lower_bound cgroup_memory_peak_bytes", rules: []string{"peak_without_hugetlb"},
-		},
-		{
+		}, {
 			name:    "no huge pages",
 			sample:  sampleAt(at(2), number(procstats.CgroupMemoryPeak, 7*mib), number(procstats.HugetlbUncharged, 0)),
 			history: procstats.History{Largest: largest(number(procstats.HugetlbUncharged, 0))},

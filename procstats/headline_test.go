@@ -50,8 +50,7 @@ func TestHeadlines(t *testing.T) {
 				procstats.HeadlineIORead:        "5 exact cgroup_io_read_bytes_total",
 				procstats.HeadlineIOWrite:       "0 exact cgroup_io_write_bytes_total",
 			},
-		},
-		{
+		}, {
 			name: "cgroup v1 has no slab and block counters that miss writeback",
 			sample: sampleAt(at(2), append(cgroup,
 				absent(procstats.CgroupMemorySlabReclaimable, "v2 only"), absent(procstats.CgroupIORead, "v2 only"),
@@ -65,14 +64,12 @@ func TestHeadlines(t *testing.T) {
 				procstats.HeadlineIOPending: "7 sampled cgroup_memory_file_dirty_bytes",
 				procstats.HeadlineCores:     "absent: a rate needs an earlier sample",
 			},
-		},
-		{
+		}, {
 			name: "memory.stat lags behind memory.current",
 			sample: sampleAt(at(0), number(procstats.CgroupMemoryCurrent, 100), number(procstats.CgroupMemoryActiveFile, 0),
 				number(procstats.CgroupMemoryInactiveFile, 90), number(procstats.CgroupMemorySlabReclaimable, 20)),
 			want: map[procstats.ID]string{procstats.HeadlineMemory: "0 exact cgroup_memory_current_bytes"},
-		},
-		{
+		}, {
 			name: "a cgroup without its memory.stat",
 			sample: sampleAt(at(0), number(procstats.CgroupMemoryCurrent, 100),
 				absent(procstats.CgroupMemoryActiveFile, "gone"), number(procstats.TreeRSS, 80), number(procstats.TreeMemory, 60)),
@@ -80,8 +77,7 @@ func TestHeadlines(t *testing.T) {
 				procstats.HeadlineMemory:        "60 lower_bound tree_memory_bytes",
 				procstats.HeadlineMemoryCharged: "100 exact cgroup_memory_current_bytes",
 			},
-		},
-		{
+		}, {
 			name: "no cgroup",
 			sample: sampleAt(at(4), absent(procstats.CgroupCPUUsage, "the task has no cgroup"), number(procstats.TreeCPU, 6),
 				absent(procstats.CgroupMemoryCurrent, "the task has no cgroup"), absent(procstats.CgroupMemoryPeak, "the task has no cgroup"),
@@ -98,25 +94,21 @@ func TestHeadlines(t *testing.T) {
 				procstats.HeadlineIORead:        "512 lower_bound rusage_inblock_bytes_total",
 				procstats.HeadlineIOWrite:       "absent: nothing it can be taken from is selected",
 			},
-		},
-		{
+		}, {
 			name:    "samples above every single process",
 			sample:  sampleAt(at(0), number(procstats.RusagePeakRSS, 99)),
 			history: procstats.History{Largest: largest(number(procstats.TreeMemory, 120), number(procstats.TreeRSS, 180))},
 			want:    map[procstats.ID]string{procstats.HeadlineMemoryPeak: "120 lower_bound tree_memory_bytes"},
-		},
-		{
+		}, {
 			name:   "what a child inherits from its launcher is not the task's",
 			sample: sampleAt(at(0), number(procstats.RusageMaxRSS, 99), absent(procstats.RusagePeakRSS, "inherited")),
 			want:   map[procstats.ID]string{procstats.HeadlineMemoryPeak: "absent: rusage_peak_rss_bytes: inherited"},
-		},
-		{
+		}, {
 			name:    "a cgroup without a peak",
 			sample:  sampleAt(at(0), number(procstats.CgroupMemoryCurrent, 100), number(procstats.RusagePeakRSS, 99)),
 			history: procstats.History{Largest: largest(number(procstats.CgroupMemoryCurrent, 120))},
 			want:    map[procstats.ID]string{procstats.HeadlineMemoryPeak: "120 lower_bound cgroup_memory_current_bytes"},
-		},
-		{
+		}, {
 			name: "huge pages beside a cgroup, counted",
 			sample: sampleAt(at(0), number(procstats.CgroupMemoryCurrent, 100), number(procstats.CgroupMemoryActiveFile, 10),
 				number(procstats.CgroupMemoryInactiveFile, 10), number(procstats.CgroupMemorySlabReclaimable, 0),
@@ -124,8 +116,7 @@ func TestHeadlines(t *testing.T) {
 			want: map[procstats.ID]string{
 				procstats.HeadlineMemory: "130 exact cgroup_memory_current_bytes", procstats.HeadlineHugetlb: "50 exact hugetlb_cgroup_current_bytes",
 			},
-		},
-		{
+		}, {
 			name: "huge pages that the cgroup's memory has",
 			sample: sampleAt(at(0), number(procstats.CgroupMemoryCurrent, 100), number(procstats.CgroupMemoryActiveFile, 10),
 				number(procstats.CgroupMemoryInactiveFile, 10), number(procstats.CgroupMemorySlabReclaimable, 0),
@@ -133,28 +124,24 @@ func TestHeadlines(t *testing.T) {
 			want: map[procstats.ID]string{
 				procstats.HeadlineMemory: "80 exact cgroup_memory_current_bytes", procstats.HeadlineHugetlb: "50 lower_bound hugetlb_mapped_bytes",
 			},
-		},
-		{
+		}, {
 			name: "huge pages beside a cgroup, as far as they are mapped",
 			sample: sampleAt(at(0), number(procstats.CgroupMemoryCurrent, 100), number(procstats.CgroupMemoryActiveFile, 10),
 				number(procstats.CgroupMemoryInactiveFile, 10), number(procstats.CgroupMemorySlabReclaimable, 0), number(procstats.HugetlbUncharged, 50)),
 			want: map[procstats.ID]string{procstats.HeadlineMemory: "130 lower_bound cgroup_memory_current_bytes"},
-		},
-		{
+		}, {
 			name: "beside a v1 cgroup, of which there is an upper bound only",
 			sample: sampleAt(at(0), number(procstats.CgroupMemoryCurrent, 100), number(procstats.CgroupMemoryActiveFile, 10),
 				number(procstats.CgroupMemoryInactiveFile, 10), number(procstats.CgroupMemoryAnon, 60), number(procstats.CgroupMemoryShmem, 5),
 				number(procstats.HugetlbUncharged, 50)),
 			want: map[procstats.ID]string{procstats.HeadlineMemory: "115 lower_bound cgroup_memory_current_bytes"},
-		},
-		{
+		}, {
 			name:   "huge pages and processes",
 			sample: sampleAt(at(0), number(procstats.TreeMemory, 60), number(procstats.HugetlbUncharged, 50), number(procstats.TreeSwap, 7)),
 			want: map[procstats.ID]string{
 				procstats.HeadlineMemory: "110 lower_bound tree_memory_bytes", procstats.HeadlineSwap: "7 lower_bound tree_swap_bytes",
 			},
-		},
-		{
+		}, {
 			name:   "never sampled",
 			sample: sampleAt(at(0), number(procstats.RusageCPU, 1), number(procstats.RusagePeakRSS, 99)),
 			want: map[procstats.ID]string{
@@ -162,26 +149,22 @@ func TestHeadlines(t *testing.T) {
 				procstats.HeadlineMemory:     "absent: nothing it can be taken from is selected",
 				procstats.HeadlineMemoryPeak: "99 lower_bound rusage_peak_rss_bytes",
 			},
-		},
-		{
+		}, {
 			name:    "a counter that went down",
 			sample:  sampleAt(at(1), number(procstats.CgroupCPUUsage, 1)),
 			history: procstats.History{Previous: sampleAt(at(0), number(procstats.CgroupCPUUsage, 2))},
 			want:    map[procstats.ID]string{procstats.HeadlineCores: "absent: the counter went down: its source started again"},
-		},
-		{
+		}, {
 			name:    "the same sample twice",
 			sample:  sampleAt(at(1), number(procstats.CgroupCPUUsage, 1)),
 			history: procstats.History{Previous: sampleAt(at(1), number(procstats.CgroupCPUUsage, 1))},
 			want:    map[procstats.ID]string{procstats.HeadlineCores: "absent: only one reading in the window"},
-		},
-		{
+		}, {
 			name:    "a sample of another boot",
 			sample:  sampleAt(at(1), number(procstats.CgroupCPUUsage, 3)),
 			history: procstats.History{Previous: sampleAt(at(2), number(procstats.CgroupCPUUsage, 2))},
 			want:    map[procstats.ID]string{procstats.HeadlineCores: "absent: the clock did not advance between the readings"},
-		},
-		{
+		}, {
 			name:   "over a window",
 			sample: sampleAt(at(8), number(procstats.CgroupCPUUsage, 6)),
 			history: procstats.History{
@@ -192,8 +175,7 @@ func TestHeadlines(t *testing.T) {
 				),
 			},
 			want: map[procstats.ID]string{procstats.HeadlineCores: "0.5 exact cgroup_cpu_usage_seconds_total"},
-		},
-		{
+		}, {
 			name:    "a cgroup that came later: no rate across two sources",
 			sample:  sampleAt(at(1), number(procstats.CgroupCPUUsage, 5), number(procstats.TreeCPU, 3)),
 			history: procstats.History{Previous: sampleAt(at(0), absent(procstats.CgroupCPUUsage, "gone"), number(procstats.TreeCPU, 1))},

@@ -78,44 +78,37 @@ func TestWindowReductions(t *testing.T) {
 			samples: []*procstats.Sample{sampleAt(at(0), number(gauge, 5)), sampleAt(at(1), number(gauge, 9)), sampleAt(at(2), number(gauge, 1))},
 			id:      gauge,
 			want:    map[procstats.Reduction]string{procstats.Last: "1", procstats.Min: "1", procstats.Max: "9", procstats.Mean: "5"},
-		},
-		{
+		}, {
 			name:    "gauge that is below zero",
 			samples: []*procstats.Sample{sampleAt(at(0), number(procstats.TreeCPUUnattributed, -5)), sampleAt(at(1), number(procstats.TreeCPUUnattributed, -3))},
 			id:      procstats.TreeCPUUnattributed,
 			want:    map[procstats.Reduction]string{procstats.Min: "-5", procstats.Max: "-3", procstats.Mean: "-4"},
-		},
-		{
+		}, {
 			name:    "gauge with a gap, which is not 0",
 			samples: []*procstats.Sample{sampleAt(at(0), number(gauge, 5)), sampleAt(at(1), absent(gauge, "gone")), sampleAt(at(2), number(gauge, 7))},
 			id:      gauge,
 			want:    map[procstats.Reduction]string{procstats.Last: "7", procstats.Min: "5", procstats.Mean: "6"},
-		},
-		{
+		}, {
 			name:    "gauge that was never read",
 			samples: []*procstats.Sample{sampleAt(at(0), absent(gauge, "no controller")), sampleAt(at(1), absent(gauge, "no controller"))},
 			id:      gauge,
 			want:    map[procstats.Reduction]string{procstats.Last: "absent: no controller", procstats.Mean: "absent: no controller"},
-		},
-		{
+		}, {
 			name:    "not mentioned",
 			samples: []*procstats.Sample{sampleAt(at(0)), sampleAt(at(1))},
 			id:      counter,
 			want:    map[procstats.Reduction]string{procstats.Delta: "absent: not read in the window", procstats.Last: "absent: not read in the window"},
-		},
-		{
+		}, {
 			name:    "counter",
 			samples: []*procstats.Sample{sampleAt(at(0), number(counter, 10)), sampleAt(at(1), number(counter, 10)), sampleAt(at(4), number(counter, 12))},
 			id:      counter,
 			want:    map[procstats.Reduction]string{procstats.Last: "12", procstats.Delta: "2", procstats.Rate: "0.5"},
-		},
-		{
+		}, {
 			name:    "counter with a gap at the end",
 			samples: []*procstats.Sample{sampleAt(at(0), number(counter, 10)), sampleAt(at(2), number(counter, 11)), sampleAt(at(4), absent(counter, "gone"))},
 			id:      counter,
 			want:    map[procstats.Reduction]string{procstats.Delta: "1", procstats.Rate: "0.5"},
-		},
-		{
+		}, {
 			name:    "one reading",
 			samples: []*procstats.Sample{sampleAt(at(0), number(counter, 10))},
 			id:      counter,
@@ -123,8 +116,7 @@ func TestWindowReductions(t *testing.T) {
 				procstats.Last:  "10",
 				procstats.Delta: "absent: only one reading in the window", procstats.Rate: "absent: only one reading in the window",
 			},
-		},
-		{
+		}, {
 			name:    "restart",
 			samples: []*procstats.Sample{sampleAt(at(0), number(counter, 10)), sampleAt(at(1), number(counter, 3)), sampleAt(at(2), number(counter, 14))},
 			id:      counter,
@@ -133,14 +125,12 @@ func TestWindowReductions(t *testing.T) {
 				procstats.Delta: "absent: the counter went down: its source started again",
 				procstats.Rate:  "absent: the counter went down: its source started again",
 			},
-		},
-		{
+		}, {
 			name:    "clock that stands",
 			samples: []*procstats.Sample{sampleAt(at(0), number(counter, 10)), sampleAt(procstats.Stamp{Mono: at(0).Mono, Wall: at(9).Wall}, number(counter, 12))},
 			id:      counter,
 			want:    map[procstats.Reduction]string{procstats.Rate: "absent: the clock did not advance between the readings"},
-		},
-		{
+		}, {
 			name:    "clock of another boot",
 			samples: []*procstats.Sample{sampleAt(at(0), number(counter, 10)), sampleAt(boot, number(counter, 12))},
 			id:      counter,

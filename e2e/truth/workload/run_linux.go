@@ -95,16 +95,12 @@ func (w *workload) enter(meter string) error {
 	if meter == "" {
 		return nil
 	}
-	before, err := clock(unix.CLOCK_PROCESS_CPUTIME_ID)
-	if err != nil {
-		return err
-	}
+	before := clock(unix.CLOCK_PROCESS_CPUTIME_ID).Seconds()
 	// 0 is the writer itself, with all its threads.
 	if err := os.WriteFile(filepath.Join(meter, "cgroup.procs"), []byte("0"), 0); err != nil {
 		return fmt.Errorf("move into meter: %w", err)
 	}
-	seconds := before.Seconds()
-	w.truth.CPU.BeforeMeter = &seconds
+	w.truth.CPU.BeforeMeter = &before
 	return nil
 }
 
@@ -114,12 +110,8 @@ func (w *workload) account() error {
 	if err := unix.Getrusage(unix.RUSAGE_CHILDREN, &waited); err != nil {
 		return fmt.Errorf("getrusage: %w", err)
 	}
-	own, err := clock(unix.CLOCK_PROCESS_CPUTIME_ID)
-	if err != nil {
-		return err
-	}
 	cpu := &w.truth.CPU
-	cpu.Own = own.Seconds()
+	cpu.Own = clock(unix.CLOCK_PROCESS_CPUTIME_ID).Seconds()
 	cpu.Waited = time.Duration(waited.Utime.Nano() + waited.Stime.Nano()).Seconds()
 	cpu.Total = cpu.Own + cpu.Waited + cpu.Reported
 	return nil

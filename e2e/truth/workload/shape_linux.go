@@ -112,19 +112,13 @@ func (p *player) enter(join string) error {
 	if p.report.Brought, err = anon(os.Getpid()); err != nil {
 		return err
 	}
-	if p.report.Before, err = clock(unix.CLOCK_PROCESS_CPUTIME_ID); err != nil {
-		return err
-	}
+	p.report.Before = clock(unix.CLOCK_PROCESS_CPUTIME_ID)
 	if err := moveInto(join); err != nil {
 		return err
 	}
-	after, err := clock(unix.CLOCK_PROCESS_CPUTIME_ID)
-	if err != nil {
-		return err
-	}
-	p.report.Moving = after - p.report.Before
-	p.began, err = clock(unix.CLOCK_MONOTONIC)
-	return err
+	p.report.Moving = clock(unix.CLOCK_PROCESS_CPUTIME_ID) - p.report.Before
+	p.began = clock(unix.CLOCK_MONOTONIC)
+	return nil
 }
 
 // moveInto moves the process into cgroups, of several hierarchies.
@@ -198,14 +192,9 @@ func (p *player) finishMain() error {
 			return fmt.Errorf("wait for the processes of the shape: %w", err)
 		}
 		p.report.Done = true
-		var err error
-		if p.report.HeldFrom, err = clock(unix.CLOCK_MONOTONIC); err != nil {
-			return err
-		}
+		p.report.HeldFrom = clock(unix.CLOCK_MONOTONIC)
 		time.Sleep(p.shape.Hold)
-		if p.report.HeldTo, err = clock(unix.CLOCK_MONOTONIC); err != nil {
-			return err
-		}
+		p.report.HeldTo = clock(unix.CLOCK_MONOTONIC)
 	}
 	if p.goings != nil {
 		p.goings.Close()
@@ -215,20 +204,13 @@ func (p *player) finishMain() error {
 			return err
 		}
 	}
-	now, err := clock(unix.CLOCK_MONOTONIC)
-	if err != nil {
-		return err
-	}
-	p.report.Inner = now - p.began
+	p.report.Inner = clock(unix.CLOCK_MONOTONIC) - p.began
 	return p.say()
 }
 
 // say writes the report to stdout, in one piece.
 func (p *player) say() error {
-	var err error
-	if p.report.CPU, err = clock(unix.CLOCK_PROCESS_CPUTIME_ID); err != nil {
-		return err
-	}
+	p.report.CPU = clock(unix.CLOCK_PROCESS_CPUTIME_ID)
 	data, err := json.Marshal(p.report)
 	if err != nil {
 		return err

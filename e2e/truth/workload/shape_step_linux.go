@@ -23,17 +23,11 @@ func (p *player) step(i int) error {
 	step := p.process.Steps[i]
 	switch step.Kind {
 	case shape.Burn:
-		return burnThread(step.Time)
+		burnThread(step.Time)
+		return nil
 	case shape.Threads:
-		ended := make(chan error, step.Count)
-		for range step.Count {
-			go func() { ended <- burnThread(step.Time) }()
-		}
-		var errs error
-		for range step.Count {
-			errs = errors.Join(errs, <-ended)
-		}
-		return errs
+		burnThreads(step.Count, step.Time)
+		return nil
 	case shape.Sleep:
 		time.Sleep(step.Time)
 		return nil
