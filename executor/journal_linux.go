@@ -110,7 +110,7 @@ func annotations(kill *record.Kill) map[string]string {
 // connected.
 type notifier struct{ descriptor atomic.Int64 } // of the FIFO, plus one
 
-// open makes the FIFO in the executor's directory. It is open for reading as well: a FIFO that nobody reads would
+// open makes the FIFO in the executor's directory. It is open for reading as well: a FIFO without a reader would
 // refuse the byte. The runtime's poller does not have it, which would wake this process whenever the owner reads.
 func (n *notifier) open(folder string) error {
 	path := filepath.Join(folder, wire.NotifyFile)

@@ -146,7 +146,7 @@ func (e *Executor) identify(pid int) procstats.ProcessID {
 	return identity.ProcessID
 }
 
-// checkRequired refuses a task of which a measurement that was asked for by name cannot be read here, or nothing of a
+// checkRequired refuses a task if a measurement that was requested by name cannot be read here, or nothing of a
 // group.
 func (t *task) checkRequired(baseline *procstats.Sample) error {
 	for _, number := range t.request.GetRequired() {

@@ -102,7 +102,7 @@ func fork(c *command) (pid int, err error) {
 		Setctty:    c.streams.terminal,
 		Ctty:       0,
 		Credential: c.credential,
-		// The task must not survive its executor unseen: whoever holds the executor's pidfd kills the cgroup, but may
+		// The task must not survive its executor unseen: the holder of the executor's pidfd kills the cgroup, but may
 		// have been killed with it. Programs with setuid bits or file capabilities clear this, execve(2).
 		Pdeathsig: syscall.SIGKILL,
 	}}
@@ -119,7 +119,7 @@ func fork(c *command) (pid int, err error) {
 
 func enterAndFork(c *command, attributes *syscall.ProcAttr, visit bool) (pid int, err error) {
 	if c.credential != nil && os.Geteuid() != 0 {
-		// Ambient capabilities, such as CAP_SETUID of whoever is not root, outlast a change of the user,
+		// Ambient capabilities, such as CAP_SETUID of a user other than root, outlast a change of the user,
 		// capabilities(7).
 		if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 			return 0, fmt.Errorf("clear ambient capabilities: %w", err)

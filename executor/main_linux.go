@@ -43,7 +43,7 @@ func Main(build string) int {
 		fmt.Fprint(os.Stderr, wire.ErrorPrefix, err, "\n") // where the caller looks
 		return 1
 	}
-	// go-plugin's socket would be open to everybody; see restoreUmask.
+	// go-plugin's socket would be open to all users; see restoreUmask.
 	e.umask = unix.Umask(0o177)
 	e.start()
 	if os.Getenv(wire.Samples) != "" {

@@ -84,7 +84,7 @@ func (l *Loop) Close() {
 	if l == nil {
 		return
 	}
-	l.mu.Lock() // nobody acquires a task from here on
+	l.mu.Lock() // no task is acquired from here on
 	l.cancel()
 	l.mu.Unlock()
 	l.work.Wait()

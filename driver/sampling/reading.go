@@ -174,7 +174,7 @@ func (r *reading) openReader(target source.Target, selection procstats.Selection
 		Target: target, Selection: selection, ID: r.task.ID,
 		RowInterval: max(r.task.RowInterval, time.Nanosecond), NoRows: !r.task.Rows,
 		Executor: r.task.Process.PID, Unsampled: "the task was not sampled before", Pacer: r.pacer,
-		Packets: r.openPackets(selection, executors), Slow: r.slow,
+		Packets: r.openPackets(selection, executors), Slow: r.slow, Counted: executors,
 		Quiet: true, Reopen: r.files == reopenedFiles, Sampled: r.sampled,
 	})
 	for _, file := range target.Opened {
@@ -184,7 +184,6 @@ func (r *reading) openReader(target source.Target, selection procstats.Selection
 
 // resume continues where the executor and an earlier reader of the task have stopped.
 func (r *reading) resume(executors *procstats.Sample, earlier *reader.Handover) {
-	r.Include(executors)
 	r.baseline.Store(executors)
 	if earlier.Last == nil {
 		return

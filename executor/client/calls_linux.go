@@ -124,6 +124,11 @@ func (c *Client) Shutdown(ctx context.Context) error {
 			return err
 		}
 	}
+	return c.awaitExit(ctx)
+}
+
+// awaitExit waits for the end of the executor's process.
+func (c *Client) awaitExit(ctx context.Context) error {
 	select {
 	case <-c.Lost():
 		return nil

@@ -91,7 +91,7 @@ func (c *child) start(cmd *exec.Cmd) error {
 	err = cmd.Start()
 	if err == nil {
 		c.process = process.Child(cmd.Process.Pid)
-		// A pipe that nobody reads must neither stop the executor nor its reader.
+		// An unread pipe must block neither the executor nor this process.
 		err = errors.Join(cmd.Process.Release(), unix.SetNonblock(stderr[0], true), unix.SetNonblock(stderr[1], true))
 		if err != nil {
 			err = errors.Join(err, c.kill(), c.await())

@@ -137,9 +137,8 @@ func executorCommand(o Options, folder string) *exec.Cmd {
 
 // Reattach connects to an executor that was started earlier, perhaps by another process and an older or newer build.
 // The error wraps ErrOtherBoot if the machine was started anew since, ErrLost if the executor is gone, ErrOwned if
-// another process holds it. One that is alive and does not answer soon is no error, because its task lives too: there
-// is no Hello of it then. Its end is waited for in a set that outlives the client; nil for a goroutine of the
-// client's own.
+// another process holds it. A live executor that answers late is not an error: its task is still running, and Hello
+// returns nil. Its end is waited for in waits, a set that outlives the client; nil for a goroutine of the client's own.
 func Reattach(ctx context.Context, address wire.Address, waits *process.EpollSet) (*Client, error) {
 	return reach(ctx, address, true, waits)
 }
@@ -150,27 +149,22 @@ func Visit(ctx context.Context, address wire.Address) (*Client, error) {
 }
 
 func reach(ctx context.Context, address wire.Address, own bool, waits *process.EpollSet) (*Client, error) {
-	boot, err := kernel.BootID(kernel.HostFS())
-	if err != nil {
-		return nil, err
-	}
-	if boot != address.BootID {
-		return nil, fmt.Errorf("reattach to executor of %s: %w", address.ID, ErrOtherBoot)
-	}
-	if Elsewhere(address) {
-		return nil, fmt.Errorf("reattach to executor of %s: %w", address.ID, ErrElsewhere)
+	if err := checkHere(address); err != nil {
+		return nil, fmt.Errorf("reattach to executor of %s: %w", address.ID, err)
 	}
 	if address.Socket == "" { // it was written before there was one
 		address.Socket = wire.FindSocket(address.Folder)
 	}
 	c := &Client{address: address, waits: waits}
 	if own {
-		if c.owner, err = lock(ctx, address.Folder); errors.Is(err, os.ErrNotExist) {
+		owner, err := lock(ctx, address.Folder)
+		if errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("reattach to executor of %s: %w", address.ID, ErrLost)
 		}
 		if err != nil {
 			return nil, err
 		}
+		c.owner = owner
 	}
 	if err := c.connect(ctx); err != nil {
 		return nil, errors.Join(err, c.disown())

@@ -93,7 +93,7 @@ func CheckRuntimeDir(dir string) error {
 	return nil
 }
 
-// CheckOwn refuses a directory that others can write to, or that is not ours: whoever owns it could put a socket of
+// CheckOwn refuses a directory that others can write to, or that is not ours: its owner could put a socket of
 // their own there.
 func CheckOwn(dir string) error {
 	info, err := os.Lstat(dir)
@@ -183,9 +183,8 @@ func removeUnfinished(runtimeDir string) error {
 }
 
 // RemoveFolder removes an executor's folder. os.RemoveAll opens directories: if this process is short of descriptors,
-// which may be why a start has failed, others are about to be closed. And whoever reads a task or passes on its
-// events writes files into the folder at any time: what was written meanwhile is removed too, and nothing can be
-// written once it is gone.
+// which may be why a start has failed, others are about to be closed. Readers of a task write files into the folder at
+// any time: what was written meanwhile is removed too, and nothing can be written once the folder is gone.
 func RemoveFolder(folder string) error {
 	const pause, limit = 10 * time.Millisecond, 2 * time.Second
 	for began := time.Now(); ; {

@@ -132,17 +132,12 @@ func askToEnd(ctx context.Context, address wire.Address, signal syscall.Signal, 
 	return errors.Join(c.stopAndShutdown(stop, signal, grace), c.Close())
 }
 
-// Kill kills an executor that does not answer. What is left of its task is for whoever learns that it is lost.
+// Kill kills an executor that does not answer. The caller that learns of the loss kills what is left of its task.
 func (c *Client) Kill(ctx context.Context) error {
 	if err := c.process.Signal(unix.SIGKILL); err != nil {
 		return fmt.Errorf("kill executor of %s: %w", c.address.ID, err)
 	}
-	select {
-	case <-c.Lost():
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("wait for executor of %s to exit: %w", c.address.ID, context.Cause(ctx))
-	}
+	return c.awaitExit(ctx)
 }
 
 // KillTask kills what is left of the task at an address whose executor is gone, and removes the executor's folder.
@@ -157,12 +152,12 @@ func KillTask(ctx context.Context, address wire.Address) error {
 // cgroup nothing can escape; without one the members of the task's session are found in /proc, best effort: a process
 // that made a session of its own is missed. A task of an earlier boot is gone already.
 func KillProcesses(ctx context.Context, address wire.Address) error {
-	boot, err := kernel.BootID(kernel.HostFS())
-	if err != nil || boot != address.BootID {
-		return err
+	err := checkHere(address)
+	if errors.Is(err, ErrOtherBoot) {
+		return nil
 	}
-	if Elsewhere(address) {
-		return fmt.Errorf("kill task %s: %w", address.ID, ErrElsewhere)
+	if err != nil {
+		return fmt.Errorf("kill task %s: %w", address.ID, err)
 	}
 	if kernel.Alive(kernel.HostFS(), address.Executor) {
 		return fmt.Errorf("kill task %s: its executor %d is running; ask it to stop", address.ID, address.Executor.PID)
@@ -182,8 +177,22 @@ func KillProcesses(ctx context.Context, address wire.Address) error {
 
 // Alive reports whether the executor of an address runs, and is that executor. One that is elsewhere may.
 func Alive(address wire.Address) bool {
+	err := checkHere(address)
+	return errors.Is(err, ErrElsewhere) || err == nil && kernel.Alive(kernel.HostFS(), address.Executor)
+}
+
+// checkHere returns why the process ids of an address mean nothing to this process; nil if they do.
+func checkHere(address wire.Address) error {
 	boot, err := kernel.BootID(kernel.HostFS())
-	return err == nil && boot == address.BootID && (Elsewhere(address) || kernel.Alive(kernel.HostFS(), address.Executor))
+	switch {
+	case err != nil:
+		return err
+	case boot != address.BootID:
+		return ErrOtherBoot
+	case Elsewhere(address):
+		return ErrElsewhere
+	}
+	return nil
 }
 
 // ErrElsewhere says that an executor is in another PID namespace, such as that of a container which shares a

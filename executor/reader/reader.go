@@ -45,6 +45,8 @@ type Options struct {
 	Quiet bool
 	// Reopen opens files for each read that not every tick reads.
 	Reopen bool
+	// Counted is a sample of another reader, whose counts of what reading the task costs are continued; nil for none.
+	Counted *procstats.Sample
 	// Sampled is called with each sample of the task while it has a process, and with the newest one that has rows, under
 	// the reader's lock; it may be nil.
 	Sampled func(s, rows *procstats.Sample)
@@ -93,6 +95,9 @@ func Open(o Options) *Reader {
 	}
 	r := &Reader{Options: o}
 	r.cost = ownCost{pid: o.Executor, selection: o.Selection, pacer: o.Pacer, unsampled: o.Unsampled}
+	if o.Counted != nil {
+		r.cost.include(o.Counted)
+	}
 	own, more := o.Selection, []source.Source{&r.cost, o.Packets}
 	if o.Slow != nil {
 		own, more = own.Minus(o.Slow.Selection()), append(more, o.Slow)
@@ -131,13 +136,6 @@ func (r *Reader) Before() *procstats.Sample {
 	return baseline
 }
 
-// Include makes the counts of what reading the task costs at least those of another reader's sample.
-func (r *Reader) Include(s *procstats.Sample) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.cost.include(s)
-}
-
 // Continue continues what another reader has handed over; alive tells which processes of it are still there.
 func (r *Reader) Continue(h *Handover, alive func(procstats.ProcessID) bool) {
 	if h == nil || h.Last == nil {
@@ -173,11 +171,13 @@ func (r *Reader) Get(maxAge time.Duration, rows bool) *procstats.Sample {
 
 // hasRows reports whether the rows of a sample, if it can have any, are at most maxAge older than it, or still true.
 func (r *Reader) hasRows(s *procstats.Sample, maxAge time.Duration) bool {
+	set, ok := s.RowsAt()
+	if ok && s.Mono-set.Mono <= maxAge || !s.Checked.Zero() || r.sets.selection.Empty() {
+		return true
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	set, ok := s.RowsAt()
-	return s == r.sets.newest || s == r.final || r.sets.selection.Empty() || !s.Checked.Zero() ||
-		ok && s.Mono-set.Mono <= maxAge
+	return s == r.sets.newest || s == r.final
 }
 
 // TotalsOf returns of a sample what a reader of totals always gets.
