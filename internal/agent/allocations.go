@@ -26,7 +26,7 @@ func (a *Agent) list() []*alloc.Alloc {
 	return slices.Collect(maps.Values(a.allocs))
 }
 
-// findByID returns an allocation by its full ID, nil if there is none.
+// findByID returns an allocation by its full ID, nil if it is unknown.
 func (a *Agent) findByID(id string) *alloc.Alloc {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -15,15 +15,15 @@ import (
 
 // reservations are the cores and the ports of this node that allocations have.
 type reservations struct {
-	// all are the cores of the node, cores those that are taken.
+	// all are the cores of the node; cores are the taken ones.
 	all   []int
 	cores map[int]bool
-	// ports say whose each port is.
+	// ports has the owner of each taken port.
 	ports map[int]string
 }
 
-// reservations returns what is taken. What a job's own allocations have that are being stopped, or are among stop, is
-// free for those that take their places.
+// reservations returns what is taken. Allocations of the job itself that are being stopped, or are among stop, take
+// nothing: their successors get the same.
 func (a *Agent) reservations(jobID string, stop []*alloc.Alloc) *reservations {
 	r := &reservations{all: a.host.Node.Resources.Cores, cores: make(map[int]bool), ports: make(map[int]string)}
 	for _, l := range a.list() {
@@ -43,7 +43,7 @@ func (a *Agent) reservations(jobID string, stop []*alloc.Alloc) *reservations {
 	return r
 }
 
-// take gives a vacancy its ports, and cores for its tasks that want some for themselves; all or nothing.
+// take reserves the ports of a vacancy, and the cores that its tasks request: all or none.
 func (r *reservations) take(v *vacancy) error {
 	v.cores, v.ports = make(map[string][]int), make(map[string]int)
 	err := r.takeCores(v)
@@ -88,7 +88,7 @@ func (r *reservations) takePorts(v *vacancy) error {
 	return nil
 }
 
-// release takes back what a vacancy was given.
+// release gives back what a vacancy has reserved.
 func (r *reservations) release(v *vacancy) {
 	for _, cores := range v.cores {
 		for _, core := range cores {
@@ -101,7 +101,7 @@ func (r *reservations) release(v *vacancy) {
 	v.cores, v.ports = nil, nil
 }
 
-// freePort is a port that no allocation has and that nothing listens on now; 0 if there is none.
+// freePort returns a port that no allocation has and that no process listens on; 0 if all are taken.
 func freePort(taken map[int]string) int {
 	for _, offset := range rand.Perm(alloc.LastPort - alloc.FirstPort + 1) {
 		port := alloc.FirstPort + offset

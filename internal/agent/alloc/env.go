@@ -116,7 +116,7 @@ func (s *start) variables() map[string]string {
 	return env
 }
 
-// portVariables are what a task is told of its group's ports.
+// portVariables returns the variables for the ports of the group.
 func (s *start) portVariables() map[string]string {
 	env := make(map[string]string)
 	ip := s.node.Attributes["unique.network.ip-address"]

@@ -41,7 +41,7 @@ type Host struct {
 	History *series.Writer
 	Counts  Counts
 
-	// Find returns an allocation by its ID, nil if there is none.
+	// Find returns an allocation by its ID, nil if it is unknown.
 	Find func(id string) *Alloc
 	// Ended is called when an allocation has ended, Failed then and when it is restored, if it is to be rescheduled.
 	Ended, Failed func(*Alloc)

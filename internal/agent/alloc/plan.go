@@ -26,7 +26,7 @@ func (p *progress) hook() string {
 	return p.lifecycle.Hook
 }
 
-// ready reports that what waits for a prestart task may go on.
+// ready reports whether the tasks that wait for a prestart task may begin.
 func (p *progress) ready() bool {
 	if p.lifecycle.Sidecar {
 		return p.started
@@ -41,13 +41,13 @@ type steps struct {
 	stop   []string
 	skip   []string // tasks that must end without having begun
 	reason string
-	// done says that nothing is left to do.
+	// done is set when all tasks are dead.
 	done bool
 }
 
 // plan decides what comes next:
 //
-//	prestart ──► main ──► poststart        what begins when what goes before is ready
+//	prestart ──► main ──► poststart        each begins when the one before is ready
 //	main dead, a task failed, the leader dead, or a stop ──► all others end ──► poststop
 func plan(tasks []progress, stopping string) steps {
 	var s steps
@@ -87,8 +87,7 @@ func plan(tasks []progress, stopping string) steps {
 	return s
 }
 
-// mayBegin reports whether a task's turn has come. One that has run already, before the agent was started again, is
-// looked after at once.
+// mayBegin reports whether a task may begin now. A task that ran before the agent was restarted may at once.
 func mayBegin(p *progress, prestartReady, mainsStarted bool) bool {
 	switch p.hook() {
 	case "":
@@ -99,7 +98,7 @@ func mayBegin(p *progress, prestartReady, mainsStarted bool) bool {
 	return true
 }
 
-// endReason says why an allocation's tasks must end; empty where they must not.
+// endReason says why an allocation's tasks must end; empty if they need not.
 func endReason(tasks []progress, stopping string) string {
 	if stopping != "" {
 		return stopping

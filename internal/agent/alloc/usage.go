@@ -41,7 +41,7 @@ type usage struct {
 
 	// err says why there are no readings: it is that of the stats hook.
 	err func() error
-	// stream is the stream of the running start; nil if there is none.
+	// stream is the stream of the running start; nil before and after.
 	stream atomic.Pointer[statsStream]
 
 	saving sync.Mutex        // orders what goes into the history, and guards following
@@ -110,7 +110,7 @@ func (u *usage) measureFrom(baseline *procstats.Sample) {
 	u.tracker.MeasureFrom(baseline)
 }
 
-// looked is called when somebody looks at the task.
+// looked is called when a client reads the task.
 func (u *usage) looked() {
 	if s := u.stream.Load(); s != nil {
 		s.look()

@@ -1,8 +1,8 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package allocdir makes the directories of allocations and reads the log files in them. Tasks own much of what is in
-// them, so nothing is followed out of them: a task's symbolic link to a file of the host's is never read.
+// Package allocdir makes the directories of allocations and reads the log files in them. Tasks own much of their
+// content, so no path leads out of them: a symbolic link of a task to a file of the host is never read.
 //
 //	ID/alloc/{data,logs,tmp}         shared by the allocation's tasks
 //	ID/TASK/{local,secrets,tmp}      the task's own; it runs in ID/TASK
@@ -36,12 +36,12 @@ func (a Allocation) History(task string) string {
 	return filepath.Join(string(a), ".history3", task)
 }
 
-// EarlierHistory is the file of the version before.
+// EarlierHistory is the history file of the previous version of tacho.
 func (a Allocation) EarlierHistory(task string) string {
 	return filepath.Join(string(a), ".history", task)
 }
 
-// Owner is whose a task's directories are.
+// Owner owns the directories of a task.
 type Owner struct{ UID, GID int }
 
 // entry is a directory to be made.
@@ -51,12 +51,11 @@ type entry struct {
 	of   *Owner // nil for the user of this process
 }
 
-// MakeShared makes the directories that all tasks of an allocation see, where they are not there. owners are those of
-// the tasks. The logs are for the user of this process and for the group of the tasks' users, if these have one.
-// Users of several groups have the logs shown to everybody who knows their path: tasks of one allocation may read
-// each other's.
+// MakeShared makes the missing directories that all tasks of an allocation see. owners are the owners of the tasks.
+// The user of this process can read the logs, and so can the group of the tasks' users. If these are in several
+// groups, any user can who knows the path: tasks of one allocation may read each other's logs.
 func (a Allocation) MakeShared(owners []*Owner) error {
-	// Users of tasks pass through, and list nothing. It is for everybody: a task may change its user by itself.
+	// Users of tasks pass through and cannot list it. Any user can, because a task may change its user.
 	const passing, shared = 0o711, 0o777
 	logs := entry{a.Logs(), 0o700, nil}
 	for _, owner := range owners {
@@ -77,8 +76,8 @@ func (a Allocation) MakeShared(owners []*Owner) error {
 	})
 }
 
-// Make makes the directories of one of its tasks, where they are not there. owner is nil for tasks that run as this
-// process does. [Allocation.MakeShared] comes first.
+// Make makes the missing directories of a task, after [Allocation.MakeShared]. owner is nil for tasks that run as the
+// user of this process.
 func (a Allocation) Make(task string, owner *Owner) error {
 	const own, secret = 0o755, 0o700
 	return makeDirs([]entry{
@@ -98,8 +97,8 @@ func makeDirs(all []entry) error {
 	return nil
 }
 
-// makeDir makes a directory where there is none. What is done to it is done within its parent: where that is a task's
-// own, the task may have put a link there meanwhile.
+// makeDir makes a missing directory. It works relative to the open parent: the task that owns the parent may have
+// replaced the directory with a link.
 func makeDir(path string, mode fs.FileMode, owner *Owner) (err error) {
 	parent, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {

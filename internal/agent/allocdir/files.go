@@ -13,7 +13,7 @@ import (
 	"syscall"
 )
 
-// errHidden is returned for what is shown to no client.
+// errHidden is returned for files that no client may read.
 var errHidden = fmt.Errorf("not shown: secrets of tasks and files of the agent: %w", fs.ErrPermission)
 
 // within is a path from the allocation's directory, as os.Root takes it.
@@ -81,7 +81,7 @@ func (a Allocation) Open(name string) (*os.File, error) {
 	return f, nil
 }
 
-// open opens whatever it is, without waiting for the other end of a pipe.
+// open opens a file of any type, without waiting for the other end of a pipe.
 func (a Allocation) open(name string) (*os.File, error) {
 	name, err := within(name)
 	if err != nil {

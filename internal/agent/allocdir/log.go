@@ -49,7 +49,7 @@ func logFiles(root *os.Root, task, stream string) ([]logFile, error) {
 	return files, nil
 }
 
-// LogFiles returns the paths of a stream's files, oldest first; none where nothing was written.
+// LogFiles returns the paths of a stream's files, oldest first.
 func (a Allocation) LogFiles(task, stream string) (paths []string, err error) {
 	root, err := os.OpenRoot(a.Logs())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -69,13 +69,12 @@ func (a Allocation) LogFiles(task, stream string) (paths []string, err error) {
 	return paths, nil
 }
 
-// numberOf is the number at the end of a log file's name.
+// numberOf returns the number at the end of a log file's name.
 func numberOf(path string) (int, error) {
 	return strconv.Atoi(path[strings.LastIndexByte(path, '.')+1:])
 }
 
-// Log is a stream's files read as one. It ends where they ended when it was opened, and goes on with what the last
-// file has got since.
+// Log reads a stream's files as one. Data that is appended to the last file after OpenLog follows at the end.
 type Log struct {
 	paths  []string
 	files  []*os.File
@@ -84,12 +83,12 @@ type Log struct {
 	offset int64
 }
 
-// OpenLog opens a stream's files. The error wraps fs.ErrNotExist where there is none.
+// OpenLog opens a stream's files. The error wraps fs.ErrNotExist if there are no files.
 func (a Allocation) OpenLog(task, stream string) (*Log, error) {
 	return a.OpenLogAfter(task, stream, "")
 }
 
-// OpenLogAfter opens those of a stream's files that follow one of them, which may be gone meanwhile; empty for all.
+// OpenLogAfter opens the files of a stream that follow the one at a path, which may be gone by now; empty for all.
 func (a Allocation) OpenLogAfter(task, stream, path string) (log *Log, err error) {
 	after := -1
 	if path != "" {
@@ -132,7 +131,7 @@ func (a Allocation) OpenLogAfter(task, stream, path string) (log *Log, err error
 	return l, nil
 }
 
-// Files returns the paths of the files that were opened, oldest first; there is one at least.
+// Files returns the paths of the files that were opened, oldest first; at least one.
 func (l *Log) Files() []string { return l.paths }
 
 // Position is the file that the last byte was read from, and the position after it there.

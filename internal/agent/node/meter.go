@@ -38,7 +38,7 @@ type diskUse struct {
 	reason string // why something is missing
 }
 
-// Read returns a reading that is at most a second old. CPU use is since the reading before; of the first there is none.
+// Read returns a reading that is at most a second old. CPU use is since the previous reading; the first has none.
 func (m *Meter) Read(ctx context.Context, dataDir string, r Resources) *Stats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -62,8 +62,8 @@ func (m *Meter) Read(ctx context.Context, dataDir string, r Resources) *Stats {
 	return s
 }
 
-// disks reads the use of the file systems. One whose server is gone may block statfs(2) forever:
-// then the others are not waited for any longer either, and nobody is asked again until it has answered.
+// disks reads the use of the file systems. A file system whose server is gone may block statfs(2) forever: disks then
+// gives up, and starts no other attempt until this one has returned.
 func (m *Meter) disks(ctx context.Context, s *Stats, dataDir string) {
 	ask := usesOf
 	if m.askDisks != nil {

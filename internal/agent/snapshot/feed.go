@@ -17,8 +17,7 @@ const (
 	TopicNode       = "Node"
 )
 
-// AllocationUpdated is the type of events of what happened to an allocation, its tasks included, and to its job by
-// that.
+// AllocationUpdated is the type of events of an allocation and its tasks, and of a job whose status they change.
 const AllocationUpdated = "AllocationUpdated"
 
 // Event is one thing that happened.
@@ -28,9 +27,9 @@ type Event struct {
 	Time  time.Time
 	Topic string
 	// Type is a word of Nomad's: JobRegistered, JobDeregistered, AllocationCreated, AllocationUpdated,
-	// NodeStreamEvent; and AllocationRemoved, which Nomad does not tell of.
+	// NodeStreamEvent; and AllocationRemoved, which Nomad does not have.
 	Type string
-	// Key is the id of what it happened to; FilterKeys are ids of what that belongs to.
+	// Key is the ID of the object; FilterKeys are the IDs of the objects that it belongs to.
 	Key        string
 	FilterKeys []string
 	Namespace  string
@@ -47,7 +46,7 @@ type Feed struct{ log *eventlog.Log[Event] }
 // Subscription reads a feed. It is used by one goroutine at a time; a slow reader misses the oldest events.
 type Subscription = eventlog.Follower[Event]
 
-// NewFeed returns a feed that keeps size events and goes on after index.
+// NewFeed returns a feed that keeps size events. The first one has the index after index.
 func NewFeed(size int, index uint64) *Feed { return &Feed{log: eventlog.New[Event](size, index)} }
 
 // Index returns the index of the last event.
@@ -71,5 +70,5 @@ func (f *Feed) Publish(e Event) (index uint64) {
 	return index
 }
 
-// Subscribe begins behind the event with an index; 0 begins with the oldest that is kept.
+// Subscribe begins after the event with an index; 0 begins with the oldest event that is kept.
 func (f *Feed) Subscribe(after uint64) *Subscription { return f.log.Follow(after) }

@@ -1,7 +1,8 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package snapshot is what an agent knows at one moment, as a value: API, page and metrics are made from it.
+// Package snapshot has what an agent shows: its state at one moment as a value, from which API, page and metrics are
+// made, and the feed of its events.
 //
 // What does not change between two snapshots is shared by them. A snapshot and all that it refers to may be kept, and
 // must not be changed.
@@ -37,7 +38,7 @@ type Agent struct {
 	Usages map[*allocation.Task]*figures.Figures
 }
 
-// Job is a job with what became of it.
+// Job is a job with its state.
 type Job struct {
 	// Job has nothing but its id if the job's file cannot be read by this version of tacho.
 	Job     *job.Job
@@ -57,12 +58,12 @@ type Job struct {
 type Unplaced struct {
 	// Indexes are those of the allocations.
 	Indexes []int
-	// Filtered are the constraints that the node does not meet, Exhausted says what it has not enough of.
+	// Filtered are the constraints that the node does not meet, Exhausted names the resources that are taken.
 	Filtered  []*job.Constraint
 	Exhausted []string
 }
 
-// Add adds an allocation with what is in its way.
+// Add adds an allocation with the reasons.
 func (u *Unplaced) Add(index int, filtered []*job.Constraint, exhausted string) {
 	u.Indexes = append(u.Indexes, index)
 	for _, c := range filtered {
@@ -75,7 +76,7 @@ func (u *Unplaced) Add(index int, filtered []*job.Constraint, exhausted string) 
 	}
 }
 
-// Reasons say in sentences what is in the way.
+// Reasons returns the reasons as sentences.
 func (u *Unplaced) Reasons() []string {
 	reasons := make([]string, 0, len(u.Filtered)+len(u.Exhausted))
 	for _, c := range u.Filtered {
@@ -87,7 +88,7 @@ func (u *Unplaced) Reasons() []string {
 // Plan is what would be done for a job.
 type Plan struct {
 	Job *job.Job
-	// Now is the job as it is; nil if there is none.
+	// Now is the job as it is registered; nil if it is not.
 	Now *Job
 	// Groups are the changes of each group, by name, also of those that would be removed.
 	Groups map[string]Changes
@@ -97,7 +98,7 @@ type Plan struct {
 
 // Changes count allocations of a group.
 type Changes struct {
-	// Replace are those that another takes the place of.
+	// Replace are those that another allocation replaces.
 	Ignore, Place, Stop, Replace int
 }
 

@@ -56,7 +56,7 @@ func pageAddress(c config.Config) string {
 	return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(c.Ports.HTTP))
 }
 
-// endpoint is what the agent needs before it starts anything: tasks must not run under an agent that nobody can reach.
+// endpoint is what the agent needs before it starts anything: tasks must not run under an unreachable agent.
 type endpoint struct {
 	tcp     net.Listener // nil for none
 	secrets secrets
@@ -168,8 +168,8 @@ func (l *socketListener) Close() error {
 	return errors.Join(l.UnixListener.Close(), err)
 }
 
-// listenSocket listens on a unix socket of mode 0600. It creates the socket in a directory of mode 0700, so that nobody
-// can connect before the mode is set. The lock of the state excludes another agent with the same data directory.
+// listenSocket listens on a unix socket of mode 0600. It creates the socket in a directory of mode 0700, so that no
+// other user can connect before the mode is set. The lock of the state excludes another agent with the same data directory.
 func listenSocket(path string) (net.Listener, error) {
 	dir, err := os.MkdirTemp(filepath.Dir(path), ".s")
 	if err != nil {
