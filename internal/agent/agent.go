@@ -20,7 +20,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/internal/agent/alloc"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/config"
@@ -193,16 +192,8 @@ func (a *Agent) open(ctx context.Context) (ready bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	c, h := a.current(), a.host
-	// Without root there often is no cgroup to hold a limit in. A first try must not end there.
-	unlimited := c.Dev && os.Geteuid() != 0 && c.Plugins[driver.Name] == nil
-	if unlimited {
-		a.log.Warn("limits of jobs are not enforced: this development agent does not run as root")
-	}
-	h.Driver, err = alloc.OpenDriver(alloc.DriverOptions{
-		Plugins: c.Plugins, DataDir: c.DataDir, Unlimited: unlimited, Version: version.String(),
-		Logger: a.log.Named("driver"), Event: a.onDriverEvent, Changed: a.driverChanged,
-	})
+	h := a.host
+	h.Driver, err = alloc.OpenDriver(h, a.driverChanged)
 	if err != nil {
 		return false, fmt.Errorf("open driver: %w", err)
 	}
@@ -227,17 +218,6 @@ func (a *Agent) open(ctx context.Context) (ready bool, err error) {
 	a.resume()
 	h.Work.Go(func() { a.collect(h.Context) })
 	return true, nil
-}
-
-// onDriverEvent passes a driver's event on to its task.
-func (a *Agent) onDriverEvent(e *driver.Event) {
-	l := a.findByID(e.AllocID)
-	if l == nil {
-		return
-	}
-	if t, err := l.Task(e.TaskName); err == nil {
-		t.OnDriverEvent(e)
-	}
 }
 
 func (a *Agent) driverChanged(d node.Driver) {

@@ -8,12 +8,12 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/tachograph/tacho/driver"
@@ -23,46 +23,37 @@ import (
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/node"
 	"github.com/tachograph/tacho/internal/agent/places"
+	"github.com/tachograph/tacho/internal/version"
 )
-
-// DriverOptions configure the driver.
-type DriverOptions struct {
-	// Plugins are the operator's plugin blocks.
-	Plugins map[string]*config.Plugin
-	// DataDir is the agent's; it determines the directory of the agent's executors.
-	DataDir string
-	// Unlimited leaves the limits of jobs alone, unless the operator has a plugin block for the driver.
-	Unlimited bool
-	Version   string
-	Logger    hclog.Logger
-	// Event is called for each event of a task, Changed when the driver's health changes.
-	Event   func(*driver.Event)
-	Changed func(node.Driver)
-}
 
 // Driver is the agent's task driver.
 type Driver struct {
 	*driver.Tacho
-	options DriverOptions
+	host *Host
+	// changed is called when the driver's health changes.
+	changed func(node.Driver)
 
 	mu    sync.Mutex // guards about
 	about node.Driver
 }
 
-// OpenDriver returns the driver. It refuses plugin blocks of other drivers: a misspelled name must not be ignored.
-func OpenDriver(o DriverOptions) (*Driver, error) {
-	for _, name := range slices.Sorted(maps.Keys(o.Plugins)) {
+// OpenDriver returns the driver of a host. It refuses plugin blocks of other drivers: a misspelled name must not be
+// ignored.
+func OpenDriver(h *Host, changed func(node.Driver)) (*Driver, error) {
+	plugins := h.Config().Plugins
+	for _, name := range slices.Sorted(maps.Keys(plugins)) {
 		if name != driver.Name {
-			return nil, fmt.Errorf("%s: %w", placeOf(o.Plugins[name]), CheckDriver(name))
+			return nil, fmt.Errorf("%s: %w", placeOf(plugins[name]), CheckDriver(name))
 		}
 	}
-	own, err := ownConfig(o)
+	own, err := h.driverConfig(plugins[driver.Name])
 	if err != nil {
 		return nil, err
 	}
+	options := driver.Options{Config: own, Version: version.String(), Logger: h.Log.Named("driver").Named(driver.Name)}
 	d := &Driver{
-		Tacho:   driver.New(driver.Options{Config: own, Version: o.Version, Logger: o.Logger.Named(driver.Name)}),
-		options: o, about: node.Driver{Name: driver.Name, Version: o.Version},
+		Tacho: driver.New(options), host: h, changed: changed,
+		about: node.Driver{Name: driver.Name, Version: options.Version},
 	}
 	d.Serve()
 	return d, nil
@@ -76,18 +67,18 @@ func CheckDriver(name string) error {
 	return fmt.Errorf("unknown driver %q; known drivers: %s", name, driver.Name)
 }
 
-// ownConfig is the driver's configuration. Errors have the place of the operator's block.
-func ownConfig(o DriverOptions) (driver.Config, error) {
-	own := driver.DefaultConfig()
-	own.Enforce = !o.Unlimited
+// driverConfig returns the driver's configuration by the operator's block, nil for none. Errors have the place of the
+// block.
+func (h *Host) driverConfig(block *config.Plugin) (own driver.Config, err error) {
+	own = driver.DefaultConfig()
 	place := "plugin " + driver.Name
-	if block := o.Plugins[driver.Name]; block != nil {
+	switch {
+	case block != nil:
 		place = placeOf(block)
 		encoded, diags := driver.ConfigSchema().Encode(block.Body, nil)
 		if diags.HasErrors() {
 			return own, places.Join(diags.Errs()...)
 		}
-		var err error
 		if own, err = driver.DecodeConfig(encoded); err != nil {
 			return own, places.Each(err, func(cause error) error { return fmt.Errorf("%s: %w", place, cause) })
 		}
@@ -95,9 +86,12 @@ func ownConfig(o DriverOptions) (driver.Config, error) {
 			return own, fmt.Errorf("%s: log_collection %q: the agent does not collect logs; use %q",
 				place, own.LogCollection, driver.LogsByExecutor)
 		}
+	case h.Config().Dev && os.Geteuid() != 0:
+		// Without root there often is no cgroup to hold a limit in. A first try must not end there.
+		own.Enforce = false
+		h.Log.Warn("limits of jobs are not enforced: this development agent does not run as root")
 	}
-	var err error
-	if own.RuntimeDir, err = runtimeDir(own.RuntimeDir, o.DataDir); err != nil {
+	if own.RuntimeDir, err = runtimeDir(own.RuntimeDir, h.Config().DataDir); err != nil {
 		return own, fmt.Errorf("%s: %w", place, err)
 	}
 	return own, nil
@@ -165,8 +159,17 @@ func (d *Driver) checkTask(task *job.Task, config *driver.TaskConfig) error {
 func (d *Driver) Run(ctx context.Context) {
 	var work sync.WaitGroup
 	defer work.Wait()
-	work.Go(func() { follow(ctx, d.Fingerprint, func(f *driver.Fingerprint) { d.options.Changed(d.observe(f)) }) })
-	work.Go(func() { follow(ctx, d.TaskEvents, d.options.Event) })
+	work.Go(func() { follow(ctx, d.Fingerprint, func(f *driver.Fingerprint) { d.changed(d.observe(f)) }) })
+	work.Go(func() { follow(ctx, d.TaskEvents, d.host.onDriverEvent) })
+}
+
+// onDriverEvent passes a driver's event on to its task.
+func (h *Host) onDriverEvent(e *driver.Event) {
+	if a := h.Find(e.AllocID); a != nil {
+		if t, err := a.Task(e.TaskName); err == nil {
+			t.onDriverEvent(e)
+		}
+	}
 }
 
 // follow reads a stream to its end. Streams of a driver in this process end with ctx or with the driver.

@@ -25,7 +25,8 @@ func openDriver(t *testing.T, text string) (*Driver, error) {
 	if err := c.Merge("agent.hcl", []byte(text)); err != nil {
 		t.Fatal(err)
 	}
-	return OpenDriver(DriverOptions{DataDir: t.TempDir(), Plugins: c.Plugins, Logger: hclog.NewNullLogger()})
+	c.DataDir = t.TempDir()
+	return OpenDriver(&Host{Log: hclog.NewNullLogger(), Config: func() config.Config { return c }}, nil)
 }
 
 func TestOwnDriverServesNumbers(t *testing.T) {

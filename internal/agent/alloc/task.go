@@ -291,9 +291,9 @@ func (t *Task) endDetails(exit *hook.Exit) map[string]string {
 	return details
 }
 
-// OnDriverEvent takes an event of the driver. The driver reports the end of a task once its host has handled the events
+// onDriverEvent takes an event of the driver. The driver reports the end of a task once its host has handled the events
 // before it, one after the other: no end waits for the disk, least of all for the events of other tasks.
-func (t *Task) OnDriverEvent(e *driver.Event) {
+func (t *Task) onDriverEvent(e *driver.Event) {
 	event := allocation.Event{
 		Type: allocation.EventDriver, Time: e.Timestamp, Message: e.Message, Details: maps.Clone(e.Annotations),
 	}
