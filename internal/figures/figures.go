@@ -45,6 +45,20 @@ type Figures struct {
 // Fresh reports whether there is a reading that says what the task uses now.
 func (f *Figures) Fresh() bool { return f.Running && f.Sample != nil && f.Reason == "" }
 
+// Headline returns one of the headlines of a reading.
+func Headline(list []procstats.HeadlineValue, id procstats.ID) (h procstats.HeadlineValue, ok bool) {
+	if i := slices.IndexFunc(list, func(h procstats.HeadlineValue) bool { return h.ID == id }); i >= 0 {
+		return list[i], true
+	}
+	return h, false
+}
+
+// HeadlineNumber returns the number of a headline; ok is false if there is none.
+func HeadlineNumber(list []procstats.HeadlineValue, id procstats.ID) (value float64, ok bool) {
+	h, _ := Headline(list, id)
+	return h.Reading.Number()
+}
+
 // OOMKills returns the OOM kills in all starts of the task; ok is false if they were not counted. Kills in the present
 // start are only known while there is a fresh reading.
 func (f *Figures) OOMKills() (kills float64, ok bool) {

@@ -103,12 +103,9 @@ func MomentOf(at procstats.Stamp, run int, number Lookup, headlines []procstats.
 		if id == procstats.HeadlineIOWrite {
 			id = procstats.Writing(headlines)
 		}
-		for i := range headlines {
-			if h := &headlines[i]; h.ID == id {
-				if v, ok := h.Reading.Number(); ok {
-					m.values[q], m.sources[q] = v, h.Source
-				}
-			}
+		h, _ := Headline(headlines, id)
+		if v, ok := h.Reading.Number(); ok {
+			m.values[q], m.sources[q] = v, h.Source
 		}
 	}
 	return m

@@ -167,19 +167,8 @@ func (e *ending) LimitRows() (rows []limitRow) {
 
 // recorded is a headline of a record.
 func recorded(r *record.Record, id procstats.ID) number {
-	h, ok := r.Headline[id.String()]
-	if !ok {
-		return absent(id.String(), "it is not in the record")
-	}
-	value, reason := h.Known()
-	switch {
-	case reason == procstats.ReasonVacuous:
-		return vacuous(id.String())
-	case value == nil:
-		return absent(id.String(), reason)
-	}
 	m, _ := procstats.Lookup(id)
-	return numberOf(id.String(), m.Unit.Text(*value), h.Source, h.Guarantee, r.EndedAt)
+	return headlineAt(record.HeadlineList(r.Headline), id, m.Unit.Text, "it is not in the record", r.EndedAt)
 }
 
 // evidenceText writes what a diagnosis rests on: numbers in the unit that their names end in, all else as JSON.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -94,34 +95,28 @@ func numberOf(name, text, source string, g procstats.Guarantee, at time.Time) nu
 
 // headline writes one of the headlines of a reading, in its own unit.
 func headline(list []procstats.HeadlineValue, id procstats.ID, write func(float64) string) number {
-	for _, h := range list {
-		if h.ID != id {
-			continue
-		}
-		value, ok := h.Reading.Number()
-		if !ok {
-			return absent(id.String(), h.Reading.Reason())
-		}
-		if h.Guarantee.Vacuous(value) {
-			return vacuous(id.String())
-		}
-		return numberOf(id.String(), write(value), h.Source, h.Guarantee, time.Time{})
+	return headlineAt(list, id, write, "not read", time.Time{})
+}
+
+// headlineAt writes one of the headlines of a reading or a record; missing says why there is none.
+func headlineAt(
+	list []procstats.HeadlineValue, id procstats.ID, write func(float64) string, missing string, at time.Time,
+) number {
+	h, found := figures.Headline(list, id)
+	value, ok := h.Reading.Number()
+	switch {
+	case !found:
+		return absent(id.String(), missing)
+	case !ok:
+		return absent(id.String(), h.Reading.Reason())
+	case h.Guarantee.Vacuous(value):
+		return vacuous(id.String())
 	}
-	return absent(id.String(), "not read")
+	return numberOf(id.String(), write(value), h.Source, h.Guarantee, at)
 }
 
 // slowSource is how much older than its sample a reading has to be for its time to be told.
 const slowSource = 2 * time.Second
-
-// headlineValue is the number behind a headline.
-func headlineValue(list []procstats.HeadlineValue, id procstats.ID) (value float64, ok bool) {
-	for _, h := range list {
-		if h.ID == id {
-			return h.Reading.Number()
-		}
-	}
-	return 0, false
-}
 
 // reading writes one reading with everything the table says of it.
 func reading(s *procstats.Sample, r procstats.Reading) number {

@@ -212,10 +212,10 @@ func ageOf(t task, now time.Time) age {
 
 func sortKeysOf(t task, newest, before *moment) sortKeys {
 	k := sortKeys{cpu: -1, memory: -1, io: -1, pressure: -1}
-	if v, ok := headlineValue(t.usage.Headlines, procstats.HeadlineCores); ok {
+	if v, ok := figures.HeadlineNumber(t.usage.Headlines, procstats.HeadlineCores); ok {
 		k.cpu = v
 	}
-	if v, ok := headlineValue(t.usage.Headlines, procstats.HeadlineMemory); ok {
+	if v, ok := figures.HeadlineNumber(t.usage.Headlines, procstats.HeadlineMemory); ok {
 		k.memory = v
 	}
 	if read, write := newest.rate(before, figures.Read), newest.rate(before, figures.Written); !math.IsNaN(read + write) {

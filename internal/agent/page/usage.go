@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -44,9 +45,9 @@ func memoryOf(t task) memory {
 		Cache:   absent("memory_charged_bytes", "only a memory cgroup counts page cache separately"),
 		Limit:   absent("cgroup_memory_max_bytes", "no limit was read"),
 	}
-	needed, okNeeded := headlineValue(list, procstats.HeadlineMemory)
-	charged, okCharged := headlineValue(list, procstats.HeadlineMemoryCharged)
-	peak, okPeak := headlineValue(list, procstats.HeadlineMemoryPeak)
+	needed, okNeeded := figures.HeadlineNumber(list, procstats.HeadlineMemory)
+	charged, okCharged := figures.HeadlineNumber(list, procstats.HeadlineMemoryCharged)
+	peak, okPeak := figures.HeadlineNumber(list, procstats.HeadlineMemoryPeak)
 	if okNeeded && okCharged {
 		m.Cache = numberOf("memory_charged_bytes", procstats.Bytes.Text(max(0, charged-needed)),
 			"memory_charged_bytes − memory_bytes", procstats.Exact, time.Time{})

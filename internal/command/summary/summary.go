@@ -189,21 +189,11 @@ func networkSummary(r *record.Record) string {
 
 // writtenOf returns what became of the bytes that the task wrote.
 func writtenOf(r *record.Record) procstats.Written {
-	reading := func(id procstats.ID) procstats.Reading {
-		if h := r.Headline[id.String()]; h.Value != nil {
-			return procstats.NumberReading(id, *h.Value)
-		}
-		return procstats.Reading{}
-	}
-	w := procstats.Written{
-		Handed: reading(procstats.HeadlineIOHanded), Stored: reading(procstats.HeadlineIOWrite),
-		Pending: reading(procstats.HeadlineIOPending),
-		AtLeast: r.Headline[procstats.HeadlineIOWrite.String()].Guarantee == procstats.LowerBound,
-	}
+	var cancelled procstats.Sample
 	if bytes, ok := numberOf(r.Measurements, procstats.TreeIOCancelledWrite); ok {
-		w.Cancelled = procstats.NumberReading(procstats.TreeIOCancelledWrite, bytes)
+		cancelled.SetNumber(procstats.TreeIOCancelledWrite, bytes)
 	}
-	return w
+	return procstats.WrittenOf(&cancelled, record.HeadlineList(r.Headline))
 }
 
 // waitedSummary returns the share of the run in which some process waited.
