@@ -85,7 +85,8 @@ func startAgent(t *testing.T) *realAgent {
 	if err := os.WriteFile(job, []byte(jobs), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a.cmd = exec.Command(rig.Tacho(), "agent", "--config", filepath.Join(dir, "agent.hcl"), "--data-dir", filepath.Join(dir, "data"), "--job", job)
+	a.cmd = exec.Command(rig.Tacho(), "agent", "--config", filepath.Join(dir, "agent.hcl"), "--data-dir",
+		filepath.Join(dir, "data"), "--job", job)
 	var log strings.Builder
 	a.cmd.Stderr = &log
 	stdout, err := a.cmd.StdoutPipe()

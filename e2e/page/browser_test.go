@@ -70,7 +70,8 @@ func startBrowser(t *testing.T) *browser {
 		t.Skip("there is no chromium on this machine, and this test needs a browser")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	cmd := exec.CommandContext(ctx, path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+	cmd := exec.CommandContext(ctx, path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic",
+		"--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
 		"--remote-debugging-port=0", "--user-data-dir="+t.TempDir(), "about:blank")
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
@@ -308,7 +309,8 @@ func (p *tab) tryEval(t *testing.T, expression string) (json.RawMessage, error) 
 			} `json:"exception"`
 		} `json:"exceptionDetails"`
 	}
-	unmarshal(t, p.call(t, "Runtime.evaluate", object{"expression": expression, "returnByValue": true, "awaitPromise": true}), &r)
+	unmarshal(t, p.call(t, "Runtime.evaluate",
+		object{"expression": expression, "returnByValue": true, "awaitPromise": true}), &r)
 	if r.ExceptionDetails != nil {
 		return nil, errors.New(r.ExceptionDetails.Text + " " + r.ExceptionDetails.Exception.Description)
 	}
@@ -350,8 +352,10 @@ func (p *tab) key(t *testing.T, key string, code int) {
 // window sets size, scheme of colours and pixels for each pixel.
 func (p *tab) window(t *testing.T, width, height int, scheme string) {
 	t.Helper()
-	p.call(t, "Emulation.setDeviceMetricsOverride", object{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false})
-	p.call(t, "Emulation.setEmulatedMedia", object{"features": []object{{"name": "prefers-color-scheme", "value": scheme}}})
+	p.call(t, "Emulation.setDeviceMetricsOverride",
+		object{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false})
+	p.call(t, "Emulation.setEmulatedMedia",
+		object{"features": []object{{"name": "prefers-color-scheme", "value": scheme}}})
 }
 
 // screenshot returns the page as PNG: as much of it as the window shows, or all of it up to a height.

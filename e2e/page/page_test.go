@@ -54,7 +54,8 @@ func TestOverview(t *testing.T) {
 	t.Run("a task that ends moves, and the focus stays", func(t *testing.T) {
 		tab.eval(t, `document.querySelector('a.task[href*="extract"]').focus()`, nil)
 		x := &pagetest.Actor{
-			ID: pagetest.ID(50), Job: "late", Group: "g", Name: "arrives", Started: time.Now().Add(-time.Minute), Cores: 0.5, Memory: 1 << 24,
+			ID: pagetest.ID(50), Job: "late", Group: "g", Name: "arrives", Started: time.Now().Add(-time.Minute),
+			Cores: 0.5, Memory: 1 << 24,
 		}
 		stage.Add(x)
 		tab.waitFor(t, `document.querySelector('a.task[href*="arrives"]') !== null`)
@@ -270,7 +271,10 @@ func TestFits(t *testing.T) {
 	site := serve(t, pagetest.Stage(time.Now), page.Options{})
 	tab := startBrowser(t).open(t)
 	for _, width := range []int{360, 768, 1280, 1920, 3840} {
-		for _, path := range []string{"/", "/alloc/" + pagetest.ID(1) + "/api", "/alloc/" + pagetest.ID(9) + "/fit", "/measurements"} {
+		for _, path := range []string{
+			"/", "/alloc/" + pagetest.ID(1) + "/api", "/alloc/" + pagetest.ID(9) + "/fit",
+			"/measurements",
+		} {
 			tab.window(t, width, 900, "light")
 			tab.visit(t, site+path)
 			var wide int
@@ -302,9 +306,12 @@ func TestContrast(t *testing.T) {
 // lowContrast lists texts of less contrast than 4.5 to what is behind them.
 const lowContrast = `(() => {
 	const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
-	const parse = (c) => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = c; canvas.fillRect(0, 0, 1, 1); const d = canvas.getImageData(0, 0, 1, 1).data; return [d[0], d[1], d[2], d[3] / 255]; };
-	const light = (c) => { const [r, g, b] = c.map((v) => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; }); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
-	const behind = (e) => { for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor); if (c[3] > 0.9) return c.slice(0, 3); } return [255, 255, 255]; };
+	const parse = (c) => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = c; canvas.fillRect(0, 0, 1, 1); const ` +
+	`d = canvas.getImageData(0, 0, 1, 1).data; return [d[0], d[1], d[2], d[3] / 255]; };
+	const light = (c) => { const [r, g, b] = c.map((v) => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + ` +
+	`0.055) / 1.055) ** 2.4; }); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+	const behind = (e) => { for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor); ` +
+	`if (c[3] > 0.9) return c.slice(0, 3); } return [255, 255, 255]; };
 	const found = new Set();
 	const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
 	while (walk.nextNode()) {
@@ -312,7 +319,8 @@ const lowContrast = `(() => {
 		if (!walk.currentNode.textContent.trim() || e.closest('.hear, .skip, svg') || !e.getClientRects().length) continue;
 		const a = light(parse(getComputedStyle(e).color).slice(0, 3)), b = light(behind(e));
 		const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-		if (ratio < 4.5) found.add(e.className + ' "' + walk.currentNode.textContent.trim().slice(0, 30) + '" ' + ratio.toFixed(2));
+		if (ratio < 4.5) found.add(e.className + ' "' + walk.currentNode.textContent.trim().slice(0, 30) + '" ' + ` +
+	`ratio.toFixed(2));
 	}
 	return [...found];
 })()`
@@ -341,7 +349,10 @@ func TestPictures(t *testing.T) {
 		{name: "task-light", path: "/alloc/" + pagetest.ID(3) + "/extract", scheme: "light", width: 1440, height: 2000},
 		{name: "task-dark", path: "/alloc/" + pagetest.ID(2) + "/redis", scheme: "dark", width: 1440, height: 2000},
 		{name: "task-narrow", path: "/alloc/" + pagetest.ID(2) + "/redis", scheme: "dark", width: 360, height: 2600},
-		{name: "task-ended", path: "/alloc/" + pagetest.ID(9) + "/fit", scheme: "light", width: 1440, height: 2000, trusted: true},
+		{
+			name: "task-ended", path: "/alloc/" + pagetest.ID(9) + "/fit", scheme: "light", width: 1440, height: 2000,
+			trusted: true,
+		},
 	}
 	for _, picture := range pictures {
 		stage.SetPublishing("")

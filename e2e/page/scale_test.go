@@ -44,7 +44,8 @@ func TestTraffic(t *testing.T) {
 	tab.visit(t, site+"/")
 	tab.waitFor(t, `source?.readyState === EventSource.OPEN`)
 	loaded := tab.bytes()
-	// The best of a few looks: other programs on the machine take caches away, and the first look has what loading left.
+	// The best of a few looks: other programs on the machine take caches away, and the first look has what loading
+	// left.
 	const looks, look, enough = 12, 4 * time.Second, 0.02
 	least, most := math.Inf(1), 0.0
 	for i := 0; i < looks && (i < looks/3 || least > enough); i++ {
@@ -97,7 +98,8 @@ func axe(t *testing.T) string {
 		t.Skip("npm, which fetches axe-core, is not installed")
 	}
 	dir := t.TempDir()
-	out, err := exec.CommandContext(t.Context(), npm, "install", "--prefix", dir, "--no-save", "--ignore-scripts", "axe-core@"+axeVersion).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), npm, "install", "--prefix", dir, "--no-save", "--ignore-scripts",
+		"axe-core@"+axeVersion).CombinedOutput()
 	if err != nil {
 		t.Skipf("npm cannot fetch axe-core: %v\n%s", err, out)
 	}

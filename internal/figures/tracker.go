@@ -13,7 +13,7 @@ import (
 )
 
 // Tracker follows the readings of one task through its starts. Taking a reading costs next to nothing: headlines and
-// counters are made when somebody asks for them. Its methods are not safe for concurrent use.
+// counters are made on request. Its methods are not safe for concurrent use.
 type Tracker struct {
 	cpus      int
 	run       int // counts the starts of the task

@@ -76,15 +76,24 @@ func TestResourceUsage(t *testing.T) {
 						drivers.CPUUsage_USER_MODE, drivers.CPUUsage_THROTTLED_PERIODS, drivers.CPUUsage_THROTTLED_TIME,
 					}, cpu),
 				},
-				Memory: &drivers.MemoryUsage{Rss: 100, Cache: 50, MaxUsage: 200, KernelUsage: 10, Usage: 160, MeasuredFields: memoryFields{
-					drivers.MemoryUsage_RSS, drivers.MemoryUsage_CACHE, drivers.MemoryUsage_MAX_USAGE,
-					drivers.MemoryUsage_KERNEL_USAGE, drivers.MemoryUsage_USAGE,
-				}},
+				Memory: &drivers.MemoryUsage{
+					Rss: 100, Cache: 50, MaxUsage: 200, KernelUsage: 10, Usage: 160,
+					MeasuredFields: memoryFields{
+						drivers.MemoryUsage_RSS, drivers.MemoryUsage_CACHE, drivers.MemoryUsage_MAX_USAGE,
+						drivers.MemoryUsage_KERNEL_USAGE, drivers.MemoryUsage_USAGE,
+					},
+				},
 			},
 			map[string]*drivers.TaskResourceUsage{
-				"7": {Cpu: &drivers.CPUUsage{Percent: 50, TotalTicks: 1000, MeasuredFields: cpu}, Memory: &drivers.MemoryUsage{Rss: 64, MeasuredFields: rss}},
+				"7": {
+					Cpu:    &drivers.CPUUsage{Percent: 50, TotalTicks: 1000, MeasuredFields: cpu},
+					Memory: &drivers.MemoryUsage{Rss: 64, MeasuredFields: rss},
+				},
 				// Began after the first sample: all of its time is of the window.
-				"8": {Cpu: &drivers.CPUUsage{Percent: 25, TotalTicks: 500, MeasuredFields: cpu}, Memory: &drivers.MemoryUsage{Rss: 32, MeasuredFields: rss}},
+				"8": {
+					Cpu:    &drivers.CPUUsage{Percent: 25, TotalTicks: 500, MeasuredFields: cpu},
+					Memory: &drivers.MemoryUsage{Rss: 32, MeasuredFields: rss},
+				},
 				// Is older, so it was moved into the task, and what it used before is not the task's.
 				"9": {Cpu: &drivers.CPUUsage{}, Memory: &drivers.MemoryUsage{Rss: 16, MeasuredFields: rss}},
 			},
@@ -110,10 +119,14 @@ func TestResourceUsage(t *testing.T) {
 			}, nil,
 		},
 		{
-			"a PID that is used again", at(11*time.Second, nil, process(7, 1050, 0.25, 1)), at(10*time.Second, nil, process(7, 1, 50, 1)),
+			"a PID that is used again", at(11*time.Second, nil, process(7, 1050, 0.25, 1)),
+			at(10*time.Second, nil, process(7, 1, 50, 1)),
 			&drivers.TaskResourceUsage{Cpu: &drivers.CPUUsage{}, Memory: &drivers.MemoryUsage{}},
 			map[string]*drivers.TaskResourceUsage{
-				"7": {Cpu: &drivers.CPUUsage{Percent: 25, TotalTicks: 500, MeasuredFields: cpu}, Memory: &drivers.MemoryUsage{Rss: 1, MeasuredFields: rss}},
+				"7": {
+					Cpu:    &drivers.CPUUsage{Percent: 25, TotalTicks: 500, MeasuredFields: cpu},
+					Memory: &drivers.MemoryUsage{Rss: 1, MeasuredFields: rss},
+				},
 			},
 		},
 	} {

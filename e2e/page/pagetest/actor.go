@@ -283,7 +283,10 @@ func (x *Actor) sameStep(at, until time.Time, step time.Duration) bool {
 }
 
 func (x *Actor) allocation(now time.Time) *allocation.Allocation {
-	state := hook.State{Phase: hook.PhaseRunning, StartedAt: x.Started, Restarts: x.Restarts, Failed: x.Failed, Exit: x.Ended}
+	state := hook.State{
+		Phase: hook.PhaseRunning, StartedAt: x.Started, Restarts: x.Restarts, Failed: x.Failed,
+		Exit: x.Ended,
+	}
 	status := allocation.Running
 	switch {
 	case !x.RestartAt.IsZero():
@@ -299,9 +302,11 @@ func (x *Actor) allocation(now time.Time) *allocation.Allocation {
 		outcome = x.Record.End().Outcome
 	}
 	return &allocation.Allocation{
-		ID: x.ID, Namespace: "default", JobID: x.Job, JobType: job.TypeService, Group: x.Group, Index: x.Index, Name: x.Job + "." + x.Group,
-		NodeID: "7c7f5b1e-0000-4000-8000-000000000001", NodeName: "node-1", ClientStatus: status, DesiredStatus: allocation.DesiredRun,
-		CreateTime: x.created(), ModifyTime: now,
+		ID: x.ID, Namespace: "default", JobID: x.Job, JobType: job.TypeService, Group: x.Group, Index: x.Index,
+		Name:   x.Job + "." + x.Group,
+		NodeID: "7c7f5b1e-0000-4000-8000-000000000001", NodeName: "node-1", ClientStatus: status,
+		DesiredStatus: allocation.DesiredRun,
+		CreateTime:    x.created(), ModifyTime: now,
 		Tasks: map[string]*allocation.Task{x.Name: {
 			Name: x.Name, Driver: "tacho", Resources: job.Resources{CPU: 500, MemoryMB: int(max(x.Limit, 256*mib)) / mib},
 			RunID: x.ID + "-run", State: state, Events: x.Events, Attributes: x.Attributes,

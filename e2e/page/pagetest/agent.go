@@ -208,10 +208,12 @@ func (a *Agent) node() node.Node {
 // NodeStats are those of a machine that is half busy.
 func (a *Agent) NodeStats(context.Context) (*node.Stats, error) {
 	s := &node.Stats{
-		Time: a.now(), Uptime: 50 * time.Hour, Memory: node.Memory{Total: 16 * gib, Available: 9 * gib, Used: 6 * gib, Free: 4 * gib},
+		Time: a.now(), Uptime: 50 * time.Hour,
+		Memory: node.Memory{Total: 16 * gib, Available: 9 * gib, Used: 6 * gib, Free: 4 * gib},
 	}
 	for i := range 4 {
-		s.CPU = append(s.CPU, node.CPU{Name: fmt.Sprintf("cpu%d", i), TotalPercent: 40 + 10*wave(float64(a.now().Unix()), float64(7+i))})
+		s.CPU = append(s.CPU, node.CPU{Name: fmt.Sprintf("cpu%d", i), TotalPercent: 40 +
+			10*wave(float64(a.now().Unix()), float64(7+i))})
 	}
 	return s, nil
 }

@@ -81,8 +81,11 @@ func busy(t time.Time) *Actor {
 			event(start.Add(-time.Second), hook.EventSetup, "building the task's directory"),
 			event(start, hook.EventStarted, "started process 4711"),
 		},
-		Attributes: map[string]string{"pid": "4711", "cgroup": "/sys/fs/cgroup/tacho/shop-web-api", "limit.cgroup_memory_max_bytes": "512 MiB"},
-		Commands:   ended(start.Add(time.Minute)),
+		Attributes: map[string]string{
+			"pid": "4711", "cgroup": "/sys/fs/cgroup/tacho/shop-web-api",
+			"limit.cgroup_memory_max_bytes": "512 MiB",
+		},
+		Commands: ended(start.Add(time.Minute)),
 	}
 }
 
@@ -105,18 +108,23 @@ func thrashing(t time.Time) *Actor {
 func gapped(t time.Time) *Actor {
 	start := t.Add(-52 * time.Minute)
 	return &Actor{
-		ID: ID(3), Job: "reports", Group: "etl", Name: "extract", Started: start, Cores: 0.44, Memory: 640 * mib, Cache: 900 * mib,
+		ID: ID(3), Job: "reports", Group: "etl", Name: "extract", Started: start, Cores: 0.44, Memory: 640 * mib,
+		Cache: 900 * mib,
 		Limit: 2 * gib, ReadRate: 38e6, WriteRate: 9e6, StallCPU: 0.06, StallMemory: 0.01, StallIO: 0.38,
 		Selected: true, PSS: 600 * mib, DiskRate: -1,
 		GapFrom: t.Add(-9 * time.Minute), GapTo: t.Add(-6*time.Minute - 30*time.Second), Gap: series.GapAgent,
 		Processes: []string{"extract", "gzip", "gzip"},
-		Events:    []allocation.Event{event(start, hook.EventStarted, "started process 4711"), event(t.Add(-390*time.Second), hook.EventRecovered, "found again")},
+		Events: []allocation.Event{
+			event(start, hook.EventStarted, "started process 4711"),
+			event(t.Add(-390*time.Second), hook.EventRecovered, "found again"),
+		},
 	}
 }
 
 func bare(t time.Time) *Actor {
 	return &Actor{
-		ID: ID(4), Job: "tools", Group: "sync", Name: "rsync", Started: t.Add(-7 * time.Minute), Cores: 0.12, Memory: 38 * mib,
+		ID: ID(4), Job: "tools", Group: "sync", Name: "rsync", Started: t.Add(-7 * time.Minute), Cores: 0.12,
+		Memory:   38 * mib,
 		ReadRate: 1.2e6, WriteRate: 4e3, NoCgroup: true, Processes: []string{"rsync", "ssh"},
 		Events: []allocation.Event{event(t.Add(-7*time.Minute), hook.EventStarted, "started process 4711")},
 	}
@@ -124,8 +132,9 @@ func bare(t time.Time) *Actor {
 
 func idle(t time.Time) *Actor {
 	return &Actor{
-		ID: ID(5), Job: "tools", Group: "cron", Name: "sleep", Started: t.Add(-9 * 24 * time.Hour), Cores: 0.0002, Memory: 1.1 * mib,
-		Cache: 0.2 * mib, Limit: 64 * mib, Processes: []string{"sleep"},
+		ID: ID(5), Job: "tools", Group: "cron", Name: "sleep", Started: t.Add(-9 * 24 * time.Hour), Cores: 0.0002,
+		Memory: 1.1 * mib,
+		Cache:  0.2 * mib, Limit: 64 * mib, Processes: []string{"sleep"},
 	}
 }
 
@@ -133,15 +142,20 @@ func waiting(t time.Time) *Actor {
 	return &Actor{
 		ID: ID(6), Job: "reports", Group: "etl", Index: 1, Name: "load", Started: t.Add(-time.Minute), Restarts: 4,
 		Ended: &hook.Exit{Code: 1, At: t.Add(-8 * time.Second)}, RestartAt: t.Add(22 * time.Second),
-		Events: []allocation.Event{event(t.Add(-8*time.Second), hook.EventTerminated, "exit code 1"), event(t.Add(-8*time.Second), hook.EventRestarting, "the policy restarts it in 30 s")},
+		Events: []allocation.Event{
+			event(t.Add(-8*time.Second), hook.EventTerminated, "exit code 1"),
+			event(t.Add(-8*time.Second), hook.EventRestarting, "the policy restarts it in 30 s"),
+		},
 	}
 }
 
 func complete(t time.Time) *Actor {
 	end := t.Add(-31 * time.Minute)
 	x := &Actor{
-		ID: ID(7), Job: "reports", Group: "nightly", Name: "render", Started: end.Add(-18 * time.Minute), Ended: &hook.Exit{At: end},
-		Cores: 1.7, Memory: 330 * mib, Cache: 80 * mib, Limit: 1 * gib, ReadRate: 1e6, WriteRate: 5e6, StallCPU: 0.1, StallIO: 0.05,
+		ID: ID(7), Job: "reports", Group: "nightly", Name: "render", Started: end.Add(-18 * time.Minute),
+		Ended: &hook.Exit{At: end},
+		Cores: 1.7, Memory: 330 * mib, Cache: 80 * mib, Limit: 1 * gib, ReadRate: 1e6, WriteRate: 5e6, StallCPU: 0.1,
+		StallIO: 0.05,
 	}
 	x.Record = recordOf(x, record.Evidence{}, record.Fine)
 	return x
@@ -152,7 +166,10 @@ func failed(t time.Time) *Actor {
 	x := &Actor{
 		ID: ID(8), Job: "shop", Group: "migrate", Name: "schema", Started: end.Add(-4 * time.Second), Failed: true,
 		Ended: &hook.Exit{Code: 2, At: end}, Cores: 0.3, Memory: 40 * mib, Limit: 128 * mib,
-		Events: []allocation.Event{event(end, hook.EventTerminated, "exit code 2"), event(end, hook.EventNotRestarting, "the policy allows no more attempts")},
+		Events: []allocation.Event{
+			event(end, hook.EventTerminated, "exit code 2"),
+			event(end, hook.EventNotRestarting, "the policy allows no more attempts"),
+		},
 	}
 	x.Record = recordOf(x, record.Evidence{}, record.Idle)
 	return x
@@ -179,7 +196,8 @@ func killed(t time.Time) *Actor {
 	end := t.Add(-11 * time.Minute)
 	x := &Actor{
 		ID: ID(9), Job: "models", Group: "train", Name: "fit", Started: end.Add(-14 * time.Minute), Failed: true,
-		Ended: &hook.Exit{Code: 137, Signal: 9, OOMKilled: true, At: end}, Cores: 3.2, Memory: 1000 * mib, Cache: 20 * mib, Limit: 1 * gib,
+		Ended: &hook.Exit{Code: 137, Signal: 9, OOMKilled: true, At: end}, Cores: 3.2, Memory: 1000 * mib,
+		Cache: 20 * mib, Limit: 1 * gib,
 		ReadRate: 6e6, WriteRate: 1e5, StallCPU: 0.3, StallMemory: 0.4, StallIO: 0.2, OOMAt: end.Add(-time.Second),
 		Processes: []string{"python3", "python3"},
 		Events: []allocation.Event{
@@ -195,7 +213,10 @@ func killed(t time.Time) *Actor {
 		}},
 	}, record.MemoryThrashing)
 	x.Record.Diagnosis.Evidence["cgroup_memory_events_oom_kill_total"] = 1.0
-	x.Record.Commands = &record.Commands{Rows: []procstats.Command{{Name: "python3", Processes: 4, Failed: 1, CPUSeconds: 2689, PeakRSSBytes: 948 * mib, PeakRSSGuarantee: procstats.Exact}}}
+	x.Record.Commands = &record.Commands{Rows: []procstats.Command{{
+		Name: "python3", Processes: 4, Failed: 1,
+		CPUSeconds: 2689, PeakRSSBytes: 948 * mib, PeakRSSGuarantee: procstats.Exact,
+	}}}
 	x.Record.Commands.CloseWith(x.Record.Processes.TotalCPUSeconds)
 	return x
 }
@@ -216,11 +237,16 @@ func recordOf(x *Actor, e record.Evidence, stall record.Stall) *record.Record {
 	requested, effective := x.Limit, x.Limit
 	code := x.Ended.Code
 	r := &record.Record{
-		Version: record.Version{SchemaVersion: record.SchemaVersion}, State: record.Exited, ID: x.ID, Command: []string{"/usr/bin/" + x.Name, "--epochs", "40"},
-		Origin: record.Origin{Dir: "/srv/" + x.Job}, StartedAt: x.Started, EndedAt: end, WallSeconds: &wall, ExitCode: &code, Diagnosis: d,
+		Version: record.Version{SchemaVersion: record.SchemaVersion}, State: record.Exited, ID: x.ID,
+		Command: []string{"/usr/bin/" + x.Name, "--epochs", "40"},
+		Origin:  record.Origin{Dir: "/srv/" + x.Job}, StartedAt: x.Started, EndedAt: end, WallSeconds: &wall,
+		ExitCode: &code, Diagnosis: d,
 		Headline:     record.Headlines(procstats.Headlines(s, procstats.History{Elapsed: end.Sub(x.Started)})),
 		Measurements: measurements, Absent: missing, Sampling: record.Sampling{Interval: 1, Samples: int64(wall)},
-		Surroundings: record.Surroundings{Limits: []record.Limit{{Name: "cgroup_memory_max_bytes", Requested: &requested, Effective: &effective, Where: "/sys/fs/cgroup/tacho/" + x.Name}}, Peak: &record.Peak{At: end.Add(-time.Second), MemoryBytes: x.Memory, Measurement: "memory_bytes"}},
+		Surroundings: record.Surroundings{Limits: []record.Limit{{
+			Name:      "cgroup_memory_max_bytes",
+			Requested: &requested, Effective: &effective, Where: "/sys/fs/cgroup/tacho/" + x.Name,
+		}}, Peak: &record.Peak{At: end.Add(-time.Second), MemoryBytes: x.Memory, Measurement: "memory_bytes"}},
 	}
 	if signal := x.Ended.Signal; signal != 0 {
 		r.Signal = &signal
@@ -229,8 +255,14 @@ func recordOf(x *Actor, e record.Evidence, stall record.Stall) *record.Record {
 	part, exited, rest := total*0.9, total*0.0985, total*0.0015
 	r.Processes = &record.Processes{
 		Rows: []record.ProcessRow{
-			{PID: 4711, PPID: 4690, Command: x.Name, Measurements: map[string]any{"process_cpu_seconds_total": part * 0.2, "process_rss_bytes": 30.0 * mib, "process_threads": 3.0, "process_cmdline": x.Name + " --password " + Secret}},
-			{PID: 4712, PPID: 4711, Command: x.Name, Measurements: map[string]any{"process_cpu_seconds_total": part * 0.8, "process_rss_bytes": x.Memory * 0.9, "process_threads": 9.0, "process_cmdline": x.Name + " --password " + Secret}},
+			{
+				PID: 4711, PPID: 4690, Command: x.Name,
+				Measurements: map[string]any{"process_cpu_seconds_total": part * 0.2, "process_rss_bytes": 30.0 * mib, "process_threads": 3.0, "process_cmdline": x.Name + " --password " + Secret},
+			},
+			{
+				PID: 4712, PPID: 4711, Command: x.Name,
+				Measurements: map[string]any{"process_cpu_seconds_total": part * 0.8, "process_rss_bytes": x.Memory * 0.9, "process_threads": 9.0, "process_cmdline": x.Name + " --password " + Secret},
+			},
 		},
 		Exited: record.ProcessSum{Processes: 31, CPUSeconds: &exited}, UnattributedCPUSeconds: &rest, TotalCPUSeconds: &total,
 	}

@@ -36,7 +36,7 @@ type JobStub struct {
 type JobSummary struct {
 	JobID, Namespace string
 	Summary          map[string]GroupSummary
-	// Children are those of periodic jobs, of which there are none: clients read it of all jobs.
+	// Children counts the children of periodic jobs. There are no periodic jobs, but clients read the key of all jobs.
 	Children    struct{ Pending, Running, Dead int }
 	CreateIndex uint64
 	ModifyIndex uint64

@@ -20,7 +20,7 @@ type Actions interface {
 // actions are the buttons on a task's page.
 type actions struct{ Restart, Stop, StopJob string }
 
-// actionsOf returns those that make sense; nil if there are none.
+// actionsOf returns the actions that make sense for a task and a reader; nil if no action does.
 func (p *Page) actionsOf(t task, trusted bool) *actions {
 	if !trusted || p.options.Actions == nil || t.dead() {
 		return nil

@@ -72,7 +72,10 @@ func TestActions(t *testing.T) {
 		{name: "signed in, from a user alike", headers: []string{"Cookie", cookie, "Origin", own + "@evil.example"}},
 		{name: "signed in, from a sandbox", headers: []string{"Cookie", cookie, "Origin", "null"}},
 		{name: "signed in, from nowhere", headers: []string{"Cookie", cookie}},
-		{name: "signed in, from a site that hides its origin", headers: []string{"Cookie", cookie, "Sec-Fetch-Site", "cross-site"}},
+		{
+			name:    "signed in, from a site that hides its origin",
+			headers: []string{"Cookie", cookie, "Sec-Fetch-Site", "cross-site"},
+		},
 		{name: "not signed in", headers: []string{"Origin", own}},
 		{name: "a wrong session", headers: []string{"Cookie", "tacho_session_4656=x", "Origin", own}},
 		{name: "the token, by a program", headers: []string{"X-Nomad-Token", "t0ken"}, done: true},
@@ -80,7 +83,10 @@ func TestActions(t *testing.T) {
 		{name: "the socket, by a program", socket: true, done: true},
 		{name: "the socket, from its page", socket: true, headers: []string{"Origin", own}, done: true},
 		{name: "the socket, from another site", socket: true, headers: []string{"Origin", evil}},
-		{name: "the socket, from a site that hides its origin", socket: true, headers: []string{"Sec-Fetch-Site", "cross-site"}},
+		{
+			name: "the socket, from a site that hides its origin", socket: true,
+			headers: []string{"Sec-Fetch-Site", "cross-site"},
+		},
 	} {
 		for action, want := range map[string]string{
 			"restart": "restart " + pagetest.ID(1) + " api", "stop": "stop " + pagetest.ID(1), "stop-job": "stop job shop",
@@ -114,15 +120,18 @@ func TestSignIn(t *testing.T) {
 		t.Error("a look ahead uses the link up")
 	}
 	w := send(t, h, http.MethodGet, link, "")
-	if w.Header().Get("Referrer-Policy") != "no-referrer" || w.Header().Get("Cache-Control") != "no-store" || w.Body.Len() > 100 {
+	if w.Header().Get("Referrer-Policy") != "no-referrer" || w.Header().Get("Cache-Control") != "no-store" ||
+		w.Body.Len() > 100 {
 		t.Errorf("the link answers %v %s", w.Header(), w.Body)
 	}
 	cookie := w.Result().Cookies()[0]
-	if again := send(t, h, http.MethodGet, link, ""); again.Header().Get("Location") != "/sign-in?expired" || len(again.Result().Cookies()) > 0 {
+	if again := send(t, h, http.MethodGet, link, ""); again.Header().Get("Location") != "/sign-in?expired" ||
+		len(again.Result().Cookies()) > 0 {
 		t.Errorf("the second time, it leads to %q", again.Header().Get("Location"))
 	}
 	path := task(1, "api")
-	before, after := send(t, h, http.MethodGet, path, "").Body.String(), send(t, h, http.MethodGet, path, "", "Cookie", cookie.String()).Body.String()
+	before, after := send(t, h, http.MethodGet, path, "").Body.String(),
+		send(t, h, http.MethodGet, path, "", "Cookie", cookie.String()).Body.String()
 	for _, secret := range []string{"served", "started process", "Restart task", "Stop job"} {
 		if strings.Contains(before, secret) || !strings.Contains(after, secret) {
 			t.Errorf("%q: before %v, signed in %v", secret, strings.Contains(before, secret), strings.Contains(after, secret))
@@ -131,7 +140,8 @@ func TestSignIn(t *testing.T) {
 	if n := strings.Count(before, ">Sign in</a> to see"); n != 1 {
 		t.Errorf("what is hidden is said %d times", n)
 	}
-	if w := send(t, h, http.MethodPost, "/sign-out", "", "Cookie", cookie.String(), "Origin", own); w.Code != http.StatusSeeOther {
+	if w := send(t, h, http.MethodPost, "/sign-out", "", "Cookie", cookie.String(), "Origin",
+		own); w.Code != http.StatusSeeOther {
 		t.Errorf("signing out: %d", w.Code)
 	}
 	if strings.Contains(send(t, h, http.MethodGet, path, "", "Cookie", cookie.String()).Body.String(), "Stop job") {

@@ -27,7 +27,7 @@ const mostHappened = 12
 
 // happened finds gaps, starts, ends and OOM kills, marks them in the charts, and returns the newest, the newest
 // first, with the number of those that are left out. The history has all of them for as long as it has points;
-// events, of which few are kept, have the exact times and what ended otherwise.
+// the few events that are kept have the exact times and what ended otherwise.
 func (f *frame) happened(t task) (list []happening, more int) {
 	all := f.past()
 	for _, h := range eventsIn(t) {

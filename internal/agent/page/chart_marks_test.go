@@ -39,8 +39,12 @@ func (killedOften) History(_, _ string, q series.Query) (points []series.Point, 
 func TestEveryKillIsMarked(t *testing.T) {
 	t.Parallel()
 	a := pagetest.New(moment)
-	a.Add(&pagetest.Actor{ID: pagetest.ID(1), Job: "j", Group: "g", Name: "t", Started: moment().Add(-2 * time.Hour), Cores: 1, Memory: 1 << 20})
-	content := get(t, page.New(killedOften{a}, page.Options{Now: moment, HistorySpan: 3 * time.Hour}).Handler(false), task(1, "t")+"?span=1h").Body.String()
+	a.Add(&pagetest.Actor{
+		ID: pagetest.ID(1), Job: "j", Group: "g", Name: "t", Started: moment().Add(-2 * time.Hour),
+		Cores: 1, Memory: 1 << 20,
+	})
+	content := get(t, page.New(killedOften{a}, page.Options{Now: moment, HistorySpan: 3 * time.Hour}).Handler(false),
+		task(1, "t")+"?span=1h").Body.String()
 	_, chart, _ := strings.Cut(content, `data-live="chart-memory"`)
 	chart, _, _ = strings.Cut(chart, "</svg>")
 	if n := strings.Count(chart, `class="event oom"`); n != 30 {
@@ -58,12 +62,16 @@ func TestEveryKillIsMarked(t *testing.T) {
 // of its message.
 func TestOnlyKillsAreMarked(t *testing.T) {
 	t.Parallel()
-	end := allocation.Event{Type: hook.EventTerminated, Time: moment().Add(-time.Minute), Message: "exit code 1: no room for zoom"}
+	end := allocation.Event{
+		Type: hook.EventTerminated, Time: moment().Add(-time.Minute),
+		Message: "exit code 1: no room for zoom",
+	}
 	for oom, want := range map[string]int{"false": 0, "true": 1} {
 		end.Details = map[string]string{allocation.DetailOOMKilled: oom}
 		a := pagetest.New(moment)
 		a.Add(&pagetest.Actor{
-			ID: pagetest.ID(1), Job: "j", Group: "g", Name: "t", Started: moment().Add(-time.Hour), Restarts: 1, Cores: 1, Memory: 1 << 20,
+			ID: pagetest.ID(1), Job: "j", Group: "g", Name: "t", Started: moment().Add(-time.Hour), Restarts: 1,
+			Cores: 1, Memory: 1 << 20,
 			Events: []allocation.Event{end},
 		})
 		content := get(t, serve(a, false), task(1, "t")).Body.String()
@@ -72,7 +80,8 @@ func TestOnlyKillsAreMarked(t *testing.T) {
 		if n := strings.Count(chart, `class="event oom"`); n != want {
 			t.Errorf("oom_killed = %s: %d marks, want %d", oom, n, want)
 		}
-		if overview := textOf(t, get(t, serve(a, false), "/").Body.String()); !strings.Contains(overview, "1 restart") || strings.Contains(overview, "1 restarts") {
+		if overview := textOf(t, get(t, serve(a, false), "/").Body.String()); !strings.Contains(overview,
+			"1 restart") || strings.Contains(overview, "1 restarts") {
 			t.Errorf("one restart is not \"1 restart\":\n%s", overview)
 		}
 	}

@@ -111,7 +111,7 @@ type group struct {
 	Rows        []*row
 }
 
-// choice is a link of which one is taken.
+// choice is one of several links; On marks the one that the reader has followed.
 type choice struct {
 	Key, Label, Count, Link string
 	On                      bool

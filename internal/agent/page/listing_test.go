@@ -42,7 +42,8 @@ func TestListing(t *testing.T) {
 	add := func(job, name string, change func(*pagetest.Actor)) {
 		n++
 		x := &pagetest.Actor{
-			ID: pagetest.ID(n), Job: job, Group: name, Name: name, Started: start, Cores: 0.01, Memory: float64(int(1<<20) << n), Limit: 1 << 30,
+			ID: pagetest.ID(n), Job: job, Group: name, Name: name, Started: start, Cores: 0.01,
+			Memory: float64(int(1<<20) << n), Limit: 1 << 30,
 		}
 		if change != nil {
 			change(x)
@@ -102,7 +103,10 @@ func TestManyEnded(t *testing.T) {
 		})
 	}
 	h := page.New(a, page.Options{Now: moment}).Handler(false)
-	for path, want := range map[string]int{"/": 10, "/?state=ended": 40, "/?state=ended&page=3": 20, "/?state=problems": 40, "/?page=2": 10, "/?state=problems&page=2": 40} {
+	for path, want := range map[string]int{
+		"/": 10, "/?state=ended": 40, "/?state=ended&page=3": 20,
+		"/?state=problems": 40, "/?page=2": 10, "/?state=problems&page=2": 40,
+	} {
 		if n := strings.Count(get(t, h, path).Body.String(), `class="task"`); n != want {
 			t.Errorf("%s has %d tasks, want %d", path, n, want)
 		}
@@ -116,7 +120,8 @@ func (b blocked) Snapshot(only ...string) *snapshot.Agent {
 	s := *b.Agent.Snapshot(only...)
 	u := &snapshot.Unplaced{}
 	u.Add(0, []*job.Constraint{{LTarget: "${attr.cpu.arch}", Operand: "=", RTarget: "arm64"}}, "")
-	s.Jobs = append(slices.Clone(s.Jobs), &snapshot.Job{ID: "elsewhere", Unplaced: map[string]*snapshot.Unplaced{"app": u}})
+	s.Jobs = append(slices.Clone(s.Jobs),
+		&snapshot.Job{ID: "elsewhere", Unplaced: map[string]*snapshot.Unplaced{"app": u}})
 	return &s
 }
 
@@ -124,7 +129,8 @@ func (b blocked) Snapshot(only ...string) *snapshot.Agent {
 // readers only.
 func TestWaiting(t *testing.T) {
 	t.Parallel()
-	const said, why = "Job elsewhere: 1 allocation of group app cannot run on this node and waits", "${attr.cpu.arch} = arm64"
+	const said, why = "Job elsewhere: 1 allocation of group app cannot run on this node and waits",
+		"${attr.cpu.arch} = arm64"
 	for _, trusted := range []bool{true, false} {
 		content := html.UnescapeString(get(t, serve(blocked{stage(t)}, trusted), "/").Body.String())
 		if !strings.Contains(content, said) || strings.Contains(content, why) != trusted {

@@ -37,7 +37,7 @@ func absent(name, reason string) number {
 	}
 }
 
-// vacuous is a number of which only a lower bound of 0 is known, which is no number: it was measured, and says nothing.
+// vacuous is a number whose only known property is that it is at least 0: it was measured, and says nothing.
 func vacuous(name string) number {
 	return number{
 		Text: procstats.NoValue, Absent: true, Name: name, vacuous: true,

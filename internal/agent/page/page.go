@@ -209,8 +209,8 @@ func (p *Page) render(w http.ResponseWriter, v *view) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Add("Vary", "Accept-Encoding, Authorization, Cookie, X-Nomad-Token")
-	// A table of tasks is a tenth of its size when compressed. Pages with secrets never are: lengths would say something
-	// about them.
+	// A table of tasks is a tenth of its size when compressed. Pages with secrets never are: lengths would say
+	// something about them.
 	if len(content) < compressFrom || v.Trusted || !acceptsGzip(v.request) {
 		w.WriteHeader(v.Status)
 		_, err = w.Write(content)

@@ -62,7 +62,8 @@ func task(n int, name string) string { return "/alloc/" + pagetest.ID(n) + "/" +
 // paths are the pages of the stage.
 func paths() map[string]string {
 	return map[string]string{
-		"overview": "/", "busy": task(1, "api"), "thrashing": task(2, "redis"), "gap": task(3, "extract"), "bare": task(4, "rsync"),
+		"overview": "/", "busy": task(1, "api"), "thrashing": task(2, "redis"), "gap": task(3, "extract"),
+		"bare":    task(4, "rsync"),
 		"waiting": task(6, "load"), "completed": task(7, "render"), "failed": task(8, "schema"), "killed": task(9, "fit"),
 		"measurements": "/measurements", "missing": "/alloc/ffff/x",
 	}
@@ -252,7 +253,8 @@ func TestHostile(t *testing.T) {
 	const bad = `"><script>alert(1)</script><img src=x onerror=alert(2)>'&javascript:` + "\x00\x1b[31m\u202e"
 	a := pagetest.New(moment)
 	x := &pagetest.Actor{
-		ID: pagetest.ID(1), Job: bad, Group: bad, Name: bad, Started: moment().Add(-time.Hour), Cores: 1, Memory: 1 << 20, Limit: 1 << 30,
+		ID: pagetest.ID(1), Job: bad, Group: bad, Name: bad, Started: moment().Add(-time.Hour), Cores: 1,
+		Memory: 1 << 20, Limit: 1 << 30,
 		Processes: []string{bad, bad}, Events: []allocation.Event{{Type: hook.EventType(bad), Time: moment(), Message: bad}},
 		Attributes: map[string]string{bad: bad, "limit." + bad: bad},
 	}
@@ -262,33 +264,46 @@ func TestHostile(t *testing.T) {
 	}
 	value := 1.0
 	end.Record = &record.Record{
-		Command: []string{bad},
-		Origin:  record.Origin{Dir: bad},
-		About:   record.About{Labels: map[string]string{bad: bad}, Notes: []string{bad}}, Measurements: map[string]any{bad: bad},
+		Command:      []string{bad},
+		Origin:       record.Origin{Dir: bad},
+		About:        record.About{Labels: map[string]string{bad: bad}, Notes: []string{bad}},
+		Measurements: map[string]any{bad: bad},
 		Diagnosis: record.Diagnosis{
-			Verdict: record.Verdict(bad), Summary: bad, Operator: bad, Stall: record.Stall(bad), Evidence: map[string]any{bad: bad, "list": []any{bad}},
-			OOM: record.OOM{Kills: new(int64), Victim: &record.Victim{Command: bad, Source: bad}},
+			Verdict: record.Verdict(bad), Summary: bad, Operator: bad, Stall: record.Stall(bad),
+			Evidence: map[string]any{bad: bad, "list": []any{bad}},
+			OOM:      record.OOM{Kills: new(int64), Victim: &record.Victim{Command: bad, Source: bad}},
 		},
-		Headline:     map[string]record.HeadlineValue{"cpu_seconds_total": {Value: &value, Source: bad, Guarantee: procstats.Guarantee(bad)}},
-		Absent:       map[string]string{bad: bad},
-		Surroundings: record.Surroundings{Limits: []record.Limit{{Name: bad, RequestedText: bad, EffectiveText: bad, Where: bad}}, Peak: &record.Peak{At: moment(), Measurement: bad, Largest: []record.ProcessRow{{Command: bad}}}},
-		Processes:    &record.Processes{Rows: []record.ProcessRow{{Command: bad}}},
+		Headline: map[string]record.HeadlineValue{"cpu_seconds_total": {
+			Value: &value, Source: bad,
+			Guarantee: procstats.Guarantee(bad),
+		}},
+		Absent: map[string]string{bad: bad},
+		Surroundings: record.Surroundings{Limits: []record.Limit{{
+			Name: bad, RequestedText: bad, EffectiveText: bad,
+			Where: bad,
+		}}, Peak: &record.Peak{At: moment(), Measurement: bad, Largest: []record.ProcessRow{{Command: bad}}}},
+		Processes: &record.Processes{Rows: []record.ProcessRow{{Command: bad}}},
 	}
 	*end.Record.Diagnosis.OOM.Kills = 1
 	// The name of a task that has logs is that of a file.
-	talker := &pagetest.Actor{ID: pagetest.ID(3), Job: bad, Group: bad, Name: "talker", Started: moment().Add(-time.Hour), Output: bad}
+	talker := &pagetest.Actor{
+		ID: pagetest.ID(3), Job: bad, Group: bad, Name: "talker",
+		Started: moment().Add(-time.Hour), Output: bad,
+	}
 	a.Add(talker)
 	if err := a.WriteLogs(t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
 	a.Add(x, end)
-	if content := get(t, serve(a, true), task(3, "talker")).Body.String(); !strings.Contains(content, "alert(1)&lt;/script&gt;") {
+	if content := get(t, serve(a, true), task(3, "talker")).Body.String(); !strings.Contains(content,
+		"alert(1)&lt;/script&gt;") {
 		t.Error("the log is not shown")
 	}
 	for _, reason := range []string{"", bad} {
 		a.SetPublishing(reason)
 		h := serve(a, true)
-		for _, path := range []string{"/", "/?q=%22%3E%3Cscript%3E", "/?sort=%22%3E%3Cscript%3E", "/alloc/" + pagetest.ID(1), "/alloc/" + pagetest.ID(2), "/alloc/" + pagetest.ID(3)} {
+		for _, path := range []string{"/", "/?q=%22%3E%3Cscript%3E", "/?sort=%22%3E%3Cscript%3E", "/alloc/" +
+			pagetest.ID(1), "/alloc/" + pagetest.ID(2), "/alloc/" + pagetest.ID(3)} {
 			w := get(t, h, path)
 			if location := w.Header().Get("Location"); location != "" {
 				w = get(t, h, location)
@@ -341,7 +356,10 @@ func attribute(n *html.Node, key string) string {
 
 func TestAccess(t *testing.T) {
 	t.Parallel()
-	secrets := []string{"--epochs", "--rank", "/srv/", "served", "cgroup/tacho", "started process", "last_sample_age_seconds"}
+	secrets := []string{
+		"--epochs", "--rank", "/srv/", "served", "cgroup/tacho", "started process",
+		"last_sample_age_seconds",
+	}
 	tests := []struct {
 		name    string
 		trusted bool
@@ -354,7 +372,10 @@ func TestAccess(t *testing.T) {
 		{name: "the socket", trusted: true, shown: true},
 		{name: "the token", headers: []string{"X-Nomad-Token", "t0ken"}, shown: true},
 		{name: "bearer", headers: []string{"Authorization", "Bearer t0ken"}, shown: true},
-		{name: "a password, which browsers send by themselves", headers: []string{"Authorization", "Basic YW55Ym9keTp0MGtlbg=="}},
+		{
+			name:    "a password, which browsers send by themselves",
+			headers: []string{"Authorization", "Basic YW55Ym9keTp0MGtlbg=="},
+		},
 		{name: "a session that never was", headers: []string{"Cookie", "tacho_session=t0ken"}},
 	}
 	for _, tt := range tests {
@@ -398,7 +419,10 @@ func TestHeaders(t *testing.T) {
 	t.Parallel()
 	w := get(t, serve(stage(t), false), "/")
 	policy := w.Header().Get("Content-Security-Policy")
-	for _, want := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'"} {
+	for _, want := range []string{
+		"default-src 'none'", "script-src 'self'", "style-src 'self'",
+		"frame-ancestors 'none'",
+	} {
 		if !strings.Contains(policy, want) {
 			t.Errorf("the policy %q lacks %s", policy, want)
 		}

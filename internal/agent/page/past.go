@@ -17,7 +17,7 @@ const (
 	trackStep = 5 * time.Second
 	// trackBudget bounds the time that one page spends on reading histories; the others come with the next one.
 	trackBudget = 150 * time.Millisecond
-	// keepUnseen is how long the past of a task that nobody looks at is remembered.
+	// keepUnseen is how long the past of a task is remembered after the last look at it.
 	keepUnseen = 2 * time.Minute
 )
 
@@ -37,7 +37,7 @@ func newPast(r Past, now func() time.Time) *past {
 	return &past{readings: r, now: now, tracks: map[string]*track{}, records: map[string]*record.Record{}}
 }
 
-// begin starts a page's budget and drops the tasks that nobody looks at.
+// begin starts a page's budget and drops the tasks without readers.
 func (p *past) begin(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

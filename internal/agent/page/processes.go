@@ -32,7 +32,7 @@ type processRow struct {
 	cpu *float64
 }
 
-// processSum closes the table: the rows, what has exited and what nobody saw add up to the total.
+// processSum closes the table: the rows, what has exited and what no sample saw add up to the total.
 type processSum struct {
 	Rows                        float64
 	Exited, Unattributed, Total *float64

@@ -48,7 +48,8 @@ func TestLink(t *testing.T) {
 	if cookie == nil {
 		t.Fatal("a fresh link does not work")
 	}
-	if !cookie.HttpOnly || cookie.SameSite != http.SameSiteStrictMode || cookie.Path != "/" || cookie.Name != "tacho_session_4656" || cookie.Domain != "" {
+	if !cookie.HttpOnly || cookie.SameSite != http.SameSiteStrictMode || cookie.Path != "/" ||
+		cookie.Name != "tacho_session_4656" || cookie.Domain != "" {
 		t.Errorf("the cookie is %v", cookie)
 	}
 	if redeem(t, d, link) != nil {

@@ -81,7 +81,10 @@ func TestStreamIsThePage(t *testing.T) {
 	defer server.Close()
 	defer p.Close()
 	shape := regexp.MustCompile(`data-shape="([^"]*)"`)
-	for _, path := range []string{"/", "/?q=shop&sort=cpu", task(1, "api"), task(3, "extract"), task(4, "rsync"), task(6, "load"), task(9, "fit"), task(3, "extract") + "?span=5m"} {
+	for _, path := range []string{
+		"/", "/?q=shop&sort=cpu", task(1, "api"), task(3, "extract"), task(4, "rsync"),
+		task(6, "load"), task(9, "fit"), task(3, "extract") + "?span=5m",
+	} {
 		content := get(t, p.Handler(false), path).Body.String()
 		found := regexp.MustCompile(`data-stream="([^"]*)"`).FindStringSubmatch(content)
 		if found == nil {
@@ -121,7 +124,8 @@ func TestFirstFrame(t *testing.T) {
 	server := httptest.NewServer(p.Handler(false))
 	defer server.Close()
 	defer p.Close()
-	for _, path := range []string{"/", "/?q=shop&sort=cpu", "/?state=problems", task(1, "api"), task(3, "extract") + "?span=5m"} {
+	for _, path := range []string{"/", "/?q=shop&sort=cpu", "/?state=problems", task(1, "api"), task(3, "extract") +
+		"?span=5m"} {
 		content := get(t, p.Handler(false), path).Body.String()
 		found := regexp.MustCompile(`data-stream="([^"]*)"`).FindStringSubmatch(content)
 		stream := listen(t, server.URL+html.UnescapeString(found[1]))
@@ -213,7 +217,8 @@ func TestStreamsEnd(t *testing.T) {
 	defer server.Close()
 	stream := listen(t, server.URL+"/page/stream/")
 	stream.next(t)
-	if w := get(t, p.Handler(false), "/page/stream/"); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+	if w := get(t, p.Handler(false), "/page/stream/"); w.Code != http.StatusServiceUnavailable ||
+		w.Header().Get("Retry-After") == "" {
 		t.Errorf("one too many gets %d", w.Code)
 	}
 	trusted := httptest.NewServer(p.Handler(true))

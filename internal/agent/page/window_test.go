@@ -44,7 +44,8 @@ func TestWindow(t *testing.T) {
 			}
 		}
 	}
-	if content := get(t, h, task(1, "api")+fmt.Sprintf("?span=60s&until=%d", now-600)).Body.String(); !strings.Contains(content, "later") ||
+	if content := get(t, h, task(1, "api")+fmt.Sprintf("?span=60s&until=%d",
+		now-600)).Body.String(); !strings.Contains(content, "later") ||
 		!strings.Contains(content, moment().Add(-10*time.Minute).Format("15:04:05")) {
 		t.Error("a window in the past does not say so")
 	}
@@ -55,7 +56,8 @@ func TestEarlierStart(t *testing.T) {
 	t.Parallel()
 	a := stage(t)
 	a.Add(&pagetest.Actor{
-		ID: pagetest.ID(90), Job: "j", Group: "g", Name: "again", Birth: moment().Add(-10 * time.Minute), Started: moment().Add(-4 * time.Minute),
+		ID: pagetest.ID(90), Job: "j", Group: "g", Name: "again", Birth: moment().Add(-10 * time.Minute),
+		Started:  moment().Add(-4 * time.Minute),
 		Restarts: 1, Cores: 0.5, Memory: 1 << 24,
 	})
 	h := serve(a, false)

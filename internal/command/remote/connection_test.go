@@ -7,8 +7,10 @@ import "testing"
 
 func TestAddress(t *testing.T) {
 	for addr, want := range map[string]string{
-		"localhost": "http://localhost:4656", "host:80": "http://host:80", "::1": "http://[::1]:4656", "[::1]": "http://[::1]:4656",
-		"[::1]:80": "http://[::1]:80", ":4656": "http://:4656", "https://host": "https://host", "/run/a.sock": "unix:/run/a.sock",
+		"localhost": "http://localhost:4656", "host:80": "http://host:80", "::1": "http://[::1]:4656",
+		"[::1]":    "http://[::1]:4656",
+		"[::1]:80": "http://[::1]:80", ":4656": "http://:4656", "https://host": "https://host",
+		"/run/a.sock":      "unix:/run/a.sock",
 		"unix:/run/a.sock": "unix:/run/a.sock",
 	} {
 		c := connection{addr: addr}

@@ -43,13 +43,17 @@ func TestSurfacesAgree(t *testing.T) {
 			if err := json.Unmarshal(text, &decoded); err != nil {
 				t.Fatal(err)
 			}
-			said["record"] = strings.Join([]string{string(decoded.Diagnosis.Outcome), decoded.Diagnosis.Summary, decoded.Diagnosis.Operator}, "\n")
+			said["record"] = strings.Join([]string{
+				string(decoded.Diagnosis.Outcome), decoded.Diagnosis.Summary,
+				decoded.Diagnosis.Operator,
+			}, "\n")
 			all := []string{string(end.Outcome), end.Summary, end.OOM, end.LastReading, end.Remedy}
 			for surface, words := range map[string][]string{
 				"event": {end.Summary, end.LastReading}, "summary": {end.Summary, end.LastReading, end.Remedy},
 				"alloc status": all, "show": all, "page": append([]string{end.OOM}, all[1:]...),
 				"page without token": {redacted.Summary, redacted.OOM, redacted.LastReading, redacted.Remedy},
-				"top":                {string(end.Outcome)}, "record": {string(end.Outcome), end.Summary, end.LastReading, end.Remedy},
+				"top":                {string(end.Outcome)},
+				"record":             {string(end.Outcome), end.Summary, end.LastReading, end.Remedy},
 			} {
 				for _, word := range words {
 					if !strings.Contains(said[surface], word) {
@@ -82,7 +86,10 @@ func endedRecords() (records []*record.Record) {
 		{Cause: record.StartFailed, Reason: "exec /secret: permission denied"},
 		{Cause: record.ExecutorLost, Reason: "process 9 died"},
 	} {
-		for _, scope := range []record.Scope{"", record.Own, record.Descendant, record.Ancestor, record.HostScope, record.AncestorOrHost} {
+		for _, scope := range []record.Scope{
+			"", record.Own, record.Descendant, record.Ancestor, record.HostScope,
+			record.AncestorOrHost,
+		} {
 			e := e
 			e.EndedAt, e.OOMBefore, e.OOMAfter = at, record.OOMCounters{Read: true}, record.OOMCounters{Read: true}
 			e.Last, e.LastAge, e.LastHeadlines = last, 3100*time.Millisecond, []procstats.HeadlineValue{
@@ -96,7 +103,8 @@ func endedRecords() (records []*record.Record) {
 				}}
 			}
 			r := &record.Record{
-				State: record.Exited, ExitCode: &e.ExitCode, StartedAt: at.Add(-time.Minute), EndedAt: at, Diagnosis: record.Diagnose(e),
+				State: record.Exited, ExitCode: &e.ExitCode, StartedAt: at.Add(-time.Minute), EndedAt: at,
+				Diagnosis: record.Diagnose(e),
 			}
 			if e.Signal != 0 {
 				r.Signal = &e.Signal

@@ -25,7 +25,8 @@ func exampleTop() *topModel {
 		{
 			Alloc: "aaaaaaaa-1", Name: "web.app[0]", Job: "web", Task: "server", State: "running",
 			usage: usage{
-				Cores: new(1.5), Memory: new(float64(10 << 20)), Limit: new(float64(100 << 20)), Peak: new(float64(20 << 20)), Read: new(float64(1 << 20)),
+				Cores: new(1.5), Memory: new(float64(10 << 20)), Limit: new(float64(100 << 20)),
+				Peak: new(float64(20 << 20)), Read: new(float64(1 << 20)),
 				Written: new(0.0), CPUPressure: new(0.25), MemoryPressure: new(0.0), IOPressure: new(0.1), Processes: new(3.0),
 			},
 			past: []*float64{new(0.0), nil, new(0.75), new(1.5)},
@@ -34,7 +35,10 @@ func exampleTop() *topModel {
 			Alloc: "bbbbbbbb-1", Name: "db.data[0]", Job: "db", Task: "store", State: "running", Restarts: 2,
 			usage: usage{Cores: new(0.01), Memory: new(float64(95 << 20)), Limit: new(float64(100 << 20)), Processes: new(9.0)},
 		},
-		{Alloc: "cccccccc-1", Name: "new.x[0]", Job: "new", Task: "main\x1b[2J", State: "pending", Reason: "publishing is off"},
+		{
+			Alloc: "cccccccc-1", Name: "new.x[0]", Job: "new", Task: "main\x1b[2J", State: "pending",
+			Reason: "publishing is off",
+		},
 	}, nil)
 	m.at = time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC)
 	return m
@@ -159,7 +163,8 @@ func TestTopView(t *testing.T) {
 	got := strings.NewReplacer("\x1b[7m", "[", "\x1b[0m", "]").Replace(strings.Join(m.view(120, 10)[1:], "\n"))
 	want := `
 TASK                  STATE         CPU                MEMORY    LIMIT    PEAK  READ/s  WRITTEN/s  PROCS  PRESSURE
-[web.app[0]/server     running      1.50          ▁ ▅█  10 MiB  100 MiB  20 MiB   1 MiB        0 B      3  25 % cpu      ]
+[web.app[0]/server     running      1.50          ▁ ▅█  10 MiB  100 MiB  20 MiB   1 MiB        0 B      3  25 % ` +
+		`cpu      ]
 db.data[0]/store      running ×2  0.010                95 MiB  100 MiB       –       –          –      9  –
 new.x[0]/main\x1b[2J  pending         –                     –        –       –       –          –      –  –`
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -170,7 +175,10 @@ new.x[0]/main\x1b[2J  pending         –                     –        –    
 func exampleCommands() *record.Commands {
 	return &record.Commands{TotalCPUSeconds: new(100.0), UnattributedCPUSeconds: new(0.5), Rows: []procstats.Command{
 		{Name: "cc1", Processes: 412, Failed: 3, CPUSeconds: 96, PeakRSSBytes: 181 << 20, PeakRSSGuarantee: procstats.Exact},
-		{Name: "sh\x1b[2J", Processes: 9, Failed: 9, CPUSeconds: 3.5, PeakRSSBytes: 1 << 20, PeakRSSGuarantee: procstats.UpperBound},
+		{
+			Name: "sh\x1b[2J", Processes: 9, Failed: 9, CPUSeconds: 3.5, PeakRSSBytes: 1 << 20,
+			PeakRSSGuarantee: procstats.UpperBound,
+		},
 	}}
 }
 
@@ -208,7 +216,15 @@ func TestTopViewFitsTheScreen(t *testing.T) {
 		{PID: 7, PPID: 1, Command: "sh\x1b[31m"}, {PID: 9, PPID: 7, Command: "sleep"},
 	}}}
 	m.rows[0].commands = exampleCommands()
-	for _, keys := range [][]string{nil, {"h"}, {"<enter>"}, {"<enter>", "f"}, {"<down>", "<enter>"}, {"/nothing"}, {"h", "<end>"}} {
+	for _, keys := range [][]string{
+		nil,
+		{"h"},
+		{"<enter>"},
+		{"<enter>", "f"},
+		{"<down>", "<enter>"},
+		{"/nothing"},
+		{"h", "<end>"},
+	} {
 		pressAll(m, keys...)
 		for width := 1; width < 130; width++ {
 			for _, height := range []int{0, 1, 2, 3, 5, 24} {
@@ -262,13 +278,19 @@ func FuzzParseKeys(f *testing.F) {
 
 // TestTopShowsNoOldReadings is about readings that stand where fresh ones do not come any more.
 func TestTopShowsNoOldReadings(t *testing.T) {
-	a := &apijson.Allocation{ID: "aaaaaaaa-1", Name: "web.app[0]", JobID: "web", TaskStates: map[string]*apijson.TaskState{"server": {State: "running"}}}
+	a := &apijson.Allocation{
+		ID: "aaaaaaaa-1", Name: "web.app[0]", JobID: "web",
+		TaskStates: map[string]*apijson.TaskState{"server": {State: "running"}},
+	}
 	at := time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC)
 	p := newTaskPoll(nil)
 	look := func(seconds int, cpu float64, reason string) *topRow {
 		reading := &client.Reading{Running: true, Reason: reason, Sample: &client.Sample{
 			At: at.Add(time.Duration(seconds) * time.Second), Mono: float64(seconds),
-			Headline: map[string]record.HeadlineValue{"cpu_seconds_total": {Value: &cpu}, "memory_charged_bytes": {Value: new(4096.0)}},
+			Headline: map[string]record.HeadlineValue{
+				"cpu_seconds_total":    {Value: &cpu},
+				"memory_charged_bytes": {Value: new(4096.0)},
+			},
 		}}
 		stats := &client.Stats{}
 		stats.Tacho.Tasks = map[string]*client.Reading{"server": reading}

@@ -22,20 +22,26 @@ func point(at float64, run int, values map[procstats.ID]float64) *apijson.Point 
 }
 
 func TestUsageHasRatesOfTheSameStart(t *testing.T) {
-	before := point(100, 1, map[procstats.ID]float64{procstats.CgroupCPUUsage: 1, procstats.PSICPUSome: 2, procstats.CgroupIORead: 0})
+	before := point(100, 1, map[procstats.ID]float64{
+		procstats.CgroupCPUUsage: 1, procstats.PSICPUSome: 2,
+		procstats.CgroupIORead: 0,
+	})
 	for _, test := range []struct {
 		name                  string
 		now                   *apijson.Point
 		cores, pressure, read *float64
 	}{
-		{"two seconds later", point(102, 1, map[procstats.ID]float64{procstats.CgroupCPUUsage: 4, procstats.PSICPUSome: 3}), new(1.5), new(0.5), nil},
+		{"two seconds later", point(102, 1,
+			map[procstats.ID]float64{procstats.CgroupCPUUsage: 4, procstats.PSICPUSome: 3}), new(1.5), new(0.5), nil},
 		{"after a restart", point(102, 2, map[procstats.ID]float64{procstats.CgroupCPUUsage: 4}), nil, nil, nil},
-		{"a counter went down", point(102, 1, map[procstats.ID]float64{procstats.CgroupCPUUsage: 0.5, procstats.CgroupIORead: 8}), nil, nil, new(4.0)},
+		{"a counter went down", point(102, 1,
+			map[procstats.ID]float64{procstats.CgroupCPUUsage: 0.5, procstats.CgroupIORead: 8}), nil, nil, new(4.0)},
 		{"at the same time", point(100, 1, map[procstats.ID]float64{procstats.CgroupCPUUsage: 4}), nil, nil, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := usageOf(pointMoment(test.now), pointMoment(before))
-			if diff := cmp.Diff([]*float64{test.cores, test.pressure, test.read}, []*float64{f.Cores, f.CPUPressure, f.Read}); diff != "" {
+			if diff := cmp.Diff([]*float64{test.cores, test.pressure, test.read},
+				[]*float64{f.Cores, f.CPUPressure, f.Read}); diff != "" {
 				t.Error(diff)
 			}
 		})

@@ -40,13 +40,15 @@ func TestCommandBarsText(t *testing.T) {
 
 func TestFailedFirst(t *testing.T) {
 	r := &record.Record{Commands: &record.Commands{Rows: []procstats.Command{
-		{Name: "much", Processes: 1, CPUSeconds: 2}, {Name: "broken", Processes: 3, Failed: 2, CPUSeconds: 1, Failures: []procstats.CommandFailure{{Signal: 9, Processes: 2}}},
+		{Name: "much", Processes: 1, CPUSeconds: 2},
+		{Name: "broken", Processes: 3, Failed: 2, CPUSeconds: 1, Failures: []procstats.CommandFailure{{Signal: 9, Processes: 2}}},
 	}}}
 	for _, first := range []bool{false, true} {
 		page := NewPage(cli.Palette{}, "run", r)
 		page.FailedFirst = first
 		text := page.Render(false)
-		if strings.Index(text, "broken") < strings.Index(text, "much") != first || !strings.Contains(text, "2 of 3 broken failed: 2 by signal 9") {
+		if strings.Index(text, "broken") < strings.Index(text, "much") != first ||
+			!strings.Contains(text, "2 of 3 broken failed: 2 by signal 9") {
 			t.Errorf("failed first %v:\n%s", first, text)
 		}
 	}

@@ -19,7 +19,10 @@ func TestMarkdown(t *testing.T) {
 		State: record.Exited, Command: []string{hostile}, WallSeconds: new(2.0),
 		Diagnosis: record.Diagnosis{Verdict: record.StartFailed, Reason: hostile},
 	}
-	text := Markdown(r, []budget.Result{{Budget: "wall_seconds > 1 s", Failed: true, Reason: hostile}, {Budget: "memory_peak_bytes > 1 MiB", Reason: "it is 1 KiB"}})
+	text := Markdown(r, []budget.Result{
+		{Budget: "wall_seconds > 1 s", Failed: true, Reason: hostile},
+		{Budget: "memory_peak_bytes > 1 MiB", Reason: "it is 1 KiB"},
+	})
 	lines := strings.Split(text, "\n")
 	if !strings.HasPrefix(lines[0], "### ```") || !strings.HasSuffix(lines[0], "```") {
 		t.Errorf("title %q", lines[0])

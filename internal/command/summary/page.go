@@ -18,7 +18,7 @@ import (
 
 // Page lays out a record as text, in sections.
 type Page struct {
-	// FailedFirst lists the commands of which most processes failed first.
+	// FailedFirst lists the commands with most failed processes first.
 	FailedFirst bool
 
 	palette cli.Palette

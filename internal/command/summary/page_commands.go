@@ -56,7 +56,7 @@ func CommandNotes(c *record.Commands) []string {
 }
 
 // LiveCommandTable lists the ended processes of a running task by command, at most so many columns wide; with
-// byFailures those of which most have failed come first.
+// byFailures puts the commands with most failures first.
 func LiveCommandTable(c *record.Commands, width int, byFailures bool) *cli.Table {
 	if byFailures {
 		c = failedFirst(c)

@@ -15,9 +15,15 @@ import (
 func TestLimitsSummary(t *testing.T) {
 	r := &record.Record{
 		Surroundings: record.Surroundings{Cgroup: &record.Cgroup{V2: "/sys/fs/cgroup/a/task"}, Limits: []record.Limit{
-			{Name: "cgroup_memory_max_bytes", Requested: new(100e6), Effective: new(99_999_744.0), Where: "/sys/fs/cgroup/a/task"},
+			{
+				Name: "cgroup_memory_max_bytes", Requested: new(100e6), Effective: new(99_999_744.0),
+				Where: "/sys/fs/cgroup/a/task",
+			},
 			{Name: "cgroup_cpu_quota_cores", Requested: new(1.5), Effective: new(0.5), Where: "/sys/fs/cgroup/a"},
-			{Name: "cpuset.cpus", Requested: new(2.0), Effective: new(2.0), RequestedText: "0,1", EffectiveText: "0-1", Where: "/sys/fs/cgroup/a/task"},
+			{
+				Name: "cpuset.cpus", Requested: new(2.0), Effective: new(2.0), RequestedText: "0,1",
+				EffectiveText: "0-1", Where: "/sys/fs/cgroup/a/task",
+			},
 			{Name: "cgroup_pids_max", Effective: new(50.0), Where: "/sys/fs/cgroup/a"},
 			{Name: "io.max 8:0 wbps", Requested: new(1048576.0), Effective: new(1048576.0), Where: "/sys/fs/cgroup/a/task"},
 		}},

@@ -26,7 +26,10 @@ func TestMemorySummary(t *testing.T) {
 		{procstats.TreeRSS, procstats.Sampled, "peak 2 MiB (sampled, tree_rss_bytes)"},
 	} {
 		r := &record.Record{Headline: map[string]record.HeadlineValue{
-			procstats.HeadlineMemoryPeak.String(): {Value: new(2.0 * (1 << 20)), Source: test.source.String(), Guarantee: test.guarantee},
+			procstats.HeadlineMemoryPeak.String(): {
+				Value: new(2.0 * (1 << 20)), Source: test.source.String(),
+				Guarantee: test.guarantee,
+			},
 		}}
 		if got := memorySummary(r); got != test.want {
 			t.Errorf("%s: %q, want %q", test.guarantee, got, test.want)
@@ -42,10 +45,17 @@ func TestContradictions(t *testing.T) {
 	r := &record.Record{
 		About: record.About{Notes: []string{"CPU differs"}},
 		Headline: map[string]record.HeadlineValue{
-			procstats.HeadlineCPU.String():        {Value: new(1.0), Guarantee: procstats.LowerBound, Notes: note("CPU differs")},
-			procstats.HeadlineMemoryPeak.String(): {Value: new(1.0), Guarantee: procstats.LowerBound, Notes: note("memory differs")},
+			procstats.HeadlineCPU.String(): {
+				Value: new(1.0), Guarantee: procstats.LowerBound,
+				Notes: note("CPU differs"),
+			},
+			procstats.HeadlineMemoryPeak.String(): {
+				Value: new(1.0), Guarantee: procstats.LowerBound,
+				Notes: note("memory differs"),
+			},
 			procstats.HeadlineCores.String(): {
-				Value: new(1.0), Guarantee: procstats.Sampled, Notes: []procstats.Note{{Cause: "more than all CPUs", Text: "memory differs"}},
+				Value: new(1.0), Guarantee: procstats.Sampled,
+				Notes: []procstats.Note{{Cause: "more than all CPUs", Text: "memory differs"}},
 			},
 		},
 	}
@@ -89,8 +99,10 @@ func TestCommands(t *testing.T) {
 	r := &record.Record{Commands: &record.Commands{
 		Rows: []procstats.Command{
 			{
-				Name: "cc1", Processes: 412, Failed: 3, CPUSeconds: 96, RunDelaySeconds: new(2.0), PeakRSSBytes: 181 << 20, PeakRSSGuarantee: procstats.Exact,
-				ReadBytes: new(int64(4096)), WrittenBytes: new(int64(0)), Failures: []procstats.CommandFailure{{Signal: 9, Processes: 2}, {ExitCode: 1, Processes: 1}},
+				Name: "cc1", Processes: 412, Failed: 3, CPUSeconds: 96, RunDelaySeconds: new(2.0),
+				PeakRSSBytes: 181 << 20, PeakRSSGuarantee: procstats.Exact,
+				ReadBytes: new(int64(4096)), WrittenBytes: new(int64(0)),
+				Failures: []procstats.CommandFailure{{Signal: 9, Processes: 2}, {ExitCode: 1, Processes: 1}},
 			},
 			{Name: "sh\x1b", Processes: 1, CPUSeconds: 24, PeakRSSBytes: 24 << 20, PeakRSSGuarantee: procstats.UpperBound},
 			{Name: "ld", Processes: 2, CPUSeconds: 1, PeakRSSGuarantee: procstats.Exact},
