@@ -126,11 +126,11 @@ type LoggedKill struct {
 // are killed after it.
 func (k LoggedKill) chosen() bool { return k.Group == "" && k.TaskCgroup != "" }
 
-// LogParser combines the records of a log. A kill takes several: since Linux 5.0 "oom-kill:…" with the groups, then
-// "… Killed process N (COMM) …" with the sizes, then, with memory.oom.group, "Tasks in … are going to be killed" and
-// one "Killed process" for each. Up to Linux 4.20 the groups are in "Task in … killed as a result of limit of …". The
-// kernel prints at most ten of the first kind in five seconds, and all of the others. The zero LogParser is ready for
-// use.
+// LogParser combines the records of a log. A kill takes several: since Linux 5.0 "oom-kill:…" with the groups,
+// then "… Killed process N (COMM) …" with the sizes, then, with memory.oom.group, "Tasks in … are going to be
+// killed" and one "Killed process" for each. Up to Linux 4.20 the groups are in "Task in … killed as a result of
+// limit of …". The kernel prints at most ten of the first kind in five seconds, and all of the others. The zero
+// LogParser is ready for use.
 type LogParser struct {
 	dump *LoggedKill // from the line before "Killed process"
 	// group is the cgroup that is being killed as a whole, since groupAt.

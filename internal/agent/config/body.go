@@ -15,9 +15,9 @@ import (
 	"github.com/zclconf/go-cty/cty/gocty"
 )
 
-// decodeBody decodes a body into a struct, by the tags "name,optional" and "name,block" that gohcl reads too. What the body
-// does not set keeps its value. Blocks of the labelled types are returned. gohcl itself also writes HCL, and what it
-// links for that runs at the start of every executor: a third of the time that its packages take there.
+// decodeBody decodes a body into a struct, by the tags "name,optional" and "name,block" that gohcl reads too. What
+// the body does not set keeps its value. Blocks of the labelled types are returned. gohcl itself also writes HCL, and
+// what it links for that runs at the start of every executor: a third of the time that its packages take there.
 func decodeBody(body hcl.Body, into reflect.Value, labelled ...string) (others hcl.Blocks, diags hcl.Diagnostics) {
 	attributes, blocks := fieldsOf(into)
 	schema := &hcl.BodySchema{}
