@@ -280,9 +280,13 @@ func (e *endpoint) tasks(w http.ResponseWriter, _ *http.Request) {
 			Running: t.running(), StartedAt: t.state.StartedAt, About: t.state.Attributes,
 		})
 	}
+	e.sendJSON(w, all)
+}
+
+func (e *endpoint) sendJSON(w http.ResponseWriter, value any) {
 	w.Header().Set("Content-Type", "application/json")
-	if err := json.NewEncoder(w).Encode(all); err != nil {
-		e.driver.log.Debug("send tasks", "error", err)
+	if err := json.NewEncoder(w).Encode(value); err != nil {
+		e.driver.log.Debug("send answer", "error", err)
 	}
 }
 
@@ -310,10 +314,7 @@ func (e *endpoint) commands(w http.ResponseWriter, _ *http.Request, t *task) {
 		http.Error(w, "the task's record is lost", http.StatusNotFound)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	if err := json.NewEncoder(w).Encode(c); err != nil {
-		e.driver.log.Debug("send commands", "error", err)
-	}
+	e.sendJSON(w, c)
 }
 
 // stats sends a whole sample.

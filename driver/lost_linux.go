@@ -20,32 +20,26 @@ import (
 // exitKilled is the exit code of a task that was killed with its lost executor.
 const exitKilled = 128 + int(syscall.SIGKILL)
 
-// lost ends a task whose executor died.
-func (t *task) lost(ctx context.Context) {
-	kill, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTimeout)
-	defer cancel()
-	t.killLost(kill)
-}
-
 // recoverLost recovers a task whose executor died while no driver ran: what is left of it is killed, and it has
 // ended.
 func (d *Tacho) recoverLost(ctx context.Context, config *TaskConfig, state *driverState) *task {
 	t := d.newTask(config, nil, state)
-	kill, cancel := context.WithTimeout(ctx, killTimeout)
-	defer cancel()
-	t.killLost(kill)
+	t.killLost(ctx)
 	return t
 }
 
 // killLost kills what the executor left behind, and only then says that the task has ended: nothing of it may run when
 // the host starts it anew.
 func (t *task) killLost(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, killTimeout)
+	defer cancel()
 	totals := t.lostTotals() // with the cgroup its counters are removed
 	err := client.KillProcesses(ctx, t.state.Address)
 	t.completedAt = time.Now()
 	var commands *record.Commands
 	if totals != nil {
-		commands = t.lostCommands() // with the folder those are removed that were handed over; what was killed is among the others
+		// With the folder the commands that were handed over are removed; what was killed is among the others.
+		commands = t.lostCommands()
 	}
 	t.loop.Forget(t.config.ID)
 	if err == nil {
@@ -59,11 +53,14 @@ func (t *task) killLost(ctx context.Context) {
 // endedLost ends a task whose executor is gone; err is why its processes could not be killed, nil where they are
 // gone. Totals and commands are nil if they are not known.
 func (t *task) endedLost(totals *procstats.Sample, commands *record.Commands, err error) {
-	reason := fmt.Errorf("process %d died and the task was killed with it", t.state.Address.Executor.PID)
+	pid := t.state.Address.Executor.PID
+	reason := fmt.Errorf("process %d died and the task was killed with it", pid)
 	if err != nil {
-		reason = fmt.Errorf("process %d died and what it left behind could not be killed: %w", t.state.Address.Executor.PID, err)
+		reason = fmt.Errorf("process %d died and what it left behind could not be killed: %w", pid, err)
 	}
-	t.exit = &ExitResult{Code: exitKilled, Signal: int(syscall.SIGKILL), Err: fmt.Errorf("%s: %w", record.ExecutorLost, reason)}
+	t.exit = &ExitResult{
+		Code: exitKilled, Signal: int(syscall.SIGKILL), Err: fmt.Errorf("%s: %w", record.ExecutorLost, reason),
+	}
 	r := &record.Record{State: record.Lost, StartedAt: t.state.StartedAt, EndedAt: t.completedAt}
 	evidence := record.Evidence{Cause: record.ExecutorLost, Reason: reason.Error()}
 	if totals != nil {
@@ -111,7 +108,8 @@ func (t *task) lostTotals() *procstats.Sample {
 		procstats.SelectWhere(func(m procstats.Measurement) bool {
 			// What the cgroups above had counted when the task began is not known here.
 			ofAncestors := m.ID == procstats.CgroupCPUAncestorThrottled || m.ID == procstats.CgroupCPUAncestorThrottledPeriods
-			return m.Scope == procstats.TaskScope && (m.Source == procstats.SourceCgroup || m.Source == procstats.SourcePSI) && !ofAncestors
+			counted := m.Source == procstats.SourceCgroup || m.Source == procstats.SourcePSI
+			return m.Scope == procstats.TaskScope && counted && !ofAncestors
 		}))
 	totals := &procstats.Sample{}
 	collector.Collect(totals)

@@ -97,7 +97,8 @@ func New(o Options) *Tacho {
 	d := &Tacho{
 		log: o.Logger, version: o.Version, binary: o.Binary, host: kernel.HostFS(), events: newDelivery(o.Remote),
 		config: o.Config, tasks: make(map[string]*task), starting: make(map[string]reservation), changed: make(chan struct{}),
-		starts: newStartLimit(), patience: patience{quiet: time.Second, overdue: killTimeout, silent: shutdownTimeout}, waits: process.NewEpollSet(),
+		starts: newStartLimit(), waits: process.NewEpollSet(),
+		patience: patience{quiet: time.Second, overdue: killTimeout, silent: shutdownTimeout},
 	}
 	if d.log == nil {
 		d.log = hclog.NewNullLogger()

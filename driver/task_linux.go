@@ -158,7 +158,7 @@ func (t *task) awaitEnd(ctx context.Context) {
 			}
 			continue
 		case errors.Is(err, client.ErrLost):
-			t.lost(ctx)
+			t.killLost(context.WithoutCancel(ctx))
 			return
 		}
 		report("wait for task", "error", err)

@@ -72,7 +72,9 @@ func (s *driverServer) TaskConfigSchema(
 	return &drivers.TaskConfigSchemaResponse{Spec: wire.FromSchema(driver.TaskSchema())}, nil
 }
 
-func (s *driverServer) Capabilities(ctx context.Context, _ *drivers.CapabilitiesRequest) (*drivers.CapabilitiesResponse, error) {
+func (s *driverServer) Capabilities(
+	ctx context.Context, _ *drivers.CapabilitiesRequest,
+) (*drivers.CapabilitiesResponse, error) {
 	capabilities, err := s.driver.Capabilities(ctx)
 	return answer(&drivers.CapabilitiesResponse{Capabilities: wire.FromCapabilities(capabilities)}, err)
 }

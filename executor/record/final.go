@@ -266,8 +266,8 @@ func InheritedPeak(headline map[string]HeadlineValue, before, after *procstats.S
 		return ""
 	}
 	h.Guarantee = procstats.UpperBound
-	h.Reason = "the cgroup was there before the run, and its peak cannot be reset (Linux 6.12 can): the task itself used " +
-		"at most this"
+	h.Reason = "the cgroup was there before the run, and its peak cannot be reset (Linux 6.12 can): " +
+		"the task itself used at most this"
 	headline[name] = h
 	return h.Reason
 }
