@@ -41,6 +41,7 @@ func (c *clocks) reboot(d time.Duration) {
 // TestStepsOfTheWallClock sets the clock and back within a history. Every reading stays, in order, at its distance in
 // time from the newest, and within reach of a query by the clock of the newest.
 func TestStepsOfTheWallClock(t *testing.T) {
+	t.Parallel()
 	const hour, day, year = time.Hour, 24 * time.Hour, 365 * 24 * time.Hour
 	set := func(d time.Duration) func(*clocks) { return func(c *clocks) { c.set(d) } }
 	for name, steps := range map[string][]func(*clocks){

@@ -51,6 +51,7 @@ func readAll(t *testing.T, path string) (points []*Point) {
 // TestSamplesOfALongRun holds that a day of samples fits into the file, that no spike is lost, and that counters add
 // up.
 func TestSamplesOfALongRun(t *testing.T) {
+	t.Parallel()
 	w, path := newCSV(t)
 	var before *procstats.Sample
 	const step = 10 * time.Second
@@ -115,6 +116,7 @@ func TestSamplesOfALongRun(t *testing.T) {
 
 // TestPointsOfGaps holds that points which nothing but gaps separates do not grow without bound.
 func TestPointsOfGaps(t *testing.T) {
+	t.Parallel()
 	w, path := newCSV(t)
 	for i := range 5 * mostRows {
 		if err := w.Add(PointOf(nil, sampled(time.Duration(i)*time.Minute, 1, 1))); err != nil {

@@ -48,6 +48,7 @@ func earlierFile(slots int, sequence uint64, times ...int) []byte {
 
 // TestUpgradeAndRollback goes from the version before to this one, back, and here again: each finds what there was.
 func TestUpgradeAndRollback(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	path, earlier := filepath.Join(dir, "3", "h"), filepath.Join(dir, "h")
 	ring := func(slots int) *Ring {

@@ -61,6 +61,7 @@ func newLife(random *rand.Rand, readings int) (l life) {
 // TestRepeats writes lives with long sleeps, and reads all that was written: by one look, by parts, through a second
 // ring as after a restart, and after the file was made wider.
 func TestRepeats(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(10) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		l := newLife(random, 150)
@@ -125,6 +126,7 @@ func TestRepeats(t *testing.T) {
 // TestQueueRepeats adds lives to a queue, what is the same as before as no more than that, and reads all that was
 // added.
 func TestQueueRepeats(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(10) {
 		random := rand.New(rand.NewPCG(seed, 2))
 		l := newLife(random, 150)
@@ -268,6 +270,7 @@ func nearly() cmp.Options {
 
 // TestRepeatsAreFew holds what a task that sleeps costs: a slot for as long as nothing changes.
 func TestRepeatsAreFew(t *testing.T) {
+	t.Parallel()
 	r := open(t, filepath.Join(t.TempDir(), "h"), 900)
 	for n := range 3600 {
 		if err := r.Add(sample(n, map[procstats.ID]float64{procstats.CgroupCPUUsage: 1, procstats.ExecutorCollections: float64(n / 10)}), 1); err != nil {

@@ -169,6 +169,7 @@ func TestRingWidens(t *testing.T) {
 
 // TestRingIsReadInPieces has more points than are read at once, closed in the midst of them.
 func TestRingIsReadInPieces(t *testing.T) {
+	t.Parallel()
 	const slots = 2*pieceSlots + 100
 	r := open(t, filepath.Join(t.TempDir(), "h"), slots)
 	add(t, r, 1, slots+pieceSlots)
@@ -385,6 +386,7 @@ func TestReopeningFails(t *testing.T) {
 // TestQueriesSeeWhatAScanSees compares searches with a look at every point, over rings that are empty, half full, and
 // closed at every place, with gaps, with points of the same time, and with torn ones.
 func TestQueriesSeeWhatAScanSees(t *testing.T) {
+	t.Parallel()
 	const slots = 7
 	for written := range 3 * slots {
 		r := open(t, filepath.Join(t.TempDir(), "ring"), slots)

@@ -120,6 +120,7 @@ func TestRingHasProcesses(t *testing.T) {
 // TestRingIsBounded holds the size of a history: a point that differs from the one before takes 56 bytes, 8 for each
 // measurement and for 16 more, and 48 for each of 8 processes at most.
 func TestRingIsBounded(t *testing.T) {
+	t.Parallel()
 	const slots, measurements = 50, 80
 	values := map[procstats.ID]float64{}
 	for id := range procstats.ID(measurements) {

@@ -381,8 +381,8 @@ func newCompare() *cobra.Command {
 RUN is ` + rundir.Words + `.
 Without it, last is meant.
 
-A run of tacho run --runs stands for all runs of its series: mean, standard deviation (σ), lowest and highest value, and
-outliers, which are far from the median (modified Z-score above 3.5). Runs with the same --label series=NAME are a
+A run of tacho run --runs stands for all runs of its series: mean, standard deviation (σ), lowest and highest value,
+and outliers, which are far from the median (modified Z-score above 3.5). Runs with the same --label series=NAME are a
 series, too.
 
 A change is within noise if such series differ as much by chance once in 20 times (Welch's test). A single run is taken
