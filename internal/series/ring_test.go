@@ -52,8 +52,11 @@ func open(t *testing.T, path string, slots int) *Ring {
 	return r
 }
 
+// history is a ring or a queue.
+type history interface{ Points(q Query) ([]Point, error) }
+
 // seconds lists when the points were taken, gaps negative.
-func seconds(t *testing.T, r interface{ Points(q Query) ([]Point, error) }, q Query) []int {
+func seconds(t *testing.T, r history, q Query) []int {
 	t.Helper()
 	points, err := r.Points(q)
 	if err != nil {
