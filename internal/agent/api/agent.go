@@ -301,7 +301,7 @@ func (s *Server) readNode(q *request) (any, error) {
 		return nil, err
 	}
 	n := nodeOf(q, q.now)
-	// Nomad's command line finds the node's disk among those of client/stats by this attribute.
+	// Nomad's command line finds the node's disk in client/stats by this attribute.
 	if stats, err := s.agent.NodeStats(q.Context()); err == nil {
 		if device := deviceOf(stats.DataDisk, stats.Disks); device != "" {
 			n["Attributes"].(map[string]string)[volumeAttribute] = device
@@ -324,7 +324,7 @@ func (s *Server) nodeAllocations(q *request) (any, error) {
 // volumeAttribute is the device of the data directory.
 const volumeAttribute = "unique.storage.volume"
 
-// deviceOf returns the device of the disk with a directory: that of the nearest mount point.
+// deviceOf returns the device of the disk with a directory, which is mounted nearest above it.
 func deviceOf(folder *node.Disk, disks []node.Disk) string {
 	if folder == nil {
 		return ""

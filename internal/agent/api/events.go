@@ -63,7 +63,7 @@ func (s *Server) events(ctx context.Context, w http.ResponseWriter, q *request) 
 	}
 	after := s.agent.Feed().Index() // without an index only later events
 	if q.values.Has("index") {
-		after = max(index, 1) - 1 // Nomad's index is that of the first event
+		after = max(index, 1) - 1 // Nomad's index names the first event
 	}
 	subscription := s.agent.Feed().Subscribe(after)
 	w.Header().Set("Content-Type", "application/json")

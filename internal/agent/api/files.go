@@ -61,7 +61,7 @@ func (s *Server) statFile(q *request, a *allocation.Allocation) (any, error) {
 	return newFileInfo(info), nil
 }
 
-// fileError makes errors of the caller out of those of its path.
+// fileError turns errors of a path into errors of the caller.
 func fileError(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission):

@@ -94,7 +94,7 @@ func (q *request) redact(text, other string) string {
 	return other
 }
 
-// changes are those of a job, a group or a task, in Nomad's shape.
+// changes are the changes of a job, a group or a task, in Nomad's shape.
 type changes struct {
 	Type       string
 	ID         string            `json:",omitempty"`

@@ -115,7 +115,7 @@ func (s *Server) jsonFrom(look func(*request) *snapshot.Agent, a answer) handler
 	}
 }
 
-// index is that of the newest event, at least 1: clients take 0 for no index at all and ask again at once.
+// index returns the index of the newest event, at least 1: clients take 0 for no index and ask again at once.
 func (s *Server) index() uint64 { return max(1, s.agent.Feed().Index()) }
 
 // fail responds with an error, as text. It logs faults of the agent, except for clients that went away.

@@ -28,7 +28,7 @@ import (
 	"github.com/tachograph/tacho/internal/series"
 )
 
-// Agent is what is served; *agent.Agent is one.
+// Agent is served; *agent.Agent implements it.
 type Agent interface {
 	// Snapshot returns the agent now, with the allocations of some ids only; History, Record and Commands are too
 	// much for it.

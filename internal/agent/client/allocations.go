@@ -160,7 +160,7 @@ func (c *Client) History(ctx context.Context, id string, part Part, r Range) (An
 		"since", r.Since, "until", r.Until, "step", r.Step)
 }
 
-// At returns the readings nearest to a time, in the form of those of Range.
+// At returns the readings nearest to a time, which has the form of the times of Range.
 func (c *Client) At(ctx context.Context, id string, part Part, at string) (Answer[apijson.Moment], error) {
 	return get[apijson.Moment](ctx, c, ofAllocation(id, "stats", "history"), "task", part.Task, "process", part.Process,
 		"at", at)

@@ -32,7 +32,7 @@ type Options struct {
 	Address string
 	// Token is sent over every transport; empty for none.
 	Token string
-	// CAFile has the certificates that an https address is trusted by; empty for those of the system.
+	// CAFile has the certificates that sign https addresses; empty means the system's.
 	CAFile string
 }
 
@@ -144,7 +144,7 @@ type Answer[T any] struct {
 	Value T
 	// JSON is the answer as it came.
 	JSON json.RawMessage
-	// Index is that of the agent's newest event when it answered: what Wait begins behind.
+	// Index is the index of the agent's newest event when it answered, for Wait.
 	Index uint64
 }
 

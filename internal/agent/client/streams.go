@@ -25,7 +25,7 @@ type LogQuery struct {
 	Task string
 	// Stream is stdout or stderr.
 	Stream string
-	// Follow goes on with what is written, until the task has ended.
+	// Follow returns what is written later, too, until the task has ended.
 	Follow bool
 	// FromEnd counts Offset, in bytes, back from the end.
 	FromEnd bool
