@@ -53,7 +53,9 @@ func open(t *testing.T, path string, slots int) *Ring {
 }
 
 // history is a ring or a queue.
-type history interface{ Points(q Query) ([]Point, error) }
+type history interface {
+	Points(q Query) ([]Point, error)
+}
 
 // seconds lists when the points were taken, gaps negative.
 func seconds(t *testing.T, r history, q Query) []int {
