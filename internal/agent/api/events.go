@@ -24,8 +24,8 @@ type topics map[string][]string
 // allTopics are the topics of this agent and those of a cluster.
 func allTopics() []string {
 	return []string{
-		"*", snapshot.TopicAllocation, snapshot.TopicJob, snapshot.TopicNode, "ACLPolicy", "ACLRole", "ACLToken", "Deployment",
-		"Evaluation", "HostVolume", "NodeDrain", "NodePool", "Operator", "Service",
+		"*", snapshot.TopicAllocation, snapshot.TopicJob, snapshot.TopicNode, "ACLPolicy", "ACLRole", "ACLToken",
+		"Deployment", "Evaluation", "HostVolume", "NodeDrain", "NodePool", "Operator", "Service",
 	}
 }
 
