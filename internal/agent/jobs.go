@@ -60,7 +60,8 @@ func (a *Agent) version(id string, version uint64) *job.Job {
 	return nil
 }
 
-// currentVersion returns the version of a job whose allocations are to run; spec is nil if the job is stopped or unknown.
+// currentVersion returns the version of a job whose allocations are to run; spec is nil if the job is stopped or
+// unknown.
 func (a *Agent) currentVersion(id string) (current state.Job, spec *job.Job) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

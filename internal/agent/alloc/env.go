@@ -163,8 +163,8 @@ func (s *start) scope(env map[string]string) map[string]cty.Value {
 	return variables
 }
 
-// tree makes objects within objects of dotted names. A name that is both a value and the beginning of other names is the
-// latter.
+// tree makes objects within objects of dotted names. A name that is both a value and the beginning of other names is
+// the latter.
 func tree(names map[string]string) cty.Value {
 	values, inner := make(map[string]cty.Value), make(map[string]map[string]string)
 	for name, value := range names {

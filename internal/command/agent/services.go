@@ -169,7 +169,8 @@ func (l *socketListener) Close() error {
 }
 
 // listenSocket listens on a unix socket of mode 0600. It creates the socket in a directory of mode 0700, so that no
-// other user can connect before the mode is set. The lock of the state excludes another agent with the same data directory.
+// other user can connect before the mode is set. The lock of the state excludes another agent with the same data
+// directory.
 func listenSocket(path string) (net.Listener, error) {
 	dir, err := os.MkdirTemp(filepath.Dir(path), ".s")
 	if err != nil {
