@@ -5,13 +5,11 @@ package exits
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -102,6 +100,14 @@ func usage(t *testing.T, dir string) float64 {
 	return n / 1e6
 }
 
+// processes counts all that have ended.
+func processes(s Summary) (n int64) {
+	for _, c := range s.Commands {
+		n += c.Processes
+	}
+	return n
+}
+
 // watch counts what a command does, as a map by command; the CPU time is in s.
 func watch(t *testing.T, r *Reader, cmd *exec.Cmd) (byName map[string]procstats.Command, s Summary, total float64) {
 	t.Helper()
@@ -167,20 +173,12 @@ func TestRowsAddUpToTheCgroup(t *testing.T) {
 // Processes of this test's own say the same, where there is no other program: on other kernels.
 func TestSpawned(t *testing.T) {
 	r := openReader(t)
-	self, err := filepath.Abs(os.Args[0])
-	must(t, err)
-	dir := t.TempDir()
-	name := func(name string) string { // of the process: that of the link
-		path := filepath.Join(dir, name)
-		must(t, os.Symlink(self, path))
-		return path
-	}
-	args := []string{name("dead") + " kill", name("threads") + " leader"}
-	well, ill := name("well")+" exit 0", name("ill")+" exit 6"
+	args := []string{linkTo(t, "dead") + " kill", linkTo(t, "threads") + " leader"}
+	well, ill := linkTo(t, "well")+" exit 0", linkTo(t, "ill")+" exit 6"
 	for range 5 {
 		args = append(args, well, well, ill)
 	}
-	cmd := exec.Command(name("spawner"), args...)
+	cmd := exec.Command(linkTo(t, "spawner"), args...)
 	cmd.Env = append(os.Environ(), "EXITS_HELPER=spawn")
 	rows, s, total := watch(t, r, cmd)
 	var cpu float64
@@ -202,64 +200,16 @@ func TestSpawned(t *testing.T) {
 	}
 }
 
-// How processes failed is told apart.
-func TestFailures(t *testing.T) {
-	rows, _, _ := watch(t, openReader(t), shell(t, "for i in 1 2; do sh -c 'exit 7'; done; sh -c 'kill -9 $$' 2>/dev/null; EXITS_HELPER=leader $SELF; :"))
-	if diff := cmp.Diff([]procstats.CommandFailure{{ExitCode: 7, Processes: 2}, {Signal: 9, Processes: 1}}, rows["sh"].Failures); diff != "" {
-		t.Error(diff)
-	}
-	// The first thread had ended with 0, and then another one ended the process.
-	if diff := cmp.Diff([]procstats.CommandFailure{{ExitCode: 3, Processes: 1}}, rows[helperName].Failures); diff != "" {
-		t.Error(diff)
-	}
-}
-
-// The largest resident set is that of the process, and not of what started it.
-func TestPeaks(t *testing.T) {
-	r := openReader(t)
-	for _, mib := range []int64{20, 60, 200} {
-		rows, _, _ := watch(t, r, shell(t, fmt.Sprintf("dd if=/dev/zero of=/dev/null bs=%dM count=1 2>/dev/null; :", mib)))
-		c := rows["dd"]
-		if got := c.PeakRSSBytes >> 20; c.PeakRSSGuarantee != procstats.Exact || got < mib || got > mib+3 { // with the program and its libraries
-			t.Errorf("%d MiB: largest %d MiB, %s", mib, got, c.PeakRSSGuarantee)
-		}
-	}
-	// A process that needs less than its parent had when it was forked cannot be told apart from that.
-	rows, _, _ := watch(t, r, shell(t, "EXITS_HELPER=fork exec $SELF"))
+// A process that needs less than its parent had when it was forked cannot be told apart from that.
+func TestInheritedPeak(t *testing.T) {
+	rows, _, _ := watch(t, openReader(t), shell(t, "EXITS_HELPER=fork exec $SELF"))
 	if c := rows["true"]; c.PeakRSSGuarantee != procstats.UpperBound || c.PeakRSSBytes < 2<<20 {
 		t.Errorf("true below a larger process: %+v", c)
 	}
 }
 
-// A cgroup that is not watched is not counted, and one below a watched one is.
-func TestFilter(t *testing.T) {
-	r := openReader(t)
-	outer, other := group(t), ""
-	inner := filepath.Join(outer, "inner")
-	must(t, os.Mkdir(inner, 0o755))
-	defer func() { noError(t, os.Remove(inner)) }()
-	t.Run("other", func(t *testing.T) {
-		other = group(t)
-		w, err := r.Watch(outer)
-		must(t, err)
-		run(t, other, shell(t, "/bin/true; :"))
-		run(t, inner, shell(t, "/bin/false; :"))
-		var names []string
-		s, err := w.Finish(time.Second)
-		must(t, err)
-		for _, c := range s.Commands {
-			names = append(names, c.Name)
-		}
-		slices.Sort(names)
-		if diff := cmp.Diff([]string{"false", "sh"}, names); diff != "" {
-			t.Error(diff)
-		}
-		noError(t, w.Close())
-	})
-}
-
 // A process that ends below two watched cgroups belongs to the inner one: the trial watches the root, and runs when
-// tasks do.
+// tasks do. One that ends beside them is not counted.
 func TestDeepestWatch(t *testing.T) {
 	r, dir := openReader(t), group(t)
 	dirs := []string{dir, filepath.Join(dir, "task"), filepath.Join(dir, "task/nest"), filepath.Join(dir, "task/nest/below")}
@@ -274,15 +224,13 @@ func TestDeepestWatch(t *testing.T) {
 		run(t, d, shell(t, "/bin/true; /bin/true; :"))
 	}
 	run(t, dirs[0], shell(t, "/bin/false; :"))
+	run(t, group(t), shell(t, "/bin/true; :"))
 	for _, test := range []struct {
 		watch *Watch
 		want  int64
 	}{{inner, 9}, {outer, 2}} {
 		s, err := test.watch.Finish(time.Second)
-		var ended int64
-		for _, c := range s.Commands {
-			ended += c.Processes
-		}
+		ended := processes(s)
 		if ended != test.want || s.Lost > 0 || err != nil {
 			t.Errorf("%d have ended, %d are lost, %v; want %d", ended, s.Lost, err, test.want)
 		}
@@ -322,4 +270,33 @@ func TestLeft(t *testing.T) {
 			noError(t, w.Close())
 		})
 	}
+}
+
+// Of the deepest cgroup that is watched, what ends below it is counted, and one further down is refused.
+func TestDepth(t *testing.T) {
+	const deepest = 15
+	r, dir := openReader(t), group(t) // the first is at level 1
+	for level := 1; level < deepest+1; level++ {
+		dir = filepath.Join(dir, "d")
+		must(t, os.Mkdir(dir, 0o755))
+		defer func() {
+			noError(t, os.Remove(dir))
+			dir = filepath.Dir(dir)
+		}()
+	}
+	if _, err := r.Watch(dir); err == nil || !strings.Contains(err.Error(), "more than 15 others above it") {
+		t.Errorf("watch at level %d: %v", deepest+1, err)
+	}
+	if _, err := r.Watch(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("watch a cgroup that is not there: %v", err)
+	}
+	w, err := r.Watch(filepath.Dir(dir))
+	must(t, err)
+	run(t, dir, shell(t, "/bin/true; /bin/true; :"))
+	s, err := w.Finish(time.Second)
+	ended := processes(s)
+	if ended != 3 || err != nil {
+		t.Errorf("%d processes have ended, %v; want 3", ended, err)
+	}
+	noError(t, w.Close())
 }

@@ -155,14 +155,3 @@ func TestIOStatOfDevicesThatGo(t *testing.T) {
 		}
 	}
 }
-
-// BenchmarkIOStat is a reading of a file with two devices, which allocates nothing.
-func BenchmarkIOStat(b *testing.B) {
-	s := NewIOStat(NewBlockDevices(FS{}))
-	data := []byte("8:0 rbytes=15 wbytes=1 rios=1 wios=1 dbytes=0 dios=0\n8:16 rbytes=15 wbytes=1 rios=1 wios=1 dbytes=0 dios=0\n")
-	fields := []Field{{Key: "rbytes"}, {Key: "wbytes"}, {Key: "rios"}, {Key: "wios"}}
-	b.ReportAllocs()
-	for b.Loop() {
-		s.Parse(data, fields)
-	}
-}

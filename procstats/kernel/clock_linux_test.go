@@ -32,12 +32,6 @@ func TestNow(t *testing.T) {
 	}
 }
 
-func BenchmarkNow(b *testing.B) {
-	for b.Loop() {
-		_ = Now()
-	}
-}
-
 // A number is not an identity, and what waits for its parent does not run.
 func TestAlive(t *testing.T) {
 	host := HostFS()

@@ -45,23 +45,6 @@ func TestKeptFileReadsAgain(t *testing.T) {
 	}
 }
 
-func TestKeptFileAllocatesNothing(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "cpu.stat")
-	must(t, os.WriteFile(path, []byte("usage_usec 1\n"), 0o600))
-	f, err := Open(path)
-	must(t, err)
-	t.Cleanup(func() { _ = f.Close() })
-	buf := make([]byte, 0, keptFileSize)
-	allocs := testing.AllocsPerRun(100, func() {
-		if buf, err = f.Read(buf); err != nil {
-			t.Fatal(err)
-		}
-	})
-	if allocs != 0 {
-		t.Errorf("read allocates %v times, want 0", allocs)
-	}
-}
-
 func TestOpenKeptNamesTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "memory.peak")
 	_, err := Open(path)

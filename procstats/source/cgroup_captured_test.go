@@ -219,19 +219,3 @@ func TestCgroupFilesChange(t *testing.T) {
 		}
 	}
 }
-
-func TestEffectiveLimitsOfCapturedTree(t *testing.T) {
-	target := capturedTarget(t, "testdata/cgroup/hybrid-6.18.txtar")
-	mounts, err := kernel.CgroupMounts(target.FS)
-	must(t, err)
-	c := target.Cgroup
-	if n, dir, ok := kernel.EffectiveMemoryMax(c, mounts); n != 48<<20 || dir != c.V1["memory"] || !ok {
-		t.Errorf("memory: %d from %q, %v; want 48 MiB of its own", n, dir, ok)
-	}
-	if n, dir, ok := kernel.EffectiveCPUQuota(c, mounts); n != 0.5 || dir != c.V1["cpu"] || !ok {
-		t.Errorf("cpu: %v from %q, %v; want 0.5 cores of its own", n, dir, ok)
-	}
-	if n, dir, ok := kernel.EffectivePidsMax(c, mounts); n != 20 || dir != filepath.Dir(c.V1["pids"]) || !ok {
-		t.Errorf("pids: %d from %q, %v; want 20 of its parent", n, dir, ok)
-	}
-}

@@ -1,0 +1,158 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package exits
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/tachograph/tacho/procstats/kernel"
+	"golang.org/x/sys/unix"
+)
+
+// What there is no room for while nothing is read is counted, and what comes after that is recorded again.
+func TestLostRecords(t *testing.T) {
+	r := openReader(t)
+	w, err := r.watch(rootCgroup)
+	must(t, err)
+	const room, threads = ringSize / (recordSize + 8), 2500
+	r.mu.Lock() // so that the reader waits
+	for range threads {
+		endThread()
+	}
+	r.mu.Unlock()
+	if lost := w.Read().Lost; lost < threads-room-100 { // some may be about to end
+		t.Errorf("%d of %d records lost, with room for %d", lost, threads, room)
+	}
+	noError(t, r.Try())
+}
+
+// Programs that report nothing are found out, by a thread of this process or by the first process of the cgroup.
+func TestSilent(t *testing.T) {
+	r := openReader(t)
+	for _, l := range r.links {
+		must(t, l.Close())
+	}
+	r.links = nil
+	w, err := r.watch(^uint64(0)) // no cgroup has this id
+	must(t, err)
+	if _, err := w.Finish(time.Millisecond); !errors.Is(err, errSilent) {
+		t.Errorf("Finish: %v", err)
+	}
+	if err := r.Try(); !errors.Is(err, errSilent) {
+		t.Errorf("Try: %v", err)
+	}
+	noError(t, w.Close())
+}
+
+// TestLate counts processes right after they were reaped, some with several threads, while others keep the scheduler
+// from coming back to them and a reader looks all the time.
+func TestLate(t *testing.T) {
+	r := openReader(t)
+	for range 4 * runtime.NumCPU() {
+		busy := shell(t, "while :; do :; done")
+		must(t, busy.Start())
+		defer func() {
+			noError(t, busy.Process.Kill())
+			_ = busy.Wait() // it was killed
+		}()
+	}
+	for range 5 {
+		late(t, r)
+	}
+}
+
+func late(t *testing.T, r *Reader) {
+	t.Helper()
+	dir := group(t)
+	w, err := r.Watch(dir)
+	must(t, err)
+	cmd := shell(t, "for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; /bin/false; done; for i in 1 2 3; do EXITS_HELPER=leader $SELF; done; echo over; read end")
+	in, errIn := cmd.StdinPipe()
+	out, errOut := cmd.StdoutPipe()
+	must(t, errors.Join(errIn, errOut, start(t, dir, cmd)))
+	over := make(chan error)
+	go func() {
+		_, err := io.ReadFull(out, make([]byte, len("over\n")))
+		over <- err
+	}()
+	for done := false; !done; w.Read() {
+		select {
+		case err := <-over:
+			if done = true; err != nil {
+				t.Error(err)
+			}
+		case <-time.After(time.Millisecond):
+		}
+	}
+	outstanding := w.Await(10 * time.Second)
+	ended := make(map[string]int64)
+	for _, c := range w.Read().Commands {
+		ended[c.Name] = c.Processes
+	}
+	self := filepath.Base(os.Args[0])
+	if ended["true"] != 10 || ended["false"] != 10 || ended[self[:min(len(self), 15)]] != 3 || outstanding > 0 {
+		t.Errorf("10 of each and 3 with threads have ended: %v are counted, %d are outstanding", ended, outstanding)
+	}
+	noError(t, errors.Join(in.Close(), w.Close()))
+	_ = cmd.Wait() // read(1) fails
+}
+
+// readerProgram loads a program as readers do, without attaching it.
+func readerProgram(t *testing.T) *ebpf.Program {
+	t.Helper()
+	p, err := ebpf.NewProgram(program("sched_switch", nil))
+	if err != nil {
+		t.Skipf("no exit records here: %v", err)
+	}
+	closing(t, p)
+	return p
+}
+
+// TestReaders holds that readers are counted in the order in which they loaded their programs, and that one that ends
+// makes room.
+func TestReaders(t *testing.T) {
+	first, second, third := readerProgram(t), readerProgram(t), readerProgram(t)
+	others, err := readersBefore(first) // of this machine
+	if err != nil {
+		t.Skipf("the loaded programs cannot be listed here: %v", err)
+	}
+	if err := checkReaders(second, others+2); err != nil {
+		t.Errorf("with room for one more: %v", err)
+	}
+	if err := checkReaders(third, others+2); others == 0 && !errors.Is(err, ErrBusy) { // other ones can have ended meanwhile
+		t.Errorf("beyond the bound: %v", err)
+	}
+	must(t, second.Close())
+	if err := checkReaders(third, others+2); err != nil {
+		t.Errorf("after another has ended: %v", err)
+	}
+}
+
+// TestNoSlots holds that nobody can keep a reader from counting who may not load programs: names of sockets are
+// everybody's.
+func TestNoSlots(t *testing.T) {
+	for i := range mostReaders {
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		must(t, err)
+		defer unix.Close(fd)
+		_ = unix.Bind(fd, &unix.SockaddrUnix{Name: fmt.Sprintf("@tacho-exits-%d", i)}) // else a reader of an older build has it
+	}
+	p := readerProgram(t)
+	if n, err := readersBefore(p); err != nil || n >= mostReaders {
+		t.Skipf("%d readers are on this machine, %v", n, err)
+	}
+	if r, err := Open(kernel.HostFS()); errors.Is(err, ErrBusy) {
+		t.Error(err)
+	} else if err == nil {
+		noError(t, r.Close())
+	}
+}
