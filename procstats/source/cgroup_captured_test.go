@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -215,6 +216,28 @@ func TestCgroupFilesChange(t *testing.T) {
 			}
 			if row, _ := procstats.Lookup(id); got != want {
 				t.Errorf("step %d: %s is %q, want %q", i, row.Name, got, want)
+			}
+		}
+	}
+}
+
+// TestCgroupCollectAllocatesNothing covers values, limits that are not set, and files that do not exist.
+func TestCgroupCollectAllocatesNothing(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("files are kept open on Linux only")
+	}
+	for _, archive := range []string{"hybrid-6.18", "v1-6.1", "v2-6.1", "v2-6.12"} {
+		target := capturedTarget(t, "testdata/cgroup/"+archive+".txtar")
+		for id, open := range cgroupSources() {
+			s := open(target, procstats.Select(idsOf(id)...))
+			closing(t, s)
+			var sample procstats.Sample
+			collect := func() {
+				sample.Reset()
+				s.Collect(&sample)
+			}
+			if allocs := testing.AllocsPerRun(20, collect); allocs != 0 {
+				t.Errorf("%s: %v allocates %v times in a collection, want 0", archive, id, allocs)
 			}
 		}
 	}
