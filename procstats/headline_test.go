@@ -4,10 +4,15 @@
 package procstats_test
 
 import (
+	"cmp"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/procstats"
 )
@@ -20,190 +25,134 @@ func headline(h procstats.HeadlineValue) string {
 	return show(h.Reading) + " " + string(h.Guarantee) + " " + h.Source
 }
 
+// headlineCase is a case of testdata/headlines: lines of a word and what it is for. Sample words (now, before, window)
+// have the second of their sample; a number in quotes is the reason why a reading is absent.
+type headlineCase struct {
+	name    string
+	now     *procstats.Sample
+	history procstats.History
+	// want are headlines in words, with the rules that contradict them behind a semicolon.
+	want map[string]string
+}
+
+// headlineCases reads a file of cases.
+func headlineCases(t *testing.T, path string) (cases []headlineCase) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for paragraph := range strings.SplitSeq(strings.TrimSpace(string(text)), "\n\n") {
+		c := headlineCase{want: map[string]string{}}
+		for line := range strings.SplitSeq(strings.ReplaceAll(paragraph, "\n\t", " "), "\n") {
+			word, rest, _ := strings.Cut(line, " ")
+			var err error
+			switch word {
+			case "#":
+				c.name = rest
+			case "now":
+				c.now = sampleOf(t, rest)
+			case "before":
+				c.history.Previous = sampleOf(t, rest)
+			case "window":
+				c.history.Window = cmp.Or(c.history.Window, &procstats.Window{})
+				c.history.Window.Add(sampleOf(t, rest))
+			case "largest":
+				c.history.Largest.Add(sampleOf(t, "0 "+rest))
+			case "elapsed":
+				c.history.Elapsed, err = time.ParseDuration(rest)
+			case "cpus":
+				c.history.CPUs, err = strconv.Atoi(rest)
+			case "ended":
+				c.history.Ended = true
+			case "want":
+				name, want, _ := strings.Cut(rest, " ")
+				c.want[name] = want
+			default:
+				t.Fatalf("%s: %q", path, line)
+			}
+			if err != nil {
+				t.Fatalf("%s: %q: %v", path, line, err)
+			}
+		}
+		cases = append(cases, c)
+	}
+	return cases
+}
+
+var readingText = regexp.MustCompile(`^ ?(\w+)=("[^"]*"|\S+)`)
+
+// sampleOf reads a sample: its second, and readings.
+func sampleOf(t *testing.T, text string) *procstats.Sample {
+	t.Helper()
+	when, rest, _ := strings.Cut(text, " ")
+	second, err := strconv.ParseFloat(when, 64)
+	var readings []procstats.Reading
+	for rest != "" && err == nil {
+		part := readingText.FindStringSubmatch(rest)
+		if part == nil {
+			t.Fatalf("no reading: %q", rest)
+		}
+		rest = rest[len(part[0]):]
+		m, known := procstats.LookupName(part[1])
+		if !known {
+			t.Fatalf("no measurement: %q", part[1])
+		}
+		if reason, found := strings.CutPrefix(part[2], `"`); found {
+			readings = append(readings, absent(m.ID, strings.TrimSuffix(reason, `"`)))
+			continue
+		}
+		digits, isMiB := strings.CutSuffix(part[2], "MiB")
+		var value float64
+		if value, err = strconv.ParseFloat(digits, 64); isMiB {
+			value *= 1 << 20
+		}
+		readings = append(readings, number(m.ID, value))
+	}
+	if err != nil {
+		t.Fatalf("%q: %v", text, err)
+	}
+	return sampleAt(at(second), readings...)
+}
+
+// TestHeadlines holds from which measurement each headline is taken, and each rule against readings that contradict
+// each other and against those next to them that do not.
 func TestHeadlines(t *testing.T) {
-	cgroup := []procstats.Reading{
-		number(procstats.CgroupCPUUsage, 12), number(procstats.TreeCPU, 11), number(procstats.RusageCPU, 3),
-		number(procstats.CgroupMemoryCurrent, 1000), number(procstats.CgroupMemoryActiveFile, 200),
-		number(procstats.CgroupMemoryInactiveFile, 300), number(procstats.SmapsPSS, 70), number(procstats.TreeRSS, 80),
-	}
-	tests := []struct {
-		name    string
-		sample  *procstats.Sample
-		history procstats.History
-		want    map[procstats.ID]string
-	}{
-		{
-			name: "cgroup v2",
-			sample: sampleAt(at(2), append(cgroup, number(procstats.CgroupMemorySlabReclaimable, 50), number(procstats.CgroupMemoryPeak, 2000), number(procstats.CgroupIORead, 5), number(procstats.TreeIORead, 6), number(procstats.CgroupIOWrite, 0),
-				number(procstats.TreeIOWrite, 0), number(procstats.TreeIOCancelledWrite, 0), number(procstats.CgroupMemoryFileDirty, 0), number(procstats.CgroupMemoryFileWriteback, 0))...),
-			history: procstats.History{
-				Previous: sampleAt(at(0), number(procstats.CgroupCPUUsage, 9), number(procstats.TreeCPU, 11)),
-				Elapsed:  24 * time.Second, Largest: largest(number(procstats.TreeRSS, 90)),
-			},
-			want: map[procstats.ID]string{
-				procstats.HeadlineCPU:           "12 exact cgroup_cpu_usage_seconds_total",
-				procstats.HeadlineCores:         "1.5 exact cgroup_cpu_usage_seconds_total",
-				procstats.HeadlineCoresAverage:  "0.5 exact cgroup_cpu_usage_seconds_total",
-				procstats.HeadlineMemory:        "450 exact cgroup_memory_current_bytes",
-				procstats.HeadlineMemoryCharged: "1000 exact cgroup_memory_current_bytes",
-				procstats.HeadlineMemoryPeak:    "2000 exact cgroup_memory_peak_bytes",
-				procstats.HeadlineIORead:        "5 exact cgroup_io_read_bytes_total",
-				procstats.HeadlineIOWrite:       "0 exact cgroup_io_write_bytes_total",
-			},
-		}, {
-			name: "cgroup v1 has no slab and block counters that miss writeback",
-			sample: sampleAt(at(2), append(cgroup,
-				absent(procstats.CgroupMemorySlabReclaimable, "v2 only"), absent(procstats.CgroupIORead, "v2 only"),
-				number(procstats.CgroupBlkioRead, 7), number(procstats.TreeIOWrite, 8), number(procstats.TreeIOStored, 0),
-				number(procstats.CgroupBlkioWrite, 1), number(procstats.CgroupMemoryFileDirty, 3), number(procstats.CgroupMemoryFileWriteback, 4))...),
-			want: map[procstats.ID]string{
-				procstats.HeadlineMemory:    "500 upper_bound cgroup_memory_current_bytes",
-				procstats.HeadlineIORead:    "7 lower_bound cgroup_blkio_read_bytes_total",
-				procstats.HeadlineIOWrite:   "1 lower_bound cgroup_blkio_write_bytes_total",
-				procstats.HeadlineIOHanded:  "8 lower_bound tree_io_write_bytes_total",
-				procstats.HeadlineIOPending: "7 sampled cgroup_memory_file_dirty_bytes",
-				procstats.HeadlineCores:     "absent: a rate needs an earlier sample",
-			},
-		}, {
-			name: "memory.stat lags behind memory.current",
-			sample: sampleAt(at(0), number(procstats.CgroupMemoryCurrent, 100), number(procstats.CgroupMemoryActiveFile, 0),
-				number(procstats.CgroupMemoryInactiveFile, 90), number(procstats.CgroupMemorySlabReclaimable, 20)),
-			want: map[procstats.ID]string{procstats.HeadlineMemory: "0 exact cgroup_memory_current_bytes"},
-		}, {
-			name: "a cgroup without its memory.stat",
-			sample: sampleAt(at(0), number(procstats.CgroupMemoryCurrent, 100),
-				absent(procstats.CgroupMemoryActiveFile, "gone"), number(procstats.TreeRSS, 80), number(procstats.TreeMemory, 60)),
-			want: map[procstats.ID]string{
-				procstats.HeadlineMemory:        "60 lower_bound tree_memory_bytes",
-				procstats.HeadlineMemoryCharged: "100 exact cgroup_memory_current_bytes",
-			},
-		}, {
-			name: "no cgroup",
-			sample: sampleAt(at(4), absent(procstats.CgroupCPUUsage, "the task has no cgroup"), number(procstats.TreeCPU, 6),
-				absent(procstats.CgroupMemoryCurrent, "the task has no cgroup"), absent(procstats.CgroupMemoryPeak, "the task has no cgroup"),
-				number(procstats.SmapsPSS, 70), number(procstats.TreeRSS, 80), number(procstats.RusageMaxRSS, 101), number(procstats.RusageInblock, 512),
-				number(procstats.TreeMemory, 60), number(procstats.RusagePeakRSS, 99)),
-			history: procstats.History{Previous: sampleAt(at(0), number(procstats.TreeCPU, 5)), Largest: largest(number(procstats.TreeMemory, 90))},
-			want: map[procstats.ID]string{
-				procstats.HeadlineCPU:           "6 lower_bound tree_cpu_seconds_total",
-				procstats.HeadlineCores:         "0.25 sampled tree_cpu_seconds_total",
-				procstats.HeadlineCoresAverage:  "absent: the wall time of the run is not known",
-				procstats.HeadlineMemory:        "60 lower_bound tree_memory_bytes",
-				procstats.HeadlineMemoryCharged: "absent: cgroup_memory_current_bytes: the task has no cgroup",
-				procstats.HeadlineMemoryPeak:    "99 lower_bound rusage_peak_rss_bytes",
-				procstats.HeadlineIORead:        "512 lower_bound rusage_inblock_bytes_total",
-				procstats.HeadlineIOWrite:       "absent: nothing it can be taken from is selected",
-			},
-		}, {
-			name:    "samples above every single process",
-			sample:  sampleAt(at(0), number(procstats.RusagePeakRSS, 99)),
-			history: procstats.History{Largest: largest(number(procstats.TreeMemory, 120), number(procstats.TreeRSS, 180))},
-			want:    map[procstats.ID]string{procstats.HeadlineMemoryPeak: "120 lower_bound tree_memory_bytes"},
-		}, {
-			name:   "what a child inherits from its launcher is not the task's",
-			sample: sampleAt(at(0), number(procstats.RusageMaxRSS, 99), absent(procstats.RusagePeakRSS, "inherited")),
-			want:   map[procstats.ID]string{procstats.HeadlineMemoryPeak: "absent: rusage_peak_rss_bytes: inherited"},
-		}, {
-			name:    "a cgroup without a peak",
-			sample:  sampleAt(at(0), number(procstats.CgroupMemoryCurrent, 100), number(procstats.RusagePeakRSS, 99)),
-			history: procstats.History{Largest: largest(number(procstats.CgroupMemoryCurrent, 120))},
-			want:    map[procstats.ID]string{procstats.HeadlineMemoryPeak: "120 lower_bound cgroup_memory_current_bytes"},
-		}, {
-			name: "huge pages beside a cgroup, counted",
-			sample: sampleAt(at(0), number(procstats.CgroupMemoryCurrent, 100), number(procstats.CgroupMemoryActiveFile, 10),
-				number(procstats.CgroupMemoryInactiveFile, 10), number(procstats.CgroupMemorySlabReclaimable, 0),
-				number(procstats.HugetlbCgroupCurrent, 50), number(procstats.HugetlbUncharged, 50)),
-			want: map[procstats.ID]string{
-				procstats.HeadlineMemory: "130 exact cgroup_memory_current_bytes", procstats.HeadlineHugetlb: "50 exact hugetlb_cgroup_current_bytes",
-			},
-		}, {
-			name: "huge pages that the cgroup's memory has",
-			sample: sampleAt(at(0), number(procstats.CgroupMemoryCurrent, 100), number(procstats.CgroupMemoryActiveFile, 10),
-				number(procstats.CgroupMemoryInactiveFile, 10), number(procstats.CgroupMemorySlabReclaimable, 0),
-				number(procstats.HugetlbMapped, 50), number(procstats.HugetlbUncharged, 0)),
-			want: map[procstats.ID]string{
-				procstats.HeadlineMemory: "80 exact cgroup_memory_current_bytes", procstats.HeadlineHugetlb: "50 lower_bound hugetlb_mapped_bytes",
-			},
-		}, {
-			name: "huge pages beside a cgroup, as far as they are mapped",
-			sample: sampleAt(at(0), number(procstats.CgroupMemoryCurrent, 100), number(procstats.CgroupMemoryActiveFile, 10),
-				number(procstats.CgroupMemoryInactiveFile, 10), number(procstats.CgroupMemorySlabReclaimable, 0), number(procstats.HugetlbUncharged, 50)),
-			want: map[procstats.ID]string{procstats.HeadlineMemory: "130 lower_bound cgroup_memory_current_bytes"},
-		}, {
-			name: "beside a v1 cgroup, of which there is an upper bound only",
-			sample: sampleAt(at(0), number(procstats.CgroupMemoryCurrent, 100), number(procstats.CgroupMemoryActiveFile, 10),
-				number(procstats.CgroupMemoryInactiveFile, 10), number(procstats.CgroupMemoryAnon, 60), number(procstats.CgroupMemoryShmem, 5),
-				number(procstats.HugetlbUncharged, 50)),
-			want: map[procstats.ID]string{procstats.HeadlineMemory: "115 lower_bound cgroup_memory_current_bytes"},
-		}, {
-			name:   "huge pages and processes",
-			sample: sampleAt(at(0), number(procstats.TreeMemory, 60), number(procstats.HugetlbUncharged, 50), number(procstats.TreeSwap, 7)),
-			want: map[procstats.ID]string{
-				procstats.HeadlineMemory: "110 lower_bound tree_memory_bytes", procstats.HeadlineSwap: "7 lower_bound tree_swap_bytes",
-			},
-		}, {
-			name:   "never sampled",
-			sample: sampleAt(at(0), number(procstats.RusageCPU, 1), number(procstats.RusagePeakRSS, 99)),
-			want: map[procstats.ID]string{
-				procstats.HeadlineCPU:        "1 lower_bound rusage_cpu_seconds_total",
-				procstats.HeadlineMemory:     "absent: nothing it can be taken from is selected",
-				procstats.HeadlineMemoryPeak: "99 lower_bound rusage_peak_rss_bytes",
-			},
-		}, {
-			name:    "a counter that went down",
-			sample:  sampleAt(at(1), number(procstats.CgroupCPUUsage, 1)),
-			history: procstats.History{Previous: sampleAt(at(0), number(procstats.CgroupCPUUsage, 2))},
-			want:    map[procstats.ID]string{procstats.HeadlineCores: "absent: the counter went down: its source started again"},
-		}, {
-			name:    "the same sample twice",
-			sample:  sampleAt(at(1), number(procstats.CgroupCPUUsage, 1)),
-			history: procstats.History{Previous: sampleAt(at(1), number(procstats.CgroupCPUUsage, 1))},
-			want:    map[procstats.ID]string{procstats.HeadlineCores: "absent: only one reading in the window"},
-		}, {
-			name:    "a sample of another boot",
-			sample:  sampleAt(at(1), number(procstats.CgroupCPUUsage, 3)),
-			history: procstats.History{Previous: sampleAt(at(2), number(procstats.CgroupCPUUsage, 2))},
-			want:    map[procstats.ID]string{procstats.HeadlineCores: "absent: the clock did not advance between the readings"},
-		}, {
-			name:   "over a window",
-			sample: sampleAt(at(8), number(procstats.CgroupCPUUsage, 6)),
-			history: procstats.History{
-				Previous: sampleAt(at(7), number(procstats.CgroupCPUUsage, 6)),
-				Window: windowOf(
-					sampleAt(at(0), number(procstats.CgroupCPUUsage, 2)), sampleAt(at(7), number(procstats.CgroupCPUUsage, 6)),
-					sampleAt(at(8), number(procstats.CgroupCPUUsage, 6)),
-				),
-			},
-			want: map[procstats.ID]string{procstats.HeadlineCores: "0.5 exact cgroup_cpu_usage_seconds_total"},
-		}, {
-			name:    "a cgroup that came later: no rate across two sources",
-			sample:  sampleAt(at(1), number(procstats.CgroupCPUUsage, 5), number(procstats.TreeCPU, 3)),
-			history: procstats.History{Previous: sampleAt(at(0), absent(procstats.CgroupCPUUsage, "gone"), number(procstats.TreeCPU, 1))},
-			want:    map[procstats.ID]string{procstats.HeadlineCores: "2 sampled tree_cpu_seconds_total"},
-		},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			got := map[procstats.ID]string{}
-			for _, h := range procstats.Headlines(tt.sample, tt.history) {
-				if h.ID != h.Reading.ID() {
-					t.Errorf("headline %d holds a reading of %d", h.ID, h.Reading.ID())
+	for _, file := range []string{"sources", "checks"} {
+		for _, test := range headlineCases(t, "testdata/headlines/"+file+".txt") {
+			t.Run(test.name, func(t *testing.T) {
+				got := map[string]string{}
+				for _, h := range procstats.Headlines(test.now, test.history) {
+					name := h.ID.String()
+					if h.ID != h.Reading.ID() {
+						t.Errorf("%s holds a reading of %s", name, h.Reading.ID())
+					}
+					total := headline(procstats.CPUTotal(test.now))
+					if h.ID == procstats.HeadlineCPU && !test.history.Ended && total != headline(h) {
+						t.Errorf("the total is %s, the headline %s", total, headline(h))
+					}
+					if _, asked := test.want[name]; !asked {
+						continue
+					}
+					got[name] = headline(h)
+					for _, n := range h.Notes {
+						got[name] += "; " + n.Rule
+					}
 				}
-				if _, asked := tt.want[h.ID]; asked {
-					got[h.ID] = headline(h)
+				if diff := gocmp.Diff(test.want, got); diff != "" {
+					t.Errorf("headlines (-want +got):\n%s", diff)
 				}
-			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("headlines (-want +got):\n%s", diff)
-			}
-		})
+			})
+		}
 	}
 }
 
 func TestHeadlinesAreAllThereInOrder(t *testing.T) {
 	var want, got []string
 	for _, m := range procstats.Table() {
-		seldom := m.ID == procstats.HeadlineSwap || m.ID == procstats.HeadlineHugetlb || m.ID == procstats.HeadlineProcessesAge // listed if they are not 0
+		// These are listed if they are not 0.
+		seldom := m.ID == procstats.HeadlineSwap || m.ID == procstats.HeadlineHugetlb ||
+			m.ID == procstats.HeadlineProcessesAge
 		if m.Scope == procstats.HeadlineScope && !seldom {
 			want = append(want, m.Name)
 		}
@@ -215,55 +164,7 @@ func TestHeadlinesAreAllThereInOrder(t *testing.T) {
 			t.Errorf("%s of an empty sample: %s", m.Name, headline(h))
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("headlines (-table +got):\n%s", diff)
-	}
-}
-
-// largest are readings that were the largest of all samples.
-func largest(readings ...procstats.Reading) (l procstats.Largest) {
-	l.Add(sampleAt(at(0), readings...))
-	return l
-}
-
-// TestShortRun holds that averages over an ended run are exact only where the delay of noticing its end is no part of
-// it.
-func TestShortRun(t *testing.T) {
-	sample := func(at time.Duration, cpu float64) *procstats.Sample {
-		s := &procstats.Sample{Stamp: procstats.Stamp{Mono: at, Wall: time.Unix(0, int64(at))}}
-		s.SetRead(procstats.SourceCgroup, s.Stamp)
-		s.SetNumber(procstats.CgroupCPUUsage, cpu)
-		return s
-	}
-	for _, test := range []struct {
-		elapsed time.Duration
-		ended   bool
-		want    procstats.Guarantee
-	}{
-		{130 * time.Millisecond, true, procstats.LowerBound},
-		{130 * time.Millisecond, false, procstats.Exact},
-		{9 * time.Second, true, procstats.LowerBound},
-		{10 * time.Second, true, procstats.Exact},
-	} {
-		history := procstats.History{Previous: sample(0, 0), Elapsed: test.elapsed, Ended: test.ended}
-		for _, h := range procstats.Headlines(sample(test.elapsed, test.elapsed.Seconds()/2), history) {
-			if h.ID != procstats.HeadlineCores && h.ID != procstats.HeadlineCoresAverage {
-				continue
-			}
-			if value, _ := h.Reading.Number(); h.Guarantee != test.want || value != 0.5 {
-				t.Errorf("%s after %s, ended %t: %v %s, want 0.5 %s", h.ID, test.elapsed, test.ended, value, h.Guarantee, test.want)
-			}
-		}
-	}
-}
-
-// TestCoresNotOfReapedProcesses holds that processes that were reaped do not count as if they had run since the last
-// sample.
-func TestCoresNotOfReapedProcesses(t *testing.T) {
-	h := procstats.History{Previous: sampleAt(at(0), number(procstats.RusageCPU, 1))}
-	for _, v := range procstats.Headlines(sampleAt(at(2), number(procstats.RusageCPU, 40)), h) {
-		if v.ID == procstats.HeadlineCores && v.Reading.Present() {
-			t.Errorf("cpu_cores is %s", headline(v))
-		}
 	}
 }

@@ -14,8 +14,9 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/tachograph/tacho/procstats/kernel"
 	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // What there is no room for while nothing is read is counted, and what comes after that is recorded again.
