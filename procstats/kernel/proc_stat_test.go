@@ -5,12 +5,10 @@ package kernel
 
 import (
 	"errors"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -96,18 +94,6 @@ func TestParseProcStatRefuses(t *testing.T) {
 		if got, err := ParseProcStat([]byte(line)); !errors.Is(err, ErrFormat) {
 			t.Errorf("%s: got %+v, error %v, want errFormat", name, got, err)
 		}
-	}
-}
-
-func TestTicks(t *testing.T) {
-	tests := map[uint64]time.Duration{0: 0, 1: 10 * time.Millisecond, 360012: 3600120 * time.Millisecond}
-	for n, want := range tests {
-		if got := Ticks(n); got != want {
-			t.Errorf("ticks(%d) = %v, want %v", n, got, want)
-		}
-	}
-	if sum := 4 * Ticks(math.MaxInt64); sum < 0 {
-		t.Errorf("four of the longest times add up to %v", sum)
 	}
 }
 

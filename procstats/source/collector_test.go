@@ -93,7 +93,8 @@ func TestCollectorIntoAReusedSampleAllocatesNothing(t *testing.T) {
 }
 
 func TestUnavailable(t *testing.T) {
-	sel := selection(t, "cgroup,psi,process,smaps_pss_bytes,rusage_maxrss_bytes,disk,executor_collections_total")
+	sel := selection(t, "cgroup,psi_cpu_some_seconds_total,process_rss_bytes,process_shared_bytes,process_io_rchar_bytes_total,"+
+		"smaps_pss_bytes,rusage_maxrss_bytes,disk,executor_collections_total")
 	c := NewCollector(sel,
 		works(procstats.SourceCgroup, func(s *procstats.Sample) {
 			for _, id := range sel.IDs() {
@@ -106,21 +107,13 @@ func TestUnavailable(t *testing.T) {
 		}),
 		fakeSource{
 			description: procstats.SourceDescription{ID: procstats.SourcePSI, Reason: "no pressure"},
-			collect: func(s *procstats.Sample) {
-				for id := procstats.PSICPUSome; id <= procstats.PSIIOFull; id++ {
-					s.SetAbsent(id, "no pressure")
-				}
-			},
+			collect:     func(s *procstats.Sample) { s.SetAbsent(procstats.PSICPUSome, "no pressure") },
 		},
 		works(procstats.SourceTree, func(s *procstats.Sample) {
 			for _, first := range []bool{true, false} {
 				row := s.AddProcess(procstats.ProcessID{PID: 1})
-				for _, id := range sel.IDs() {
-					if m, _ := procstats.Lookup(id); m.Scope == procstats.ProcessScope && m.Source == procstats.SourceTree {
-						row.Readings.Put(procstats.NumberReading(id, 1))
-					}
-				}
 				row.Readings.Put(procstats.AbsentReading(procstats.ProcessShared, "gone"))
+				row.Readings.Put(procstats.NumberReading(procstats.ProcessRSS, 1))
 				if first {
 					row.Readings.Put(procstats.AbsentReading(procstats.ProcessRSS, "gone"))
 				}
@@ -137,22 +130,13 @@ func TestUnavailable(t *testing.T) {
 		got[m.Name] = r.Reason()
 	}
 	want := map[string]string{
-		"cgroup_memory_peak_bytes":               "no memory.peak before Linux 5.19",
-		"psi_cpu_some_seconds_total":             "no pressure",
-		"psi_cpu_full_seconds_total":             "no pressure",
-		"psi_memory_some_seconds_total":          "no pressure",
-		"psi_memory_full_seconds_total":          "no pressure",
-		"psi_io_some_seconds_total":              "no pressure",
-		"psi_io_full_seconds_total":              "no pressure",
-		"tree_rss_bytes":                         "not selected",
-		"process_shared_bytes":                   "gone",
-		"rusage_maxrss_bytes":                    "no reaper",
-		"process_io_rchar_bytes_total":           "not permitted",
-		"process_io_wchar_bytes_total":           "not permitted",
-		"process_io_read_bytes_total":            "not permitted",
-		"process_io_write_bytes_total":           "not permitted",
-		"process_io_cancelled_write_bytes_total": "not permitted",
-		"executor_collections_total":             "nothing reads it here",
+		"cgroup_memory_peak_bytes":     "no memory.peak before Linux 5.19",
+		"psi_cpu_some_seconds_total":   "no pressure",
+		"tree_rss_bytes":               "not selected",
+		"process_shared_bytes":         "gone",
+		"rusage_maxrss_bytes":          "no reaper",
+		"process_io_rchar_bytes_total": "not permitted",
+		"executor_collections_total":   "nothing reads it here",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("unavailable (-want +got):\n%s", diff)

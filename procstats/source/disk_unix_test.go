@@ -20,15 +20,7 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// diskClock is a clock that a test moves; each look at it moves it by step.
-type diskClock struct{ mono, step time.Duration }
-
-func (c *diskClock) now() procstats.Stamp {
-	c.mono += c.step
-	return procstats.Stamp{Mono: c.mono, Wall: time.Unix(0, int64(c.mono))}
-}
-
-func diskOf(tb testing.TB, dir string, limits DiskLimits, clock *diskClock) *diskSource {
+func diskOf(tb testing.TB, dir string, limits DiskLimits, clock *testClock) *diskSource {
 	tb.Helper()
 	d := openDisk(Target{Dir: dir, Disk: limits}, procstats.Select(procstats.DiskUsage, procstats.DiskFiles))
 	if clock != nil {
@@ -118,7 +110,7 @@ func TestDiskGoesOnWhereItWas(t *testing.T) {
 			files++
 		}
 	}
-	clock := &diskClock{mono: time.Hour, step: time.Millisecond}
+	clock := &testClock{mono: time.Hour, step: time.Millisecond}
 	d := diskOf(t, dir, DiskLimits{Every: time.Minute, Budget: time.Millisecond}, clock)
 	collections := 0
 	for {
@@ -178,7 +170,7 @@ func TestDiskWhileTheFolderChanges(t *testing.T) {
 	for _, name := range []string{"gone/x", "link/y", "file/z", "stays/a"} {
 		writeFile(t, dir, name, 10)
 	}
-	clock := &diskClock{mono: time.Hour, step: time.Millisecond}
+	clock := &testClock{mono: time.Hour, step: time.Millisecond}
 	d := diskOf(t, dir, DiskLimits{Budget: time.Millisecond}, clock)
 	sampleOf(d) // enters the root
 	sampleOf(d) // lists it

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -29,6 +30,14 @@ func collect(s *procstats.Sample, sources ...Source) {
 			tree.closeSum(s)
 		}
 	}
+}
+
+// testClock is a clock that a test moves; each look at it moves it by step.
+type testClock struct{ mono, step time.Duration }
+
+func (c *testClock) now() procstats.Stamp {
+	c.mono += c.step
+	return procstats.Stamp{Mono: c.mono, Wall: time.Unix(0, int64(c.mono))}
 }
 
 // mustNumber returns a measurement of the task that has to be there.

@@ -23,48 +23,6 @@ func ioOf(tb testing.TB, t Target, m *membership) *ioSource {
 	return io
 }
 
-func TestIOReadsCapturedProcesses(t *testing.T) {
-	io := ioOf(t, Target{
-		FS:    procTree(t, "linux-6.18-threads-and-zombie.txtar", ""),
-		Roots: func() []int { return []int{669} },
-		Reaped: func() Reaped {
-			return Reaped{IO: kernel.ProcIO{Rchar: 1000, Wchar: 2000, ReadBytes: 3000, WriteBytes: 4000, CancelledWriteBytes: 5000}}
-		},
-	}, nil)
-	if d := io.Describe(); !d.Available || d.ID != procstats.SourceIO {
-		t.Errorf("%+v", d)
-	}
-	var s procstats.Sample
-	collect(&s, io)
-	wantTask := []string{
-		fmt.Sprint("tree_io_rchar_bytes_total ", float64(3980+2*6976+1353168+1000)),
-		"tree_io_wchar_bytes_total 2006",
-		"tree_io_read_bytes_total 3000",
-		"tree_io_write_bytes_total 4000",
-		"tree_io_cancelled_write_bytes_total 5000",
-		"tree_io_stored_bytes_total 0",
-	}
-	if diff := cmp.Diff(wantTask, printReadings(s.Task)); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-	if diff := cmp.Diff([]int{669, 670, 671, 673, 694}, pidsOf(&s)); diff != "" {
-		t.Fatalf("PIDs (-want +got)\n%s", diff)
-	}
-	wantRow := []string{
-		"process_io_rchar_bytes_total 1.353168e+06",
-		"process_io_wchar_bytes_total 6",
-		"process_io_read_bytes_total 0",
-		"process_io_write_bytes_total 0",
-		"process_io_cancelled_write_bytes_total 0",
-	}
-	if diff := cmp.Diff(wantRow, printReadings(s.Processes[2].Readings)); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-	if stamp, ok := s.ReadAt(procstats.TreeIORead); !ok || stamp.Mono < s.Mono {
-		t.Errorf("stamped %v in a sample of %v", stamp.Mono, s.Mono)
-	}
-}
-
 func setIO(tb testing.TB, root kernel.FS, pid int, rchar int) {
 	tb.Helper()
 	writeProc(tb, root, fmt.Sprintf("%d/io", pid), fmt.Sprintf(

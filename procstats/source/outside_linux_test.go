@@ -149,6 +149,7 @@ func TestOutsideGoesOn(t *testing.T) {
 	const left, joined = procstats.TreeLeftCPU, procstats.TreeJoined
 	accountDir := func(c procstats.Cgroup) string { return cmp.Or(c.V1["cpuacct"], c.V2) }
 	leaves := func(t *testing.T, c procstats.Cgroup, pids ...int) { enter(t, filepath.Dir(accountDir(c)), pids...) }
+	firstLeaves := func(t *testing.T, c procstats.Cgroup, pids []int) { leaves(t, c, pids[0]) }
 	tests := map[string]struct {
 		id      procstats.ID
 		foreign bool                                               // the processes are another program's
@@ -157,18 +158,18 @@ func TestOutsideGoesOn(t *testing.T) {
 		earlier func(s *procstats.Sample)                          // changes what the first one hands over
 		want    float64
 	}{
-		"still outside": {id: left, before: func(t *testing.T, c procstats.Cgroup, pids []int) { leaves(t, c, pids[0]) }, want: 1},
+		"still outside": {id: left, before: firstLeaves, want: 1},
 		"inside again": {
-			id: left, before: func(t *testing.T, c procstats.Cgroup, pids []int) { leaves(t, c, pids[0]) },
+			id: left, before: firstLeaves,
 			away: func(t *testing.T, c procstats.Cgroup, pids []int) { enter(t, accountDir(c), pids[0]) }, want: 1,
 		},
 		"had ended": {id: left, earlier: func(s *procstats.Sample) { s.SetNumber(left, 3) }, want: 3},
 		"another one left": {
-			id: left, before: func(t *testing.T, c procstats.Cgroup, pids []int) { leaves(t, c, pids[0]) },
+			id: left, before: firstLeaves,
 			away: func(t *testing.T, c procstats.Cgroup, pids []int) { leaves(t, c, pids[1]) }, want: 2,
 		},
 		"without its row": {
-			id: left, before: func(t *testing.T, c procstats.Cgroup, pids []int) { leaves(t, c, pids[0]) },
+			id: left, before: firstLeaves,
 			earlier: func(s *procstats.Sample) { s.Processes, s.Omitted = nil, 2 }, want: 1,
 		},
 		"joined":       {id: joined, foreign: true, want: 2},

@@ -9,9 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"runtime"
-	"syscall"
 	"testing"
 	"time"
 	"unsafe"
@@ -108,8 +106,6 @@ func TestHelperProcess(t *testing.T) {
 	case "relay":
 		pass(os.NewFile(3, "from"), os.NewFile(4, "to"))
 		return
-	case "ignores-sigchld":
-		signal.Ignore(syscall.SIGCHLD)
 	case "parent":
 		cmd := exec.Command("sh", "-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo ready; read x <&3")
 		cmd.ExtraFiles = []*os.File{os.NewFile(3, "hold")}

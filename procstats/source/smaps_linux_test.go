@@ -18,18 +18,7 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// smapsClock is a clock that a test moves.
-type smapsClock struct {
-	mono time.Duration
-	step time.Duration // by which each look at it moves it
-}
-
-func (c *smapsClock) now() procstats.Stamp {
-	c.mono += c.step
-	return procstats.Stamp{Mono: c.mono, Wall: time.Unix(0, int64(c.mono))}
-}
-
-func smapsOf(tb testing.TB, t Target, m *membership, limits smapsLimits, clock *smapsClock) *smapsSource {
+func smapsOf(tb testing.TB, t Target, m *membership, limits smapsLimits, clock *testClock) *smapsSource {
 	tb.Helper()
 	q := openSmaps(t, procstats.SourceSelection(procstats.SourceSmaps), m, limits).(*smapsSource)
 	if clock != nil {
@@ -68,7 +57,7 @@ func capturedRows() []string {
 func TestSmapsOnItsOwnClock(t *testing.T) {
 	root := procTree(t, "linux-6.18-threads-and-zombie.txtar", "")
 	target := Target{FS: root, Roots: func() []int { return []int{669} }}
-	clock := &smapsClock{mono: time.Hour}
+	clock := &testClock{mono: time.Hour}
 	q := smapsOf(t, target, nil, smapsLimits{Every: 10 * time.Second}, clock)
 	if d := q.Describe(); !d.Available || d.ID != procstats.SourceSmaps {
 		t.Errorf("%+v", d)
@@ -105,7 +94,7 @@ func TestSmapsOnItsOwnClock(t *testing.T) {
 func TestSmapsBeforeTheStart(t *testing.T) {
 	var roots []int
 	target := Target{FS: procTree(t, "linux-6.18-threads-and-zombie.txtar", ""), Roots: func() []int { return roots }}
-	clock := &smapsClock{mono: time.Hour}
+	clock := &testClock{mono: time.Hour}
 	q := smapsOf(t, target, nil, smapsLimits{Every: 10 * time.Second}, clock)
 	var s procstats.Sample
 	collect(&s, q)
@@ -118,7 +107,7 @@ func TestSmapsBeforeTheStart(t *testing.T) {
 func TestSmapsSkipsLargeProcesses(t *testing.T) {
 	root := procTree(t, "linux-6.18-threads-and-zombie.txtar", "")
 	limits := smapsLimits{MaxRSS: int64(1000 * os.Getpagesize())}
-	q := smapsOf(t, Target{FS: root, Roots: func() []int { return []int{669} }}, nil, limits, &smapsClock{mono: 1})
+	q := smapsOf(t, Target{FS: root, Roots: func() []int { return []int{669} }}, nil, limits, &testClock{mono: 1})
 	var s procstats.Sample
 	collect(&s, q)
 	rows := capturedRows()
@@ -128,7 +117,7 @@ func TestSmapsSkipsLargeProcesses(t *testing.T) {
 
 func TestSmapsKeepsItsBudget(t *testing.T) {
 	root := procTree(t, "linux-6.18-threads-and-zombie.txtar", "")
-	clock := &smapsClock{mono: time.Hour, step: 10 * time.Millisecond}
+	clock := &testClock{mono: time.Hour, step: 10 * time.Millisecond}
 	q := smapsOf(t, Target{FS: root, Roots: func() []int { return []int{669} }}, nil,
 		smapsLimits{Every: time.Millisecond, Budget: 30 * time.Millisecond}, clock)
 	const reason = "absent: processes were skipped: over the time budget of 30ms (2 of 5)"
@@ -147,7 +136,7 @@ func TestSmapsKeepsItsBudget(t *testing.T) {
 func TestSmapsThatCannotBeRead(t *testing.T) {
 	root := procTree(t, "linux-6.18-threads-and-zombie.txtar", "")
 	writeProc(t, root, "670/smaps_rollup", "Pss: many\n")
-	q := smapsOf(t, Target{FS: root, Roots: func() []int { return []int{669} }}, nil, smapsLimits{}, &smapsClock{mono: 1})
+	q := smapsOf(t, Target{FS: root, Roots: func() []int { return []int{669} }}, nil, smapsLimits{}, &testClock{mono: 1})
 	var s procstats.Sample
 	collect(&s, q)
 	rows := capturedRows()

@@ -85,73 +85,46 @@ func pidsOf(s *procstats.Sample) []int {
 	return pids
 }
 
-func TestTreeReadsCapturedProcesses(t *testing.T) {
+// TestCapturedProcesses holds what is read of captured processes, with children files and without.
+func TestCapturedProcesses(t *testing.T) {
+	if os.Getpagesize() != 4096 {
+		t.Skip("the file counts pages of 4 KiB")
+	}
 	const archive = "linux-6.18-threads-and-zombie.txtar"
-	page := float64(os.Getpagesize())
-	wantTask := []string{
-		"tree_cpu_seconds_total 10.32",
-		fmt.Sprint("tree_rss_bytes ", (421+471+3409+448)*page),
-		"tree_processes 5",
-		"tree_threads 7",
-		"tree_cpu_live_seconds 0.32",
-		"tree_cpu_exited_seconds_total 0",
-		"tree_cpu_unattributed_seconds 10",
-		"tree_processes_exited_total 0",
-		fmt.Sprint("tree_vsize_bytes ", 43125*page),
-		"tree_processes_outside_cgroup absent: the task has no cgroup of its own",
-		"tree_processes_left_cpu_cgroup_total absent: the task has no cgroup of its own",
-		"tree_processes_left_memory_cgroup_total absent: the task has no cgroup of its own",
-		"tree_processes_left_io_cgroup_total absent: the task has no cgroup of its own",
-		"tree_cpu_outside_cgroup_seconds_total absent: the task has no cgroup of its own",
-		"tree_processes_left_pressure_cgroup_total absent: the task has no cgroup of its own",
-		"tree_processes_joined_total absent: the task has no cgroup of its own",
-		"tree_memory_bytes 7.417856e+06",
-		"tree_swap_bytes 0", "tree_cpu_at_rows_seconds 10.32", "tree_cpu_late_seconds_total 0",
-	}
-	wantRow := []string{
-		"process_cpu_seconds_total 0.32",
-		"process_children_cpu_seconds_total 0",
-		fmt.Sprint("process_rss_bytes ", 3409*page),
-		fmt.Sprint("process_shared_bytes ", 1678*page),
-		fmt.Sprint("process_vsize_bytes ", 41017*page),
-		`process_state "S"`,
-		"process_threads 3",
-		"process_minflt_total 2190",
-		"process_majflt_total 0",
-		"process_start_time_seconds 2854.11",
-		`process_command "python3"`,
-		"process_elapsed_seconds absent: the files do not say when they were captured",
-		"process_cmdline absent: read /proc/PID/cmdline: no such file or directory",
-		"process_run_delay_seconds_total absent: " + reasonNoSchedInfo,
-		"process_voluntary_switches_total absent: none of its threads could be read",
-		"process_involuntary_switches_total absent: none of its threads could be read",
-	}
+	everything := procstats.SelectWhere(func(m procstats.Measurement) bool {
+		return m.Source == procstats.SourceTree || m.Source == procstats.SourceIO
+	})
 	for _, without := range []string{"", "children"} {
-		tree := treeOf(t, Target{
-			FS:     procTree(t, archive, without),
-			Roots:  func() []int { return []int{669} },
-			Reaped: func() Reaped { return Reaped{CPU: 10 * time.Second} },
-		})
-		if d := tree.Describe(); !d.Available || d.ID != procstats.SourceTree {
-			t.Errorf("%+v", d)
+		target := Target{
+			FS:    procTree(t, archive, without),
+			Roots: func() []int { return []int{669} },
+			Reaped: func() Reaped {
+				return Reaped{CPU: 10 * time.Second, IO: kernel.ProcIO{
+					Rchar: 1000, Wchar: 2000, ReadBytes: 3000, WriteBytes: 4000, CancelledWriteBytes: 5000,
+				}}
+			},
 		}
+		m := newMembership(target)
 		var s procstats.Sample
-		collect(&s, tree)
-		if diff := cmp.Diff([]int{669, 670, 671, 673, 694}, pidsOf(&s)); diff != "" {
-			t.Fatalf("without %q: PIDs (-want +got)\n%s", without, diff)
+		tree, io := openTree(target, everything, m), openIO(target, everything, m)
+		for _, source := range []Source{tree, io} {
+			closing(t, source)
+			if d := source.Describe(); !d.Available {
+				t.Errorf("%+v", d)
+			}
 		}
-		if diff := cmp.Diff(wantTask, printReadings(s.Task)); diff != "" {
-			t.Errorf("without %q: (-want +got)\n%s", without, diff)
+		collect(&s, tree, io)
+		for _, id := range []procstats.ID{procstats.TreeRSS, procstats.TreeIORead} {
+			if stamp, ok := s.ReadAt(id); !ok || stamp.Mono < s.Mono {
+				t.Errorf("%s is stamped %v in a sample of %v", id, stamp.Mono, s.Mono)
+			}
 		}
-		if diff := cmp.Diff(wantRow, printReadings(s.Processes[2].Readings)); diff != "" {
-			t.Errorf("without %q: (-want +got)\n%s", without, diff)
+		lines := printReadings(s.Task)
+		for _, row := range s.Processes {
+			lines = append(lines, fmt.Sprintf("process %d %q, start %d, parent %d", row.PID, row.Command, row.Start, row.PPID))
+			lines = append(lines, printReadings(row.Readings)...)
 		}
-		if zombie := s.Processes[4]; zombie.PPID != 671 || zombie.Command != "python3" || zombie.Start != 285450 {
-			t.Errorf("the zombie's row is %+v", zombie)
-		}
-		if stamp, ok := s.ReadAt(procstats.TreeRSS); !ok || stamp.Mono < s.Mono {
-			t.Errorf("stamped %v in a sample of %v", stamp.Mono, s.Mono)
-		}
+		golden(t, "testdata/proc/linux-6.18-threads-and-zombie.golden", []byte(strings.Join(lines, "\n")+"\n"))
 	}
 }
 
