@@ -115,7 +115,8 @@ func (r *Pace) spent(cost time.Duration) (text string) {
 		return ""
 	}
 	r.most = r.interval
-	p.text = fmt.Sprintf("sampling interval stretched from %s to %s: a sample takes %s of CPU time, and the sampling budget is %s of one core",
+	p.text = fmt.Sprintf("sampling interval stretched from %s to %s: a sample takes %s of CPU time, "+
+		"and the sampling budget is %s of one core",
 		r.requested, r.interval, procstats.Seconds.Text(cost.Seconds()), procstats.Share.Text(p.budget))
 	return p.text
 }
