@@ -4,7 +4,7 @@
 package main
 
 import (
-	"fmt"
+	"os"
 	"runtime"
 	"sync"
 	"time"
@@ -15,9 +15,7 @@ import (
 // clock reads a clock that every kernel has.
 func clock(id int32) time.Duration {
 	var t unix.Timespec
-	if err := unix.ClockGettime(id, &t); err != nil {
-		panic(fmt.Errorf("clock_gettime: %w", err))
-	}
+	check(os.NewSyscallError("clock_gettime", unix.ClockGettime(id, &t)))
 	return time.Duration(t.Nano())
 }
 
@@ -50,19 +48,10 @@ func burnThreads(count int, d time.Duration) {
 }
 
 // threads keeps two threads busy for a second each.
-func (w *workload) threads() error {
-	burnThreads(2, time.Second)
-	return nil
-}
+func (w *workload) threads() { burnThreads(2, time.Second) }
 
 // short is over before a sample can be taken.
-func (w *workload) short() error {
-	burn(unix.CLOCK_PROCESS_CPUTIME_ID, 30*time.Millisecond)
-	return nil
-}
+func (w *workload) short() { burn(unix.CLOCK_PROCESS_CPUTIME_ID, 30*time.Millisecond) }
 
 // sleep uses next to nothing for a second.
-func (w *workload) sleep() error {
-	time.Sleep(time.Second)
-	return nil
-}
+func (w *workload) sleep() { time.Sleep(time.Second) }

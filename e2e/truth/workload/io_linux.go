@@ -15,51 +15,33 @@ import (
 )
 
 // writeFile writes so many bytes to a new file, in blocks of 1 MiB, and syncs it.
-func writeFile(name string, size int64, flag int) (err error) {
-	file, err := open(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|flag)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	return errors.Join(writeBlocks(file, size), file.Sync())
+func writeFile(name string, size int64, flag int) {
+	file := value(open(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|flag))
+	writeBlocks(file, size)
+	check(errors.Join(file.Sync(), file.Close()))
 }
 
 // writeBlocks writes so many bytes in blocks of 1 MiB, which are aligned as O_DIRECT wants it: they are mapped.
-func writeBlocks(file *os.File, size int64) (err error) {
-	block, err := touch(mib)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, unix.Munmap(block)) }()
+func writeBlocks(file *os.File, size int64) {
+	block := touch(mib)
 	for left := size; left > 0; left -= min(left, mib) {
-		if _, err := file.Write(block[:min(left, mib)]); err != nil {
-			return err
-		}
+		value(file.Write(block[:min(left, mib)]))
 	}
-	return nil
+	unmap(block)
 }
 
 // readFile reads a whole file in blocks of 1 MiB.
-func readFile(name string, flag int) (err error) {
-	file, err := open(name, os.O_RDONLY|flag)
-	if err != nil {
-		return err
+func readFile(name string, flag int) {
+	file, block := value(open(name, os.O_RDONLY|flag)), touch(mib)
+	_, err := file.Read(block)
+	for err == nil {
+		_, err = file.Read(block)
 	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	block, err := touch(mib)
-	if err != nil {
-		return err
+	if !errors.Is(err, io.EOF) {
+		check(err)
 	}
-	defer func() { err = errors.Join(err, unix.Munmap(block)) }()
-	for {
-		_, err := file.Read(block)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
+	unmap(block)
+	check(file.Close())
 }
 
 func open(name string, flag int) (*os.File, error) {
@@ -70,59 +52,50 @@ func open(name string, flag int) (*os.File, error) {
 	return file, err
 }
 
-// onDisk fails where the folder has no storage below it that could be written to.
-func (w *workload) onDisk() error {
+// forget drops the pages of a file from the page cache.
+func forget(file *os.File) {
+	check(os.NewSyscallError("fadvise", unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED)))
+}
+
+// onDisk reports whether a folder has storage below it that can be written to.
+func onDisk(dir string) bool {
 	var fs unix.Statfs_t
-	if err := unix.Statfs(w.dir, &fs); err != nil {
-		return fmt.Errorf("statfs %s: %w", w.dir, err)
-	}
+	check(os.NewSyscallError("statfs", unix.Statfs(dir, &fs)))
 	switch uint32(fs.Type) { // the numbers have 32 bits, statfs(2); the field is as wide as the machine's long
 	case unix.TMPFS_MAGIC, unix.RAMFS_MAGIC, unix.OVERLAYFS_SUPER_MAGIC:
-		return fmt.Errorf("%s is not on a disk: %w", w.dir, errors.ErrUnsupported)
+		return false
 	}
-	return nil
+	return true
+}
+
+// needDisk ends a workload that has no disk.
+func (w *workload) needDisk() {
+	if !onDisk(w.dir) {
+		check(fmt.Errorf("%s is not on a disk: %w", w.dir, errors.ErrUnsupported))
+	}
 }
 
 // ioDirect writes and reads 64 MiB past the page cache.
-func (w *workload) ioDirect() error {
+func (w *workload) ioDirect() {
 	const size = 64 * mib
-	if err := w.onDisk(); err != nil {
-		return err
-	}
+	w.needDisk()
 	name := filepath.Join(w.dir, "direct")
-	if err := writeFile(name, size, unix.O_DIRECT); err != nil {
-		return err
-	}
-	if err := readFile(name, unix.O_DIRECT); err != nil {
-		return err
-	}
+	writeFile(name, size, unix.O_DIRECT)
+	readFile(name, unix.O_DIRECT)
 	w.noteIO(size)
-	return nil
 }
 
 // ioBuffered writes 64 MiB through the page cache, syncs and forgets them, and reads them from storage again.
-func (w *workload) ioBuffered() error {
+func (w *workload) ioBuffered() {
 	const size = 64 * mib
-	if err := w.onDisk(); err != nil {
-		return err
-	}
+	w.needDisk()
 	name := filepath.Join(w.dir, "buffered")
-	if err := writeFile(name, size, 0); err != nil {
-		return err
-	}
-	file, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	if err := unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
-		return fmt.Errorf("fadvise: %w", err)
-	}
-	if err := readFile(name, 0); err != nil {
-		return err
-	}
+	writeFile(name, size, 0)
+	file := value(os.Open(name))
+	forget(file)
+	readFile(name, 0)
+	check(file.Close())
 	w.noteIO(size)
-	return nil
 }
 
 func (w *workload) noteIO(size int64) {
@@ -131,23 +104,15 @@ func (w *workload) noteIO(size int64) {
 }
 
 // reapIO has a child that writes and reads 50 MB, is seen with it, and is reaped by a parent that is seen after it.
-func (w *workload) reapIO() error {
+func (w *workload) reapIO() {
 	const size = 50_000_000
-	c, err := w.startCrew(1, role{copied: size, dir: w.dir})
-	if err != nil {
-		return err
-	}
-	if err := c.reported(); err != nil {
-		return err
-	}
+	c := w.startCrew(1, role{copied: size, dir: w.dir})
+	c.reported()
 	time.Sleep(600 * time.Millisecond)
-	if err := c.letGo(); err != nil {
-		return err
-	}
+	c.letGo()
 	w.truth.IO.Read, w.truth.IO.Written = new(int64(size)), new(int64(size))
-	if w.onDisk() == nil {
+	if onDisk(w.dir) {
 		w.truth.IO.StorageWritten = new(int64(size))
 	}
 	time.Sleep(600 * time.Millisecond)
-	return nil
 }

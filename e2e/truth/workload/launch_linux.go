@@ -4,6 +4,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -13,76 +14,43 @@ import (
 )
 
 // launch runs a command as a process in odd circumstances would.
-func launch(args []string) error {
+func launch(args []string) {
 	flags := newFlags("launch")
 	held := flags.Int64("hold", 0, "hold this many `bytes` of touched memory")
 	ignored := flags.Bool("ignore-sigchld", false, "have SIGCHLD ignored, and become the command")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
+	check(flags.Parse(args))
 	if flags.NArg() == 0 {
-		return fmt.Errorf("launch what?")
+		check(errors.New("launch what?"))
 	}
 	if *ignored {
 		signal.Ignore(syscall.SIGCHLD)
-		return unix.Exec(flags.Arg(0), flags.Args(), os.Environ())
+		check(unix.Exec(flags.Arg(0), flags.Args(), os.Environ()))
 	}
-	memory, err := touch(*held)
-	if err != nil {
-		return err
-	}
-	p, err := os.StartProcess(flags.Arg(0), flags.Args(), &os.ProcAttr{Files: standard()})
-	if err != nil {
-		return err
-	}
-	state, err := p.Wait()
-	if err != nil {
-		return err
-	}
+	memory := touch(*held)
+	p := value(os.StartProcess(flags.Arg(0), flags.Args(), &os.ProcAttr{Files: standard()}))
+	state := value(p.Wait())
 	if memory != nil {
-		if err := unix.Munmap(memory); err != nil {
-			return fmt.Errorf("munmap: %w", err)
-		}
+		unmap(memory)
 	}
 	os.Exit(state.ExitCode())
-	return nil
 }
 
 // linger stays, with a child and with a daemon that left session and parent behind, until it is killed.
-func linger(args []string) error {
+func linger(args []string) {
 	flags := newFlags("linger")
 	stubborn := flags.Bool("stubborn", false, "ignore the signals that ask to end")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
+	check(flags.Parse(args))
 	if *stubborn {
 		// Children inherit it up to the point where their own runtime starts.
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
 	}
-	reports, reporter, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	defer reports.Close()
-	for _, r := range []role{{report: reporter, linger: true}, {report: reporter, linger: true, daemon: true}} {
-		p, err := r.start()
-		if err != nil {
-			return err
-		}
-		if r.daemon {
-			err = wait(p)
-		} else {
-			err = p.Release()
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if _, err := readReports(reports, 2); err != nil {
-		return err
-	}
-	if _, err := fmt.Println("ready"); err != nil {
-		return err
-	}
-	return role{linger: true}.finish()
+	reports, reporter := pipe()
+	r := role{report: reporter, linger: true}
+	r.leave()
+	r.daemon = true
+	r.leave()
+	readReports(reports, 2)
+	check(reports.Close())
+	value(fmt.Println("ready"))
+	role{linger: true}.finish()
 }

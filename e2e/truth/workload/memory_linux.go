@@ -4,8 +4,6 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -21,95 +19,78 @@ import (
 const mib = 1 << 20
 
 // touch returns so many bytes of anonymous memory, every page of it written to.
-func touch(size int64) ([]byte, error) {
+func touch(size int64) []byte {
 	if size == 0 {
-		return nil, nil
+		return nil
 	}
-	return touchMapped(-1, size, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	return value(touchMapped(-1, size, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS))
 }
 
 // touchShared maps a file and writes to every page of it.
-func touchShared(file *os.File, size int64) ([]byte, error) {
-	return touchMapped(int(file.Fd()), size, unix.MAP_SHARED)
+func touchShared(file *os.File, size int64) []byte {
+	return value(touchMapped(int(file.Fd()), size, unix.MAP_SHARED))
 }
 
 func touchMapped(fd int, size int64, flags int) ([]byte, error) {
 	memory, err := unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, flags)
-	if err != nil {
-		return nil, fmt.Errorf("mmap: %w", err)
-	}
 	for i := 0; i < len(memory); i += os.Getpagesize() {
 		memory[i] = 1
 	}
-	return memory, nil
+	return memory, os.NewSyscallError("mmap", err)
 }
 
+func unmap(memory []byte) { check(os.NewSyscallError("munmap", unix.Munmap(memory))) }
+
 // anon returns RssAnon of /proc/PID/status, in bytes.
-func anon(pid int) (int64, error) {
+func anon(pid int) int64 {
 	file := fmt.Sprintf("/proc/%d/status", pid)
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return 0, err
-	}
-	for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
-		if value, found := strings.CutPrefix(lines.Text(), "RssAnon:"); found {
-			kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(value, "kB")), 10, 64)
-			return kib << 10, err
+	for line := range strings.Lines(string(value(os.ReadFile(file)))) {
+		if text, found := strings.CutPrefix(line, "RssAnon:"); found {
+			text, _ = strings.CutSuffix(strings.TrimSpace(text), "kB")
+			return value(strconv.ParseInt(strings.TrimSpace(text), 10, 64)) << 10
 		}
 	}
-	return 0, fmt.Errorf("%s: no RssAnon", file)
+	check(fmt.Errorf("%s: no RssAnon", file))
+	return 0
 }
 
 // spike holds 200 MiB for a tenth of a second, half a second after the start: between two samples of a second.
-func (w *workload) spike() error {
+func (w *workload) spike() {
 	const size = 200 * mib
 	time.Sleep(450 * time.Millisecond)
-	memory, err := touch(size)
-	if err != nil {
-		return err
-	}
+	memory := touch(size)
 	w.truth.Memory.Spike = new(int64(size))
-	if w.truth.Memory.MeterOffset, err = meterOffset(w.truth.Cgroups); err != nil {
-		return err
-	}
+	w.truth.Memory.MeterOffset = meterOffset(w.truth.Cgroups)
 	time.Sleep(100 * time.Millisecond)
-	if err := unix.Munmap(memory); err != nil {
-		return fmt.Errorf("munmap: %w", err)
-	}
+	unmap(memory)
 	time.Sleep(900 * time.Millisecond)
-	return nil
 }
 
-// meterOffset returns how much more the memory cgroup above the task's is charged; nil where there is none. Whatever the
-// task is charged itself is in both and cancels out, where nothing is charged between the readings: of a few attempts the
-// one with the least of that counts.
-func meterOffset(cgroups []string) (*int64, error) {
+// meterOffset returns how much more the memory cgroup above the task's is charged; nil where there is none. Whatever
+// the task is charged itself is in both and cancels out, where nothing is charged between the readings: of a few
+// attempts the one with the least of that counts.
+func meterOffset(cgroups []string) (offset *int64) {
 	folder, file, ok := memoryCgroup(cgroups)
 	if !ok || filepath.Dir(folder) == filepath.Dir(filepath.Dir(folder)) {
-		return nil, nil
+		return nil
 	}
-	const attempts = 20
-	var offset *int64
 	least := int64(math.MaxInt64)
-	for range attempts {
+	for attempt := 0; attempt < 20 && least > 0; attempt++ {
 		var charges [3]int64
 		for i, of := range []string{folder, filepath.Dir(folder), folder} {
-			var err error
-			if charges[i], err = readInt(filepath.Join(of, file)); errors.Is(err, os.ErrNotExist) {
-				return nil, nil
-			} else if err != nil {
-				return nil, err
+			data, err := os.ReadFile(filepath.Join(of, file))
+			if errors.Is(err, os.ErrNotExist) {
+				return nil
 			}
+			check(err)
+			charges[i] = value(strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64))
 		}
 		before, above, after := charges[0], charges[1], charges[2]
 		if moved := max(before, after) - min(before, after); moved < least {
 			least, offset = moved, new(above-after)
 		}
-		if least == 0 {
-			break
-		}
 	}
-	return offset, nil
+	return offset
 }
 
 // memoryCgroup returns the folder of the memory cgroup that lines of /proc/PID/cgroup name, and the file with its
@@ -128,90 +109,45 @@ func memoryCgroup(lines []string) (folder, file string, ok bool) {
 	return folder, file, ok
 }
 
-func readInt(file string) (int64, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return 0, err
-	}
-	n, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("read %s: %w", file, err)
-	}
-	return n, nil
-}
-
 // shared has nine processes that touch all of one mapping, and holds it to the end.
-func (w *workload) shared() error {
+func (w *workload) shared() {
 	const size, sharers = 256 * mib, 8
-	fd, err := unix.MemfdCreate("shared", unix.MFD_CLOEXEC)
-	if err != nil {
-		return fmt.Errorf("memfd_create: %w", err)
-	}
-	file := os.NewFile(uintptr(fd), "shared")
-	if err := file.Truncate(size); err != nil {
-		return err
-	}
-	c, err := w.startCrew(sharers, role{share: file, shareSize: size})
-	if err != nil {
-		return err
-	}
-	memory, err := touchShared(file, size)
-	if err != nil {
-		return err
-	}
-	if err := c.reported(); err != nil {
-		return err
-	}
+	file := memfd(0)
+	check(file.Truncate(size))
+	c := w.startCrew(sharers, role{share: file, shareSize: size})
+	memory := touchShared(file, size)
+	c.reported()
 	w.truth.Memory.Shared = new(int64(size))
-	if err := w.noteAnon(append(c.children, &os.Process{Pid: os.Getpid()})); err != nil {
-		return err
-	}
+	w.noteAnon(append(c.children, &os.Process{Pid: os.Getpid()}))
 	time.Sleep(1200 * time.Millisecond)
-	if err := c.letGo(); err != nil {
-		return err
-	}
+	c.letGo()
 	// The last one to let go of so much memory works for it, which is to be accounted for.
-	return errors.Join(unix.Munmap(memory), file.Close())
+	unmap(memory)
+	check(file.Close())
 }
 
 // noteAnon adds up the anonymous memory of processes as it is now.
-func (w *workload) noteAnon(of []*os.Process) error {
+func (w *workload) noteAnon(of []*os.Process) {
 	var sum int64
 	for _, p := range of {
-		bytes, err := anon(p.Pid)
-		if err != nil {
-			return err
-		}
-		sum += bytes
+		sum += anon(p.Pid)
 	}
 	w.truth.Memory.Anon = &sum
-	return nil
 }
 
 // cache needs 9 MiB of its own and reads a file of 200 MiB again and again.
-func (w *workload) cache() error {
+func (w *workload) cache() {
 	const need, size, rounds = 9 * mib, 200 * mib, 3
 	// Where a file is kept in memory there is nothing to take its pages back to.
-	if err := w.onDisk(); err != nil {
-		return err
-	}
-	memory, err := touch(need)
-	if err != nil {
-		return err
-	}
+	w.needDisk()
+	memory := touch(need)
 	file := filepath.Join(w.dir, "cached")
-	if err := writeFile(file, size, 0); err != nil {
-		return err
-	}
+	writeFile(file, size, 0)
 	for range rounds {
-		if err := readFile(file, 0); err != nil {
-			return err
-		}
+		readFile(file, 0)
 	}
 	w.truth.Memory.Cached = new(int64(size))
-	if err := w.noteAnon([]*os.Process{{Pid: os.Getpid()}}); err != nil {
-		return err
-	}
+	w.noteAnon([]*os.Process{{Pid: os.Getpid()}})
 	time.Sleep(time.Second)
-	return unix.Munmap(memory)
+	unmap(memory)
 }

@@ -52,13 +52,10 @@ func standard() []*os.File { return []*os.File{os.Stdin, os.Stdout, os.Stderr} }
 func newFlags(name string) *flag.FlagSet { return flag.NewFlagSet(name, flag.ContinueOnError) }
 
 // start starts a process in a role.
-func (r role) start() (*os.Process, error) {
+func (r role) start() *os.Process {
 	self := r.self
 	if self == "" {
-		var err error
-		if self, err = os.Executable(); err != nil {
-			return nil, err
-		}
+		self = value(os.Executable())
 	}
 	args := []string{
 		filepath.Base(self), "child",
@@ -72,27 +69,23 @@ func (r role) start() (*os.Process, error) {
 		"-hold=" + strconv.FormatBool(r.hold != nil),
 		"-linger=" + strconv.FormatBool(r.linger),
 	}
-	p, err := os.StartProcess(self, args, &os.ProcAttr{
+	return value(os.StartProcess(self, args, &os.ProcAttr{
 		Files: append(standard(), r.report, r.hold, r.share),
 		Sys:   &syscall.SysProcAttr{Setsid: r.daemon},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("start child: %w", err)
-	}
-	return p, nil
+	}))
 }
 
-// run starts a process in a role and waits for its end.
-func (r role) run() error {
-	p, err := r.start()
-	if err != nil {
-		return err
+// leave starts a process in a role and does not wait for it, but for the one that starts a daemon.
+func (r role) leave() {
+	if p := r.start(); r.daemon {
+		wait(p)
+	} else {
+		check(p.Release())
 	}
-	return wait(p)
 }
 
 // child takes on the role that its arguments describe.
-func child(args []string) error {
+func child(args []string) {
 	var r role
 	flags := newFlags("child")
 	flags.BoolVar(&r.daemon, "daemon", false, "")
@@ -104,9 +97,7 @@ func child(args []string) error {
 	flags.BoolVar(&r.linger, "linger", false, "")
 	report := flags.Bool("report", false, "")
 	hold := flags.Bool("hold", false, "")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
+	check(flags.Parse(args))
 	if *report {
 		r.report = os.NewFile(reportFD, "report")
 	}
@@ -116,55 +107,39 @@ func child(args []string) error {
 	if r.shareSize > 0 {
 		r.share = os.NewFile(shareFD, "share")
 	}
-	return r.play()
+	r.play()
 }
 
-func (r role) play() error {
+func (r role) play() {
 	if r.daemon {
 		r.daemon = false
-		p, err := r.start()
-		if err != nil {
-			return err
-		}
-		return p.Release()
+		r.leave()
+		return
 	}
 	for range r.commands {
-		if err := (role{burn: 5 * time.Millisecond}).run(); err != nil {
-			return err
-		}
+		wait(role{burn: 5 * time.Millisecond}.start())
 	}
 	if r.share != nil {
-		if _, err := touchShared(r.share, r.shareSize); err != nil {
-			return err
-		}
+		touchShared(r.share, r.shareSize)
 	}
 	if r.copied > 0 {
 		file := filepath.Join(r.dir, "copied")
-		if err := writeFile(file, r.copied, 0); err != nil {
-			return err
-		}
-		if err := readFile(file, 0); err != nil {
-			return err
-		}
+		writeFile(file, r.copied, 0)
+		readFile(file, 0)
 	}
 	burn(unix.CLOCK_PROCESS_CPUTIME_ID, r.burn)
-	return r.finish()
+	r.finish()
 }
 
-func (r role) finish() error {
+func (r role) finish() {
 	if r.report != nil {
 		// One write below PIPE_BUF is never mixed with another's.
-		if _, err := fmt.Fprintln(r.report, clock(unix.CLOCK_PROCESS_CPUTIME_ID).Nanoseconds()); err != nil {
-			return fmt.Errorf("report: %w", err)
-		}
+		value(fmt.Fprintln(r.report, clock(unix.CLOCK_PROCESS_CPUTIME_ID).Nanoseconds()))
 	}
 	if r.hold != nil {
-		if _, err := io.Copy(io.Discard, r.hold); err != nil {
-			return fmt.Errorf("hold: %w", err)
-		}
+		value(io.Copy(io.Discard, r.hold))
 	}
 	if r.linger {
 		time.Sleep(time.Hour)
 	}
-	return nil
 }

@@ -5,7 +5,6 @@ package main
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -28,8 +27,8 @@ type workload struct {
 }
 
 // workloads are the ways to use something, by name.
-func workloads() map[string]func(*workload) error {
-	return map[string]func(*workload) error{
+func workloads() map[string]func(*workload) {
+	return map[string]func(*workload){
 		"abandon":     (*workload).abandon,
 		"cache":       (*workload).cache,
 		"churn":       (*workload).churn,
@@ -47,72 +46,59 @@ func workloads() map[string]func(*workload) error {
 	}
 }
 
-func run(args []string) error {
-	if len(args) > 0 {
-		switch args[0] {
-		case "child":
-			return child(args[1:])
-		case "launch":
-			return launch(args[1:])
-		case "linger":
-			return linger(args[1:])
-		case "shape":
-			return playShape(args[1:])
-		}
+func run(args []string) {
+	commands := map[string]func([]string){"child": child, "launch": launch, "linger": linger, "shape": playShape}
+	if len(args) > 0 && commands[args[0]] != nil {
+		commands[args[0]](args[1:])
+		return
 	}
-	flags := flag.NewFlagSet("workload", flag.ContinueOnError)
+	flags := newFlags("workload")
 	file := flags.String("truth", "", "write what was used to this `file`")
 	dir := flags.String("dir", ".", "`folder` for files to read and write")
 	meter := flags.String("meter", "", "move into this cgroup `folder` first")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
+	check(flags.Parse(args))
 	names := slices.Sorted(maps.Keys(workloads()))
 	use, known := workloads()[flags.Arg(0)]
 	if flags.NArg() != 1 || !known {
-		return fmt.Errorf("want one of %s, not %q", strings.Join(names, ", "), flags.Args())
+		check(fmt.Errorf("want one of %s, not %q", strings.Join(names, ", "), flags.Args()))
 	}
 	w := &workload{dir: *dir, truth: truth.Truth{Workload: flags.Arg(0), Processes: 1}}
-	if err := w.enter(*meter); err != nil {
-		return err
+	w.enter(*meter)
+	use(w)
+	w.account()
+	if *file != "" {
+		check(w.truth.Write(*file))
 	}
-	if err := use(w); err != nil {
-		return err
-	}
-	if err := w.account(); err != nil || *file == "" {
-		return err
-	}
-	return w.truth.Write(*file)
 }
 
 // enter notes where the product put the process and moves it on into the meter, if there is one.
-func (w *workload) enter(meter string) error {
+func (w *workload) enter(meter string) {
 	data, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
+	if !errors.Is(err, os.ErrNotExist) {
+		check(err)
 	}
 	w.truth.Cgroups = strings.Split(strings.TrimSpace(string(data)), "\n")
-	if meter == "" {
-		return nil
+	if meter != "" {
+		before := clock(unix.CLOCK_PROCESS_CPUTIME_ID).Seconds()
+		moveInto(meter)
+		w.truth.CPU.BeforeMeter = &before
 	}
-	before := clock(unix.CLOCK_PROCESS_CPUTIME_ID).Seconds()
-	// 0 is the writer itself, with all its threads.
-	if err := os.WriteFile(filepath.Join(meter, "cgroup.procs"), []byte("0"), 0); err != nil {
-		return fmt.Errorf("move into meter: %w", err)
+}
+
+// moveInto moves the process into cgroups, of several hierarchies.
+func moveInto(folders string) {
+	for folder := range strings.FieldsFuncSeq(folders, func(r rune) bool { return r == ',' }) {
+		// 0 is the writer itself, with all its threads.
+		check(os.WriteFile(filepath.Join(folder, "cgroup.procs"), []byte("0"), 0))
 	}
-	w.truth.CPU.BeforeMeter = &before
-	return nil
 }
 
 // account reads the clocks for the last time.
-func (w *workload) account() error {
+func (w *workload) account() {
 	var waited unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_CHILDREN, &waited); err != nil {
-		return fmt.Errorf("getrusage: %w", err)
-	}
+	check(os.NewSyscallError("getrusage", unix.Getrusage(unix.RUSAGE_CHILDREN, &waited)))
 	cpu := &w.truth.CPU
 	cpu.Own = clock(unix.CLOCK_PROCESS_CPUTIME_ID).Seconds()
 	cpu.Waited = time.Duration(waited.Utime.Nano() + waited.Stime.Nano()).Seconds()
 	cpu.Total = cpu.Own + cpu.Waited + cpu.Reported
-	return nil
 }

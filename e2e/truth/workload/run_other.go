@@ -10,4 +10,4 @@ import (
 	"fmt"
 )
 
-func run([]string) error { return fmt.Errorf("workloads need Linux: %w", errors.ErrUnsupported) }
+func run([]string) { check(fmt.Errorf("workloads need Linux: %w", errors.ErrUnsupported)) }

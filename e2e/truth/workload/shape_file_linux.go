@@ -5,7 +5,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -16,7 +15,7 @@ import (
 )
 
 // file takes a step that works on a file.
-func (p *player) file(i int, step shape.Step) error {
+func (p *player) file(i int, step shape.Step) {
 	name := filepath.Join(p.dir, shape.FileName(p.report.Path, i))
 	flags := os.O_RDWR | os.O_CREATE
 	if step.Kind == shape.Direct {
@@ -24,31 +23,32 @@ func (p *player) file(i int, step shape.Step) error {
 	}
 	file, err := open(name, flags)
 	if errors.Is(err, errors.ErrUnsupported) {
-		return nil // this file system cannot do it
+		return // this file system cannot do it
 	}
-	if err != nil {
-		return err
-	}
+	check(err)
 	defer file.Close()
-	if err := write(file, step); err != nil {
-		return fmt.Errorf("%s: %w", step.Kind, err)
-	}
-	stored, err := p.settle(file, step)
-	if err != nil || step.Kind == shape.Reserve {
-		return err
-	}
-	p.note(step, stored)
-	if step.Kind != shape.ReadBack {
-		return nil
-	}
-	return p.readBack(name, file, step.Size)
-}
-
-// note adds what was written to the report, if there is a disk below.
-func (p *player) note(step shape.Step, stored bool) {
-	if (&workload{dir: p.dir}).onDisk() != nil {
+	write(file, step)
+	stored := settle(file, step)
+	if step.Kind == shape.Reserve {
 		return
 	}
+	isDisk := onDisk(p.dir)
+	if isDisk {
+		p.note(step, stored)
+	}
+	if step.Kind != shape.ReadBack {
+		return
+	}
+	forget(file)
+	readFile(name, 0)
+	p.report.Read += step.Size
+	if isDisk {
+		p.report.Loaded += step.Size
+	}
+}
+
+// note adds what was written to a disk to the report.
+func (p *player) note(step shape.Step, stored bool) {
 	p.report.Handed += step.Size
 	if step.Kind == shape.Copy {
 		p.report.Handed += step.Size
@@ -62,112 +62,76 @@ func (p *player) note(step shape.Step, stored bool) {
 	}
 }
 
-func write(file *os.File, step shape.Step) error {
+func write(file *os.File, step shape.Step) {
 	switch step.Kind {
 	case shape.Direct:
-		return writeBlocks(file, step.Size)
+		writeBlocks(file, step.Size)
 	case shape.Store:
-		if err := file.Truncate(step.Size); err != nil {
-			return err
-		}
-		memory, err := touchShared(file, step.Size)
-		if err != nil {
-			return err
-		}
-		return unix.Munmap(memory)
+		check(file.Truncate(step.Size))
+		unmap(touchShared(file, step.Size))
 	case shape.Sendfile:
-		return sendAll(file, step.Size)
+		sendAll(file, step.Size)
 	case shape.Copy:
-		return copyRange(file, step.Size)
+		copyRange(file, step.Size)
 	case shape.Reserve:
-		return uninterrupted(func() error { return unix.Fallocate(int(file.Fd()), 0, 0, step.Size) })
+		_, err := uninterrupted(func() (int, error) { return 0, unix.Fallocate(int(file.Fd()), 0, 0, step.Size) })
+		check(os.NewSyscallError("fallocate", err))
+	default:
+		fill(file, step.Size)
 	}
-	return fill(file, step.Size)
 }
 
 // sendAll sends the same piece of memory to a file until it has so many bytes.
-func sendAll(file *os.File, size int64) error {
-	from, err := memfd(min(size, mib))
-	if err != nil {
-		return err
-	}
-	defer from.Close()
+func sendAll(file *os.File, size int64) {
+	from := memfd(min(size, mib))
 	for left := size; left > 0; {
-		var offset int64
-		var n int
-		err := uninterrupted(func() (err error) {
-			n, err = unix.Sendfile(int(file.Fd()), int(from.Fd()), &offset, int(min(left, mib)))
-			return err
+		n, err := uninterrupted(func() (int, error) {
+			return unix.Sendfile(int(file.Fd()), int(from.Fd()), new(int64), int(min(left, mib)))
 		})
-		if err != nil {
-			return err
-		}
+		check(os.NewSyscallError("sendfile", err))
 		left -= int64(n)
 	}
-	return nil
+	check(from.Close())
 }
 
 // copyRange has the kernel copy a file that is written first, and deleted then.
-func copyRange(file *os.File, size int64) error {
-	from, err := os.Create(file.Name() + "-from")
-	if err != nil {
-		return err
-	}
-	defer from.Close()
-	if err := errors.Join(os.Remove(from.Name()), fill(from, size)); err != nil {
-		return err
-	}
+func copyRange(file *os.File, size int64) {
+	from := value(os.Create(file.Name() + "-from"))
+	check(os.Remove(from.Name()))
+	fill(from, size)
 	var offset int64
 	for offset < size {
-		var n int
-		err := uninterrupted(func() (err error) {
-			n, err = unix.CopyFileRange(int(from.Fd()), &offset, int(file.Fd()), nil, int(size-offset), 0)
-			return err
+		n, err := uninterrupted(func() (int, error) {
+			return unix.CopyFileRange(int(from.Fd()), &offset, int(file.Fd()), nil, int(size-offset), 0)
 		})
-		if err != nil {
-			return err
-		}
+		check(os.NewSyscallError("copy_file_range", err))
 		if n == 0 {
-			return io.ErrUnexpectedEOF
+			check(io.ErrUnexpectedEOF)
 		}
 	}
-	return nil
+	check(from.Close())
 }
 
-// uninterrupted makes a system call until no signal interrupts it: the Go runtime sends its threads some, and retries only
-// the calls of package os.
-func uninterrupted(call func() error) error {
+// uninterrupted makes a system call until no signal interrupts it: the Go runtime sends its threads some, and retries
+// only the calls of package os.
+func uninterrupted(call func() (int, error)) (n int, err error) {
 	for {
-		if err := call(); !errors.Is(err, unix.EINTR) {
-			return err
+		if n, err = call(); !errors.Is(err, unix.EINTR) {
+			return n, err
 		}
 	}
 }
 
 // settle does what is to become of a file, and reports whether its bytes are on the disk for certain.
-func (p *player) settle(file *os.File, step shape.Step) (stored bool, err error) {
+func settle(file *os.File, step shape.Step) (stored bool) {
 	switch step.After {
 	case shape.Sync:
-		stored, err = true, file.Sync()
+		stored = true
+		check(file.Sync())
 	case shape.Unlink:
-		err = os.Remove(file.Name())
+		check(os.Remove(file.Name()))
 	case shape.Truncate:
-		err = file.Truncate(0)
+		check(file.Truncate(0))
 	}
-	return stored || step.Kind == shape.Direct, err
-}
-
-// readBack drops a file from the page cache and reads it.
-func (p *player) readBack(name string, file *os.File, size int64) error {
-	if err := unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
-		return fmt.Errorf("fadvise: %w", err)
-	}
-	if err := readFile(name, 0); err != nil {
-		return err
-	}
-	p.report.Read += size
-	if (&workload{dir: p.dir}).onDisk() == nil {
-		p.report.Loaded += size
-	}
-	return nil
+	return stored || step.Kind == shape.Direct
 }

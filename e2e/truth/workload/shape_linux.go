@@ -9,10 +9,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -49,16 +47,12 @@ type player struct {
 }
 
 // playShape plays a process of a shape, from one of its steps on.
-func playShape(args []string) error {
+func playShape(args []string) {
 	// The main goroutine has to run on the main thread, which a step may end.
 	runtime.LockOSThread()
-	p := &player{}
-	var err error
-	if p.self, err = os.Executable(); err != nil {
-		return err
-	}
+	p := &player{self: value(os.Executable())}
 	if unix.Gettid() != os.Getpid() { // whatever thread executes a program becomes the main one
-		return unix.Exec(p.self, os.Args, os.Environ())
+		check(unix.Exec(p.self, os.Args, os.Environ()))
 	}
 	flags := newFlags("shape")
 	seed := flags.Uint64("seed", 1, "play the shape of this `number`")
@@ -71,126 +65,91 @@ func playShape(args []string) error {
 	join := flags.String("join", "", "cgroup `folders` to move into first")
 	flags.DurationVar(&p.began, "began", 0, "")
 	carried := flags.String("carried", "", "")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
+	check(flags.Parse(args))
 	p.shape = shape.New(*seed, *shrink)
-	if p.process, err = p.shape.Find(p.report.Path); err != nil {
-		return err
-	}
+	p.process = value(p.shape.Find(p.report.Path))
 	p.done, p.letGo = os.NewFile(doneFD, "done"), os.NewFile(letGoFD, "letGo")
 	switch {
 	case *daemonize:
-		_, err := p.startProcess(p.report.Path, true, false)
-		return err
+		p.startProcess(p.report.Path, true, false)
+		return
 	case *carried != "":
-		err = json.Unmarshal([]byte(*carried), &p.report)
+		check(json.Unmarshal([]byte(*carried), &p.report))
 	case p.isMain():
-		err = p.enter(*join)
+		p.enter(*join)
 	}
-	if err != nil {
-		return err
-	}
-	return p.play(*from)
+	p.play(*from)
 }
 
 func (p *player) isMain() bool { return p.report.Path == "" }
 
 // enter begins the main process: it moves into cgroups that count beside the task's.
-func (p *player) enter(join string) error {
+func (p *player) enter(join string) {
 	w := &workload{}
-	if err := w.enter(""); err != nil {
-		return err
-	}
-	offset, err := meterOffset(w.truth.Cgroups)
-	if err != nil {
-		return err
-	}
-	if offset != nil {
+	w.enter("")
+	if offset := meterOffset(w.truth.Cgroups); offset != nil {
 		p.report.Offset = *offset
 	}
-	if p.report.Brought, err = anon(os.Getpid()); err != nil {
-		return err
-	}
+	p.report.Brought = anon(os.Getpid())
 	p.report.Before = clock(unix.CLOCK_PROCESS_CPUTIME_ID)
-	if err := moveInto(join); err != nil {
-		return err
-	}
+	moveInto(join)
 	p.report.Moving = clock(unix.CLOCK_PROCESS_CPUTIME_ID) - p.report.Before
 	p.began = clock(unix.CLOCK_MONOTONIC)
-	return nil
 }
 
-// moveInto moves the process into cgroups, of several hierarchies.
-func moveInto(folders string) error {
-	for folder := range strings.FieldsFuncSeq(folders, func(r rune) bool { return r == ',' }) {
-		if err := os.WriteFile(filepath.Join(folder, "cgroup.procs"), []byte("0"), 0); err != nil {
-			return fmt.Errorf("move into cgroup: %w", err)
+func (p *player) play(from int) {
+	step := from
+	defer func() {
+		if failed := recover(); failed != nil {
+			fmt.Fprintf(os.Stderr, "seed %d, process %q, step %d: ", p.shape.Seed, p.report.Path, step)
+			panic(failed)
 		}
-	}
-	return nil
-}
-
-func (p *player) play(from int) error {
-	for i := from; i < len(p.process.Steps); i++ {
-		if p.process.Steps[i].Kind != shape.Leaderless {
-			if err := p.step(i); err != nil {
-				return fmt.Errorf("seed %d, process %q, step %d: %w", p.shape.Seed, p.report.Path, i, err)
-			}
+	}()
+	for ; step < len(p.process.Steps); step++ {
+		if p.process.Steps[step].Kind != shape.Leaderless {
+			p.step(step)
 			continue
 		}
 		if unix.Gettid() != os.Getpid() {
-			return errors.New("not on the main thread")
+			check(errors.New("not on the main thread"))
 		}
 		go func() {
-			if err := p.play(i + 1); err != nil {
-				fmt.Fprintln(os.Stderr, "workload:", err)
-				os.Exit(1)
-			}
+			defer exitIfFailed()
+			p.play(step + 1)
 			os.Exit(0)
 		}()
 		// Ends this thread only, as pthread_exit(3) does in main.
 		_, _, err := unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
-		return err
+		check(err)
 	}
-	return p.finish()
+	p.finish()
 }
 
 // finish says what was done, and stays where the process is to hold.
-func (p *player) finish() error {
+func (p *player) finish() {
 	if p.isMain() {
-		return p.finishMain()
+		p.finishMain()
+		return
 	}
 	p.report.Done = p.process.Holds
-	if err := p.say(); err != nil {
-		return err
-	}
-	if _, err := p.done.Write([]byte{1}); err != nil && !errors.Is(err, unix.EPIPE) {
-		return fmt.Errorf("say that all is done: %w", err)
+	p.say()
+	if _, err := p.done.Write([]byte{1}); !errors.Is(err, unix.EPIPE) {
+		check(err)
 	}
 	if p.process.Holds {
-		if _, err := io.Copy(io.Discard, p.letGo); err != nil {
-			return err
-		}
+		value(io.Copy(io.Discard, p.letGo))
 	}
 	if p.process.Lingers {
 		time.Sleep(20 * time.Second)
 	}
-	return nil
 }
 
 // finishMain holds until all others are done, and for the time of the hold.
-func (p *player) finishMain() error {
+func (p *player) finishMain() {
 	if p.shape.Hold > 0 {
-		if err := p.pipes(); err != nil {
-			return err
-		}
-		if err := p.dones.SetReadDeadline(time.Now().Add(3 * time.Minute)); err != nil {
-			return err
-		}
-		if _, err := io.ReadFull(p.dones, make([]byte, p.shape.Processes()-1)); err != nil {
-			return fmt.Errorf("wait for the processes of the shape: %w", err)
-		}
+		p.pipes()
+		check(p.dones.SetReadDeadline(time.Now().Add(3 * time.Minute)))
+		value(io.ReadFull(p.dones, make([]byte, p.shape.Processes()-1)))
 		p.report.Done = true
 		p.report.HeldFrom = clock(unix.CLOCK_MONOTONIC)
 		time.Sleep(p.shape.Hold)
@@ -200,50 +159,32 @@ func (p *player) finishMain() error {
 		p.goings.Close()
 	}
 	if p.shape.Reaps {
-		if err := p.wait(p.children...); err != nil {
-			return err
-		}
+		p.wait(p.children...)
 	}
 	p.report.Inner = clock(unix.CLOCK_MONOTONIC) - p.began
-	return p.say()
+	p.say()
 }
 
 // say writes the report to stdout, in one piece.
-func (p *player) say() error {
+func (p *player) say() {
 	p.report.CPU = clock(unix.CLOCK_PROCESS_CPUTIME_ID)
-	data, err := json.Marshal(p.report)
-	if err != nil {
-		return err
-	}
-	_, err = os.Stdout.Write(append(data, '\n'))
-	return err
+	value(os.Stdout.Write(append(value(json.Marshal(p.report)), '\n')))
 }
 
 // pipes makes the pipes between the main process and all others, before the first of them.
-func (p *player) pipes() error {
-	if !p.isMain() || p.dones != nil {
-		return nil
+func (p *player) pipes() {
+	if p.isMain() && p.dones == nil {
+		p.dones, p.done = pipe()
+		p.letGo, p.goings = pipe()
 	}
-	var err error
-	if p.dones, p.done, err = os.Pipe(); err != nil {
-		return err
-	}
-	p.letGo, p.goings, err = os.Pipe()
-	return err
 }
 
 // startProcess starts the process at a path.
-func (p *player) startProcess(path string, session, daemonize bool) (*os.Process, error) {
-	if err := p.pipes(); err != nil {
-		return nil, err
-	}
-	child, err := os.StartProcess(p.self, p.args(path, "-daemonize="+strconv.FormatBool(daemonize)), &os.ProcAttr{
+func (p *player) startProcess(path string, session, daemonize bool) *os.Process {
+	p.pipes()
+	return value(os.StartProcess(p.self, p.args(path, "-daemonize="+strconv.FormatBool(daemonize)), &os.ProcAttr{
 		Files: append(standard(), p.done, p.letGo), Sys: &unix.SysProcAttr{Setsid: session},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("start process %s: %w", path, err)
-	}
-	return child, nil
+	}))
 }
 
 func (p *player) args(path string, more ...string) []string {
@@ -254,21 +195,17 @@ func (p *player) args(path string, more ...string) []string {
 }
 
 // execute goes on with a step in a new image of the program.
-func (p *player) execute(step int) error {
-	carried, err := json.Marshal(p.report)
-	if err != nil {
-		return err
-	}
-	return unix.Exec(p.self, p.args(p.report.Path,
-		"-from="+strconv.Itoa(step), "-began="+p.began.String(), "-carried="+string(carried)), os.Environ())
+func (p *player) execute(step int) {
+	carried := value(json.Marshal(p.report))
+	check(unix.Exec(p.self, p.args(p.report.Path,
+		"-from="+strconv.Itoa(step), "-began="+p.began.String(), "-carried="+string(carried)), os.Environ()))
 }
 
 // wait waits for children. Where the kernel reaps them, their end is all that is known.
-func (p *player) wait(children ...*os.Process) error {
+func (p *player) wait(children ...*os.Process) {
 	for _, child := range children {
-		if err := wait(child); err != nil && !(p.ignores && errors.Is(err, unix.ECHILD)) {
-			return err
+		if err := waitForOne(child); !p.ignores || !errors.Is(err, unix.ECHILD) {
+			check(err)
 		}
 	}
-	return nil
 }

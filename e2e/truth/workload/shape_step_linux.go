@@ -19,60 +19,46 @@ import (
 )
 
 // step takes one step.
-func (p *player) step(i int) error {
-	step := p.process.Steps[i]
-	switch step.Kind {
+func (p *player) step(i int) {
+	switch step := p.process.Steps[i]; step.Kind {
 	case shape.Burn:
 		burnThread(step.Time)
-		return nil
 	case shape.Threads:
 		burnThreads(step.Count, step.Time)
-		return nil
 	case shape.Sleep:
 		time.Sleep(step.Time)
-		return nil
 	case shape.Churn:
-		return p.churn(step)
-	case shape.Session:
-		if _, err := unix.Setsid(); err != nil && !errors.Is(err, unix.EPERM) {
-			return fmt.Errorf("setsid: %w", err)
+		for range step.Count {
+			p.wait(role{self: p.self, burn: step.Time}.start())
 		}
-		return nil
+	case shape.Session:
+		if _, err := unix.Setsid(); !errors.Is(err, unix.EPERM) {
+			check(os.NewSyscallError("setsid", err))
+		}
 	case shape.Escape:
-		return p.escape()
+		moveInto(p.outs) // empty if this machine has nowhere to go
 	case shape.Nest:
-		return p.nest()
+		p.nest()
 	case shape.Exec:
-		return p.execute(i + 1)
+		p.execute(i + 1)
 	case shape.Ignore:
 		p.ignores = true
 		signal.Ignore(unix.SIGCHLD)
-		return nil
 	case shape.Child:
-		return p.child(i, step)
+		p.child(i, step)
 	case shape.Shared:
-		return p.share(step)
+		p.share(step)
 	case shape.Write, shape.Direct, shape.Store, shape.Sendfile, shape.Copy, shape.Reserve, shape.Overwrite, shape.ReadBack:
-		return p.file(i, step)
+		p.file(i, step)
+	default:
+		p.hold(step)
 	}
-	return p.hold(step)
-}
-
-func (p *player) escape() error {
-	if p.outs == "" {
-		return nil // this machine has nowhere to go
-	}
-	return moveInto(p.outs)
 }
 
 // nest moves into a group of its own below the task's, in every hierarchy in which the task has one.
-func (p *player) nest() error {
-	data, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		return err
-	}
+func (p *player) nest() {
 	var folders []string
-	for line := range strings.Lines(string(data)) {
+	for line := range strings.Lines(string(value(os.ReadFile("/proc/self/cgroup")))) {
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(fields) != 3 || !strings.Contains(fields[2], "/tacho-") {
 			continue
@@ -87,69 +73,32 @@ func (p *player) nest() error {
 			}
 		}
 	}
-	if len(folders) == 0 {
-		return nil // this machine does not let it
-	}
-	return moveInto(strings.Join(folders, ","))
-}
-
-func (p *player) churn(step shape.Step) error {
-	for range step.Count {
-		child, err := role{self: p.self, burn: step.Time}.start()
-		if err != nil {
-			return err
-		}
-		if err := p.wait(child); err != nil {
-			return err
-		}
-	}
-	return nil
+	moveInto(strings.Join(folders, ",")) // none if this machine does not let it
 }
 
 // child starts the process of a step.
-func (p *player) child(i int, step shape.Step) error {
-	child, err := p.startProcess(shape.Below(p.report.Path, i), false, step.Process.Daemon)
-	switch {
-	case err != nil:
-		return err
-	case step.Process.Daemon:
-		return p.wait(child) // the one in between
-	case step.Wait:
-		return p.wait(child)
+func (p *player) child(i int, step shape.Step) {
+	child := p.startProcess(shape.Below(p.report.Path, i), false, step.Process.Daemon)
+	if step.Process.Daemon || step.Wait { // of a daemon, the one in between
+		p.wait(child)
+		return
 	}
 	p.children = append(p.children, child)
-	return nil
 }
 
 // share has children that touch the same mapping, and hold it until the main process lets go.
-func (p *player) share(step shape.Step) error {
-	if err := p.pipes(); err != nil {
-		return err
-	}
-	file, err := memfd(0)
-	if err != nil {
-		return err
-	}
-	if err := file.Truncate(step.Size); err != nil {
-		return err
-	}
-	touched, toucher, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	defer touched.Close()
+func (p *player) share(step shape.Step) {
+	p.pipes()
+	file := memfd(0)
+	check(file.Truncate(step.Size))
+	touched, toucher := pipe()
 	for range step.Count {
-		child, err := role{self: p.self, share: file, shareSize: step.Size, report: toucher, hold: p.letGo}.start()
-		if err != nil {
-			return err
-		}
+		child := role{self: p.self, share: file, shareSize: step.Size, report: toucher, hold: p.letGo}.start()
 		p.children = append(p.children, child)
 	}
-	toucher.Close()
-	if _, err := readReports(touched, step.Count); err != nil {
-		return err
-	}
+	check(toucher.Close())
+	readReports(touched, step.Count)
 	p.report.Lasting += step.Size
 	p.most(0)
-	return file.Close()
+	check(errors.Join(touched.Close(), file.Close()))
 }
