@@ -134,9 +134,7 @@ func newChaos(t *testing.T, binary rig.Chaotic) *chaos {
 // makeTemporary lets the agent and all that it starts have temporary files of their own.
 func makeTemporary(t *testing.T, h *host) {
 	t.Helper()
-	if err := os.Mkdir(h.temporary(), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, os.Mkdir(h.temporary(), 0o700))
 	t.Setenv("TMPDIR", h.temporary())
 }
 
@@ -217,9 +215,7 @@ func (c *chaos) put(name string) error {
 
 // arm lets the step happen.
 func (c *chaos) arm() {
-	if err := c.chaotic.Arm(c.failpoint); err != nil {
-		c.t.Fatal(err)
-	}
+	rig.Must(c.t, c.chaotic.Arm(c.failpoint))
 }
 
 // mend lets a stopped process go on after a while, and starts the agent again if it died.
@@ -286,9 +282,7 @@ func (c *chaos) list() (all []allocation) {
 	if err != nil {
 		return []allocation{{ClientStatus: "pending"}}
 	}
-	if err := json.Unmarshal(text, &all); err != nil {
-		c.t.Fatal(err)
-	}
+	rig.Must(c.t, json.Unmarshal(text, &all))
 	return all
 }
 
@@ -310,9 +304,7 @@ func (c *chaos) awaitStarts(n int) {
 // witnesses reads a file of all allocations' shared folders.
 func (c *chaos) witnesses(name string) (lines []string) {
 	dirs, err := filepath.Glob(filepath.Join(c.data(), "alloc", "*"))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	rig.Must(c.t, err)
 	for _, dir := range dirs {
 		lines = append(lines, c.lines(filepath.Base(dir), name)...)
 	}
@@ -367,9 +359,7 @@ func (c *chaos) left() (all []string) {
 		all = append(all, fmt.Sprintf("process %d: %q", pid, line))
 	}
 	entries, err := os.ReadDir(filepath.Join(c.data(), "run"))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	rig.Must(c.t, err)
 	for _, entry := range entries {
 		all = append(all, "directory of executor "+entry.Name())
 	}
@@ -378,7 +368,5 @@ func (c *chaos) left() (all []string) {
 
 func (c *chaos) disarm() {
 	c.t.Helper()
-	if err := c.chaotic.Disarm(); err != nil {
-		c.t.Fatal(err)
-	}
+	rig.Must(c.t, c.chaotic.Disarm())
 }

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tachograph/tacho/e2e/rig"
 )
 
 // load is a job whose tasks witness what becomes of them: steady ones beat with their process id and use some CPU,
@@ -155,9 +157,7 @@ func (h *host) checkWitnesses(a allocation) {
 func (h *host) exits(id string) int {
 	h.t.Helper()
 	page, err := h.call(http.MethodGet, "/v1/metrics?format=prometheus", nil)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	rig.Must(h.t, err)
 	for line := range strings.Lines(string(page)) {
 		if strings.HasPrefix(line, "tacho_task_exits_total{") && strings.Contains(line, fmt.Sprintf("alloc_id=%q", id)) {
 			_, text, _ := strings.Cut(strings.TrimSpace(line), "} ")

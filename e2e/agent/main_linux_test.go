@@ -47,9 +47,7 @@ func newHost(t *testing.T, more string) *host {
 	rig.Require(t)
 	// Short: the path of a unix socket is limited to 107 bytes.
 	dir, err := os.MkdirTemp("/tmp", "agent")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	h := &host{t: t, binary: rig.Tacho(), dir: dir, config: filepath.Join(dir, "config.hcl")}
 	if h.log, err = os.Create(filepath.Join(dir, "log")); err != nil {
 		t.Fatal(err)
@@ -68,9 +66,7 @@ func newHost(t *testing.T, more string) *host {
 func (h *host) configure(more string) {
 	h.t.Helper()
 	text := fmt.Sprintf("data_dir = %q\nlog_level = \"debug\"\nports {\n  http = -1\n}\n%s\n", h.data(), more)
-	if err := os.WriteFile(h.config, []byte(text), 0o600); err != nil {
-		h.t.Fatal(err)
-	}
+	rig.Must(h.t, os.WriteFile(h.config, []byte(text), 0o600))
 }
 
 const publishing = "telemetry {\n  publish_allocation_metrics = true\n  prometheus_metrics = true\n  collection_interval = \"200ms\"\n}\n"
@@ -114,9 +110,7 @@ func (h *host) processes() []int {
 func processesWith(t *testing.T, text string) (pids []int) {
 	t.Helper()
 	folders, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	for _, folder := range folders {
 		var pid int
 		if _, err := fmt.Sscanf(filepath.Base(folder), "%d", &pid); err != nil || pid == os.Getpid() {
@@ -136,9 +130,7 @@ func (h *host) launch() {
 	h.t.Helper()
 	h.cmd = exec.Command(h.binary, "agent", "-config", h.config)
 	h.cmd.Stdout, h.cmd.Stderr = h.log, h.log
-	if err := h.cmd.Start(); err != nil {
-		h.t.Fatal(err)
-	}
+	rig.Must(h.t, h.cmd.Start())
 	h.ended = make(chan error, 1)
 	go func(cmd *exec.Cmd, ended chan<- error) { ended <- cmd.Wait() }(h.cmd, h.ended)
 }
@@ -212,9 +204,7 @@ func (h *host) call(method, path string, body any) ([]byte, error) {
 func (h *host) get(path string, into any) {
 	h.t.Helper()
 	text, err := h.call(http.MethodGet, path, nil)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	rig.Must(h.t, err)
 	if err := json.Unmarshal(text, into); err != nil {
 		h.t.Fatalf("%s: %v: %s", path, err, text)
 	}

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/tachograph/tacho/e2e/rig"
 )
 
 // fillSteps and fillSize are how often a task of the job fill adds a file to its directory, and how large it is.
@@ -80,9 +82,7 @@ func (h *host) filling() string {
 func (h *host) text(path string) string {
 	h.t.Helper()
 	text, err := h.call(http.MethodGet, path, nil)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	rig.Must(h.t, err)
 	return string(text)
 }
 

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+
+	"github.com/tachograph/tacho/e2e/rig"
 )
 
 // interpolated has in its configuration what a job file says in more ways than JSON: functions, locals, and names for
@@ -86,13 +88,9 @@ func TestPutBack(t *testing.T) {
 	put := func() (now any) {
 		t.Helper()
 		text, err := h.call(http.MethodPut, "/v1/jobs", map[string]any{"Job": read})
-		if err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, err)
 		var registered struct{ JobModifyIndex any }
-		if err := json.Unmarshal(text, &registered); err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, json.Unmarshal(text, &registered))
 		return registered.JobModifyIndex
 	}
 	for _, when := range []string{"at once", "after a kill"} {

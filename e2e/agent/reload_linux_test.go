@@ -90,9 +90,7 @@ func TestHangupTurnsPublishing(t *testing.T) {
 
 func (h *host) hangup() {
 	h.t.Helper()
-	if err := h.cmd.Process.Signal(syscall.SIGHUP); err != nil {
-		h.t.Fatal(err)
-	}
+	rig.Must(h.t, h.cmd.Process.Signal(syscall.SIGHUP))
 }
 
 func (h *host) logged(text string) bool {
@@ -130,31 +128,21 @@ func TestDevAgentLeavesNothing(t *testing.T) {
 	run := func(t *testing.T, as *syscall.Credential, stdout *os.File) {
 		// Everything is below the folder for temporary files.
 		tmp, err := os.MkdirTemp("/tmp", "dev")
-		if err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, err)
 		defer os.RemoveAll(tmp)
 		job := filepath.Join(tmp, "job.hcl")
-		if err := os.WriteFile(job, []byte(sleeper), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, os.WriteFile(job, []byte(sleeper), 0o644))
 		config := filepath.Join(tmp, "config.hcl")
-		if err := os.WriteFile(config, []byte("ports {\n  http = -1\n}\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, os.WriteFile(config, []byte("ports {\n  http = -1\n}\n"), 0o644))
 		if as != nil {
-			if err := os.Chown(tmp, int(as.Uid), int(as.Gid)); err != nil {
-				t.Fatal(err)
-			}
+			rig.Must(t, os.Chown(tmp, int(as.Uid), int(as.Gid)))
 		}
 		cmd := exec.Command(rig.Tacho(), "agent", "-dev", "-config="+config, "--job", job)
 		cmd.Env = append(os.Environ(), "TMPDIR="+tmp, "XDG_RUNTIME_DIR=")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
 		var stderr lockedBuffer
 		cmd.Stdout, cmd.Stderr = stdout, &stderr
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, cmd.Start())
 		defer func() { _ = cmd.Process.Kill() }() // where the test went wrong
 		h := &host{t: t, dir: tmp}
 		defer func() {
@@ -163,9 +151,7 @@ func TestDevAgentLeavesNothing(t *testing.T) {
 			}
 		}()
 		h.eventually("the start of the task", func() bool { return strings.Contains(stderr.String(), "type=Started") })
-		if err := cmd.Process.Signal(os.Interrupt); err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, cmd.Process.Signal(os.Interrupt))
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("agent: %v\n%s", err, stderr.String())
 		}
@@ -179,9 +165,7 @@ func TestDevAgentLeavesNothing(t *testing.T) {
 	t.Run("as itself", func(t *testing.T) { run(t, nil, nil) })
 	t.Run("without a reader", func(t *testing.T) { // tacho agent -dev | head -n 1
 		r, w, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, err)
 		defer w.Close()
 		r.Close()
 		run(t, nil, w)
@@ -195,9 +179,7 @@ func TestDevAgentLeavesNothing(t *testing.T) {
 			t.Skipf("there is no user nobody here: %v", err)
 		}
 		uid, err := strconv.ParseUint(nobody.Uid, 10, 32)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, err)
 		run(t, &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}, nil)
 	})
 }

@@ -19,9 +19,7 @@ func TestKilledOverReplacement(t *testing.T) {
 	for _, step := range []string{"agent.register.persisted", "agent.alloc.finish", "agent.exited.recorded"} {
 		t.Run(step, func(t *testing.T) {
 			c := newChaos(t, binary)
-			if err := c.put("witness"); err != nil {
-				t.Fatal(err)
-			}
+			rig.Must(t, c.put("witness"))
 			c.awaitStarts(1)
 			c.failpoint = rig.Failpoint{Name: step, Action: "kill"}
 			c.arm()

@@ -97,9 +97,7 @@ func TestMemoryOfOthersTakesNoAttempt(t *testing.T) {
 	if _, err := parent.MemoryPeak(); err != nil {
 		t.Skipf("no memory can be limited here: %v", err)
 	}
-	if err := parent.LimitMemory(groupLimit); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, parent.LimitMemory(groupLimit))
 	driver := fmt.Sprintf("plugin \"tacho\" {\n  config {\n    cgroup_parent = %q\n  }\n}\n", parent.Path)
 	h := newHost(t, driver)
 	h.begin()

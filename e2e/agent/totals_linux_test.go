@@ -187,9 +187,7 @@ func TestCountersGoOn(t *testing.T) {
 func executors(t *testing.T, dir string) (pids []int) {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, "*", "*", "executor.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	for _, path := range paths {
 		var address struct{ Executor struct{ PID int } }
 		text, err := os.ReadFile(path)
@@ -229,17 +227,13 @@ func TestCountersOfLostExecutors(t *testing.T) {
 		if len(pids) != 1 {
 			t.Fatalf("executors %v, want one", pids)
 		}
-		if err := syscall.Kill(pids[0], syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, syscall.Kill(pids[0], syscall.SIGKILL))
 	}
 	uses(500 * time.Millisecond)
 	kill()
 	h.eventually("the second start", func() bool { return c.of("g", "tacho_task_restarts_total") == 1 })
 	used, err := parent.CPU()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	uses(used + 500*time.Millisecond)
 	h.end(syscall.SIGKILL)
 	kill()

@@ -20,6 +20,7 @@ import (
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/e2e/conformance/host"
 	"github.com/tachograph/tacho/e2e/conformance/suite"
+	"github.com/tachograph/tacho/e2e/rig"
 )
 
 // binary is what "make build" leaves behind.
@@ -29,9 +30,7 @@ func binary(t *testing.T) string {
 		t.Skip("executors need Linux")
 	}
 	path, err := filepath.Abs(filepath.Join("..", "..", "bin", "tacho"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		t.Skipf("%s is not there: build it first, make build", path)
 	}
@@ -42,9 +41,7 @@ func binary(t *testing.T) string {
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "conf")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	t.Cleanup(func() {
 		if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)
@@ -79,9 +76,7 @@ func conformTo(t *testing.T, subject suite.Subject, cases []suite.Case) {
 				case suite.Passed:
 				}
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			rig.Must(t, err)
 		})
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/e2e/conformance/host"
 	"github.com/tachograph/tacho/e2e/conformance/suite"
+	"github.com/tachograph/tacho/e2e/rig"
 )
 
 // TestMeasurements selects disk usage and proportional memory for all tasks but one, in process and behind a wire,
@@ -33,9 +34,7 @@ func TestMeasurements(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, err := subject.Open(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			rig.Must(t, err)
 			t.Cleanup(func() {
 				if err := subject.Close(context.Background()); err != nil {
 					t.Error(err)
@@ -52,9 +51,7 @@ func checkMeasurements(t *testing.T, d suite.Driver) {
 	socket := filepath.Join(dir, "metrics")
 	settings := fmt.Sprintf("runtime_dir = %q\nmeasurements = \"default,smaps\"\ndisk {\n interval = \"1s\"\n}\nmetrics {\n address = \"unix:%s\"\n}\n",
 		filepath.Join(dir, "run"), socket)
-	if err := d.SetConfig(t.Context(), encoded(t, driver.ConfigSchema(), settings), nil); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, d.SetConfig(t.Context(), encoded(t, driver.ConfigSchema(), settings), nil))
 	start(t, d, dir, "full", "head -c 3000000 /dev/zero > fill; exec sleep 1000", "")
 	start(t, d, dir, "plain", "exec sleep 1000", "measurements = \"default\"\n")
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
@@ -102,9 +99,7 @@ func encoded(t *testing.T, schema driver.Schema, text string) []byte {
 // start starts a shell as a task, which is destroyed at the end of the test.
 func start(t *testing.T, d suite.Driver, dir, name, script, more string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, os.MkdirAll(filepath.Join(dir, name), 0o755))
 	task := &driver.TaskConfig{
 		ID: filepath.Base(dir) + "/" + name, Name: name, AllocDir: dir, StdoutPath: os.DevNull, StderrPath: os.DevNull,
 		Env:          map[string]string{"PATH": os.Getenv("PATH")},
@@ -129,9 +124,7 @@ func series(t *testing.T, client *http.Client) map[string]float64 {
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	all := map[string]float64{}
 	for line := range strings.Lines(string(text)) {
 		var value float64

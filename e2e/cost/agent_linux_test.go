@@ -58,9 +58,7 @@ const sleepers = `command = "/bin/sleep"
 // workers are tasks that work for a millisecond ten times a second.
 func workers(t *testing.T) string {
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	return fmt.Sprintf("command = \"/usr/bin/env\"\n        args    = [\"%s=%s\", %q]", workVariable, ticking, self)
 }
 
@@ -96,9 +94,7 @@ func newFleet(t *testing.T, tasks int, config string) *fleet {
 	f.publish(true)
 	f.write("job.nomad.hcl", fmt.Sprintf(fleetJob, tasks, config))
 	f.agent = f.place.Command(context.Background(), rig.Tacho(), "agent", "--config", f.path("agent.hcl"))
-	if err := f.agent.Start(); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, f.agent.Start())
 	t.Cleanup(f.end)
 	rig.Eventually(t, deadline, "the agent answers", func() bool {
 		_, _, err := f.get("/v1/agent/health")
@@ -135,9 +131,7 @@ func (f *fleet) tacho(args ...string) {
 
 func (f *fleet) write(name, text string) {
 	f.t.Helper()
-	if err := os.WriteFile(f.path(name), []byte(text), 0o600); err != nil {
-		f.t.Fatal(err)
-	}
+	rig.Must(f.t, os.WriteFile(f.path(name), []byte(text), 0o600))
 }
 
 // publish writes the agent's configuration, and has it read where the agent runs.
@@ -146,9 +140,7 @@ func (f *fleet) publish(on bool) {
 	f.write("agent.hcl", fmt.Sprintf("data_dir = %q\nports {\n  http = -1\n}\ntelemetry {\n  publish_allocation_metrics = %t\n"+
 		"  prometheus_metrics = true\n  collection_interval = \"1s\"\n}\n", f.path("d"), on))
 	if f.agent != nil {
-		if err := f.agent.Process.Signal(syscall.SIGHUP); err != nil {
-			f.t.Fatal(err)
-		}
+		rig.Must(f.t, f.agent.Process.Signal(syscall.SIGHUP))
 	}
 }
 
@@ -178,13 +170,9 @@ func (f *fleet) read(path string, into *bytes.Buffer) (took time.Duration, err e
 // running lists the allocations whose task runs.
 func (f *fleet) running() (ids []string) {
 	body, _, err := f.get("/v1/allocations")
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	rig.Must(f.t, err)
 	var all []struct{ ID, ClientStatus string }
-	if err := json.Unmarshal(body, &all); err != nil {
-		f.t.Fatal(err)
-	}
+	rig.Must(f.t, json.Unmarshal(body, &all))
 	for _, a := range all {
 		if a.ClientStatus == "running" {
 			ids = append(ids, a.ID)
@@ -236,9 +224,7 @@ const eventSize = 8
 func children(t *testing.T, parent int) (pids []int) {
 	t.Helper()
 	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	for _, list := range lists {
 		text, _ := os.ReadFile(list) // of a thread that has ended: none
 		for field := range strings.FieldsSeq(string(text)) {
@@ -372,9 +358,7 @@ func (f *fleet) metrics() (times []time.Duration) {
 	size, series := 0, 0
 	for range scrapes {
 		took, err := f.read("/v1/metrics?format=prometheus", &page)
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		rig.Must(f.t, err)
 		times, size, series = append(times, took), page.Len(), bytes.Count(page.Bytes(), []byte("\ntacho_task_"))
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -429,9 +413,7 @@ func (f *fleet) statistics() {
 func (f *fleet) collections(id string) int {
 	f.t.Helper()
 	body, _, err := f.get("/v1/client/allocation/" + id + "/stats")
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	rig.Must(f.t, err)
 	var answer struct {
 		Tacho struct {
 			Tasks map[string]struct {
@@ -441,9 +423,7 @@ func (f *fleet) collections(id string) int {
 			} `json:"tasks"`
 		}
 	}
-	if err := json.Unmarshal(body, &answer); err != nil {
-		f.t.Fatal(err)
-	}
+	rig.Must(f.t, json.Unmarshal(body, &answer))
 	n, err := answer.Tacho.Tasks["t"].Sample.Measurements["executor_collections_total"].Int64()
 	if err != nil {
 		f.t.Fatalf("no number of collections in %s", body)

@@ -35,12 +35,8 @@ func place(t *testing.T) *rig.Place {
 	rig.Require(t)
 	// Pages of a file that was just written are dirty, and count as memory of each process that maps them.
 	binary, err := os.Open(rig.Tacho())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(binary.Sync(), binary.Close()); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
+	rig.Must(t, errors.Join(binary.Sync(), binary.Close()))
 	return rig.NewPlace(t, rig.Self())
 }
 
@@ -55,9 +51,7 @@ func run(t *testing.T, p *rig.Place, name, script string, changes ...func(*proto
 	t.Helper()
 	id := fmt.Sprintf("cost-%d-%s", os.Getpid(), name)
 	c, err := client.Start(t.Context(), client.Options{Binary: rig.Tacho(), RuntimeDir: p.Path("run"), ID: id})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	e := &executor{c}
 	launched := false
 	t.Cleanup(func() {
@@ -89,14 +83,10 @@ func run(t *testing.T, p *rig.Place, name, script string, changes ...func(*proto
 func (e *executor) leave(t *testing.T) {
 	t.Helper()
 	address := e.Address()
-	if err := e.Close(); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, e.Close())
 	t.Cleanup(func() {
 		again, err := client.Reattach(context.Background(), address, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, err)
 		e.Client = again
 	})
 }
@@ -127,9 +117,7 @@ func numbers(path string) (map[string]int, error) {
 func procNumbers(t *testing.T, pid int, file string) map[string]int {
 	t.Helper()
 	all, err := numbers(fmt.Sprintf("/proc/%d/%s", pid, file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	return all
 }
 

@@ -56,9 +56,7 @@ func pssKiB(t *testing.T, pid int) int { return procNumbers(t, pid, "smaps_rollu
 func cpuTime(t *testing.T, pid int) time.Duration {
 	t.Helper()
 	var now unix.Timespec
-	if err := unix.ClockGettime(int32(^pid<<3|2), &now); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, unix.ClockGettime(int32(^pid<<3|2), &now))
 	return time.Duration(now.Nano())
 }
 
@@ -138,9 +136,7 @@ func report(t *testing.T, all []*executor, what string, after time.Duration, mos
 // TestMemoryOfLogs measures executors that write their tasks' output to files.
 func TestMemoryOfLogs(t *testing.T) {
 	p := place(t)
-	if err := os.Mkdir(p.Path("logs"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, os.Mkdir(p.Path("logs"), 0o700))
 	all := make([]*executor, executors)
 	for i := range all {
 		name := fmt.Sprint("logs", i)

@@ -23,6 +23,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/procstats/exits"
 	"github.com/tachograph/tacho/procstats/kernel"
 	"github.com/tachograph/tacho/procstats/network"
@@ -224,9 +225,7 @@ func TestPaired(t *testing.T) {
 		fmt.Fprintf(w, "%s\t%.0f ns\t%.0f ns\t%.0f ns\t%.0f ns\t%.3f\t%.3f\t\n",
 			work.name, off[0], off[1], on[0], on[1], ratio[0], ratio[1])
 	}
-	if err := w.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, w.Flush())
 	t.Logf("median of %d rounds each; ratios are off to on in one round:\n%s", rounds, table.String())
 }
 
@@ -251,9 +250,7 @@ func once(t *testing.T, dir, name string, times int, counted bool) [2]float64 {
 		}
 	}
 	f, err := os.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), workVariable+"="+name)
 	cmd.Stderr = os.Stderr
@@ -261,22 +258,16 @@ func once(t *testing.T, dir, name string, times int, counted bool) [2]float64 {
 	began := ownCPU(t)
 	text, err := cmd.Output()
 	reading := ownCPU(t) - began
-	if err := errors.Join(err, end(), f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, errors.Join(err, end(), f.Close()))
 	wall, err := strconv.ParseFloat(strings.TrimSpace(string(text)), 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	return [2]float64{wall, (cgroupCPU(t, dir) - used + reading) / float64(times)}
 }
 
 func ownCPU(t *testing.T) float64 {
 	t.Helper()
 	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &now); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &now))
 	return float64(now.Nano())
 }
 
@@ -284,13 +275,9 @@ func ownCPU(t *testing.T) float64 {
 func cgroupCPU(t *testing.T, dir string) float64 {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "cpu.stat"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	microseconds, err := strconv.ParseFloat(strings.Fields(string(text))[1], 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	return 1000 * microseconds
 }
 
@@ -298,9 +285,7 @@ func cgroupCPU(t *testing.T, dir string) float64 {
 func group(t *testing.T) string {
 	t.Helper()
 	own, err := kernel.FindCgroup(kernel.HostFS(), os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	if own.V2 == "" {
 		t.Skip("no cgroup of version 2 here")
 	}

@@ -101,9 +101,7 @@ func TestScale(t *testing.T) {
 		_ = f.agent.Process.Kill()
 		_ = f.agent.Wait() // killed, as intended
 		f.agent = f.place.Command(context.Background(), rig.Tacho(), "agent", "--config", f.path("agent.hcl"))
-		if err := f.agent.Start(); err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, f.agent.Start())
 		rig.Eventually(t, scaleLimit, "the agent answers", func() bool {
 			_, _, err := f.get("/v1/agent/health")
 			return err == nil
@@ -129,16 +127,12 @@ func TestScale(t *testing.T) {
 func (f *fleet) checkMixed(tasks int) {
 	f.t.Helper()
 	body, _, err := f.get("/v1/allocations")
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	rig.Must(f.t, err)
 	var all []struct {
 		ID, JobID, TaskGroup string
 		TaskStates           map[string]struct{ Restarts int }
 	}
-	if err := json.Unmarshal(body, &all); err != nil {
-		f.t.Fatal(err)
-	}
+	rig.Must(f.t, json.Unmarshal(body, &all))
 	found, lines := 0, 0
 	for _, a := range all {
 		if a.JobID != "mixed" {

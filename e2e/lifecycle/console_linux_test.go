@@ -34,7 +34,7 @@ type console struct {
 func open(t *testing.T, cmd *exec.Cmd) *console {
 	t.Helper()
 	started, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 30, Cols: 100})
-	must(t, err)
+	rig.Must(t, err)
 	ptm := closable(t, started)
 	c := &console{cmd: cmd, ptm: ptm, ended: make(chan struct{})}
 	shown := make(chan struct{})
@@ -58,8 +58,8 @@ func closable(t *testing.T, ptm *os.File) *os.File {
 	t.Helper()
 	defer ptm.Close()
 	fd, err := unix.FcntlInt(ptm.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	must(t, err)
-	must(t, unix.SetNonblock(fd, true))
+	rig.Must(t, err)
+	rig.Must(t, unix.SetNonblock(fd, true))
 	return os.NewFile(uintptr(fd), ptm.Name())
 }
 

@@ -76,7 +76,7 @@ func tryRuns(t *testing.T, binary rig.Chaotic, f rig.Failpoint) {
 	if c.chaotic.Reached(f) == 0 {
 		t.Error("the step was never reached")
 	}
-	must(t, c.chaotic.Disarm())
+	rig.Must(t, c.chaotic.Disarm())
 	c.checkNothingLeft()
 }
 
@@ -131,7 +131,7 @@ func (c *chaos) forget() {
 		for _, file := range files {
 			err = errors.Join(err, os.Remove(file))
 		}
-		must(c.t, err)
+		rig.Must(c.t, err)
 	}
 }
 

@@ -70,7 +70,7 @@ func (f fullDisk) try(t *testing.T) (outcome string) {
 	} else {
 		flags = append(flags, "--capture", "stdout")
 	}
-	must(t, os.Chmod(filepath.Dir(place.Dir), 0o777))
+	rig.Must(t, os.Chmod(filepath.Dir(place.Dir), 0o777))
 	out := rig.Capture(t, place.Run(t.Context(), append(flags, "--", "/bin/sh", "-c", script)...))
 	started := 0
 	if text, err := os.ReadFile(filepath.Join(place.Dir, "..", "starts")); err == nil {
@@ -123,7 +123,7 @@ func (f fullDisk) mount(t *testing.T, place *rig.Place) {
 	if !f.record {
 		dir = filepath.Join(filepath.Dir(place.Dir), "t") // XDG_RUNTIME_DIR
 	}
-	must(t, os.MkdirAll(dir, 0o700))
+	rig.Must(t, os.MkdirAll(dir, 0o700))
 	const used = 1 // of 0 there would be no limit, and the root takes an inode
 	options := fmt.Sprintf("mode=700,uid=%d,%s=%d", place.User.UID, f.unit, f.free+used)
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
@@ -135,7 +135,7 @@ func (f fullDisk) mount(t *testing.T, place *rig.Place) {
 		}
 	})
 	if f.unit == "nr_blocks" {
-		must(t, os.WriteFile(filepath.Join(dir, filling), []byte("x"), 0o600))
+		rig.Must(t, os.WriteFile(filepath.Join(dir, filling), []byte("x"), 0o600))
 	}
 }
 

@@ -23,7 +23,7 @@ func TestTerminalUnreadInput(t *testing.T) {
 	c := open(t, shell(t, place, "echo ready; sleep 1; exit 5"))
 	c.expect(t, "ready\r\n")
 	const full = 300 * time.Millisecond // our own terminal takes no more either once tacho does not read
-	must(t, c.ptm.SetWriteDeadline(time.Now().Add(full)))
+	rig.Must(t, c.ptm.SetWriteDeadline(time.Now().Add(full)))
 	line := strings.Repeat("x", 1000) + "\n"
 	if _, err := c.ptm.WriteString(strings.Repeat(line, 30)); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatal(err)
@@ -40,9 +40,9 @@ func TestTerminalHeldByAnother(t *testing.T) {
 	c := open(t, shell(t, place, "tty >name; echo ready; read -r go; seq 20000; exit 5"))
 	c.expect(t, "ready\r\n")
 	name, err := os.ReadFile(place.Path("name"))
-	must(t, err)
+	rig.Must(t, err)
 	holder, err := os.OpenFile(strings.TrimSpace(string(name)), os.O_RDWR|unix.O_NOCTTY, 0)
-	must(t, err)
+	rig.Must(t, err)
 	defer holder.Close()
 	c.enter(t, "go\n")
 	c.expect(t, "20000\r\n")
@@ -69,7 +69,7 @@ func TestTerminalCapture(t *testing.T) {
 					t.Skip("only root can run a command as somebody else")
 				}
 				place := rig.NewPlace(t, rig.Self())
-				must(t, os.Chmod(place.Dir, 0o755))
+				rig.Must(t, os.Chmod(place.Dir, 0o755))
 				c := open(t, place.Run(t.Context(), append(user, "--capture", test.flag, "--", "/bin/sh", "-c", script)...))
 				c.exits(t, 5)
 				if text := c.text(); !strings.Contains(text, "out\r\n") || !strings.Contains(text, "err\r\n") {

@@ -78,7 +78,7 @@ func TestRunRefuses(t *testing.T) {
 func TestRunRefusesAFolderOfOthers(t *testing.T) {
 	rig.Require(t)
 	place := rig.NewPlace(t, rig.Unprivileged())
-	must(t, os.Mkdir(place.Out, 0o500))
+	rig.Must(t, os.Mkdir(place.Out, 0o500))
 	out := rig.Capture(t, place.Run(t.Context(), "--", "/usr/bin/touch", "started"))
 	if out.Code != 125 {
 		t.Errorf("exit code %d, want 125", out.Code)
@@ -95,10 +95,10 @@ func TestRunRefusesAFolderOfOthers(t *testing.T) {
 // give puts files into a place that look like commands and are none.
 func give(t *testing.T, place *rig.Place) {
 	t.Helper()
-	must(t, os.WriteFile(place.Path("plain"), []byte("#!/bin/true\n"), 0o644))
-	must(t, os.WriteFile(place.Path("garbage"), []byte{0x7f, 'E', 'L', 'F', 0, 0, 0, 0}, 0o755))
-	must(t, os.WriteFile(place.Path("script"), []byte("#!/no/such/interpreter -x\n"), 0o755))
-	must(t, os.Mkdir(place.Path("folder"), 0o755))
+	rig.Must(t, os.WriteFile(place.Path("plain"), []byte("#!/bin/true\n"), 0o644))
+	rig.Must(t, os.WriteFile(place.Path("garbage"), []byte{0x7f, 'E', 'L', 'F', 0, 0, 0, 0}, 0o755))
+	rig.Must(t, os.WriteFile(place.Path("script"), []byte("#!/no/such/interpreter -x\n"), 0o755))
+	rig.Must(t, os.Mkdir(place.Path("folder"), 0o755))
 }
 
 // nothingRecorded checks that there is no record of a run that was refused. One of a command that could not be

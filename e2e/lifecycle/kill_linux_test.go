@@ -68,7 +68,7 @@ func TestKillRun(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				place := rig.NewPlace(t, mode.User)
 				s, _, parent := linger(t, mode, place, args...)
-				must(t, s.cmd.Process.Kill())
+				rig.Must(t, s.cmd.Process.Kill())
 				gone(t, place, parent)
 				r := closed(t, place)
 				if r.State != record.Exited || r.Diagnosis.Verdict != record.Stopped || r.Diagnosis.Summary == "" {
@@ -88,7 +88,7 @@ func TestKillExecutor(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			place := rig.NewPlace(t, mode.User)
 			s, r, parent := linger(t, mode, place)
-			must(t, syscall.Kill(r.Executor.PID, syscall.SIGKILL))
+			rig.Must(t, syscall.Kill(r.Executor.PID, syscall.SIGKILL))
 			gone(t, place, parent)
 			code, stderr := s.wait(t, deadline)
 			if code != 125 {
@@ -141,7 +141,7 @@ func killBoth(t *testing.T, mode rig.Mode, runFirst bool) {
 		slices.Reverse(victims)
 	}
 	for _, pid := range victims {
-		must(t, syscall.Kill(pid, syscall.SIGKILL))
+		rig.Must(t, syscall.Kill(pid, syscall.SIGKILL))
 	}
 	if took := rig.Eventually(t, deadline, "the command is gone", func() bool { return !rig.Alive(r.PID) }); took > soon {
 		t.Errorf("the command outlived both by %s", took)
@@ -172,7 +172,7 @@ func TestKillBothWithoutCgroup(t *testing.T) {
 		return len(reports) > 0 && len(reports[len(reports)-1].Processes.Rows) == 2
 	})
 	for _, pid := range []int{s.cmd.Process.Pid, r.Executor.PID} {
-		must(t, syscall.Kill(pid, syscall.SIGKILL))
+		rig.Must(t, syscall.Kill(pid, syscall.SIGKILL))
 	}
 	rig.Capture(t, place.Command(t.Context(), rig.Tacho(), "ls", "--output-dir", place.Out))
 	gone(t, place, nil)
@@ -186,7 +186,7 @@ func TestKillCommand(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			place := rig.NewPlace(t, mode.User)
 			s, r, parent := linger(t, mode, place)
-			must(t, syscall.Kill(r.PID, syscall.SIGKILL))
+			rig.Must(t, syscall.Kill(r.PID, syscall.SIGKILL))
 			code, stderr := s.wait(t, deadline)
 			if code != 137 {
 				t.Errorf("exit code %d, want 137: %s", code, stderr)

@@ -44,7 +44,7 @@ func start(t *testing.T, cmd *exec.Cmd) *session {
 	t.Helper()
 	s := &session{cmd: cmd, lines: make(chan string, 64), ended: make(chan struct{})}
 	reader, writer, err := os.Pipe()
-	must(t, err)
+	rig.Must(t, err)
 	cmd.Stdout, cmd.Stderr = writer, &s.stderr
 	// Whoever is left behind with our pipes must not hold up the test.
 	cmd.WaitDelay = 2 * time.Second
@@ -181,12 +181,4 @@ func oneLine(text, word string) string {
 		return "the line does not mention " + word
 	}
 	return ""
-}
-
-// must ends the test if something that it only prepares, or relies on, has failed.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -73,7 +73,7 @@ func written(t *testing.T, place *rig.Place, name string) (number int) {
 func state(t *testing.T, pid int) byte {
 	t.Helper()
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	must(t, err)
+	rig.Must(t, err)
 	_, after, _ := bytes.Cut(text, []byte(") "))
 	return after[0]
 }

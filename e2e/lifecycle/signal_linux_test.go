@@ -37,7 +37,7 @@ func TestRunForwardsSignals(t *testing.T) {
 			script := fmt.Sprintf("trap 'echo got %s; exit 7' %s; echo ready; while :; do sleep 0.02; done", name, name)
 			s := start(t, place.Run(t.Context(), "--", "/bin/sh", "-c", script))
 			s.expect(t, "ready")
-			must(t, s.cmd.Process.Signal(signal))
+			rig.Must(t, s.cmd.Process.Signal(signal))
 			s.expect(t, "got "+name)
 			code, stderr := s.wait(t, deadline)
 			if code != 7 {
@@ -57,7 +57,7 @@ func TestRunEndsByAForwardedSignal(t *testing.T) {
 			s := start(t, place.Run(t.Context(), "--", "/bin/sh", "-c", "echo ready; exec sleep 1000"))
 			s.expect(t, "ready")
 			r := running(t, place)
-			must(t, s.cmd.Process.Signal(signal))
+			rig.Must(t, s.cmd.Process.Signal(signal))
 			code, stderr := s.wait(t, deadline)
 			if want := 128 + int(signal); code != want {
 				t.Errorf("exit code %d, want %d: %s", code, want, stderr)
@@ -91,7 +91,7 @@ func TestRunKeepsIgnoredSignals(t *testing.T) {
 				t.Fatalf("exit code %d: %s", out.Code, out.Stderr)
 			}
 			mask, err := strconv.ParseUint(strings.TrimSpace(strings.TrimPrefix(out.Stdout, "SigIgn:")), 16, 64)
-			must(t, err)
+			rig.Must(t, err)
 			if mask&(1<<(signal-1)) == 0 {
 				t.Errorf("the command does not ignore SIG%s (mask %#x)", name, mask)
 			}

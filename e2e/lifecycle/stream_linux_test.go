@@ -42,7 +42,7 @@ func TestRunPassesStreams(t *testing.T) {
 			var stdout, stderr bytes.Buffer
 			cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &stdout, &stderr
 			cmd.WaitDelay = time.Second
-			must(t, cmd.Run())
+			rig.Must(t, cmd.Run())
 			if !bytes.Equal(stdout.Bytes(), input) {
 				t.Errorf("stdout has %d bytes, want the %d of stdin", stdout.Len(), len(input))
 			}
@@ -77,7 +77,7 @@ func captured(t *testing.T, place *rig.Place, want []byte) {
 		}
 		return err
 	})
-	must(t, err)
+	rig.Must(t, err)
 	if found != 2 {
 		t.Errorf("%d files of the run hold a stream, want 2", found)
 	}
@@ -89,13 +89,13 @@ func TestRunGivesItsOwnDescriptors(t *testing.T) {
 	needShell(t)
 	place := rig.NewPlace(t, rig.Self())
 	file, err := os.Create(place.Path("output"))
-	must(t, err)
+	rig.Must(t, err)
 	defer file.Close()
 	cmd := place.Run(t.Context(), "--", "/bin/sh", "-c", "readlink /proc/$$/fd/0 /proc/$$/fd/1 /proc/$$/fd/2")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = file, file, file
-	must(t, cmd.Run())
+	rig.Must(t, cmd.Run())
 	data, err := os.ReadFile(file.Name())
-	must(t, err)
+	rig.Must(t, err)
 	if want := strings.Repeat(file.Name()+"\n", 3); !strings.HasPrefix(string(data), want) {
 		t.Errorf("the command's descriptors are\n%s\nwant first\n%s", data, want)
 	}
@@ -171,7 +171,7 @@ func TestRunOutlivesItsListener(t *testing.T) {
 func TestRunPassesDescriptorsOn(t *testing.T) {
 	rig.Require(t)
 	place := rig.NewPlace(t, rig.Self())
-	must(t, os.WriteFile(place.Path("words"), []byte("words\n"), 0o600))
+	rig.Must(t, os.WriteFile(place.Path("words"), []byte("words\n"), 0o600))
 	script := `exec 3<words 4>&3 17<words 200>written
 		list='cat <&3; echo more >/dev/fd/200; for fd in /proc/$$/fd/*; do echo ${fd##*/} $(readlink $fd); done | grep -v pipe:'
 		"$@" -- /bin/sh -c "$list"
@@ -207,17 +207,17 @@ func TestRunHoldsNoDescriptor(t *testing.T) {
 	for _, flags := range [][]string{nil, {"--detach"}} {
 		t.Run(strings.Join(flags, ""), func(t *testing.T) {
 			place := rig.NewPlace(t, rig.Self())
-			must(t, unix.Mkfifo(place.Path("go"), 0o600))
+			rig.Must(t, unix.Mkfifo(place.Path("go"), 0o600))
 			signal, err := os.OpenFile(place.Path("go"), os.O_RDWR, 0) // which waits for no reader
-			must(t, err)
+			rig.Must(t, err)
 			defer signal.Close()
 			reader, writer, err := os.Pipe()
-			must(t, err)
+			rig.Must(t, err)
 			defer reader.Close()
 			cmd := place.Run(t.Context(), append(flags, "--", "/bin/sh", "-c", "echo word >&3; exec 3>&-; read -r x <go")...)
 			cmd.ExtraFiles = []*os.File{writer}
 			err = errors.Join(cmd.Start(), writer.Close(), reader.SetReadDeadline(time.Now().Add(deadline)))
-			must(t, err)
+			rig.Must(t, err)
 			if text, err := io.ReadAll(reader); string(text) != "word\n" || err != nil {
 				t.Errorf("read %q, %v", text, err)
 			}

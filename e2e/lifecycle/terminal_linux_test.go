@@ -51,7 +51,7 @@ func TestTerminalSize(t *testing.T) {
 		`stty size; trap 'stty size; exit 4' WINCH; echo ready; while :; do sleep 0.02; done`))
 	c.expect(t, "30 100\r\n")
 	c.expect(t, "ready\r\n")
-	must(t, pty.Setsize(c.ptm, &pty.Winsize{Rows: 41, Cols: 123}))
+	rig.Must(t, pty.Setsize(c.ptm, &pty.Winsize{Rows: 41, Cols: 123}))
 	c.expect(t, "41 123\r\n")
 	c.exits(t, 4)
 }
@@ -218,7 +218,7 @@ func TestTerminalSentToBackground(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			place := rig.NewPlace(t, rig.Self())
 			for _, name := range []string{"go", "end"} {
-				must(t, unix.Mkfifo(place.Path(name), 0o600))
+				rig.Must(t, unix.Mkfifo(place.Path(name), 0o600))
 			}
 			c := atPrompt(t, place)
 			c.enter(t, rig.Tacho()+" run --output-dir "+place.Out+

@@ -22,6 +22,8 @@ import (
 	"testing"
 	"text/template"
 	"time"
+
+	"github.com/tachograph/tacho/e2e/rig"
 )
 
 // agent is a Nomad agent, server and client in one, with our plugin.
@@ -99,9 +101,7 @@ func requireNomad(t *testing.T) (nomad, tacho string) {
 		t.Skip("there is no nomad executable on the PATH")
 	}
 	tacho, err = filepath.Abs(filepath.Join("..", "..", "bin", "tacho"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	if _, err := os.Stat(tacho); errors.Is(err, fs.ErrNotExist) {
 		t.Skipf("%s is not there: build it first, make build", tacho)
 	}
@@ -130,13 +130,9 @@ func startBinary(t *testing.T, tacho string, dev bool, extra string) *agent {
 	nomad, _ := requireNomad(t)
 	// Short: the paths of sockets are limited to 107 bytes.
 	dir, err := os.MkdirTemp("/tmp", "nomad")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	// For tasks of other users; the agent itself would make its folder for root alone.
-	if err := errors.Join(os.Chmod(dir, 0o755), os.Mkdir(filepath.Join(dir, "data"), 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, errors.Join(os.Chmod(dir, 0o755), os.Mkdir(filepath.Join(dir, "data"), 0o755)))
 	a := &agent{t: t, nomad: nomad, dir: dir, dev: dev, config: filepath.Join(dir, "agent.hcl")}
 	t.Cleanup(a.clean)
 	a.copyFile(tacho, filepath.Join(dir, "plugins", "tacho"))
@@ -148,12 +144,8 @@ func startBinary(t *testing.T, tacho string, dev bool, extra string) *agent {
 		"Dir": dir, "HTTP": ports[0], "RPC": ports[1], "Serf": ports[2], "Metrics": a.metrics,
 		"Extra": extra,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(a.config, text.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
+	rig.Must(t, os.WriteFile(a.config, text.Bytes(), 0o600))
 	if a.log, err = os.Create(filepath.Join(dir, "agent.log")); err != nil {
 		t.Fatal(err)
 	}
@@ -164,15 +156,9 @@ func startBinary(t *testing.T, tacho string, dev bool, extra string) *agent {
 func (a *agent) copyFile(from, to string) {
 	a.t.Helper()
 	content, err := os.ReadFile(from)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-		a.t.Fatal(err)
-	}
-	if err := os.WriteFile(to, content, 0o755); err != nil {
-		a.t.Fatal(err)
-	}
+	rig.Must(a.t, err)
+	rig.Must(a.t, os.MkdirAll(filepath.Dir(to), 0o755))
+	rig.Must(a.t, os.WriteFile(to, content, 0o755))
 }
 
 // freePorts returns ports that were free a moment ago.
@@ -182,9 +168,7 @@ func freePorts(t *testing.T, n int) []int {
 	var listeners []net.Listener
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, err)
 		listeners = append(listeners, l)
 		address, ok := l.Addr().(*net.TCPAddr)
 		if !ok {
@@ -193,9 +177,7 @@ func freePorts(t *testing.T, n int) []int {
 		ports = append(ports, address.Port)
 	}
 	for _, l := range listeners {
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, l.Close())
 	}
 	return ports
 }
@@ -210,9 +192,7 @@ func (a *agent) run() {
 	a.process = exec.Command(a.nomad, args...)
 	a.process.Stdout, a.process.Stderr = a.log, a.log
 	a.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := a.process.Start(); err != nil {
-		a.t.Fatal(err)
-	}
+	rig.Must(a.t, a.process.Start())
 	a.await("healthy driver", time.Minute, func() bool {
 		var nodes []struct{ ID string }
 		if a.get("/v1/nodes", &nodes) != nil || len(nodes) == 0 {
@@ -229,9 +209,7 @@ func (a *agent) run() {
 // kill kills the agent's process alone, without any warning.
 func (a *agent) kill() {
 	a.t.Helper()
-	if err := a.process.Process.Kill(); err != nil {
-		a.t.Fatal(err)
-	}
+	rig.Must(a.t, a.process.Process.Kill())
 	// It was killed: the error says only that.
 	_ = a.process.Wait()
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/tachograph/tacho/e2e/rig"
 )
 
 // allocation is a job's one allocation, with its one task.
@@ -61,9 +63,7 @@ func (a *agent) submit(job string) *allocation {
 func (al *allocation) state() allocState {
 	al.agent.t.Helper()
 	var state allocState
-	if err := al.agent.get("/v1/allocation/"+al.id, &state); err != nil {
-		al.agent.t.Fatal(err)
-	}
+	rig.Must(al.agent.t, al.agent.get("/v1/allocation/"+al.id, &state))
 	return state
 }
 
@@ -112,9 +112,7 @@ func (al *allocation) awaitEvent(kind, text string) taskEvent {
 func (al *allocation) logs(stream string) string {
 	al.agent.t.Helper()
 	text, err := al.readLogs(stream)
-	if err != nil {
-		al.agent.t.Fatal(err)
-	}
+	rig.Must(al.agent.t, err)
 	return text
 }
 

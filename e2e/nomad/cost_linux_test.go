@@ -15,6 +15,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -154,13 +155,9 @@ func (a *agent) stopMany(name, driver string) {
 func (a *agent) helpers(plugin bool) (pids []int) {
 	a.t.Helper()
 	nomad, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", a.process.Process.Pid))
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	rig.Must(a.t, err)
 	files, err := filepath.Glob("/proc/[0-9]*/exe")
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	rig.Must(a.t, err)
 	for _, file := range files {
 		exe, err := os.Readlink(file)
 		if err != nil {
@@ -182,9 +179,7 @@ func (a *agent) cpuOf(pids []int) (sum time.Duration) {
 	a.t.Helper()
 	for _, pid := range pids {
 		used, err := kernel.ProcessCPU(pid)
-		if err != nil {
-			a.t.Fatal(err)
-		}
+		rig.Must(a.t, err)
 		sum += used
 	}
 	return sum
@@ -195,15 +190,11 @@ func (a *agent) cpuOf(pids []int) (sum time.Duration) {
 func (a *agent) privateOf(pid int) int {
 	a.t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	rig.Must(a.t, err)
 	for line := range strings.Lines(string(text)) {
 		if rest, found := strings.CutPrefix(line, "Private_Dirty:"); found {
 			n, err := strconv.Atoi(strings.Fields(rest)[0])
-			if err != nil {
-				a.t.Fatal(err)
-			}
+			rig.Must(a.t, err)
 			return n
 		}
 	}

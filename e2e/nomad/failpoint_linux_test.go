@@ -130,13 +130,9 @@ func (c *chaos) lines(job, name string) int {
 func (c *chaos) try(f rig.Failpoint, job string) {
 	c.t.Helper()
 	const limit = 90 * time.Second
-	if err := c.chaotic.Disarm(); err != nil {
-		c.t.Fatal(err)
-	}
+	rig.Must(c.t, c.chaotic.Disarm())
 	arm := func() {
-		if err := c.chaotic.Arm(f); err != nil {
-			c.t.Fatal(err)
-		}
+		rig.Must(c.t, c.chaotic.Arm(f))
 	}
 	recovery := strings.Contains(f.Name, ".recover")
 	if !recovery {
@@ -148,9 +144,7 @@ func (c *chaos) try(f rig.Failpoint, job string) {
 	c.await("start", limit, func() bool { return c.runningOf(job) == 1 && c.lines(job, "starts") > 0 })
 	if recovery {
 		arm()
-		if err := syscall.Kill(c.pluginProcess(), syscall.SIGKILL); err != nil {
-			c.t.Fatal(err)
-		}
+		rig.Must(c.t, syscall.Kill(c.pluginProcess(), syscall.SIGKILL))
 		c.await("recovery", limit, func() bool { return c.chaotic.Reached(f) > 0 && c.pluginProcess() != 0 })
 	}
 	c.awaitEvents(f, job) // before the restart: Nomad keeps ten events

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tachograph/tacho/e2e/rig"
 )
 
 // kills is how often a process is killed in one test.
@@ -27,9 +29,7 @@ func TestPluginKilled(t *testing.T) {
 	total := al.cpuTotal()
 	for range *kills {
 		plugin := a.pluginProcess()
-		if err := syscall.Kill(plugin, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, syscall.Kill(plugin, syscall.SIGKILL))
 		a.await("another plugin", time.Minute, func() bool { return a.pluginProcess() != plugin && a.pluginProcess() != 0 })
 		a.await("counters that go on", time.Minute, func() bool { return al.cpuTotal() > 0 })
 		if now := al.cpuTotal(); now < total {
@@ -58,9 +58,7 @@ func TestLogsByHost(t *testing.T) {
 		}
 	}
 	plugin := a.pluginProcess()
-	if err := syscall.Kill(plugin, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, syscall.Kill(plugin, syscall.SIGKILL))
 	a.await("another plugin", time.Minute, func() bool { return a.pluginProcess() != plugin && a.pluginProcess() != 0 })
 	al.checkUndisturbed(before["pid"])
 }
@@ -75,9 +73,7 @@ func TestAgentKilled(t *testing.T) {
 		plugin := a.pluginProcess()
 		a.kill()
 		if i == *kills-1 {
-			if err := syscall.Kill(plugin, syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
+			rig.Must(t, syscall.Kill(plugin, syscall.SIGKILL))
 		}
 		count := al.count()
 		a.run()
@@ -93,12 +89,8 @@ func TestExecutorKilled(t *testing.T) {
 	al.awaitLog("10\n")
 	attributes := al.attributes()
 	executor, err := strconv.Atoi(attributes["executor.pid"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Kill(executor, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
+	rig.Must(t, syscall.Kill(executor, syscall.SIGKILL))
 	began := time.Now()
 	a.await("end of the task", time.Minute, func() bool { return !runs(attributes["pid"]) })
 	if took := time.Since(began); took > time.Second {
@@ -116,13 +108,9 @@ func TestBinaryReplaced(t *testing.T) {
 	before := al.attributes()
 	path := filepath.Join(a.dir, "plugins", "tacho")
 	a.copyFile(path, path+".new")
-	if err := os.Rename(path+".new", path); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, os.Rename(path+".new", path))
 	plugin := a.pluginProcess()
-	if err := syscall.Kill(plugin, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, syscall.Kill(plugin, syscall.SIGKILL))
 	a.await("another plugin", time.Minute, func() bool { return a.pluginProcess() != plugin && a.pluginProcess() != 0 })
 	a.await("stats by the other plugin", time.Minute, func() bool { _, ok := al.stats(); return ok })
 	al.checkUndisturbed(before["pid"])
@@ -131,9 +119,7 @@ func TestBinaryReplaced(t *testing.T) {
 // pluginProcess is the agent's plugin, 0 while there is none.
 func (a *agent) pluginProcess() int {
 	stats, err := filepath.Glob("/proc/[0-9]*/exe")
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	rig.Must(a.t, err)
 	for _, exe := range stats {
 		target, err := os.Readlink(exe)
 		if err != nil || strings.TrimSuffix(target, " (deleted)") != filepath.Join(a.dir, "plugins", "tacho") {
@@ -160,9 +146,7 @@ func (al *allocation) metric(metric string) float64 {
 	for line := range strings.Lines(string(page)) {
 		if name, value, _ := strings.Cut(strings.TrimSpace(line), "} "); strings.HasPrefix(name, metric+"{alloc_id=\""+al.id) {
 			number, err := strconv.ParseFloat(value, 64)
-			if err != nil {
-				al.agent.t.Fatal(err)
-			}
+			rig.Must(al.agent.t, err)
 			return number
 		}
 	}
@@ -214,9 +198,7 @@ func (al *allocation) logLines() []string {
 		if errors.Is(err, os.ErrNotExist) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, err)
 		text.Write(content)
 	}
 	whole := text.String()

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tachograph/tacho/e2e/rig"
 )
 
 // checks has one check for each job of e2e/jobs.
@@ -45,9 +47,7 @@ func TestJobs(t *testing.T) {
 	}
 	a := start(t, true)
 	version, err := a.cli("version")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	t.Log(version)
 	for _, file := range files {
 		job := strings.TrimSuffix(filepath.Base(file), ".nomad.hcl")
@@ -125,23 +125,17 @@ func checkBusy(t *testing.T, al *allocation) {
 		t.Errorf("read %s ago", age)
 	}
 	page, err := al.agent.read(al.agent.address + "/v1/metrics?format=prometheus")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	if !strings.Contains(string(page), "nomad_client_allocs_cpu_total_percent{alloc_id=\""+al.id) {
 		t.Error("no series of the task on the agent's page")
 	}
 	own, err := al.agent.read("http://" + al.agent.metrics + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	if !strings.Contains(string(own), "tacho_task_cpu_seconds_total{alloc_id=\""+al.id) {
 		t.Errorf("no series of the task on our own page:\n%s", own)
 	}
 	text, err := al.agent.cli("alloc", "status", "-stats", al.id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	if !strings.Contains(text, "CPU Stats") {
 		t.Errorf("alloc status -stats:\n%s", text)
 	}
@@ -330,9 +324,7 @@ func sharesCgroup(a, b string) bool {
 func checkCounts(t *testing.T, al *allocation) {
 	al.awaitLog("10\n")
 	followed, err := al.agent.cli("alloc", "logs", "-task", al.task, "-tail", "-n", "3", al.id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	lines := strings.Fields(followed)
 	for i := 1; i < len(lines); i++ {
 		before, errBefore := strconv.Atoi(lines[i-1])

@@ -48,9 +48,7 @@ func needMemory(t *testing.T) *rig.Parent {
 func self(t *testing.T) string {
 	t.Helper()
 	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	return path
 }
 

@@ -99,9 +99,7 @@ func TestOwnLimit(t *testing.T) {
 // TestAncestor has a group above the task run out of memory.
 func TestAncestor(t *testing.T) {
 	parent := needMemory(t)
-	if err := parent.LimitMemory(limitBytes); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, parent.LimitMemory(limitBytes))
 	hold(t, run(t, parent, nil, roleEat, text(tooMuch)),
 		end{Code: 137, Verdict: record.Signaled, Kills: 1, Scope: record.Ancestor, Retryable: true, MainVictim: true})
 	hold(t, run(t, parent, []string{"--memory", "4G"}, roleParent, "1", text(tooMuch), "0"),
@@ -117,9 +115,7 @@ func TestAncestor(t *testing.T) {
 func hiddenKill(t *testing.T, limit int, log string) (place *rig.Place, out rig.Output, chosen bool) {
 	t.Helper()
 	parent := needMemory(t)
-	if err := parent.LimitMemory(int64(limit)); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, parent.LimitMemory(int64(limit)))
 	place = rig.NewPlace(t, rig.Self())
 	run := place.Run(t.Context(), "--cgroup-parent", hidden, "--interval", "100ms", "--live", "never", "--", self(t), roleEat, text(2*limit))
 	cmd := place.Command(t.Context(), self(t), append([]string{roleUnshare, parent.Path, log}, run.Args...)...)
@@ -139,9 +135,7 @@ func hiddenKill(t *testing.T, limit int, log string) (place *rig.Place, out rig.
 func mayProtect(t *testing.T) bool {
 	t.Helper()
 	own, err := os.ReadFile("/proc/self/oom_score_adj")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0); err != nil {
 		return false
 	}
@@ -210,9 +204,7 @@ func TestPIDNamespace(t *testing.T) {
 func TestHost(t *testing.T) {
 	parent := needMemory(t)
 	meminfo, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	total := integer(strings.Fields(string(meminfo))[1])
 	if os.Getenv("TACHO_GUEST") == "" || total > 300<<10 {
 		t.Skipf("not in a guest with -memory 256: this machine of %d MiB is not to run out of memory", total>>10)
@@ -230,9 +222,7 @@ func TestKilledFromOutside(t *testing.T) {
 	cmd := place.Run(t.Context(), "--cgroup-parent", parent.Path, "--memory", limitFlag, "--interval", "100ms", "--live", "never",
 		"--", self(t), roleHold, text(limitBytes*8/10))
 	r := startRole(t, place, cmd)
-	if err := syscall.Kill(r.PID, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, syscall.Kill(r.PID, syscall.SIGKILL))
 	r = closed(t, place, cmd)
 	hold(t, r, end{Code: 137, Verdict: record.Signaled, Kills: 0})
 	if !strings.Contains(r.Diagnosis.Summary, "not by the kernel's OOM killer") {
@@ -247,12 +237,8 @@ func TestCallerDied(t *testing.T) {
 	cmd := place.Run(t.Context(), "--cgroup-parent", parent.Path, "--live", "never", "--", self(t), roleHold, "0")
 	startRole(t, place, cmd)
 	// On a busy machine the command runs before tacho run has confirmed the start, without which the end is another one.
-	if err := visit(t, place).Confirm(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, visit(t, place).Confirm(t.Context()))
+	rig.Must(t, cmd.Process.Kill())
 	r := closed(t, place, cmd)
 	rig.Eventually(t, deadline, "the executor has ended", func() bool { return len(place.Strays()) == 0 })
 	if want := "Stopped because the process that started it is gone"; r.Diagnosis.Verdict != record.Stopped || r.Diagnosis.Summary != want {

@@ -22,18 +22,14 @@ import (
 func startRole(t *testing.T, place *rig.Place, cmd *exec.Cmd) *record.Record {
 	t.Helper()
 	reader, writer, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	defer reader.Close()
 	var stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = writer, &stderr
 	cmd.WaitDelay = 2 * time.Second
 	err = cmd.Start()
 	writer.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	t.Cleanup(func() {
 		defer func() {
 			if t.Failed() && stderr.Len() > 0 {
@@ -53,9 +49,7 @@ func startRole(t *testing.T, place *rig.Place, cmd *exec.Cmd) *record.Record {
 			}
 		}
 	})
-	if err := reader.SetReadDeadline(time.Now().Add(deadline)); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, reader.SetReadDeadline(time.Now().Add(deadline)))
 	line, err := bufio.NewReader(reader).ReadString('\n')
 	if line != "ready\n" {
 		t.Fatalf("%q, %v, want ready", line, err)
@@ -104,9 +98,7 @@ func visit(t *testing.T, place *rig.Place) *client.Client {
 		return found != nil
 	})
 	c, err := client.Visit(t.Context(), *found)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)

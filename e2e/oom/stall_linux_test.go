@@ -76,9 +76,7 @@ func TestStallWords(t *testing.T) {
 func TestThrottledByAncestor(t *testing.T) {
 	const percent = 5 // holds also where others want the CPUs
 	parent := needMemory(t)
-	if err := parent.LimitCPU(percent); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, parent.LimitCPU(percent))
 	r := run(t, parent, nil, roleBusy, "1", "3s")
 	d := r.Diagnosis
 	if d.Stall != record.CPUThrottled || d.ThrottledBy != parent.Path {
@@ -121,9 +119,7 @@ func TestStarved(t *testing.T) {
 		tasks[i] = starved{place, cmd, func() (some, waited float64) {
 			before := schedstat()
 			s, err := c.Sample(t.Context(), 0, false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			rig.Must(t, err)
 			some, ok := s.Task.Number(procstats.PSICPUSome)
 			if !ok {
 				reading, _ := s.Task.Get(procstats.PSICPUSome)
@@ -143,9 +139,7 @@ func TestStarved(t *testing.T) {
 		some[i], waited[i] = someNow-some[i], waitedNow-waited[i]
 	}
 	for i, task := range tasks {
-		if err := task.cmd.Process.Signal(unix.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, task.cmd.Process.Signal(unix.SIGTERM))
 		r := closed(t, task.place, task.cmd)
 		t.Logf("in %s it waited %.3f s by schedstat and %.3f s by pressure (%+.1f %%); %s", span, waited[i], some[i],
 			100*(some[i]/waited[i]-1), r.Diagnosis.Stall)
@@ -163,9 +157,7 @@ func TestStarved(t *testing.T) {
 func schedstatOfChild(t *testing.T, pid int) func() float64 {
 	t.Helper()
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	var children []string
 	for _, file := range files {
 		if text, err := os.ReadFile(file); err == nil {
@@ -177,9 +169,7 @@ func schedstatOfChild(t *testing.T, pid int) func() float64 {
 	}
 	return func() float64 {
 		text, err := os.ReadFile("/proc/" + children[0] + "/schedstat")
-		if err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, err)
 		return float64(integer(strings.Fields(string(text))[1])) / 1e9
 	}
 }
@@ -298,9 +288,7 @@ func TestCgroupRemoved(t *testing.T) {
 	var cpu, rss procstats.Reading
 	rig.Eventually(t, deadline, "the cgroup is seen to be gone", func() bool {
 		s, err := c.Sample(t.Context(), 0, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, err)
 		cpu, _ = s.Task.Get(procstats.CgroupCPUUsage)
 		rss, _ = s.Task.Get(procstats.TreeRSS)
 		return !cpu.Present()
@@ -309,9 +297,7 @@ func TestCgroupRemoved(t *testing.T) {
 	if bytes, ok := rss.Number(); !ok || bytes <= 0 {
 		t.Errorf("resident memory %v (%s), want it to be read on", bytes, rss.Reason())
 	}
-	if err := cmd.Process.Signal(unix.SIGINT); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, cmd.Process.Signal(unix.SIGINT))
 	r := closed(t, place, cmd)
 	removed(t, r.Absent[procstats.CgroupCPUUsage.String()], began)
 	if h := r.Headline[procstats.HeadlineCPU.String()]; h.Value == nil || h.Source == procstats.CgroupCPUUsage.String() {

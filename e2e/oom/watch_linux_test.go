@@ -33,9 +33,7 @@ func TestEventLatency(t *testing.T) {
 	cmd := place.Run(t.Context(), "--cgroup-parent", parent.Path, "--memory", limitFlag, "--live", "never",
 		"--", self(t), roleParent, text(kills), text(limitBytes*5/4), "0", "wait")
 	input, output, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	defer output.Close()
 	cmd.Stdin = input
 	startRole(t, place, cmd)
@@ -44,9 +42,7 @@ func TestEventLatency(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*deadline)
 	defer cancel()
 	events, err := visit(t, place).Events(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	if _, err := output.WriteString("go\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -140,13 +136,9 @@ func (l *kernelLog) records(t *testing.T) []oom.LogRecord {
 		if errors.Is(err, unix.EAGAIN) {
 			return all
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, err)
 		record, err := oom.ParseLogRecord(buffer[:n])
-		if err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, err)
 		all = append(all, record)
 	}
 }
@@ -164,9 +156,7 @@ func letLogTell(t *testing.T) {
 	var recent []oom.LoggedKill
 	rig.Eventually(t, deadline, "the kernel's log has room for another kill", func() bool {
 		kills, err := log.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, err)
 		since := kernel.Now().Mono - span - slack
 		recent = slices.DeleteFunc(append(recent, kills...), func(k oom.LoggedKill) bool { return k.Time < since })
 		return len(recent) < most
@@ -205,9 +195,7 @@ func TestIdleCost(t *testing.T) {
 	if woken := switches(t, r.Executor.PID) - quiet; woken != 0 {
 		t.Errorf("%d context switches in %s, want none", woken, span)
 	}
-	if err := cmd.Process.Signal(unix.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, cmd.Process.Signal(unix.SIGTERM))
 	closed(t, place, cmd)
 }
 
@@ -274,31 +262,21 @@ func bigFile(t *testing.T, place *rig.Place, size int64) string {
 		return disk
 	}
 	var fs unix.Statfs_t
-	if err := unix.Statfs(place.Dir, &fs); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, unix.Statfs(place.Dir, &fs))
 	if kind := uint32(fs.Type); kind == unix.TMPFS_MAGIC || kind == unix.RAMFS_MAGIC {
 		t.Skip("no disk here: a guest needs -disk 128")
 	}
 	f, err := os.Create(place.Path("big"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	defer f.Close()
 	block := bytes.Repeat([]byte("tacho"), 1<<18)
 	for written := int64(0); written < size; {
 		n, err := f.Write(block)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, err)
 		written += int64(n)
 	}
-	if err := f.Sync(); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, f.Sync())
+	rig.Must(t, unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED))
 	return f.Name()
 }
 
@@ -307,8 +285,6 @@ func cpuTime(t *testing.T, pid int) time.Duration {
 	t.Helper()
 	var ts unix.Timespec
 	// clock_getcpuclockid(3): the PID, inverted, above three bits that say "the scheduler's clock of a process".
-	if err := unix.ClockGettime(int32(^pid<<3|2), &ts); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, unix.ClockGettime(int32(^pid<<3|2), &ts))
 	return time.Duration(ts.Nano())
 }

@@ -70,32 +70,22 @@ type realAgent struct {
 func startAgent(t *testing.T) *realAgent {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	// A short path: there are sockets below it.
 	dir, err := os.MkdirTemp("", "seen")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	a := &realAgent{dir: dir, port: listener.Addr().(*net.TCPAddr).Port}
 	listener.Close()
 	a.configure(t, true)
 	job := filepath.Join(dir, "seen.nomad.hcl")
-	if err := os.WriteFile(job, []byte(jobs), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, os.WriteFile(job, []byte(jobs), 0o600))
 	a.cmd = exec.Command(rig.Tacho(), "agent", "--config", filepath.Join(dir, "agent.hcl"), "--data-dir",
 		filepath.Join(dir, "data"), "--job", job)
 	var log strings.Builder
 	a.cmd.Stderr = &log
 	stdout, err := a.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := a.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
+	rig.Must(t, a.cmd.Start())
 	socket := make(chan string, 1)
 	var reading sync.WaitGroup
 	reading.Go(func() {
@@ -170,13 +160,9 @@ func (a *realAgent) ask(t *testing.T, method, path string) string {
 func (a *realAgent) configure(t *testing.T, publish bool) {
 	t.Helper()
 	text := fmt.Sprintf("ports { http = %d }\ntelemetry { publish_allocation_metrics = %v }\n", a.port, publish)
-	if err := os.WriteFile(filepath.Join(a.dir, "agent.hcl"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, os.WriteFile(filepath.Join(a.dir, "agent.hcl"), []byte(text), 0o600))
 	if a.cmd != nil {
-		if err := a.cmd.Process.Signal(syscall.SIGHUP); err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, a.cmd.Process.Signal(syscall.SIGHUP))
 	}
 }
 

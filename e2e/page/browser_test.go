@@ -77,12 +77,8 @@ func startBrowser(t *testing.T) *browser {
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
 	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
+	rig.Must(t, cmd.Start())
 	address := make(chan string, 1)
 	var reading sync.WaitGroup
 	reading.Go(func() {
@@ -109,9 +105,7 @@ func startBrowser(t *testing.T) *browser {
 func connect(t *testing.T, address string) *browser {
 	t.Helper()
 	conn, _, err := websocket.Dial(t.Context(), address, nil) //nolint:bodyclose // the library takes it over
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	conn.SetReadLimit(256 << 20) // screenshots
 	b := &browser{conn: conn, waiting: map[int]chan reply{}, tabs: map[string]*tab{}}
 	var reading sync.WaitGroup
@@ -166,9 +160,7 @@ func (b *browser) call(t *testing.T, session, method string, params any) json.Ra
 		command["sessionId"] = session
 	}
 	text, err := json.Marshal(command)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	if err := b.conn.Write(t.Context(), websocket.MessageText, text); err != nil {
 		t.Fatalf("%s: %v", method, err)
 	}
@@ -373,9 +365,7 @@ func (p *tab) screenshot(t *testing.T, whole bool, most int) []byte {
 	}
 	unmarshal(t, p.call(t, "Page.captureScreenshot", params), &r)
 	picture, err := base64.StdEncoding.DecodeString(r.Data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	return picture
 }
 

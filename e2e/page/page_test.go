@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/e2e/page/pagetest"
+	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/internal/agent/page"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -328,9 +329,7 @@ const lowContrast = `(() => {
 // TestPictures takes the pictures of the docs with -update, and holds that they can be taken.
 func TestPictures(t *testing.T) {
 	stage := pagetest.Stage(time.Now)
-	if err := stage.WriteLogs(t.TempDir()); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, stage.WriteLogs(t.TempDir()))
 	others := serve(t, stage, page.Options{})
 	trusted := httptest.NewServer(page.New(stage, page.Options{}).Handler(true))
 	defer trusted.Close()
@@ -371,12 +370,8 @@ func TestPictures(t *testing.T) {
 		}
 		if *update {
 			path := filepath.Join("..", "..", "docs", "images", picture.name+".png")
-			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(path, png, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			rig.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+			rig.Must(t, os.WriteFile(path, png, 0o644))
 		}
 	}
 }

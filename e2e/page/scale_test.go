@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/e2e/page/pagetest"
+	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/internal/agent/page"
 )
 
@@ -104,9 +105,7 @@ func axe(t *testing.T) string {
 		t.Skipf("npm cannot fetch axe-core: %v\n%s", err, out)
 	}
 	script, err := os.ReadFile(filepath.Join(dir, "node_modules", "axe-core", "axe.min.js"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	return string(script)
 }
 
@@ -114,9 +113,7 @@ func axe(t *testing.T) string {
 func TestAccessible(t *testing.T) {
 	script := axe(t)
 	stage := pagetest.Stage(time.Now)
-	if err := stage.WriteLogs(t.TempDir()); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, stage.WriteLogs(t.TempDir()))
 	site := serve(t, stage, page.Options{Token: func() string { return "t" }})
 	crowd := serve(t, pagetest.Crowd(time.Now, 200), page.Options{})
 	tab := startBrowser(t).open(t)

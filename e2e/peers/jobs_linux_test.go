@@ -42,9 +42,7 @@ func TestJobFiles(t *testing.T) {
 	accepted, refusals := 0, map[string]int{}
 	for _, text := range files {
 		path := filepath.Join(t.TempDir(), "job.nomad.hcl")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, os.WriteFile(path, []byte(text), 0o600))
 		args := []string{"job", "validate", "--data-dir", data, path}
 		for {
 			out, err := exec.CommandContext(t.Context(), rig.Tacho(), args...).CombinedOutput()
@@ -80,9 +78,7 @@ func TestJobFiles(t *testing.T) {
 func published(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/configuration.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	_, list, _ := strings.Cut(string(text), "\nAnything else is rejected")
 	list, _, found := strings.Cut(list, "\n\n")
 	if !found {
@@ -104,18 +100,14 @@ func jobFiles(t *testing.T, source string) (files []string) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	return files
 }
 
 // start runs a command until the end of the test.
 func start(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()
@@ -129,14 +121,10 @@ const anyPort = "ports {\n  http = 0\n}\n"
 func startAgent(t *testing.T, settings string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "peer") // the path of a socket is short
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	config := filepath.Join(dir, "agent.hcl")
-	if err := os.WriteFile(config, []byte(settings), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, os.WriteFile(config, []byte(settings), 0o600))
 	data := filepath.Join(dir, "data")
 	start(t, exec.Command(rig.Tacho(), "agent", "--config", config, "--data-dir", data))
 	rig.Eventually(t, 30*time.Second, "the agent answers", func() bool {

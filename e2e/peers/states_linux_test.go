@@ -281,9 +281,7 @@ func realNomad(t *testing.T, nomad string) *orchestrator {
 		ports[i] = freePort(t)
 	}
 	config := filepath.Join(dir, "agent.hcl")
-	if err := os.WriteFile(config, fmt.Appendf(nil, nomadConfig, ports[:]...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, os.WriteFile(config, fmt.Appendf(nil, nomadConfig, ports[:]...), 0o600))
 	start(t, exec.Command(nomad, "agent", "-dev", "-config", config))
 	o := &orchestrator{base: fmt.Sprintf("http://127.0.0.1:%d", ports[0]), client: http.DefaultClient}
 	rig.Eventually(t, 60*time.Second, "the node is ready", func() bool {

@@ -52,16 +52,12 @@ func TestDriverSuite(t *testing.T) {
 	overlay := map[string]string{}
 	replace := func(path, text string) {
 		file := filepath.Join(dir, strings.ReplaceAll(path, "/", "_")+".go")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, os.WriteFile(file, []byte(text), 0o600))
 		overlay[filepath.Join(source, path)] = file
 	}
 	edited := func(path string, edits ...string) {
 		text, err := os.ReadFile(filepath.Join(source, path))
-		if err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, err)
 		replace(path, strings.NewReplacer(edits...).Replace(string(text)))
 	}
 	const utils, tests = "plugins/drivers/testutils/", "drivers/rawexec/"
@@ -74,17 +70,11 @@ func TestDriverSuite(t *testing.T) {
 		"Config{DeniedHostUids:", "Config{Enabled: true, DeniedHostUids:", "d.InspectTask(", "harness.InspectTask(", "d.RecoverTask(", "harness.RecoverTask(", "d.StopTask(", "harness.StopTask(",
 		"d.DestroyTask(", "harness.DestroyTask(")
 	text, err := json.Marshal(map[string]any{"Replace": overlay})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	list := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(list, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, os.WriteFile(list, text, 0o600))
 	short, err := os.MkdirTemp("", "peer") // paths of sockets are short
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(short) })
 	cmd := exec.CommandContext(t.Context(), "go", "test", "-overlay", list, "-count", "1", "-v", "./drivers/rawexec")
 	cmd.Dir = source

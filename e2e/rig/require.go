@@ -22,3 +22,11 @@ func Require(t testing.TB) {
 }
 
 func wanted() bool { return os.Getenv(wantedVariable) != "" || os.Getenv(tachoVariable) != "" }
+
+// Must ends the test at an error.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

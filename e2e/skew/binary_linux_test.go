@@ -178,18 +178,12 @@ func TestReplacedBinary(t *testing.T) {
 func install(t *testing.T, binary, path string) {
 	t.Helper()
 	from, err := os.Open(binary)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	defer from.Close()
 	to, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	_, err = io.Copy(to, from)
-	if err := errors.Join(err, to.Close(), os.Rename(to.Name(), filepath.Clean(path))); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, errors.Join(err, to.Close(), os.Rename(to.Name(), filepath.Clean(path))))
 }
 
 func pid(n int) string { return strconv.Itoa(n) }

@@ -54,9 +54,7 @@ func other(t testing.TB) string {
 	if errors.Is(err, errNoFirst) {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	return binary
 }
 

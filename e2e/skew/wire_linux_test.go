@@ -34,17 +34,11 @@ func TestWireOnlyGrows(t *testing.T) {
 		t.Skip(errNoFirst)
 	}
 	before, err := git("show", first+":"+golden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	top, err := git("rev-parse", "--show-toplevel")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	now, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(top)), golden))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	lines := strings.Split(string(now), "\n")
 	for line := range strings.SplitSeq(string(before), "\n") {
 		if !slices.Contains(lines, line) {
@@ -69,21 +63,15 @@ func converse(t *testing.T, binary string) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	c, err := client.Start(ctx, client.Options{Binary: binary, RuntimeDir: place.Path("run"), ID: "skew"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	t.Logf("executor %s", c.Hello().GetBuild())
 	launch(ctx, t, c, place)
 	watch(ctx, t, c)
 	command(ctx, t, c)
 	// Its caller goes and comes back, as after an upgrade.
 	address, err := wire.ReadAddress(c.Address().Folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
+	rig.Must(t, c.Close())
 	if c, err = client.Reattach(ctx, *address, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -102,9 +90,7 @@ func converse(t *testing.T, binary string) {
 
 func launch(ctx context.Context, t *testing.T, c *client.Client, place *rig.Place) {
 	t.Helper()
-	if err := os.Mkdir(place.Path("logs"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, os.Mkdir(place.Path("logs"), 0o700))
 	launched, err := c.Launch(ctx, &proto.LaunchRequest{
 		Id: "skew", Command: "/bin/sh", Env: place.Env(), Dir: place.Dir,
 		Args: []string{"-c", "trap 'echo got it' USR1; trap 'exit 3' TERM; echo ready; while :; do sleep 0.02; done"},
@@ -113,9 +99,7 @@ func launch(ctx context.Context, t *testing.T, c *client.Client, place *rig.Plac
 		}},
 		Cgroup: &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_AUTO},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	if launched.GetMain().GetPid() <= 0 || launched.GetMain().GetStart() == 0 {
 		t.Errorf("launched %v", launched)
 	}
@@ -131,21 +115,15 @@ func watch(ctx context.Context, t *testing.T, c *client.Client) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := c.Stats(ctx, 50*time.Millisecond, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	var window procstats.Window
 	for range 4 {
 		sample, err := stream.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, err)
 		window.Add(sample)
 	}
 	sample, err := c.Sample(ctx, 0, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	for _, h := range procstats.Headlines(sample, procstats.History{Window: &window}) {
 		if h.ID == procstats.HeadlineCPU || h.ID == procstats.HeadlineMemory {
 			if !h.Reading.Present() {
@@ -157,9 +135,7 @@ func watch(ctx context.Context, t *testing.T, c *client.Client) {
 		t.Error("a sample without rows")
 	}
 	events, err := c.Events(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	if first, err := events.Recv(); err != nil || first.GetKind() != "launched" {
 		t.Errorf("first event %v, %v", first, err)
 	}
@@ -169,17 +145,13 @@ func watch(ctx context.Context, t *testing.T, c *client.Client) {
 func command(ctx context.Context, t *testing.T, c *client.Client) {
 	t.Helper()
 	stream, err := c.Exec(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	for _, m := range []*proto.ExecRequest{
 		{Message: &proto.ExecRequest_Setup{Setup: &proto.ExecSetup{Command: []string{"sh", "-c", "cat; exit 5"}}}},
 		{Message: &proto.ExecRequest_Stdin{Stdin: []byte("there and back")}},
 		{Message: &proto.ExecRequest_StdinClose{StdinClose: true}},
 	} {
-		if err := stream.Send(m); err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, stream.Send(m))
 	}
 	var output strings.Builder
 	var code int32 = -1
@@ -188,9 +160,7 @@ func command(ctx context.Context, t *testing.T, c *client.Client) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, err)
 		output.Write(m.GetStdout())
 		if m.GetExit() != nil {
 			code = m.GetExit().GetCode()
@@ -204,9 +174,7 @@ func command(ctx context.Context, t *testing.T, c *client.Client) {
 func end(ctx context.Context, t *testing.T, c *client.Client) {
 	t.Helper()
 	exit, final, err := c.Wait(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	if exit.GetCode() != 3 || exit.GetVerdict() != string(record.Stopped) {
 		t.Errorf("exit %v", exit)
 	}

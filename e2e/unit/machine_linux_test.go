@@ -62,12 +62,8 @@ func boot(t *testing.T) *machine {
 		Setsid: true, Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC, UseCgroupFD: true, CgroupFD: int(group.Fd()),
 	}
 	steps := []confine.Step{confine.CgroupNamespace, confine.CgroupMounts, confine.Proc, confine.EmptyRun}
-	if err := confine.Wrap(cmd, self(t), confine.Options{Steps: steps}); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(cmd.Start(), group.Close()); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, confine.Wrap(cmd, self(t), confine.Options{Steps: steps}))
+	rig.Must(t, errors.Join(cmd.Start(), group.Close()))
 	t.Cleanup(func() {
 		// All of its PID namespace ends with it.
 		_ = cmd.Process.Kill()
@@ -83,9 +79,7 @@ func boot(t *testing.T) *machine {
 		_, err := os.Stat(socket)
 		return err == nil
 	})
-	if err := m.connect(cmd.Process.Pid, socket); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, m.connect(cmd.Process.Pid, socket))
 	return m
 }
 
@@ -157,22 +151,14 @@ func newGroup(t *testing.T) *os.File {
 	t.Helper()
 	const root = "/sys/fs/cgroup"
 	controllers, err := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	for name := range strings.FieldsSeq(string(controllers)) {
-		if err := os.WriteFile(filepath.Join(root, "cgroup.subtree_control"), []byte("+"+name), 0); err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, os.WriteFile(filepath.Join(root, "cgroup.subtree_control"), []byte("+"+name), 0))
 	}
 	dir, err := os.MkdirTemp(root, "machine-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	group, err := os.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	return group
 }
 
@@ -195,9 +181,7 @@ func (m *machine) units() string {
 	m.t.Helper()
 	dir := m.t.TempDir()
 	unit, err := os.ReadFile("../../packaging/tacho.service")
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	rig.Must(m.t, err)
 	config := filepath.Join(dir, "agent.hcl")
 	files := map[string]string{
 		service:                  string(unit),
@@ -209,17 +193,11 @@ func (m *machine) units() string {
 	}
 	for name, text := range files {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			m.t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			m.t.Fatal(err)
-		}
+		rig.Must(m.t, os.MkdirAll(filepath.Dir(path), 0o755))
+		rig.Must(m.t, os.WriteFile(path, []byte(text), 0o644))
 	}
 	if _, err := os.Stat("/bin/kill"); err != nil {
-		if err := os.Symlink(self(m.t), "/bin/kill"); err != nil {
-			m.t.Fatal(err)
-		}
+		rig.Must(m.t, os.Symlink(self(m.t), "/bin/kill"))
 	}
 	return dir
 }
@@ -228,9 +206,7 @@ func (m *machine) units() string {
 func self(t *testing.T) string {
 	t.Helper()
 	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	return path
 }
 
@@ -260,9 +236,7 @@ func (m *machine) property(name string) string {
 	if err != nil {
 		p, err = m.GetServicePropertyContext(m.t.Context(), service, name)
 	}
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	rig.Must(m.t, err)
 	return fmt.Sprint(p.Value.Value())
 }
 

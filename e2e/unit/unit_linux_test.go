@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tachograph/tacho/e2e/rig"
 )
 
 const dataDir = "/var/lib/tacho"
@@ -95,9 +97,7 @@ type witness struct {
 func (m *machine) run(name, jobType string) (id string) {
 	m.t.Helper()
 	source := map[string]any{"Source": fmt.Sprintf(job, name, jobType, self(m.t)), "Filename": "test.nomad.hcl"}
-	if err := call(m.t.Context(), http.MethodPost, "/v1/jobs", source, nil); err != nil {
-		m.t.Fatal(err)
-	}
+	rig.Must(m.t, call(m.t.Context(), http.MethodPost, "/v1/jobs", source, nil))
 	var all []allocation
 	if err := call(m.t.Context(), http.MethodGet, "/v1/job/"+name+"/allocations", nil, &all); err != nil || len(all) != 1 {
 		m.t.Fatal(all, err)
@@ -197,9 +197,7 @@ func TestUnit(t *testing.T) {
 		t.Errorf("after a task's want of memory the unit is %s, its process %s, was %s", state, now, pid)
 	}
 
-	if err := call(t.Context(), http.MethodDelete, "/v1/job/beat", nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, call(t.Context(), http.MethodDelete, "/v1/job/beat", nil, nil))
 	m.eventually("the end of the task", func() bool {
 		a, err := m.allocation(w.id)
 		return err == nil && a.ClientStatus == "complete"
@@ -210,7 +208,5 @@ func TestUnit(t *testing.T) {
 // signal sends a signal to the agent only.
 func (m *machine) signal(s syscall.Signal) {
 	m.t.Helper()
-	if err := m.KillUnitWithTarget(m.t.Context(), service, "main", int32(s)); err != nil {
-		m.t.Fatal(err)
-	}
+	rig.Must(m.t, m.KillUnitWithTarget(m.t.Context(), service, "main", int32(s)))
 }

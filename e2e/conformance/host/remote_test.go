@@ -19,6 +19,7 @@ import (
 
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/e2e/conformance/host"
+	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/plugin"
 	"github.com/tachograph/tacho/plugin/proto/drivers"
 )
@@ -41,9 +42,7 @@ func serveDriver(t *testing.T, f plugin.Served) (*host.Remote, *grpc.ClientConn)
 	conn, err := grpc.NewClient("passthrough:fake",
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	t.Cleanup(func() {
 		if err := conn.Close(); err != nil {
 			t.Error(err)
@@ -114,9 +113,7 @@ func TestCalls(t *testing.T) {
 		f.fail(nil)
 	}
 	info, err := r.Info(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	if d := cmp.Diff(host.Info{Name: driver.Name, Version: "1.2.3", APIVersions: []string{"v0.1.0"}}, info); d != "" {
 		t.Errorf("info (-want +got):\n%s", d)
 	}
@@ -126,9 +123,7 @@ func TestStreams(t *testing.T) {
 	f, r, _ := serve(t)
 	ctx := t.Context()
 	stats, err := r.NomadStats(ctx, "t", time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	for second := range int64(2) {
 		// The first one's rate is over the time since the baseline.
 		got, err := stats.Recv()
@@ -139,16 +134,12 @@ func TestStreams(t *testing.T) {
 		}
 	}
 	events, err := r.TaskEvents(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	if got, err := events.Recv(); err != nil || got.Message != "hello" {
 		t.Errorf("%+v, %v", got, err)
 	}
 	prints, err := r.Fingerprint(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	if got, err := prints.Recv(); err != nil || got.Health != driver.Healthy {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -159,9 +150,7 @@ func TestStreams(t *testing.T) {
 
 	f.fail(driver.ErrStatsNotImplemented)
 	stats, err = r.NomadStats(ctx, "t", time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	if got, err := stats.Recv(); !errors.Is(err, driver.ErrStatsNotImplemented) {
 		t.Errorf("stats of a driver without: %+v, %v", got, err)
 	}
@@ -171,9 +160,7 @@ func TestStreamIsCancelled(t *testing.T) {
 	_, r, _ := serve(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	stats, err := r.NomadStats(ctx, "t", time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	cancel()
 	for range 3 {
 		if _, err = stats.Recv(); err != nil {
@@ -188,12 +175,8 @@ func TestStreamIsCancelled(t *testing.T) {
 func TestExecStreaming(t *testing.T) {
 	f, r, _ := serve(t)
 	stream, err := r.ExecTaskStreaming(t.Context(), "t", driver.ExecOptions{Command: []string{"cat"}, TTY: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := stream.Resize(driver.TerminalSize{Rows: 33, Columns: 80}); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
+	rig.Must(t, stream.Resize(driver.TerminalSize{Rows: 33, Columns: 80}))
 	if _, err := stream.Write([]byte("hello")); err != nil {
 		t.Fatal(err)
 	}
@@ -201,9 +184,7 @@ func TestExecStreaming(t *testing.T) {
 	if err != nil || string(output.Stdout) != "hello" || string(output.Stderr) != "HELLO" {
 		t.Errorf("%+v, %v", output, err)
 	}
-	if err := stream.CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, stream.CloseWrite())
 	output, err = stream.Recv()
 	if err != nil || output.Exit == nil || output.Exit.Code != 33 {
 		t.Errorf("%+v, %v; want the exit", output, err)
@@ -220,22 +201,14 @@ func TestExecStreaming(t *testing.T) {
 func TestExecStreamingGarbage(t *testing.T) {
 	_, r, conn := serve(t)
 	stream, err := r.ExecTaskStreaming(t.Context(), "t", driver.ExecOptions{Command: []string{"cat"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := stream.Resize(driver.TerminalSize{Rows: -1}); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
+	rig.Must(t, stream.Resize(driver.TerminalSize{Rows: -1}))
 	if output, err := stream.Recv(); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("%+v, %v; want %v", output, err, driver.ErrInvalid)
 	}
 	raw, err := drivers.NewDriverClient(conn).ExecTaskStreaming(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := raw.Send(&drivers.ExecTaskStreamingRequest{}); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
+	rig.Must(t, raw.Send(&drivers.ExecTaskStreamingRequest{}))
 	if m, err := raw.Recv(); err == nil {
 		t.Errorf("without setup: %v", m)
 	}
