@@ -32,10 +32,7 @@ func pluginInfo(ctx context.Context, e *Env) error {
 	if !ok {
 		return skip("not behind a plugin")
 	}
-	info, err := d.Info(ctx)
-	if err != nil {
-		return err
-	}
+	info := value(d.Info(ctx))
 	if info.Name == "" || !semver.MatchString(info.Version) || len(info.APIVersions) == 0 {
 		return fmt.Errorf("info %+v: want a name, a semantic version and API versions", info)
 	}
@@ -43,10 +40,7 @@ func pluginInfo(ctx context.Context, e *Env) error {
 }
 
 func schemas(ctx context.Context, e *Env) error {
-	task, err := e.TaskConfigSchema(ctx)
-	if err != nil {
-		return err
-	}
+	task := value(e.TaskConfigSchema(ctx))
 	if _, err := host.ToDecoder(task); err != nil {
 		return fmt.Errorf("task config: %w", err)
 	}
@@ -73,10 +67,7 @@ func badConfig(ctx context.Context, e *Env) error {
 }
 
 func capabilities(ctx context.Context, e *Env) error {
-	c, err := e.Capabilities(ctx)
-	if err != nil {
-		return err
-	}
+	c := value(e.Capabilities(ctx))
 	for _, mode := range c.NetworkModes {
 		if mode < driver.NetworkHost || mode > driver.NetworkNone {
 			return fmt.Errorf("network mode %d", mode)
@@ -91,14 +82,8 @@ func capabilities(ctx context.Context, e *Env) error {
 func fingerprint(ctx context.Context, e *Env) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Second, errors.New("not in 5 s"))
 	defer cancel()
-	stream, err := e.Fingerprint(ctx)
-	if err != nil {
-		return err
-	}
-	f, err := stream.Recv()
-	if err != nil {
-		return err
-	}
+	stream := value(e.Fingerprint(ctx))
+	f := value(stream.Recv())
 	if f.Err != nil {
 		return f.Err
 	}

@@ -76,12 +76,12 @@ func (e *Env) end(ctx context.Context) error {
 }
 
 // shell returns a task that runs a script. It is not started.
-func (e *Env) shell(ctx context.Context, script string) (*task, error) {
+func (e *Env) shell(ctx context.Context, script string) *task {
 	return e.command(ctx, "/bin/sh", "-c", script)
 }
 
 // command returns a task that runs a command.
-func (e *Env) command(ctx context.Context, command string, args ...string) (*task, error) {
+func (e *Env) command(ctx context.Context, command string, args ...string) *task {
 	name := "task" + strconv.Itoa(len(e.tasks))
 	t := &task{TaskConfig: &driver.TaskConfig{
 		ID: e.marker + "/" + name + "/" + strconv.FormatInt(time.Now().UnixNano(), 36), Name: name,
@@ -94,32 +94,21 @@ func (e *Env) command(ctx context.Context, command string, args ...string) (*tas
 		},
 	}}
 	for _, dir := range []string{filepath.Join(name, "local"), filepath.Join("alloc", "logs")} {
-		if err := os.MkdirAll(filepath.Join(e.dir, dir), 0o777); err != nil {
-			return nil, err
-		}
+		must(os.MkdirAll(filepath.Join(e.dir, dir), 0o777))
 	}
 	// Plain files stand for the host's FIFOs.
 	t.StdoutPath, t.StderrPath = e.path(t, "stdout"), e.path(t, "stderr")
 	for _, path := range []string{t.StdoutPath, t.StderrPath} {
-		if err := os.WriteFile(path, nil, 0o666); err != nil {
-			return nil, err
-		}
+		must(os.WriteFile(path, nil, 0o666))
 	}
-	encoded, err := e.encode(ctx, command, args)
-	if err != nil {
-		return nil, err
-	}
-	t.DriverConfig = encoded
+	t.DriverConfig = e.encode(ctx, command, args)
 	e.tasks = append(e.tasks, t)
-	return t, nil
+	return t
 }
 
 // encode makes a config block as a host does: by the driver's schema.
-func (e *Env) encode(ctx context.Context, command string, args []string) ([]byte, error) {
-	spec, err := e.TaskConfigSchema(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("task config schema: %w", err)
-	}
+func (e *Env) encode(ctx context.Context, command string, args []string) []byte {
+	spec := value(e.TaskConfigSchema(ctx))
 	values := make([]cty.Value, len(args))
 	for i, arg := range args {
 		values[i] = cty.StringVal(arg)
@@ -129,18 +118,16 @@ func (e *Env) encode(ctx context.Context, command string, args []string) ([]byte
 	}}
 	file, diags := hclsyntax.ParseConfig([]byte("command = command\nargs = args\n"), "config", hcl.InitialPos)
 	if diags.HasErrors() {
-		return nil, diags
+		must(diags)
 	}
-	return host.Encode(spec, file.Body, vars)
+	return value(host.Encode(spec, file.Body, vars))
 }
 
 // run starts a task that runs a script.
-func (e *Env) run(ctx context.Context, script string) (*task, error) {
-	t, err := e.shell(ctx, script)
-	if err != nil {
-		return nil, err
-	}
-	return t, e.start(ctx, t)
+func (e *Env) run(ctx context.Context, script string) *task {
+	t := e.shell(ctx, script)
+	must(e.start(ctx, t))
+	return t
 }
 
 func (e *Env) start(ctx context.Context, t *task) error {
@@ -156,19 +143,15 @@ func (e *Env) start(ctx context.Context, t *task) error {
 }
 
 // wait waits for the end of a task.
-func (e *Env) wait(ctx context.Context, t *task) (*driver.ExitResult, error) {
-	exit, err := e.WaitTask(ctx, t.ID)
-	if err != nil {
-		return nil, fmt.Errorf("wait: %w", err)
-	}
-	return exit, nil
+func (e *Env) wait(ctx context.Context, t *task) *driver.ExitResult {
+	return value(e.WaitTask(ctx, t.ID))
 }
 
 // path is a file in the task's folder, which is its working directory.
 func (e *Env) path(t *task, name string) string { return filepath.Join(e.dir, t.Name, name) }
 
 // awaitFile waits until a task has written a file, and returns what is in it.
-func (e *Env) awaitFile(ctx context.Context, t *task, name string) (string, error) {
+func (e *Env) awaitFile(ctx context.Context, t *task, name string) string {
 	var content []byte
 	err := await(ctx, 20*time.Second, func() bool {
 		var err error
@@ -176,9 +159,9 @@ func (e *Env) awaitFile(ctx context.Context, t *task, name string) (string, erro
 		return err == nil && bytes.HasSuffix(content, []byte("\n"))
 	})
 	if err != nil {
-		return "", fmt.Errorf("the task wrote no file %s: %w", name, err)
+		must(fmt.Errorf("the task wrote no file %s: %w", name, err))
 	}
-	return strings.TrimSpace(string(content)), nil
+	return strings.TrimSpace(string(content))
 }
 
 // touch makes a file in the task's folder, for a script that waits for it.

@@ -29,26 +29,16 @@ func execCases() []Case {
 }
 
 // sleeper starts a task to run commands in.
-func sleeper(ctx context.Context, e *Env) (*task, error) {
-	c, err := e.Capabilities(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if !c.Exec {
-		return nil, skip("does not run commands in tasks")
+func sleeper(ctx context.Context, e *Env) *task {
+	if !value(e.Capabilities(ctx)).Exec {
+		must(skip("does not run commands in tasks"))
 	}
 	return e.run(ctx, "exec sleep 1000")
 }
 
 func exec(ctx context.Context, e *Env) error {
-	t, err := sleeper(ctx, e)
-	if err != nil {
-		return err
-	}
-	result, err := e.ExecTask(ctx, t.ID, []string{"/bin/sh", "-c", "echo out; echo err >&2; echo $" + markerName}, 20*time.Second)
-	if err != nil {
-		return err
-	}
+	t := sleeper(ctx, e)
+	result := value(e.ExecTask(ctx, t.ID, []string{"/bin/sh", "-c", "echo out; echo err >&2; echo $" + markerName}, 20*time.Second))
 	return errors.Join(
 		expect("output, sorted", strings.Join(slices.Sorted(strings.Lines(string(result.Output))), ""),
 			strings.Join(slices.Sorted(slices.Values([]string{"out\n", "err\n", e.marker + "\n"})), "")),
@@ -57,22 +47,13 @@ func exec(ctx context.Context, e *Env) error {
 }
 
 func execExitCode(ctx context.Context, e *Env) error {
-	t, err := sleeper(ctx, e)
-	if err != nil {
-		return err
-	}
-	result, err := e.ExecTask(ctx, t.ID, []string{"/bin/sh", "-c", "exit 9"}, 20*time.Second)
-	if err != nil {
-		return err
-	}
+	t := sleeper(ctx, e)
+	result := value(e.ExecTask(ctx, t.ID, []string{"/bin/sh", "-c", "exit 9"}, 20*time.Second))
 	return expect("exit code", result.Exit.Code, 9)
 }
 
 func execTimeout(ctx context.Context, e *Env) error {
-	t, err := sleeper(ctx, e)
-	if err != nil {
-		return err
-	}
+	t := sleeper(ctx, e)
 	began := time.Now()
 	result, err := e.ExecTask(ctx, t.ID, []string{"/bin/sh", "-c", "sleep 77777 & wait"}, 300*time.Millisecond)
 	if err == nil && result.Exit.Successful() {
@@ -112,18 +93,12 @@ func collect(stream driver.ExecStream) (*collected, error) {
 }
 
 func execStreams(ctx context.Context, e *Env) error {
-	t, err := sleeper(ctx, e)
-	if err != nil {
-		return err
-	}
+	t := sleeper(ctx, e)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := e.ExecTaskStreaming(ctx, t.ID, driver.ExecOptions{
+	stream := value(e.ExecTaskStreaming(ctx, t.ID, driver.ExecOptions{
 		Command: []string{"/bin/sh", "-c", "cat; echo err >&2; exit 4"},
-	})
-	if err != nil {
-		return err
-	}
+	}))
 	input := strings.Repeat("0123456789abcdef", 8<<10) // more than a pipe holds
 	sent := make(chan error, 1)
 	go func() {
@@ -131,9 +106,7 @@ func execStreams(ctx context.Context, e *Env) error {
 		sent <- errors.Join(err, stream.CloseWrite())
 	}()
 	got, err := collect(stream)
-	if err := errors.Join(err, <-sent); err != nil {
-		return err
-	}
+	must(errors.Join(err, <-sent))
 	if got.stdout.String() != input {
 		return fmt.Errorf("%d bytes came back of %d", got.stdout.Len(), len(input))
 	}
@@ -144,28 +117,15 @@ func execStreams(ctx context.Context, e *Env) error {
 }
 
 func execTerminal(ctx context.Context, e *Env) error {
-	t, err := sleeper(ctx, e)
-	if err != nil {
-		return err
-	}
+	t := sleeper(ctx, e)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := e.ExecTaskStreaming(ctx, t.ID, driver.ExecOptions{
+	stream := value(e.ExecTaskStreaming(ctx, t.ID, driver.ExecOptions{
 		Command: []string{"/bin/sh", "-c", "test -t 0 && test -t 1 && read line && stty size && echo \"got $line\""}, TTY: true,
-	})
-	if err != nil {
-		return err
-	}
-	if err := stream.Resize(driver.TerminalSize{Rows: 33, Columns: 101}); err != nil {
-		return err
-	}
-	if _, err := stream.Write([]byte("hello\n")); err != nil {
-		return err
-	}
-	got, err := collect(stream)
-	if err != nil {
-		return err
-	}
+	}))
+	must(stream.Resize(driver.TerminalSize{Rows: 33, Columns: 101}))
+	value(stream.Write([]byte("hello\n")))
+	got := value(collect(stream))
 	text := strings.ReplaceAll(got.stdout.String(), "\r\n", "\n")
 	if got.exit.Code != 0 || !strings.Contains(text, "33 101\n") || !strings.Contains(text, "got hello\n") {
 		return fmt.Errorf("exit %+v, the terminal showed %q", *got.exit, text)
@@ -174,18 +134,12 @@ func execTerminal(ctx context.Context, e *Env) error {
 }
 
 func execCancelled(ctx context.Context, e *Env) error {
-	t, err := sleeper(ctx, e)
-	if err != nil {
-		return err
-	}
+	t := sleeper(ctx, e)
 	short, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := e.ExecTaskStreaming(short, t.ID, driver.ExecOptions{
+	stream := value(e.ExecTaskStreaming(short, t.ID, driver.ExecOptions{
 		Command: []string{"/bin/sh", "-c", "echo started; sleep 77777 & wait"},
-	})
-	if err != nil {
-		return err
-	}
+	}))
 	if output, err := stream.Recv(); err != nil || string(output.Stdout) != "started\n" {
 		return fmt.Errorf("%q, %w", output.Stdout, err)
 	}
@@ -197,10 +151,7 @@ func execCancelled(ctx context.Context, e *Env) error {
 }
 
 func execNothing(ctx context.Context, e *Env) error {
-	t, err := sleeper(ctx, e)
-	if err != nil {
-		return err
-	}
+	t := sleeper(ctx, e)
 	for _, command := range [][]string{nil, {""}, {"/no/such/command"}} {
 		result, err := e.ExecTask(ctx, t.ID, command, 5*time.Second)
 		if err == nil && result.Exit.Successful() {

@@ -47,26 +47,19 @@ func wireOf(e *Env) (grpc.ClientConnInterface, error) {
 const callTimeout = 2 * time.Second
 
 func garbageFields(ctx context.Context, e *Env) error {
-	conn, err := wireOf(e)
-	if err != nil {
-		return err
-	}
+	conn := value(wireOf(e))
 	for method := range methods() {
 		for _, value := range hostileValues() {
 			for i := range method.Input().Fields().Len() {
 				message := dynamicpb.NewMessage(method.Input())
 				spoil(message, method.Input().Fields().Get(i), value, 6)
-				if err := call(ctx, conn, method, message); err != nil {
-					return err
-				}
+				must(call(ctx, conn, method, message))
 			}
 			whole := dynamicpb.NewMessage(method.Input())
 			for i := range method.Input().Fields().Len() {
 				spoil(whole, method.Input().Fields().Get(i), value, 6)
 			}
-			if err := call(ctx, conn, method, whole); err != nil {
-				return err
-			}
+			must(call(ctx, conn, method, whole))
 		}
 	}
 	return e.stillWorks(ctx)
@@ -77,13 +70,9 @@ func (e *Env) stillWorks(ctx context.Context) error {
 	if _, err := e.Capabilities(ctx); err != nil {
 		return fmt.Errorf("after that: %w", err)
 	}
-	if err := e.subject.Close(ctx); err != nil {
-		return err
-	}
-	if err := e.open(ctx); err != nil {
-		return err
-	}
-	return exits(ctx, e, "exit 3", driver.ExitResult{Code: 3})
+	must(e.subject.Close(ctx))
+	must(e.open(ctx))
+	return e.wantExit(ctx, e.run(ctx, "exit 3"), driver.ExitResult{Code: 3})
 }
 
 // methods yields every call of both services, but for the one that ends the plugin.
@@ -211,16 +200,11 @@ func answered(method protoreflect.MethodDescriptor, err error) error {
 }
 
 func garbageBytes(ctx context.Context, e *Env) error {
-	conn, err := wireOf(e)
-	if err != nil {
-		return err
-	}
+	conn := value(wireOf(e))
 	for method := range methods() {
 		for _, garbage := range []string{"\xff", "\x0a\xff\xff\xff\xff\x0f", strings.Repeat("\x0b", 4096), strings.Repeat("\x0a\x02", 4096)} {
 			err := send(ctx, conn, method, []byte(garbage), grpc.ForceCodec(rawCodec{}))
-			if err := answered(method, err); err != nil {
-				return err
-			}
+			must(answered(method, err))
 		}
 	}
 	return e.stillWorks(ctx)

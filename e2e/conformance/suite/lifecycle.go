@@ -19,9 +19,9 @@ import (
 
 func lifecycleCases() []Case {
 	return []Case{
-		{"start and wait", startAndWait},
-		{"exit code", exitCode},
-		{"killed by a signal", killedBySignal},
+		{"start and wait", exits("exit 0", driver.ExitResult{})},
+		{"exit code", exits("exit 42", driver.ExitResult{Code: 42})},
+		{"killed by a signal", exits("kill -USR1 $$; sleep 5", driver.ExitResult{Code: 128 + 10, Signal: 10})},
 		{"wait, by many and afterwards", waitMany},
 		{"wait is cancelled", waitCancelled},
 		{"environment and folder", environment},
@@ -38,19 +38,15 @@ func lifecycleCases() []Case {
 	}
 }
 
-// exits starts a script and wants an exit.
-func exits(ctx context.Context, e *Env, script string, want driver.ExitResult) error {
-	t, err := e.run(ctx, script)
-	if err != nil {
-		return err
-	}
-	return e.wantExit(ctx, t, want)
+// exits returns a case that runs a script and wants an exit.
+func exits(script string, want driver.ExitResult) func(context.Context, *Env) error {
+	return func(ctx context.Context, e *Env) error { return e.wantExit(ctx, e.run(ctx, script), want) }
 }
 
 func (e *Env) wantExit(ctx context.Context, t *task, want driver.ExitResult) error {
-	exit, err := e.wait(ctx, t)
+	exit, err := e.WaitTask(ctx, t.ID)
 	if err != nil {
-		return err
+		return fmt.Errorf("wait: %w", err)
 	}
 	if exit.Code != want.Code || exit.Signal != want.Signal || exit.OOMKilled != want.OOMKilled || exit.Err != nil {
 		return fmt.Errorf("exit %+v, want %+v", *exit, want)
@@ -58,123 +54,65 @@ func (e *Env) wantExit(ctx context.Context, t *task, want driver.ExitResult) err
 	return nil
 }
 
-func startAndWait(ctx context.Context, e *Env) error {
-	return exits(ctx, e, "exit 0", driver.ExitResult{})
-}
-
-func exitCode(ctx context.Context, e *Env) error {
-	return exits(ctx, e, "exit 42", driver.ExitResult{Code: 42})
-}
-
-func killedBySignal(ctx context.Context, e *Env) error {
-	return exits(ctx, e, "kill -USR1 $$; sleep 5", driver.ExitResult{Code: 128 + 10, Signal: 10})
-}
-
 func waitMany(ctx context.Context, e *Env) error {
-	t, err := e.run(ctx, "while ! [ -e go ]; do sleep 0.05; done; exit 3")
-	if err != nil {
-		return err
-	}
+	t := e.run(ctx, "while ! [ -e go ]; do sleep 0.05; done; exit 3")
 	var waiting sync.WaitGroup
 	errs := make([]error, 8)
 	for i := range errs {
 		waiting.Go(func() { errs[i] = e.wantExit(ctx, t, driver.ExitResult{Code: 3}) })
 	}
-	if err := e.touch(t, "go"); err != nil {
-		return err
-	}
+	must(e.touch(t, "go"))
 	waiting.Wait()
 	return errors.Join(errors.Join(errs...), e.wantExit(ctx, t, driver.ExitResult{Code: 3}))
 }
 
 func waitCancelled(ctx context.Context, e *Env) error {
-	t, err := e.run(ctx, "sleep 1000")
-	if err != nil {
-		return err
-	}
+	t := e.run(ctx, "sleep 1000")
 	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 	defer cancel()
 	if exit, err := e.WaitTask(short, t.ID); err == nil {
 		return fmt.Errorf("wait returned %+v for a running task", exit)
 	}
-	status, err := e.InspectTask(ctx, t.ID)
-	if err != nil {
-		return err
-	}
-	return expect("state", status.State, driver.TaskRunning)
+	return expect("state", value(e.InspectTask(ctx, t.ID)).State, driver.TaskRunning)
 }
 
 func environment(ctx context.Context, e *Env) error {
-	t, err := e.shell(ctx, `{ echo "$GREETING"; pwd; } > out.new; mv out.new out`)
-	if err != nil {
-		return err
-	}
+	t := e.shell(ctx, `{ echo "$GREETING"; pwd; } > out.new; mv out.new out`)
 	t.Env["GREETING"] = "hello world"
-	if err := e.start(ctx, t); err != nil {
-		return err
-	}
-	got, err := e.awaitFile(ctx, t, "out")
-	if err != nil {
-		return err
-	}
+	must(e.start(ctx, t))
+	got := e.awaitFile(ctx, t, "out")
 	// The folder of a task with a file system of its own has another name.
 	greeting, folder, _ := strings.Cut(got, "\n")
-	if err := expect("GREETING", greeting, "hello world"); err != nil {
-		return err
-	}
-	c, err := e.Capabilities(ctx)
-	if err != nil || c.FSIsolation != driver.FSNone {
-		return err
+	must(expect("GREETING", greeting, "hello world"))
+	if value(e.Capabilities(ctx)).FSIsolation != driver.FSNone {
+		return nil
 	}
 	return expect("folder", folder, filepath.Join(e.dir, t.Name))
 }
 
 func output(ctx context.Context, e *Env) error {
-	t, err := e.run(ctx, "echo to stdout; echo to stderr >&2")
-	if err != nil {
-		return err
-	}
-	if _, err := e.wait(ctx, t); err != nil {
-		return err
-	}
+	t := e.run(ctx, "echo to stdout; echo to stderr >&2")
+	e.wait(ctx, t)
 	for _, stream := range []string{"stdout", "stderr"} {
 		path := e.path(t, stream)
-		c, err := e.Capabilities(ctx)
-		if err != nil {
-			return err
-		}
-		if c.DisableLogCollection {
+		if value(e.Capabilities(ctx)).DisableLogCollection {
 			path = filepath.Join(e.dir, "alloc", "logs", t.Name+"."+stream+".0")
 		}
-		content, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		if err := expect(path, string(content), "to "+stream+"\n"); err != nil {
-			return err
-		}
+		must(expect(path, string(value(os.ReadFile(path))), "to "+stream+"\n"))
 	}
 	return nil
 }
 
 // trapping starts a script that writes ready once its traps are set.
-func trapping(ctx context.Context, e *Env, script string) (*task, error) {
-	t, err := e.run(ctx, script)
-	if err != nil {
-		return nil, err
-	}
-	_, err = e.awaitFile(ctx, t, "ready")
-	return t, err
+func trapping(ctx context.Context, e *Env, script string) *task {
+	t := e.run(ctx, script)
+	e.awaitFile(ctx, t, "ready")
+	return t
 }
 
 func stopBySignal(ctx context.Context, e *Env) error {
-	t, err := trapping(ctx, e, "trap 'exit 7' HUP; echo > ready; while :; do sleep 0.05; done")
-	if err != nil {
-		return err
-	}
-	if err := e.StopTask(ctx, t.ID, 20*time.Second, "SIGHUP"); err != nil {
-		return err
-	}
+	t := trapping(ctx, e, "trap 'exit 7' HUP; echo > ready; while :; do sleep 0.05; done")
+	must(e.StopTask(ctx, t.ID, 20*time.Second, "SIGHUP"))
 	if left := e.processes(); len(left) > 0 {
 		return fmt.Errorf("stop answered while processes are left: %v", left)
 	}
@@ -182,26 +120,16 @@ func stopBySignal(ctx context.Context, e *Env) error {
 }
 
 func stopDefault(ctx context.Context, e *Env) error {
-	t, err := trapping(ctx, e, "trap 'exit 8' INT; echo > ready; while :; do sleep 0.05; done")
-	if err != nil {
-		return err
-	}
-	if err := e.StopTask(ctx, t.ID, 20*time.Second, ""); err != nil {
-		return err
-	}
+	t := trapping(ctx, e, "trap 'exit 8' INT; echo > ready; while :; do sleep 0.05; done")
+	must(e.StopTask(ctx, t.ID, 20*time.Second, ""))
 	return e.wantExit(ctx, t, driver.ExitResult{Code: 8})
 }
 
 func stopEscalates(ctx context.Context, e *Env) error {
-	t, err := trapping(ctx, e, "trap '' TERM INT; echo > ready; while :; do sleep 0.05; done")
-	if err != nil {
-		return err
-	}
+	t := trapping(ctx, e, "trap '' TERM INT; echo > ready; while :; do sleep 0.05; done")
 	const grace = 300 * time.Millisecond
 	began := time.Now()
-	if err := e.StopTask(ctx, t.ID, grace, "SIGTERM"); err != nil {
-		return err
-	}
+	must(e.StopTask(ctx, t.ID, grace, "SIGTERM"))
 	if took := time.Since(began); took < grace || took > 10*time.Second {
 		return fmt.Errorf("stopped after %s, its time was %s", took, grace)
 	}
@@ -209,17 +137,9 @@ func stopEscalates(ctx context.Context, e *Env) error {
 }
 
 func stopAtOnce(ctx context.Context, e *Env) error {
-	t, err := e.run(ctx, "sleep 1000")
-	if err != nil {
-		return err
-	}
-	if err := e.StopTask(ctx, t.ID, 0, "SIGTERM"); err != nil {
-		return err
-	}
-	exit, err := e.wait(ctx, t)
-	if err != nil {
-		return err
-	}
+	t := e.run(ctx, "sleep 1000")
+	must(e.StopTask(ctx, t.ID, 0, "SIGTERM"))
+	exit := e.wait(ctx, t)
 	if exit.Signal == 0 {
 		return fmt.Errorf("exit %+v of a killed task", *exit)
 	}
@@ -231,19 +151,12 @@ func stopDescendants(ctx context.Context, e *Env) error {
 		setsid sh -c 'trap "" TERM INT HUP; echo > one; while :; do sleep 0.05; done' &
 		( ( trap '' TERM INT; echo > two; while :; do sleep 0.05; done ) & )
 		wait`
-	t, err := e.run(ctx, script)
-	if err != nil {
-		return err
-	}
+	t := e.run(ctx, script)
 	for _, name := range []string{"one", "two"} {
-		if _, err := e.awaitFile(ctx, t, name); err != nil {
-			return err
-		}
+		e.awaitFile(ctx, t, name)
 	}
 	began := time.Now()
-	if err := e.StopTask(ctx, t.ID, 100*time.Millisecond, "SIGTERM"); err != nil {
-		return err
-	}
+	must(e.StopTask(ctx, t.ID, 100*time.Millisecond, "SIGTERM"))
 	if left := e.processes(); len(left) > 0 {
 		return fmt.Errorf("stop answered while processes are left: %v", left)
 	}
@@ -255,46 +168,25 @@ func stopDescendants(ctx context.Context, e *Env) error {
 }
 
 func signal(ctx context.Context, e *Env) error {
-	c, err := e.Capabilities(ctx)
-	if err != nil {
-		return err
-	}
-	if !c.SendSignals {
+	if !value(e.Capabilities(ctx)).SendSignals {
 		return skip("does not send signals")
 	}
-	t, err := trapping(ctx, e, "trap 'echo > got' USR2; echo > ready; while :; do sleep 0.05; done")
-	if err != nil {
-		return err
-	}
-	if err := e.SignalTask(ctx, t.ID, "SIGUSR2"); err != nil {
-		return err
-	}
-	_, err = e.awaitFile(ctx, t, "got")
-	return err
+	t := trapping(ctx, e, "trap 'echo > got' USR2; echo > ready; while :; do sleep 0.05; done")
+	must(e.SignalTask(ctx, t.ID, "SIGUSR2"))
+	e.awaitFile(ctx, t, "got")
+	return nil
 }
 
 func inspect(ctx context.Context, e *Env) error {
 	before := time.Now().Add(-time.Minute)
-	t, err := e.run(ctx, "while ! [ -e go ]; do sleep 0.05; done; exit 5")
-	if err != nil {
-		return err
-	}
-	status, err := e.InspectTask(ctx, t.ID)
-	if err != nil {
-		return err
-	}
+	t := e.run(ctx, "while ! [ -e go ]; do sleep 0.05; done; exit 5")
+	status := value(e.InspectTask(ctx, t.ID))
 	if status.ID != t.ID || status.Name != t.Name || status.State != driver.TaskRunning || status.StartedAt.Before(before) {
 		return fmt.Errorf("status of a running task: %+v", status)
 	}
-	if err := e.touch(t, "go"); err != nil {
-		return err
-	}
-	if _, err := e.wait(ctx, t); err != nil {
-		return err
-	}
-	if status, err = e.InspectTask(ctx, t.ID); err != nil {
-		return err
-	}
+	must(e.touch(t, "go"))
+	e.wait(ctx, t)
+	status = value(e.InspectTask(ctx, t.ID))
 	if status.State != driver.TaskExited || status.Exit == nil || status.Exit.Code != 5 || status.CompletedAt.Before(status.StartedAt) {
 		return fmt.Errorf("status of an ended task: %+v, exit %+v", status, status.Exit)
 	}
@@ -302,16 +194,11 @@ func inspect(ctx context.Context, e *Env) error {
 }
 
 func destroyByForce(ctx context.Context, e *Env) error {
-	t, err := e.run(ctx, "sleep 1000")
-	if err != nil {
-		return err
-	}
+	t := e.run(ctx, "sleep 1000")
 	if err := e.DestroyTask(ctx, t.ID, false); err == nil {
 		return errors.New("a running task was destroyed without force")
 	}
-	if err := e.DestroyTask(ctx, t.ID, true); err != nil {
-		return err
-	}
+	must(e.DestroyTask(ctx, t.ID, true))
 	if left := e.processes(); len(left) > 0 {
 		return fmt.Errorf("destroyed while processes are left: %v", left)
 	}
@@ -322,10 +209,7 @@ func manyAtOnce(ctx context.Context, e *Env) error {
 	const many = 20
 	tasks := make([]*task, many)
 	for i := range tasks {
-		var err error
-		if tasks[i], err = e.shell(ctx, "exit "+strconv.Itoa(i)); err != nil {
-			return err
-		}
+		tasks[i] = e.shell(ctx, "exit "+strconv.Itoa(i))
 	}
 	var working sync.WaitGroup
 	errs := make([]error, many)

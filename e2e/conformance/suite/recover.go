@@ -30,23 +30,16 @@ func recoverCases() []Case {
 }
 
 func recoverKnown(ctx context.Context, e *Env) error {
-	t, err := e.run(ctx, "while ! [ -e go ]; do sleep 0.05; done; exit 6")
-	if err != nil {
-		return err
-	}
+	t := e.run(ctx, "while ! [ -e go ]; do sleep 0.05; done; exit 6")
 	for range 3 {
-		if err := e.RecoverTask(ctx, t.handle); err != nil {
-			return err
-		}
+		must(e.RecoverTask(ctx, t.handle))
 	}
 	return errors.Join(e.touch(t, "go"), e.wantExit(ctx, t, driver.ExitResult{Code: 6}))
 }
 
 // recrash crashes the driver and recovers a task with the new one.
 func (e *Env) recrash(ctx context.Context, t *task) error {
-	if err := e.crash(ctx); err != nil {
-		return err
-	}
+	must(e.crash(ctx))
 	if _, err := e.InspectTask(ctx, t.ID); err == nil {
 		return errors.New("the new driver knows the task: it did not crash")
 	}
@@ -57,47 +50,24 @@ func (e *Env) recrash(ctx context.Context, t *task) error {
 }
 
 func recoverRunning(ctx context.Context, e *Env) error {
-	t, err := e.run(ctx, "echo $$ > pid; while ! [ -e go ]; do sleep 0.05; done; exit 6")
-	if err != nil {
-		return err
-	}
-	pid, err := e.awaitFile(ctx, t, "pid")
-	if err != nil {
-		return err
-	}
-	if err := e.recrash(ctx, t); err != nil {
-		return err
-	}
+	t := e.run(ctx, "echo $$ > pid; while ! [ -e go ]; do sleep 0.05; done; exit 6")
+	pid := e.awaitFile(ctx, t, "pid")
+	must(e.recrash(ctx, t))
 	if _, err := os.Stat("/proc/" + pid); err != nil {
 		return fmt.Errorf("the task's process: %w", err)
 	}
-	status, err := e.InspectTask(ctx, t.ID)
-	if err != nil {
-		return err
-	}
-	if err := expect("state", status.State, driver.TaskRunning); err != nil {
-		return err
-	}
+	must(expect("state", value(e.InspectTask(ctx, t.ID)).State, driver.TaskRunning))
 	return errors.Join(e.touch(t, "go"), e.wantExit(ctx, t, driver.ExitResult{Code: 6}))
 }
 
 func recoverEnded(ctx context.Context, e *Env) error {
-	t, err := e.run(ctx, "while ! [ -e go ]; do sleep 0.05; done; exit 6")
-	if err != nil {
-		return err
-	}
-	if err := e.subject.Crash(ctx); err != nil {
-		return err
-	}
-	if err := e.touch(t, "go"); err != nil {
-		return err
-	}
+	t := e.run(ctx, "while ! [ -e go ]; do sleep 0.05; done; exit 6")
+	must(e.subject.Crash(ctx))
+	must(e.touch(t, "go"))
 	if err := await(ctx, 10*time.Second, func() bool { return len(e.processes()) == 0 }); err != nil {
 		return fmt.Errorf("the task does not end without its driver: %w", err)
 	}
-	if err := e.open(ctx); err != nil {
-		return err
-	}
+	must(e.open(ctx))
 	if err := e.RecoverTask(ctx, t.handle); err != nil {
 		return fmt.Errorf("recover: %w", err)
 	}
@@ -105,38 +75,23 @@ func recoverEnded(ctx context.Context, e *Env) error {
 }
 
 func recoverWaited(ctx context.Context, e *Env) error {
-	t, err := e.run(ctx, "exit 6")
-	if err != nil {
-		return err
-	}
-	if err := e.wantExit(ctx, t, driver.ExitResult{Code: 6}); err != nil {
-		return err
-	}
-	if err := e.recrash(ctx, t); err != nil {
-		return err
-	}
+	t := e.run(ctx, "exit 6")
+	must(e.wantExit(ctx, t, driver.ExitResult{Code: 6}))
+	must(e.recrash(ctx, t))
 	return e.wantExit(ctx, t, driver.ExitResult{Code: 6})
 }
 
 func recoverOften(ctx context.Context, e *Env) error {
-	t, err := e.run(ctx, "while ! [ -e go ]; do sleep 0.05; done; exit 6")
-	if err != nil {
-		return err
-	}
+	t := e.run(ctx, "while ! [ -e go ]; do sleep 0.05; done; exit 6")
 	for range 5 {
-		if err := e.recrash(ctx, t); err != nil {
-			return err
-		}
+		must(e.recrash(ctx, t))
 	}
 	return errors.Join(e.touch(t, "go"), e.wantExit(ctx, t, driver.ExitResult{Code: 6}))
 }
 
 // recoverInUse crashes the driver below open calls, which must all come back, and not well.
 func recoverInUse(ctx context.Context, e *Env) error {
-	t, err := e.run(ctx, "while ! [ -e go ]; do sleep 0.05; done; exit 6")
-	if err != nil {
-		return err
-	}
+	t := e.run(ctx, "while ! [ -e go ]; do sleep 0.05; done; exit 6")
 	errs := make(chan error, 2)
 	go func() {
 		if exit, err := e.WaitTask(ctx, t.ID); err == nil {
@@ -156,15 +111,11 @@ func recoverInUse(ctx context.Context, e *Env) error {
 		errs <- nil
 	}()
 	old := e.Driver
-	if err := e.recrash(ctx, t); err != nil {
-		return err
-	}
+	must(e.recrash(ctx, t))
 	for range 2 {
 		select {
 		case err := <-errs:
-			if err != nil {
-				return err
-			}
+			must(err)
 		case <-time.After(10 * time.Second):
 			return fmt.Errorf("a call of the crashed %T does not come back", old)
 		}
@@ -173,13 +124,8 @@ func recoverInUse(ctx context.Context, e *Env) error {
 }
 
 func recoverGarbage(ctx context.Context, e *Env) error {
-	t, err := e.run(ctx, "sleep 1000")
-	if err != nil {
-		return err
-	}
-	if err := e.crash(ctx); err != nil {
-		return err
-	}
+	t := e.run(ctx, "sleep 1000")
+	must(e.crash(ctx))
 	for name, change := range map[string]func(*driver.TaskHandle){
 		"no state":        func(h *driver.TaskHandle) { h.DriverState = nil },
 		"garbage":         func(h *driver.TaskHandle) { h.DriverState = []byte("\xc1garbage") },
@@ -206,43 +152,24 @@ func recoverGarbage(ctx context.Context, e *Env) error {
 }
 
 func recoverDestroyed(ctx context.Context, e *Env) error {
-	t, err := e.run(ctx, "sleep 1000")
-	if err != nil {
-		return err
-	}
-	if err := e.DestroyTask(ctx, t.ID, true); err != nil {
-		return err
-	}
-	err = e.RecoverTask(ctx, t.handle)
-	if err != nil {
-		return nil //nolint:nilerr // that is what it is to say
+	t := e.run(ctx, "sleep 1000")
+	must(e.DestroyTask(ctx, t.ID, true))
+	if e.RecoverTask(ctx, t.handle) != nil {
+		return nil // that is what it is to say
 	}
 	// As good: it is known again, and has ended.
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	_, err = e.wait(ctx, t)
-	return err
+	e.wait(ctx, t)
+	return nil
 }
 
 func recoverCounters(ctx context.Context, e *Env) error {
-	t, err := e.run(ctx, "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; echo > done; exec sleep 1000")
-	if err != nil {
-		return err
-	}
-	if _, err := e.awaitFile(ctx, t, "done"); err != nil {
-		return err
-	}
-	_, before, err := openStats(ctx, e, t, time.Second)
-	if err != nil {
-		return err
-	}
-	if err := e.recrash(ctx, t); err != nil {
-		return err
-	}
-	_, after, err := openStats(ctx, e, t, time.Second)
-	if err != nil {
-		return err
-	}
+	t := e.run(ctx, "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; echo > done; exec sleep 1000")
+	e.awaitFile(ctx, t, "done")
+	_, before := openStats(ctx, e, t, time.Second)
+	must(e.recrash(ctx, t))
+	_, after := openStats(ctx, e, t, time.Second)
 	now, then := after.GetAggResourceUsage(), before.GetAggResourceUsage()
 	if percent := now.GetCpu().GetPercent(); percent > 50 {
 		return fmt.Errorf("an idle task is said to use %f %% after the recovery", percent)
@@ -260,33 +187,18 @@ func recoverCounters(ctx context.Context, e *Env) error {
 const executorAttribute = "executor.pid"
 
 func executorKilled(ctx context.Context, e *Env) error {
-	t, err := e.run(ctx, "sleep 1000 & setsid sleep 1000 & wait")
-	if err != nil {
-		return err
-	}
-	status, err := e.InspectTask(ctx, t.ID)
-	if err != nil {
-		return err
-	}
-	pid, err := strconv.Atoi(status.Attributes[executorAttribute])
+	t := e.run(ctx, "sleep 1000 & setsid sleep 1000 & wait")
+	pid, err := strconv.Atoi(value(e.InspectTask(ctx, t.ID)).Attributes[executorAttribute])
 	if err != nil {
 		return skip("names no executor (attribute %s)", executorAttribute)
 	}
-	executor, err := os.FindProcess(pid)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(executor.Kill(), executor.Release()); err != nil {
-		return err
-	}
+	executor := value(os.FindProcess(pid))
+	must(errors.Join(executor.Kill(), executor.Release()))
 	began := time.Now()
 	if err := await(ctx, time.Second, func() bool { return len(e.processes()) == 0 }); err != nil {
 		return fmt.Errorf("processes outlive their executor: %v", e.processes())
 	}
-	exit, err := e.wait(ctx, t)
-	if err != nil {
-		return err
-	}
+	exit := e.wait(ctx, t)
 	if exit.Successful() || time.Since(began) > 5*time.Second {
 		return fmt.Errorf("exit %+v after %s", *exit, time.Since(began))
 	}

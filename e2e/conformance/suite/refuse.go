@@ -26,11 +26,8 @@ func refuseCases() []Case {
 }
 
 func noSuchCommand(ctx context.Context, e *Env) error {
-	t, err := e.command(ctx, "/no/such/command")
-	if err != nil {
-		return err
-	}
-	_, _, err = e.StartTask(ctx, t.TaskConfig)
+	t := e.command(ctx, "/no/such/command")
+	_, _, err := e.StartTask(ctx, t.TaskConfig)
 	if err == nil {
 		return errors.New("started")
 	}
@@ -42,10 +39,7 @@ func noSuchCommand(ctx context.Context, e *Env) error {
 }
 
 func garbageTask(ctx context.Context, e *Env) error {
-	t, err := e.shell(ctx, "exit 0")
-	if err != nil {
-		return err
-	}
+	t := e.shell(ctx, "exit 0")
 	for _, garbage := range [][]byte{nil, {0xc1}, []byte("garbage"), {0x81, 0xa7, 'c', 'o', 'm', 'm', 'a', 'n', 'd', 0xdd, 0xff, 0xff, 0xff, 0xff}} {
 		bad := *t.TaskConfig
 		bad.DriverConfig = garbage
@@ -60,14 +54,11 @@ func garbageTask(ctx context.Context, e *Env) error {
 }
 
 func sameID(ctx context.Context, e *Env) error {
-	t, err := e.run(ctx, "sleep 1000")
-	if err != nil {
-		return err
-	}
+	t := e.run(ctx, "sleep 1000")
 	if _, _, err := e.StartTask(ctx, t.TaskConfig); err == nil {
 		return errors.New("a second task was started under the id of a running one")
 	}
-	if n := len(e.processes()); n == 0 {
+	if len(e.processes()) == 0 {
 		return errors.New("the first task is gone")
 	}
 	return nil
@@ -111,44 +102,25 @@ func firstStats(ctx context.Context, e *Env, id string) (*drivers.TaskStats, err
 }
 
 func unknownSignals(ctx context.Context, e *Env) error {
-	t, err := e.run(ctx, "sleep 1000")
-	if err != nil {
-		return err
-	}
+	t := e.run(ctx, "sleep 1000")
 	for _, name := range []string{"SIGNONSENSE", "SIGNULL", "-9", "0"} {
 		if err := e.SignalTask(ctx, t.ID, name); err == nil {
 			return fmt.Errorf("the signal %q was taken", name)
 		}
 	}
-	status, err := e.InspectTask(ctx, t.ID)
-	if err != nil {
-		return err
-	}
-	return expect("state after that", status.State, driver.TaskRunning)
+	return expect("state after that", value(e.InspectTask(ctx, t.ID)).State, driver.TaskRunning)
 }
 
 func destroyTwice(ctx context.Context, e *Env) error {
-	t, err := e.run(ctx, "exit 0")
-	if err != nil {
-		return err
-	}
-	if _, err := e.wait(ctx, t); err != nil {
-		return err
-	}
-	if err := e.DestroyTask(ctx, t.ID, false); err != nil {
-		return err
-	}
+	t := e.run(ctx, "exit 0")
+	e.wait(ctx, t)
+	must(e.DestroyTask(ctx, t.ID, false))
 	return expectError("destroy again", e.DestroyTask(ctx, t.ID, false), driver.ErrTaskNotFound)
 }
 
 func afterEnd(ctx context.Context, e *Env) error {
-	t, err := e.run(ctx, "exit 0")
-	if err != nil {
-		return err
-	}
-	if _, err := e.wait(ctx, t); err != nil {
-		return err
-	}
+	t := e.run(ctx, "exit 0")
+	e.wait(ctx, t)
 	if err := e.StopTask(ctx, t.ID, time.Second, "SIGTERM"); err != nil {
 		return fmt.Errorf("stop: %w", err)
 	}

@@ -34,44 +34,32 @@ func statsCases() []Case {
 // nomadStats is a task's stats in Nomad's form.
 type nomadStats = driver.Stream[*drivers.TaskStats]
 
-// openStats opens a stream and returns its first reading.
-func openStats(ctx context.Context, e *Env, t *task, interval time.Duration) (nomadStats, *drivers.TaskStats, error) {
+// openStats opens a stream and returns its first reading. A driver without stats skips the case.
+func openStats(ctx context.Context, e *Env, t *task, interval time.Duration) (nomadStats, *drivers.TaskStats) {
 	stream, err := e.NomadStats(ctx, t.ID, interval)
-	if err != nil {
-		return nil, nil, ifStats(err)
+	var first *drivers.TaskStats
+	if err == nil {
+		first, err = stream.Recv()
 	}
-	first, err := stream.Recv()
-	return stream, first, ifStats(err)
-}
-
-// ifStats skips a case where a driver has no stats.
-func ifStats(err error) error {
-	if err != nil && isMissing(err) {
-		return skip("has no stats")
+	if isMissing(err) {
+		must(skip("has no stats"))
 	}
-	return err
+	must(err)
+	return stream, first
 }
 
 func statsTiming(ctx context.Context, e *Env) error {
-	t, err := e.run(ctx, "sleep 1000")
-	if err != nil {
-		return err
-	}
+	t := e.run(ctx, "sleep 1000")
 	const interval = 500 * time.Millisecond
 	began := time.Now()
-	stream, stats, err := openStats(ctx, e, t, interval)
-	if err != nil {
-		return err
-	}
+	stream, stats := openStats(ctx, e, t, interval)
 	if took := time.Since(began); took > interval {
 		return fmt.Errorf("the first reading came after %s", took)
 	}
 	const readings = 6
 	for range readings {
 		before := stats
-		if stats, err = stream.Recv(); err != nil {
-			return err
-		}
+		stats = value(stream.Recv())
 		now, then := stats.GetTimestamp().AsTime(), before.GetTimestamp().AsTime()
 		if !now.After(then) {
 			return fmt.Errorf("a reading of %s came after one of %s", now, then)
@@ -87,70 +75,29 @@ func statsTiming(ctx context.Context, e *Env) error {
 }
 
 func statsEnd(ctx context.Context, e *Env) error {
-	t, err := e.run(ctx, "while ! [ -e go ]; do sleep 0.05; done")
-	if err != nil {
-		return err
-	}
-	stream, _, err := openStats(ctx, e, t, 100*time.Millisecond)
-	if err != nil {
-		return err
-	}
-	if err := e.touch(t, "go"); err != nil {
-		return err
-	}
-	ended := make(chan error, 1)
-	go func() {
-		for {
-			if _, err := stream.Recv(); err != nil {
-				ended <- err
-				return
-			}
-		}
-	}()
-	select {
-	case err := <-ended:
-		return expectError("the stream ended with", err, io.EOF)
-	case <-time.After(15 * time.Second):
-		return errors.New("the stream goes on although the task has ended")
-	}
+	t := e.run(ctx, "while ! [ -e go ]; do sleep 0.05; done")
+	stream, _ := openStats(ctx, e, t, 100*time.Millisecond)
+	must(e.touch(t, "go"))
+	return endsWith(stream, 15*time.Second, io.EOF)
 }
 
 func statsCancelled(ctx context.Context, e *Env) error {
-	t, err := e.run(ctx, "sleep 1000")
-	if err != nil {
-		return err
-	}
+	t := e.run(ctx, "sleep 1000")
 	short, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, _, err := openStats(short, e, t, 50*time.Millisecond)
-	if err != nil {
-		return err
-	}
+	stream, _ := openStats(short, e, t, 50*time.Millisecond)
 	cancel()
-	for {
-		if _, err = stream.Recv(); err != nil {
-			break
-		}
-	}
-	return expectError("the stream ended with", err, context.Canceled)
+	return endsWith(stream, 5*time.Second, context.Canceled)
 }
 
 func statsMeasured(ctx context.Context, e *Env) error {
-	t, err := e.run(ctx, "while :; do :; done")
-	if err != nil {
-		return err
-	}
-	stream, stats, err := openStats(ctx, e, t, 200*time.Millisecond)
-	if err != nil {
-		return err
-	}
+	t := e.run(ctx, "while :; do :; done")
+	stream, stats := openStats(ctx, e, t, 200*time.Millisecond)
 	for range 3 {
 		if stats.GetId() != t.ID {
 			return fmt.Errorf("a reading of %q", stats.GetId())
 		}
-		if err := checkUsage(stats.GetAggResourceUsage()); err != nil {
-			return err
-		}
+		must(checkUsage(stats.GetAggResourceUsage()))
 		for pid, usage := range stats.GetResourceUsageByPid() {
 			if _, err := strconv.Atoi(pid); err != nil {
 				return fmt.Errorf("a row for process %q", pid)
@@ -159,9 +106,7 @@ func statsMeasured(ctx context.Context, e *Env) error {
 				return fmt.Errorf("process %s: %w", pid, err)
 			}
 		}
-		if stats, err = stream.Recv(); err != nil {
-			return err
-		}
+		stats = value(stream.Recv())
 	}
 	cpu, memory := stats.GetAggResourceUsage().GetCpu(), stats.GetAggResourceUsage().GetMemory()
 	if !hasCPU(cpu, drivers.CPUUsage_PERCENT) || len(memory.GetMeasuredFields()) == 0 {
@@ -220,41 +165,24 @@ func statsChurn(ctx context.Context, e *Env) error {
 // addsUp compares the rates of a stream, over its windows, with what a script says of itself at the end: times(1)
 // has the shell's own time and that of all its children.
 func addsUp(ctx context.Context, e *Env, work string) error {
-	t, err := e.run(ctx, "while ! [ -e go ]; do sleep 0.02; done; times > before; "+work+"; times > after.new; mv after.new after; exec sleep 1000")
-	if err != nil {
-		return err
-	}
-	stream, before, err := openStats(ctx, e, t, 250*time.Millisecond)
-	if err != nil {
-		return err
-	}
-	if err := e.touch(t, "go"); err != nil {
-		return err
-	}
+	t := e.run(ctx, "while ! [ -e go ]; do sleep 0.02; done; times > before; "+work+
+		"; times > after.new; mv after.new after; exec sleep 1000")
+	stream, before := openStats(ctx, e, t, 250*time.Millisecond)
+	must(e.touch(t, "go"))
 	var sum float64
 	const readings = 12
 	for i := range readings + 4 {
-		stats, err := stream.Recv()
-		if err != nil {
-			return err
-		}
+		stats := value(stream.Recv())
 		if cpu := stats.GetAggResourceUsage().GetCpu(); hasCPU(cpu, drivers.CPUUsage_PERCENT) {
 			sum += cpu.GetPercent() / 100 * stats.GetTimestamp().AsTime().Sub(before.GetTimestamp().AsTime()).Seconds()
 		}
 		before = stats
 		if i == readings {
-			if err := e.touch(t, "stop"); err != nil {
-				return err
-			}
-			if _, err := e.awaitFile(ctx, t, "after"); err != nil {
-				return err
-			}
+			must(e.touch(t, "stop"))
+			e.awaitFile(ctx, t, "after")
 		}
 	}
-	want, err := e.timesUsed(t)
-	if err != nil {
-		return err
-	}
+	want := e.timesUsed(t)
 	// The script waits before and after its work, which takes a little too.
 	if math.Abs(sum-want) > 0.15*want+0.05 {
 		return fmt.Errorf("the task used %.3f CPU seconds, the readings have %.3f (%.0f %%)", want, sum, 100*sum/want)
@@ -263,39 +191,26 @@ func addsUp(ctx context.Context, e *Env, work string) error {
 }
 
 // timesUsed is the CPU time in seconds between the script's two calls of times.
-func (e *Env) timesUsed(t *task) (float64, error) {
+func (e *Env) timesUsed(t *task) float64 {
 	var total [2]float64
 	for i, name := range []string{"before", "after"} {
-		content, err := os.ReadFile(e.path(t, name))
-		if err != nil {
-			return 0, err
-		}
-		for word := range strings.FieldsSeq(string(content)) {
-			d, err := time.ParseDuration(word)
-			if err != nil {
-				return 0, fmt.Errorf("times says %q: %w", word, err)
-			}
-			total[i] += d.Seconds()
+		for word := range strings.FieldsSeq(string(value(os.ReadFile(e.path(t, name))))) {
+			total[i] += value(time.ParseDuration(word)).Seconds()
 		}
 	}
-	return total[1] - total[0], nil
+	return total[1] - total[0]
 }
 
 func statsReaders(ctx context.Context, e *Env) error {
-	t, err := e.run(ctx, "sleep 1000")
-	if err != nil {
-		return err
-	}
-	if _, _, err := openStats(ctx, e, t, 100*time.Millisecond); err != nil {
-		return err
-	}
+	t := e.run(ctx, "sleep 1000")
+	openStats(ctx, e, t, 100*time.Millisecond)
 	// The first reader reads no more; the others must not wait for it.
 	const readers = 4
 	errs := make(chan error, readers)
 	for range readers {
 		go func() {
-			stream, _, err := openStats(ctx, e, t, 100*time.Millisecond)
-			for range 5 {
+			stream, err := e.NomadStats(ctx, t.ID, 100*time.Millisecond)
+			for range 6 {
 				if err == nil {
 					_, err = stream.Recv()
 				}

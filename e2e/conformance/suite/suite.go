@@ -113,7 +113,7 @@ func runCase(ctx context.Context, subject Subject, c Case) (result Result, err e
 	e := &Env{subject: subject, dir: dir, marker: markerOf(dir)}
 	err = e.open(ctx)
 	if err == nil {
-		err = errors.Join(c.run(ctx, e), e.end(ctx))
+		err = errors.Join(c.try(ctx, e), e.end(ctx))
 	}
 	result.Took = time.Since(began)
 	var skip *skipError
@@ -124,6 +124,36 @@ func runCase(ctx context.Context, subject Subject, c Case) (result Result, err e
 		result.Outcome, result.Detail = Failed, err.Error()
 	}
 	return result, nil
+}
+
+// try runs a case to its end, or to the first error that must meets.
+func (c Case) try(ctx context.Context, e *Env) (err error) {
+	defer func() {
+		switch ended := recover().(type) {
+		case nil:
+		case caseError:
+			err = ended.error
+		default:
+			panic(ended)
+		}
+	}()
+	return c.run(ctx, e)
+}
+
+// caseError is an error that must ends a case with.
+type caseError struct{ error }
+
+// must ends the case at an error. Goroutines of a case return their errors instead.
+func must(err error) {
+	if err != nil {
+		panic(caseError{err})
+	}
+}
+
+// value returns the value of a call that must succeed.
+func value[T any](v T, err error) T {
+	must(err)
+	return v
 }
 
 // skipError ends a case that a driver has nothing to do with.
