@@ -4,12 +4,12 @@
 package driver
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/user"
 	"strconv"
-	"strings"
+
+	"github.com/tachograph/tacho/executor/process"
 )
 
 // checkUser refuses users and groups that the operator denies. name is a user name or id with an optional :group;
@@ -47,38 +47,16 @@ func display(name string, uid uint32) string {
 	return "of the driver (the job names none)"
 }
 
-// idsOf returns the ids of a user and of all groups the user is in.
+// idsOf returns the ids of a user and of all groups the user is in, as executors set them.
 func idsOf(name string) (uid uint32, gids []uint32, err error) {
 	if name == "" {
 		return ownIDs()
 	}
-	userName, group, _ := strings.Cut(name, ":")
-	u, err := lookupUser(userName)
+	credential, err := process.LookupUser(name)
 	if err != nil {
 		return 0, nil, invalid("%w", err)
 	}
-	groups := []string{u.Gid}
-	if more, err := u.GroupIds(); err == nil {
-		groups = append(groups, more...)
-	}
-	if group != "" {
-		gid, err := lookupGroup(group)
-		if err != nil {
-			return 0, nil, invalid("%w", err)
-		}
-		groups = append(groups, gid)
-	}
-	if uid, err = parseID(u.Uid); err != nil {
-		return 0, nil, err
-	}
-	for _, group := range groups {
-		gid, err := parseID(group)
-		if err != nil {
-			return 0, nil, err
-		}
-		gids = append(gids, gid)
-	}
-	return uid, gids, nil
+	return credential.Uid, append(credential.Groups, credential.Gid), nil
 }
 
 func ownIDs() (uid uint32, gids []uint32, err error) {
@@ -90,43 +68,4 @@ func ownIDs() (uid uint32, gids []uint32, err error) {
 		gids = append(gids, uint32(gid))
 	}
 	return uint32(os.Geteuid()), gids, nil
-}
-
-// lookupUser finds a user by name or id, as executors do: a name may be of digits alone. An id that no user has is
-// allowed, as for chown(1).
-func lookupUser(name string) (*user.User, error) {
-	u, err := user.Lookup(name)
-	if err == nil {
-		return u, nil
-	}
-	if _, numeric := parseID(name); numeric != nil {
-		if _, unknown := errors.AsType[user.UnknownUserError](err); unknown {
-			return nil, fmt.Errorf("unknown user %q", name)
-		}
-		return nil, fmt.Errorf("user %q: %w", name, err)
-	}
-	u, err = user.LookupId(name)
-	if err != nil {
-		return &user.User{Uid: name, Gid: name}, nil //nolint:nilerr // see above
-	}
-	return u, nil
-}
-
-func lookupGroup(name string) (gid string, err error) {
-	group, err := user.LookupGroup(name)
-	if err == nil {
-		return group.Gid, nil
-	}
-	if _, numeric := parseID(name); numeric != nil {
-		if _, unknown := errors.AsType[user.UnknownGroupError](err); unknown {
-			return "", fmt.Errorf("unknown group %q", name)
-		}
-		return "", fmt.Errorf("group %q: %w", name, err)
-	}
-	return name, nil
-}
-
-func parseID(text string) (uint32, error) {
-	id, err := strconv.ParseUint(text, 10, 32)
-	return uint32(id), err
 }

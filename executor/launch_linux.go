@@ -8,12 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/tachograph/tacho/executor/oom"
+	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
@@ -28,7 +31,7 @@ func (e *Executor) prepare(request *proto.LaunchRequest) (*task, *command, error
 	if err != nil {
 		return nil, nil, err
 	}
-	credential, err := lookupUser(request.GetUser())
+	credential, err := credentialOf(request.GetUser())
 	if err != nil {
 		return nil, nil, status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -69,6 +72,18 @@ func (e *Executor) prepare(request *proto.LaunchRequest) (*task, *command, error
 		e.children.readIO()
 	}
 	return t, c, nil
+}
+
+// credentialOf returns a user's credential; nil for the executor's own, which takes no right to set.
+func credentialOf(name string) (*syscall.Credential, error) {
+	if name == "" {
+		return nil, nil //nolint:nilnil // no credential is what syscall wants for "do not change it"
+	}
+	credential, err := process.LookupUser(name)
+	if err == nil && os.Geteuid() != 0 && int(credential.Uid) == os.Geteuid() && int(credential.Gid) == os.Getegid() {
+		return nil, nil //nolint:nilnil // as above
+	}
+	return credential, err
 }
 
 // refuse is the answer to a request that failed, with the errors of cleaning up after it. Of errors that are a status

@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package executor
+package process
 
 import "testing"
 
@@ -14,7 +14,7 @@ func TestUnknownUsers(t *testing.T) {
 		"4294967294":           "",
 		"4294967294:432109876": "",
 	} {
-		if _, err := credentialOf(name); (err == nil) != (want == "") || err != nil && err.Error() != want {
+		if _, err := LookupUser(name); (err == nil) != (want == "") || err != nil && err.Error() != want {
 			t.Errorf("%s: %v, want %q", name, err, want)
 		}
 	}

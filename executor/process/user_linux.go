@@ -1,0 +1,85 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package process
+
+import (
+	"errors"
+	"fmt"
+	"os/user"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// LookupUser finds "user", "uid", "user:group" or "uid:gid", with the user's supplementary groups. A name may be of
+// digits alone. An id that no user or group has is allowed, as for chown(1); such a user is in no group but the one of
+// the same number.
+func LookupUser(name string) (*syscall.Credential, error) {
+	userName, groupName, _ := strings.Cut(name, ":")
+	account, err := lookupAccount(userName)
+	if err != nil {
+		return nil, err
+	}
+	uid, err := parseID(account.Uid)
+	if err != nil {
+		return nil, fmt.Errorf("user %q: invalid uid %q", userName, account.Uid)
+	}
+	gid, err := groupID(account, groupName)
+	if err != nil {
+		return nil, err
+	}
+	credential := &syscall.Credential{Uid: uid, Gid: gid}
+	if account.Username == "" {
+		return credential, nil
+	}
+	ids, err := account.GroupIds()
+	if err != nil {
+		return nil, fmt.Errorf("groups of user %q: %w", userName, err)
+	}
+	for _, id := range ids {
+		group, err := parseID(id)
+		if err != nil {
+			return nil, fmt.Errorf("groups of user %q: invalid gid %q", userName, id)
+		}
+		credential.Groups = append(credential.Groups, group)
+	}
+	return credential, nil
+}
+
+func lookupAccount(name string) (*user.User, error) {
+	account, err := user.Lookup(name)
+	if err == nil {
+		return account, nil
+	}
+	if _, numeric := parseID(name); numeric != nil {
+		if _, unknown := errors.AsType[user.UnknownUserError](err); unknown {
+			return nil, fmt.Errorf("unknown user %q", name) // with the name once
+		}
+		return nil, fmt.Errorf("user %q: %w", name, err)
+	}
+	if account, err = user.LookupId(name); err != nil {
+		return &user.User{Uid: name, Gid: name}, nil //nolint:nilerr // an id that no user has is allowed
+	}
+	return account, nil
+}
+
+func groupID(account *user.User, name string) (uint32, error) {
+	id := account.Gid
+	if name != "" {
+		id = name
+		if group, err := user.LookupGroup(name); err == nil {
+			id = group.Gid
+		}
+	}
+	gid, err := parseID(id)
+	if err != nil {
+		return 0, fmt.Errorf("unknown group %q", id)
+	}
+	return gid, nil
+}
+
+func parseID(text string) (uint32, error) {
+	id, err := strconv.ParseUint(text, 10, 32)
+	return uint32(id), err
+}
