@@ -20,9 +20,7 @@ import (
 func (f *fixture) executors() []*wire.Address {
 	f.t.Helper()
 	all, err := client.List(f.options.Config.RuntimeDir)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, err)
 	return all
 }
 
@@ -54,17 +52,13 @@ func TestAdoptTask(t *testing.T) {
 			if address.AllocID != config.AllocID || address.Task != config.Name || !address.Persisted {
 				t.Errorf("the executor is that of %+v", address.Owner)
 			}
-			if err := f.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, f.Close())
 			if test.before != nil {
 				test.before(f, address)
 			}
 			f.open()
 			handle, err := f.AdoptTask(t.Context(), config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if killed, err := f.KillOrphans(t.Context()); err != nil || len(killed) > 0 {
 				t.Errorf("killed %v, %v", killed, err)
 			}
@@ -91,12 +85,8 @@ func TestAdoptTaskThatWasNotStarted(t *testing.T) {
 	config.Persisted = true
 	f.start(config)
 	address := f.executors()[0]
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Kill(address.Executor.PID, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Close())
+	must(t, syscall.Kill(address.Executor.PID, syscall.SIGKILL))
 	f.open()
 	if _, err := f.AdoptTask(t.Context(), config); err != nil {
 		t.Fatal(err)
@@ -110,9 +100,7 @@ func TestAdoptTaskThatWasNotStarted(t *testing.T) {
 
 	// As if it had died before the fork.
 	address.Main.PID = 0
-	if err := errors.Join(os.Mkdir(address.Folder, 0o700), address.Write()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.Mkdir(address.Folder, 0o700), address.Write()))
 	if _, err := f.AdoptTask(t.Context(), config); !errors.Is(err, driver.ErrTaskNotFound) {
 		t.Errorf("it died before the fork: %v", err)
 	}

@@ -24,9 +24,7 @@ import (
 func msgpack(t testing.TB, value any) []byte {
 	t.Helper()
 	var encoded []byte
-	if err := codec.NewEncoderBytes(&encoded, &codec.MsgpackHandle{}).Encode(value); err != nil {
-		t.Fatal(err)
-	}
+	must(t, codec.NewEncoderBytes(&encoded, &codec.MsgpackHandle{}).Encode(value))
 	return encoded
 }
 
@@ -292,9 +290,7 @@ func TestMeasurements(t *testing.T) {
 		{"disk {\n interval = \"20s\"\n}", `measurements = "disk"`, "disk", interval, 0},
 	} {
 		selection, err := procstats.ParseSelection(test.selection)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var want []uint32
 		for _, id := range selection.IDs() {
 			want = append(want, uint32(id))
@@ -438,4 +434,12 @@ func FuzzEncode(f *testing.F) {
 			}
 		}
 	})
+}
+
+// must ends the test if something that it only prepares, or relies on, has failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

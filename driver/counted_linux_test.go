@@ -28,9 +28,7 @@ func (f *fixture) runCounted(config *driver.TaskConfig, started func()) *record.
 		f.t.Fatalf("exit code %d", exit.Code)
 	}
 	r, err := f.FinalRecord(config.ID)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, err)
 	return r
 }
 

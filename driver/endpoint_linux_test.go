@@ -48,13 +48,9 @@ func TestEndpointBesideAFrozenExecutor(t *testing.T) {
 	f.silence(pid)
 	defer signal(t, pid, syscall.SIGCONT)
 	response, err := client.Get("http://tacho/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	page, err := io.ReadAll(response.Body)
-	if err := errors.Join(err, response.Body.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, response.Body.Close()))
 	if !strings.Contains(string(page), fine.Name) || strings.Contains(string(page), frozen.Name) {
 		t.Errorf("not the numbers of %s alone:\n%s", fine.Name, page)
 	}
@@ -67,13 +63,9 @@ func TestEndpointOverTCP(t *testing.T) {
 	config := f.shell("exec sleep 1000")
 	f.start(config)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	address := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, listener.Close())
 	if err := f.SetConfig(t.Context(), encode(t, map[string]any{
 		"runtime_dir": f.options.Config.RuntimeDir, "metrics": map[string]any{"address": address},
 	}), 0); err != nil {
@@ -81,18 +73,12 @@ func TestEndpointOverTCP(t *testing.T) {
 	}
 	client := &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Get("http://" + address + "/v1/task/" + config.ID + "/stats")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var sample map[string]any
 	err = json.NewDecoder(response.Body).Decode(&sample)
-	if err := errors.Join(err, response.Body.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, response.Body.Close()))
 	text, err := json.Marshal(sample)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if strings.Contains(string(text), "exec sleep") || strings.Contains(string(text), "sleep 1000") {
 		t.Errorf("command lines are shown: %s", text)
 	}
@@ -114,16 +100,12 @@ func TestSampleOfARecoveredTask(t *testing.T) {
 	config := f.shell("exec sleep 1000")
 	handle := f.start(config)
 	cached, err := f.Sample(t.Context(), config.ID, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if again, err := f.Sample(t.Context(), config.ID, time.Hour); err != nil || again.Mono != cached.Mono {
 		t.Fatalf("nothing is cached: %v, %v", again, err)
 	}
 	f.restart()
-	if err := f.RecoverTask(t.Context(), handle); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.RecoverTask(t.Context(), handle))
 	now, err := f.Sample(t.Context(), config.ID, time.Hour)
 	if err != nil || now.Mono <= cached.Mono {
 		t.Errorf("sample %v, before the recovery %v: %v", now, cached, err)
@@ -140,33 +122,21 @@ func TestEndpointCommands(t *testing.T) {
 	ask := func() (status int, c record.Commands) {
 		t.Helper()
 		response, err := client.Get("http://tacho/v1/task/" + config.ID + "/commands")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if response.StatusCode == http.StatusOK {
 			err = json.NewDecoder(response.Body).Decode(&c)
 		}
-		if err := errors.Join(err, response.Body.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(err, response.Body.Close()))
 		return response.StatusCode, c
 	}
 	if status, c := ask(); status != http.StatusOK || c.Reason == "" {
 		t.Errorf("a task that nobody samples: %d, %+v, want a reason", status, c)
 	}
-	stream, err := f.TaskStats(t.Context(), config.ID, time.Second)
-	if err == nil {
-		_, err = stream.Recv()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	f.stream(config, time.Second)
 	if status, c := ask(); status != http.StatusOK || c.Reason == "" && c.Since.IsZero() {
 		t.Errorf("while it runs: %d, %+v", status, c)
 	}
-	if err := f.StopTask(t.Context(), config.ID, 0, "SIGKILL"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.StopTask(t.Context(), config.ID, 0, "SIGKILL"))
 	if status, c := ask(); status != http.StatusOK || c.Reason == "" && c.Processes() != 1 {
 		t.Errorf("at its end: %d, %+v", status, c)
 	}

@@ -84,9 +84,7 @@ func TestEndpointIsTriedAgain(t *testing.T) {
 	if err := d.numbers.endpoint().failure(); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without a directory: %v", err)
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(dir, 0o700))
 	d.serveNumbers(address)
 	if err := d.numbers.endpoint().failure(); err != nil {
 		t.Errorf("with one: %v", err)
@@ -120,9 +118,7 @@ func TestEndpointAbsent(t *testing.T) {
 	s.SetAbsent(procstats.CgroupMemoryMax, procstats.ReasonNoLimit)
 	s.SetNumber(procstats.DiskFiles, 7)
 	var page strings.Builder
-	if err := exposition.WriteText(&page, families([]taskSample{{config: &TaskConfig{Name: "web"}, sample: s}})); err != nil {
-		t.Fatal(err)
-	}
+	must(t, exposition.WriteText(&page, families([]taskSample{{config: &TaskConfig{Name: "web"}, sample: s}})))
 	var got []string
 	for line := range strings.Lines(page.String()) {
 		if !strings.HasPrefix(line, "#") {

@@ -27,9 +27,7 @@ func TestExec(t *testing.T) {
 	config := f.shell("exec sleep 1000")
 	f.start(config)
 	result, err := f.ExecTask(t.Context(), config.ID, []string{"sh", "-c", "echo $GREETING; echo oops >&2; exit 3"}, 20*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if lines := slices.Sorted(strings.Lines(string(result.Output))); !slices.Equal(lines, []string{"hello\n", "oops\n"}) || result.Exit.Code != 3 {
 		t.Errorf("output %q, exit %+v", result.Output, result.Exit)
 	}
@@ -44,9 +42,7 @@ func TestExec(t *testing.T) {
 	}
 	// A check that prints without end must not eat the driver's memory.
 	result, err = f.ExecTask(t.Context(), config.ID, []string{"head", "-c", "3000000", "/dev/zero"}, 20*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(result.Output) != 1<<20 {
 		t.Errorf("%d bytes of 3 MB are kept, want 1 MiB", len(result.Output))
 	}
@@ -89,15 +85,11 @@ func TestLimits(t *testing.T) {
 		t.Skipf("limits cannot be applied here: %v", err)
 	}
 	status, err := f.InspectTask(t.Context(), config.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := status.Attributes["limit.cgroup_memory_max_bytes"]; got != "40 MiB" {
 		t.Errorf("memory limit as read back %q in %v", got, status.Attributes)
 	}
-	if err := f.DestroyTask(t.Context(), config.ID, true); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.DestroyTask(t.Context(), config.ID, true))
 }
 
 func TestLimitsNotEnforced(t *testing.T) {
@@ -106,9 +98,7 @@ func TestLimitsNotEnforced(t *testing.T) {
 	config.Resources = &driver.Resources{Linux: &driver.LinuxResources{MemoryLimitBytes: 40 << 20, CPUShares: 200}}
 	f.start(config)
 	status, err := f.InspectTask(t.Context(), config.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for key, value := range status.Attributes {
 		if strings.HasPrefix(key, "limit.") && value == "40 MiB" {
 			t.Errorf("a limit although none is to be enforced: %v", status.Attributes)
@@ -119,9 +109,7 @@ func TestLimitsNotEnforced(t *testing.T) {
 // TestGivenCgroup starts a task in the cgroup that the host made for it, as on pure v2.
 func TestGivenCgroup(t *testing.T) {
 	mounts, err := kernel.CgroupMounts(kernel.HostFS())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(mounts) != 1 || mounts[0].Version != 2 {
 		t.Skip("cgroup v2 is not the only layout here; hosts make groups for tasks only then")
 	}
@@ -142,9 +130,7 @@ func TestGivenCgroup(t *testing.T) {
 	}}
 	f.start(config)
 	status, err := f.InspectTask(t.Context(), config.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := cgroupOf(t, status.Attributes["pid"]); got != "/"+name {
 		t.Errorf("the task is in %s, want /%s", got, name)
 	}
@@ -155,17 +141,13 @@ func TestGivenCgroup(t *testing.T) {
 	if err != nil || string(limit) != "41943040\n" {
 		t.Errorf("memory.max is %q, %v", limit, err)
 	}
-	if err := f.DestroyTask(t.Context(), config.ID, true); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.DestroyTask(t.Context(), config.ID, true))
 }
 
 func cgroupOf(t *testing.T, pid string) string {
 	t.Helper()
 	text, err := os.ReadFile("/proc/" + pid + "/cgroup")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return strings.TrimPrefix(strings.TrimSpace(string(text)), "0::")
 }
 
@@ -192,17 +174,13 @@ func TestNetworkNamespace(t *testing.T) {
 	f.start(config)
 	f.awaitOutput(config, "net:")
 	own, err := os.Readlink("/proc/self/ns/net")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	theirs := f.output(config)
 	if theirs == own+"\n" {
 		t.Errorf("the task is in the host's namespace %s", own)
 	}
 	result, err := f.ExecTask(t.Context(), config.ID, []string{"readlink", "/proc/self/ns/net"}, 10*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if string(result.Output) != theirs {
 		t.Errorf("a command in the task is in %s, the task in %s", result.Output, theirs)
 	}
@@ -213,13 +191,9 @@ func TestFingerprint(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	stream, err := f.Fingerprint(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	print, err := stream.Recv()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if print.Health != driver.Healthy || print.Attributes["driver.tacho.version"].Value != "0.0.0-test" {
 		t.Errorf("health %d (%s), attributes %v", print.Health, print.Description, print.Attributes)
 	}
@@ -227,9 +201,7 @@ func TestFingerprint(t *testing.T) {
 		t.Errorf("nothing is said of cgroups: %v", print.Attributes)
 	}
 	// A driver that the operator disabled is no driver of the node, and starts nothing.
-	if err := f.SetConfig(ctx, encode(t, map[string]any{"enabled": false}), 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.SetConfig(ctx, encode(t, map[string]any{"enabled": false}), 0))
 	if print, err = stream.Recv(); err != nil {
 		t.Fatal(err)
 	}
@@ -241,12 +213,8 @@ func TestFingerprint(t *testing.T) {
 	}
 	// A configuration under which no task can run is reported without waiting.
 	blocked := filepath.Join(f.dir, "file")
-	if err := os.WriteFile(blocked, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.SetConfig(ctx, encode(t, map[string]any{"runtime_dir": filepath.Join(blocked, "run")}), 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(blocked, nil, 0o600))
+	must(t, f.SetConfig(ctx, encode(t, map[string]any{"runtime_dir": filepath.Join(blocked, "run")}), 0))
 	if print, err = stream.Recv(); err != nil {
 		t.Fatal(err)
 	}
@@ -254,9 +222,7 @@ func TestFingerprint(t *testing.T) {
 		t.Errorf("health %d (%s), want unhealthy", print.Health, print.Description)
 	}
 	config := map[string]any{"runtime_dir": f.options.Config.RuntimeDir, "cgroup_parent": "/no-such-group"}
-	if err := f.SetConfig(ctx, encode(t, config), 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.SetConfig(ctx, encode(t, config), 0))
 	if print, err = stream.Recv(); err != nil {
 		t.Fatal(err)
 	}
@@ -289,13 +255,9 @@ func TestEndpoint(t *testing.T) {
 	get := func(path string, status int) string {
 		t.Helper()
 		response, err := client.Get("http://tacho" + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		text, err := io.ReadAll(response.Body)
-		if err := errors.Join(err, response.Body.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(err, response.Body.Close()))
 		if response.StatusCode != status {
 			t.Fatalf("%s: %s: %s", path, response.Status, text)
 		}
@@ -315,17 +277,13 @@ func TestEndpoint(t *testing.T) {
 		Measurements map[string]any
 		Processes    struct{ Rows []struct{ Command string } }
 	}
-	if err := json.Unmarshal([]byte(get("/v1/task/"+config.ID+"/stats", 200)), &sample); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(get("/v1/task/"+config.ID+"/stats", 200)), &sample))
 	if len(sample.Measurements) == 0 || len(sample.Processes.Rows) != 1 || sample.Processes.Rows[0].Command != "sleep" {
 		t.Errorf("sample %+v", sample)
 	}
 	get("/v1/task/unknown/stats", 404)
 	get("/v1/task/"+config.ID, 404)
-	if err := f.StopTask(t.Context(), config.ID, 0, ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.StopTask(t.Context(), config.ID, 0, ""))
 	get("/v1/task/"+config.ID+"/stats", 409)
 	if page := get("/metrics", 200); strings.Contains(page, "tacho_task_cpu") {
 		t.Errorf("gauges of an ended task:\n%s", page)

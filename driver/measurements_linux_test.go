@@ -30,16 +30,12 @@ func TestOptionalMeasurements(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
 			stream, err := f.TaskStats(ctx, config.ID, 100*time.Millisecond)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			before := receive(t, stream, procstats.DiskUsage, 0)
 			if pss := receive(t, stream, procstats.SmapsPSS, 1); pss < 4096 {
 				t.Errorf("%v bytes of proportional memory", pss)
 			}
-			if err := os.WriteFile(filepath.Join(config.AllocDir, config.Name, "go"), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(filepath.Join(config.AllocDir, config.Name, "go"), nil, 0o600))
 			const size = 64 * 64 << 10
 			if after := receive(t, stream, procstats.DiskUsage, before+size); after > before+2*size {
 				t.Errorf("the directory grew from %v to %v bytes, want %d more", before, after, size)

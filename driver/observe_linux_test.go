@@ -33,16 +33,12 @@ func TestStats(t *testing.T) {
 	defer cancel()
 	// The first reading does not wait for the interval.
 	slow, err := f.TaskStats(ctx, config.ID, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := slow.Recv(); err != nil {
 		t.Fatal(err)
 	}
 	stream, err := f.TaskStats(ctx, config.ID, 200*time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	before := stream.Baseline()
 	first, err := stream.Recv()
 	if err != nil || before == nil || before.Mono > first.Mono {
@@ -51,18 +47,14 @@ func TestStats(t *testing.T) {
 	before = first
 	for range 5 {
 		sample, err := stream.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		checkSample(t, sample, before)
 		if !sample.Wall.After(before.Wall) {
 			t.Errorf("read at %s, not after %s", sample.Wall, before.Wall)
 		}
 		before = sample
 	}
-	if err := f.StopTask(ctx, config.ID, 0, ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.StopTask(ctx, config.ID, 0, ""))
 	for {
 		if _, err = stream.Recv(); err != nil {
 			break
@@ -113,12 +105,30 @@ func TestStatsRefused(t *testing.T) {
 	}
 	f.wait(config.ID)
 	stream, err := f.TaskStats(t.Context(), config.ID, time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
 		t.Errorf("stats of an ended task: %v, want EOF", err)
 	}
+}
+
+// stream opens a stream of samples of a task, and takes the first.
+func (f *fixture) stream(config *driver.TaskConfig, interval time.Duration) driver.StatsStream {
+	f.t.Helper()
+	stream, err := f.TaskStats(f.t.Context(), config.ID, interval)
+	must(f.t, err)
+	_, err = stream.Recv()
+	must(f.t, err)
+	return stream
+}
+
+// events opens a stream of the events of all tasks.
+func (f *fixture) events() driver.Stream[*driver.Event] {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(f.t.Context(), time.Minute)
+	f.t.Cleanup(cancel)
+	stream, err := f.TaskEvents(ctx)
+	must(f.t, err)
+	return stream
 }
 
 // collect reads events until one has a text.
@@ -147,12 +157,7 @@ func texts(events []*driver.Event) []string {
 
 func TestEvents(t *testing.T) {
 	f := newFixture(t, nil)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	stream, err := f.TaskEvents(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := f.events()
 	config := f.shell("exit 3")
 	f.start(config)
 	events := collect(t, stream, "exit code 3")
@@ -174,10 +179,7 @@ func TestEndWaitsForEvents(t *testing.T) {
 	f := newFixture(t, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	stream, err := f.TaskEvents(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := f.events()
 	config := f.shell("exit 3")
 	f.start(config)
 	f.await("end of the task", func() bool {
@@ -199,25 +201,14 @@ func TestEndWaitsForEvents(t *testing.T) {
 // No host listens while the driver is away; afterwards nothing is reported twice and nothing is lost.
 func TestEventsOverRestart(t *testing.T) {
 	f := newFixture(t, nil)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	stream, err := f.TaskEvents(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := f.events()
 	config := f.shell("exec sleep 1000") // one process: none outlives it
 	handle := f.start(config)
 	collect(t, stream, "started")
 	f.restart()
-	if stream, err = f.TaskEvents(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.RecoverTask(ctx, handle); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.StopTask(ctx, config.ID, 0, ""); err != nil {
-		t.Fatal(err)
-	}
+	stream = f.events()
+	must(t, f.RecoverTask(t.Context(), handle))
+	must(t, f.StopTask(t.Context(), config.ID, 0, ""))
 	if events := collect(t, stream, "Stopped"); len(events) != 1 {
 		t.Errorf("events of the end: %q", texts(events))
 	}
@@ -234,24 +225,16 @@ func TestExecutorLost(t *testing.T) {
 			handle := f.start(config)
 			f.awaitOutput(config, "ready")
 			status, err := f.InspectTask(t.Context(), config.ID)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			executor, main := number(t, status.Attributes["executor.pid"]), number(t, status.Attributes["pid"])
 			if test.away {
-				if err := f.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, f.Close())
 			}
-			if err := syscall.Kill(executor, syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
+			must(t, syscall.Kill(executor, syscall.SIGKILL))
 			if test.away {
 				f.await("end of the executor", func() bool { return !runs(executor) })
 				f.open()
-				if err := f.RecoverTask(t.Context(), handle); err != nil {
-					t.Fatal(err)
-				}
+				must(t, f.RecoverTask(t.Context(), handle))
 			}
 			exit := f.wait(config.ID)
 			if exit.Err == nil || !strings.Contains(exit.Err.Error(), "executor_lost") || exit.Signal != int(syscall.SIGKILL) {
@@ -259,9 +242,7 @@ func TestExecutorLost(t *testing.T) {
 			}
 			f.await("end of the task", func() bool { return !runs(main) })
 			final, err := f.FinalRecord(config.ID)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if status.Attributes["cgroup"] == "" {
 				return // nothing counted for the task alone
 			}
@@ -288,13 +269,7 @@ func TestLostCommands(t *testing.T) {
 			begin := filepath.Join(f.dir, "begin")
 			config := f.shell("while ! [ -e " + begin + " ]; do sleep 0.01; done; for i in 1 2 3; do /bin/true; done; echo ready; exec sleep 1000")
 			handle := f.start(config)
-			stream, err := f.TaskStats(t.Context(), config.ID, 20*time.Millisecond)
-			if err == nil {
-				_, err = stream.Recv()
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			stream := f.stream(config, 20*time.Millisecond)
 			if c, err := f.Commands(config.ID); err != nil || c == nil || c.Reason != "" {
 				t.Skipf("no exit records here: %+v, %v", c, err)
 			}
@@ -304,32 +279,22 @@ func TestLostCommands(t *testing.T) {
 				for err := error(nil); err == nil; _, err = stream.Recv() {
 				}
 			}()
-			if err := os.WriteFile(begin, nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(begin, nil, 0o600))
 			f.awaitOutput(config, "ready")
 			address := f.executor()
 			if test.away {
-				if err := f.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, f.Close())
 			}
-			if err := syscall.Kill(address.Executor.PID, syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
+			must(t, syscall.Kill(address.Executor.PID, syscall.SIGKILL))
 			if test.away {
 				f.await("end of the executor", func() bool { return !runs(address.Executor.PID) })
 				f.open()
-				if err := f.RecoverTask(t.Context(), handle); err != nil {
-					t.Fatal(err)
-				}
+				must(t, f.RecoverTask(t.Context(), handle))
 			}
 			f.wait(config.ID)
 			<-received
 			final, err := f.FinalRecord(config.ID)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var ended int64
 			if final.Commands != nil {
 				for _, row := range final.Commands.Rows {
@@ -364,24 +329,16 @@ func TestLostOutside(t *testing.T) {
 		t.Skipf("no process can be moved: %v", err)
 	}
 	stream, err := f.TaskStats(t.Context(), config.ID, 20*time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for seen := 0.0; seen == 0; {
 		s, err := stream.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		seen, _ = s.Task.Number(procstats.TreeLeftMemory)
 	}
-	if err := syscall.Kill(address.Executor.PID, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(address.Executor.PID, syscall.SIGKILL))
 	f.wait(config.ID)
 	final, err := f.FinalRecord(config.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	left := final.Measurements[procstats.TreeLeftMemory.String()]
 	if peak := final.Headline[procstats.HeadlineMemoryPeak.String()]; left != 1.0 || peak.Guarantee == procstats.Exact {
 		t.Errorf("the record has %v that left, and a peak that is %s", left, peak.Guarantee)
@@ -391,9 +348,7 @@ func TestLostOutside(t *testing.T) {
 func number(t *testing.T, text string) int {
 	t.Helper()
 	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return n
 }
 

@@ -32,12 +32,8 @@ func TestKillOrphans(t *testing.T) {
 		t.Fatalf("the runtime directory has %v, %v; want the directory of one executor", orphans, err)
 	}
 	file := func(path string) string {
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must(t, os.WriteFile(path, nil, 0o600))
 		return path
 	}
 	abandoned := filepath.Dir(file(filepath.Join(run, "abandoned", "owner.lock")))
@@ -49,23 +45,13 @@ func TestKillOrphans(t *testing.T) {
 		file(filepath.Join(f.dir, "outside", "owner.lock")),
 		owned, filepath.Join(run, "link"), filepath.Join(run, "linked", "owner.lock"),
 	}
-	if err := os.Symlink(filepath.Join(f.dir, "outside"), filepath.Join(run, "link")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(filepath.Join(run, "linked"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(filepath.Join(f.dir, "outside", "owner.lock"), filepath.Join(run, "linked", "owner.lock")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(filepath.Join(f.dir, "outside"), filepath.Join(run, "link")))
+	must(t, os.Mkdir(filepath.Join(run, "linked"), 0o700))
+	must(t, os.Symlink(filepath.Join(f.dir, "outside", "owner.lock"), filepath.Join(run, "linked", "owner.lock")))
 	lock, err := os.Open(owned)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer lock.Close()
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
 
 	killed, err := f.KillOrphans(t.Context())
 	if err != nil {
@@ -89,12 +75,8 @@ func TestDestroyUnknown(t *testing.T) {
 	for name, leave := range map[string]func(f *fixture, config *driver.TaskConfig, folder string){
 		"running": func(f *fixture, config *driver.TaskConfig, _ string) { f.start(config) },
 		"no executor": func(_ *fixture, _ *driver.TaskConfig, folder string) {
-			if err := os.Mkdir(folder, 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(folder, client.LockFile), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Mkdir(folder, 0o700))
+			must(t, os.WriteFile(filepath.Join(folder, client.LockFile), nil, 0o600))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

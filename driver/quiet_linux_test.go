@@ -37,24 +37,17 @@ func TestQuietTasks(t *testing.T) {
 		want      driver.ExitResult
 	}{
 		{"ends", false, func(f *fixture, config *driver.TaskConfig, _ *wire.Address) {
-			if err := os.WriteFile(filepath.Join(config.AllocDir, config.Name, "go"), []byte("\n"), 0); err != nil {
-				f.t.Fatal(err)
-			}
+			must(f.t, os.WriteFile(filepath.Join(config.AllocDir, config.Name, "go"), []byte("\n"), 0))
 		}, driver.ExitResult{Code: 7}},
 		{"has an event", false, func(f *fixture, _ *driver.TaskConfig, a *wire.Address) {
-			events, err := f.TaskEvents(f.t.Context())
-			if err != nil {
-				f.t.Fatal(err)
-			}
+			events := f.events()
 			signal(f.t, a.Main.PID, syscall.SIGSTOP)
 			collect(f.t, events, "was stopped by SIGSTOP")
 			signal(f.t, a.Main.PID, syscall.SIGKILL)
 			collect(f.t, events, "SIGKILL")
 		}, driver.ExitResult{Code: 137, Signal: 9}},
 		{"is stopped", false, func(f *fixture, config *driver.TaskConfig, _ *wire.Address) {
-			if err := f.StopTask(f.t.Context(), config.ID, 0, "SIGKILL"); err != nil {
-				f.t.Fatal(err)
-			}
+			must(f.t, f.StopTask(f.t.Context(), config.ID, 0, "SIGKILL"))
 		}, driver.ExitResult{Code: 137, Signal: 9}},
 		{"loses its executor", false, func(f *fixture, _ *driver.TaskConfig, a *wire.Address) {
 			signal(f.t, a.Executor.PID, syscall.SIGKILL)
@@ -78,9 +71,7 @@ func TestQuietTasks(t *testing.T) {
 				if test.recovered {
 					f.restart()
 					hurry()
-					if err := f.RecoverTask(t.Context(), handle); err != nil {
-						t.Fatal(err)
-					}
+					must(t, f.RecoverTask(t.Context(), handle))
 				}
 				address := f.executor()
 				f.await("end of all connections", func() bool { return connections(address.Executor.PID) == 0 })

@@ -21,12 +21,8 @@ import (
 func hostWith(t *testing.T, mountinfo string) kernel.FS {
 	t.Helper()
 	proc := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(proc, "self"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(proc, "self", "mountinfo"), []byte(mountinfo), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Join(proc, "self"), 0o755))
+	must(t, os.WriteFile(filepath.Join(proc, "self", "mountinfo"), []byte(mountinfo), 0o600))
 	return kernel.FS{Proc: proc}
 }
 
@@ -35,9 +31,7 @@ func mountPoint(t *testing.T, dirs ...string) string {
 	t.Helper()
 	point := t.TempDir()
 	for _, dir := range dirs {
-		if err := os.MkdirAll(filepath.Join(point, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Join(point, dir), 0o755))
 	}
 	return point
 }
@@ -185,9 +179,7 @@ func TestExecutorID(t *testing.T) {
 func TestFindCommand(t *testing.T) {
 	dir := mountPoint(t, "local")
 	for _, name := range []string{"local/tool", "script"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"), 0o755))
 	}
 	t.Setenv("PATH", dir)
 	for _, test := range []struct {
@@ -213,9 +205,7 @@ func TestFindCommand(t *testing.T) {
 
 func TestIDRanges(t *testing.T) {
 	ranges, err := parseIDRanges("denied_host_uids", " 0, 10-15 ,22,")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for id, want := range map[uint32]bool{0: true, 1: false, 10: true, 15: true, 16: false, 22: true} {
 		if ranges.Has(id) != want {
 			t.Errorf("%d: %t", id, !want)
@@ -261,5 +251,13 @@ func TestOOMScoreBound(t *testing.T) {
 		if !test.allowed && (!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "min_oom_score_adj")) {
 			t.Errorf("%d where %d is the lowest: %v", test.asked, test.lowest, err)
 		}
+	}
+}
+
+// must ends the test if something that it only prepares, or relies on, has failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

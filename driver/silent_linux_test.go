@@ -29,9 +29,7 @@ func (f *fixture) executor() *wire.Address {
 
 func signal(t *testing.T, pid int, signal syscall.Signal) {
 	t.Helper()
-	if err := syscall.Kill(pid, signal); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(pid, signal))
 }
 
 // silence stops a process, which still runs for a moment when the signal was sent.
@@ -61,12 +59,8 @@ func TestRecoverSilent(t *testing.T) {
 		}
 	}
 	signal(t, pid, syscall.SIGCONT)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(config.AllocDir, config.Name, "go"), []byte("\n"), 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(config.AllocDir, config.Name, "go"), []byte("\n"), 0))
 	if exit := f.wait(config.ID); exit.Code != 7 || exit.Err != nil {
 		t.Errorf("exit %+v, want 7", exit)
 	}
@@ -78,18 +72,12 @@ func TestRecoverOwned(t *testing.T) {
 	handle := f.start(config)
 	f.restart()
 	lock, err := os.Open(filepath.Join(f.executor().Folder, "owner.lock"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
 	if err := f.RecoverTask(t.Context(), handle); !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("recover what another process owns: %v, want %v", err, driver.ErrUnavailable)
 	}
-	if err := lock.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lock.Close())
 	if err := f.RecoverTask(t.Context(), handle); err != nil {
 		t.Error(err)
 	}

@@ -25,13 +25,9 @@ func FuzzState(f *testing.F) {
 			t.Errorf("accepted %+v", s)
 		}
 		encoded, err := s.encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		again, err := decodeState(&TaskHandle{Version: HandleVersion, DriverState: encoded})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if d := cmp.Diff(s, again); d != "" {
 			t.Errorf("state (-before +after):\n%s", d)
 		}

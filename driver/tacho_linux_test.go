@@ -37,9 +37,7 @@ func newFixture(t *testing.T, change func(*driver.Config)) *fixture {
 	t.Parallel()
 	// Short: the path of a unix socket is limited to 107 bytes.
 	dir, err := os.MkdirTemp("/tmp", "tacho")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)
@@ -69,9 +67,7 @@ func (f *fixture) open() { f.Tacho = driver.New(f.options) }
 // restart is what remains of a driver whose process was killed: another one, with the handles that a host keeps.
 func (f *fixture) restart() {
 	f.t.Helper()
-	if err := f.Close(); err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, f.Close())
 	f.open()
 }
 
@@ -89,9 +85,7 @@ func (f *fixture) shell(script string) *driver.TaskConfig {
 	name := fmt.Sprintf("task%d", f.tasks)
 	alloc := filepath.Join(f.dir, "alloc")
 	for _, dir := range []string{filepath.Join(alloc, name, "local"), filepath.Join(alloc, "alloc", "logs")} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			f.t.Fatal(err)
-		}
+		must(f.t, os.MkdirAll(dir, 0o755))
 	}
 	return &driver.TaskConfig{
 		// Names of cgroups are made of it: they must not be those of another run.
@@ -105,9 +99,7 @@ func (f *fixture) shell(script string) *driver.TaskConfig {
 func encode(t testing.TB, value any) []byte {
 	t.Helper()
 	var encoded []byte
-	if err := codec.NewEncoderBytes(&encoded, &codec.MsgpackHandle{}).Encode(value); err != nil {
-		t.Fatal(err)
-	}
+	must(t, codec.NewEncoderBytes(&encoded, &codec.MsgpackHandle{}).Encode(value))
 	return encoded
 }
 
@@ -115,9 +107,7 @@ func encode(t testing.TB, value any) []byte {
 func (f *fixture) start(config *driver.TaskConfig) *driver.TaskHandle {
 	f.t.Helper()
 	handle, _, err := f.StartTask(f.t.Context(), config)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, err)
 	f.t.Cleanup(func() {
 		err := f.DestroyTask(context.Background(), config.ID, true)
 		if err != nil && !errors.Is(err, driver.ErrTaskNotFound) {
@@ -132,9 +122,7 @@ func (f *fixture) wait(id string) *driver.ExitResult {
 	ctx, cancel := context.WithTimeout(f.t.Context(), time.Minute)
 	defer cancel()
 	exit, err := f.WaitTask(ctx, id)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, err)
 	return exit
 }
 
@@ -142,9 +130,7 @@ func (f *fixture) wait(id string) *driver.ExitResult {
 func (f *fixture) output(config *driver.TaskConfig) string {
 	f.t.Helper()
 	text, err := os.ReadFile(config.StdoutPath)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, err)
 	return string(text)
 }
 
@@ -165,9 +151,7 @@ func TestExit(t *testing.T) {
 				t.Errorf("exit (-want +got):\n%s", d)
 			}
 			status, err := f.InspectTask(t.Context(), config.ID)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if status.State != driver.TaskExited || status.CompletedAt.Before(status.StartedAt) || status.StartedAt.IsZero() {
 				t.Errorf("status after the end: %+v", status)
 			}
@@ -198,9 +182,7 @@ func TestStopEscalates(t *testing.T) {
 	f.start(config)
 	f.awaitOutput(config, "ready")
 	began := time.Now()
-	if err := f.StopTask(t.Context(), config.ID, 200*time.Millisecond, "SIGTERM"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.StopTask(t.Context(), config.ID, 200*time.Millisecond, "SIGTERM"))
 	if took := time.Since(began); took < 200*time.Millisecond {
 		t.Errorf("killed after %s, before its time was up", took)
 	}
@@ -331,27 +313,19 @@ func TestRecover(t *testing.T) {
 		t.Fatalf("a new driver knows the task: %v", err)
 	}
 	for range 2 { // the second time does nothing
-		if err := f.RecoverTask(t.Context(), handle); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.RecoverTask(t.Context(), handle))
 	}
 	fifo, err := os.OpenFile(filepath.Join(config.AllocDir, config.Name, "go"), os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := fifo.WriteString("\n"); err != nil {
 		t.Fatal(err)
 	}
-	if err := fifo.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, fifo.Close())
 	if exit := f.wait(config.ID); exit.Code != 7 {
 		t.Errorf("exit %+v, want 7", exit)
 	}
 	f.restart()
-	if err := f.RecoverTask(t.Context(), handle); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.RecoverTask(t.Context(), handle))
 	if exit := f.wait(config.ID); exit.Code != 7 {
 		t.Errorf("exit after the driver came back late: %+v, want 7", exit)
 	}
@@ -363,9 +337,7 @@ func TestRecoverDestroyed(t *testing.T) {
 	config := f.shell("exit 0")
 	handle := f.start(config)
 	f.wait(config.ID)
-	if err := f.DestroyTask(t.Context(), config.ID, false); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.DestroyTask(t.Context(), config.ID, false))
 	f.restart()
 	if err := f.RecoverTask(t.Context(), handle); !errors.Is(err, driver.ErrTaskNotFound) {
 		t.Errorf("recovered: %v", err)
@@ -373,10 +345,7 @@ func TestRecoverDestroyed(t *testing.T) {
 	if status, err := f.InspectTask(t.Context(), config.ID); !errors.Is(err, driver.ErrTaskNotFound) {
 		t.Errorf("it is known again: %+v, %v", status, err)
 	}
-	stream, err := f.TaskEvents(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := f.events()
 	other := f.shell("exit 3")
 	f.start(other)
 	for _, event := range collect(t, stream, "exit code 3") {
@@ -406,9 +375,7 @@ func TestRecoverRefuses(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			handle := *good
 			var state map[string]any
-			if err := json.Unmarshal(good.DriverState, &state); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal(good.DriverState, &state))
 			address, ok := state["address"].(map[string]any)
 			if !ok {
 				t.Fatalf("no address in %s", good.DriverState)
@@ -416,9 +383,7 @@ func TestRecoverRefuses(t *testing.T) {
 			test.change(&handle, address)
 			if string(handle.DriverState) == string(good.DriverState) {
 				text, err := json.Marshal(state)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				handle.DriverState = text
 			}
 			if err := f.RecoverTask(t.Context(), &handle); err == nil {
@@ -429,7 +394,5 @@ func TestRecoverRefuses(t *testing.T) {
 	if err := f.RecoverTask(t.Context(), good); err != nil {
 		t.Fatalf("after all that the task itself: %v", err)
 	}
-	if err := f.StopTask(t.Context(), config.ID, 0, ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.StopTask(t.Context(), config.ID, 0, ""))
 }

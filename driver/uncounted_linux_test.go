@@ -39,21 +39,13 @@ func TestUncounted(t *testing.T) {
 			f.start(config)
 			f.awaitOutput(config, "ready")
 			if test.sampled {
-				stream, err := f.TaskStats(t.Context(), config.ID, time.Second)
-				if err == nil {
-					_, err = stream.Recv()
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				f.stream(config, time.Second)
 			}
 			c, err := f.Commands(config.ID)
 			if err != nil || c == nil || test.commands != "" && !strings.Contains(c.Reason, test.commands) {
 				t.Fatalf("commands while it runs: %+v, %v; want %q", c, err, test.commands)
 			}
-			if err := f.StopTask(t.Context(), config.ID, 0, "SIGKILL"); err != nil {
-				t.Fatal(err)
-			}
+			must(t, f.StopTask(t.Context(), config.ID, 0, "SIGKILL"))
 			r, err := f.FinalRecord(config.ID)
 			if err != nil || r.Commands == nil || test.commands != "" && !strings.Contains(r.Commands.Reason, test.commands) {
 				t.Fatalf("commands in the record: %+v, %v; want %q", r.Commands, err, test.commands)

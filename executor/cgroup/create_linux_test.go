@@ -19,9 +19,7 @@ import (
 func (o *outcome) isIn(t *testing.T) {
 	t.Helper()
 	mounts, err := kernel.CgroupMounts(kernel.HostFS())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for controller, dir := range o.Group.V1 {
 		path := pathWithin(dir, mounts)
 		if !strings.Contains(o.Task, controller+":"+path+"\n") && !strings.Contains(o.Task, controller+",cpuacct:"+path+"\n") {
@@ -133,9 +131,7 @@ func TestCreateInParent(t *testing.T) {
 func TestParentMissingInAHierarchy(t *testing.T) {
 	needRoot(t)
 	mounts, err := kernel.CgroupMounts(kernel.HostFS())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for controller, limits := range map[string]Limits{"cpu": {CPUQuota: new(0.5)}, "cpuset": {Cpuset: "0"}} {
 		t.Run(controller, func(t *testing.T) {
 			i := slices.IndexFunc(mounts, func(m kernel.CgroupMount) bool {
@@ -146,9 +142,7 @@ func TestParentMissingInAHierarchy(t *testing.T) {
 			}
 			path := newPath(t, "/parent")
 			dir := filepath.Join(mounts[i].Point, path)
-			if err := os.Remove(dir); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Remove(dir))
 			if err := CheckParent(kernel.HostFS(), path, "pids", controller); err == nil || !strings.Contains(err.Error(), "hierarchy of "+controller) {
 				t.Errorf("the check says %v", err)
 			}
@@ -181,19 +175,13 @@ func TestCreateWithCpusetOfHost(t *testing.T) {
 	}
 	const online = "/sys/devices/system/cpu/online"
 	all, err := os.ReadFile(online)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	path := newPath(t, "/shared")
 	mounts, err := kernel.CgroupMounts(kernel.HostFS())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	i := slices.IndexFunc(mounts, func(m kernel.CgroupMount) bool { return slices.Contains(m.Controllers, "cpuset") })
 	shared := filepath.Join(mounts[i].Point, path)
-	if err := write(shared, cpusetFile, "0"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, write(shared, cpusetFile, "0"))
 	o := execute(t, plan{CpusetDir: shared, Limits: Limits{Cpuset: strings.TrimSpace(string(all))}}, 0, "/")
 	if o.Error != "" {
 		t.Fatal(o.Error)
@@ -220,9 +208,7 @@ func TestCreateWithCpusetOfHost(t *testing.T) {
 // fillsBlankCpuset makes a host's group that has neither CPUs nor memory nodes yet.
 func fillsBlankCpuset(t *testing.T, dir string) {
 	t.Helper()
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(dir, 0o755))
 	o := execute(t, plan{CpusetDir: dir}, 0, "/")
 	if o.Error != "" || !noted(o.Notes, "it has no CPUs") {
 		t.Errorf("without a list of CPUs: %q, notes %q", o.Error, o.Notes)
@@ -283,9 +269,7 @@ func TestCreateDelegated(t *testing.T) {
 	}
 	path := newPath(t, "/delegated")
 	dir := filepath.Join(roots(t)[""], path)
-	if err := os.Mkdir(filepath.Join(dir, "leaf"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(filepath.Join(dir, "leaf"), 0o755))
 	give(t, path, nobody)
 	give(t, path+"/leaf", nobody)
 	limit := int64(64 << 20)

@@ -34,29 +34,15 @@ func TestKillWhatDoesNotFreeze(t *testing.T) {
 		t.Skip("there is no hierarchy of version 1 without a freezer")
 	}
 	dir := filepath.Join(parent, fmt.Sprint("unfrozen-", os.Getpid()))
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(dir, 0o755))
 	g := Of(procstats.Cgroup{V1: map[string]string{"freezer": dir}}, true)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		if err := g.Empty(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { empty(t, g) })
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = []string{planVariable + "=forks"}
 	begin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if err := write(dir, procsFile, strconv.Itoa(cmd.Process.Pid)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
+	must(t, write(dir, procsFile, strconv.Itoa(cmd.Process.Pid)))
 	if _, err := begin.Write([]byte("\n")); err != nil {
 		t.Fatal(err)
 	}
@@ -66,9 +52,7 @@ func TestKillWhatDoesNotFreeze(t *testing.T) {
 		defer cancel()
 		for {
 			pids, err := g.PIDs()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if enough(len(pids)) {
 				return
 			}
@@ -78,9 +62,7 @@ func TestKillWhatDoesNotFreeze(t *testing.T) {
 		}
 	}
 	members("before", func(n int) bool { return n >= 10 })
-	if err := g.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, g.Kill())
 	if err := cmd.Wait(); err == nil {
 		t.Error("it has ended by itself")
 	}
@@ -97,18 +79,9 @@ func TestKillWithoutPidfds(t *testing.T) {
 	}
 	for controller, want := range map[string]error{"freezer": nil, "pids": unix.ENOSYS} {
 		dir := filepath.Join(all[controller], fmt.Sprint("without-pidfds-", os.Getpid()))
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(dir, 0o755))
 		g := Of(procstats.Cgroup{V1: map[string]string{controller: dir}}, true)
-		cmd := exec.Command("/proc/self/exe")
-		cmd.Env = []string{planVariable + "=task"}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		if err := write(dir, procsFile, strconv.Itoa(cmd.Process.Pid)); err != nil {
-			t.Fatal(err)
-		}
+		_, ended := startTask(t, dir)
 		nopidfd.Run(t, func() {
 			if err := g.Kill(); !errors.Is(err, want) {
 				t.Errorf("%s: kill: %v, want %v", controller, err, want)
@@ -119,13 +92,9 @@ func TestKillWithoutPidfds(t *testing.T) {
 				t.Errorf("%s: kill by pidfd: %v", controller, err)
 			}
 		}
-		if err := cmd.Wait(); err == nil {
+		if err := <-ended; err == nil {
 			t.Errorf("%s: it has ended by itself", controller)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		if err := g.Empty(ctx); err != nil {
-			t.Errorf("%s: %v", controller, err)
-		}
-		cancel()
+		empty(t, g)
 	}
 }

@@ -128,9 +128,7 @@ func TestSetLimitsBelowLowerOnes(t *testing.T) {
 	dir := func(controller string) string { return filepath.Join(cmp.Or(points[controller], points[""]), path) }
 	set := func(controller, file, value string) {
 		t.Helper()
-		if err := write(dir(controller), file, value); err != nil {
-			t.Fatal(err)
-		}
+		must(t, write(dir(controller), file, value))
 	}
 	if roots(t)[""] != "" {
 		enableInRoot(t)
@@ -234,9 +232,7 @@ func TestLimitPartition(t *testing.T) {
 		t.Skip("this machine has no partitions")
 	}
 	number, err := os.ReadFile(filepath.Join(filepath.Dir(partitions[0]), "dev"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	limits := Limits{IO: []IOLimit{{Device: strings.TrimSpace(string(number)), ReadBytesPerSecond: new(int64(1))}}}
 	o := execute(t, plan{Limits: limits, Parent: newPath(t, "/part")}, 0, "/")
 	if !strings.Contains(o.Error, "it is a partition") {
@@ -253,9 +249,7 @@ func wholeDevice(t *testing.T) string {
 			continue
 		}
 		number, err := os.ReadFile(files[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return strings.TrimSpace(string(number))
 	}
 	t.Skip("this machine has no disk")

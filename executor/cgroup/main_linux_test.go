@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -227,18 +228,14 @@ func execute(t *testing.T, p plan, uid int, path string, env ...string) *outcome
 func (p plan) command(t *testing.T, uid int, env []string) *exec.Cmd {
 	t.Helper()
 	text, err := json.Marshal(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	binary := copySelf(t)
 	cmd := exec.Command(binary)
 	cmd.Dir = "/"
 	cmd.Env = append([]string{planVariable + "=" + string(text)}, env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if len(p.Before) > 0 {
-		if err := confine.Wrap(cmd, binary, confine.Options{Steps: p.Before, UID: uid, GID: uid}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, confine.Wrap(cmd, binary, confine.Options{Steps: p.Before, UID: uid, GID: uid}))
 	} else if uid != os.Geteuid() {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}
 	}
@@ -250,17 +247,13 @@ func copySelf(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "test")
 	for dir := filepath.Dir(binary); dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(dir, 0o755))
 	}
 	content, err := os.ReadFile("/proc/self/exe")
 	if err == nil {
 		err = os.WriteFile(binary, content, 0o755)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return binary
 }
 
@@ -268,9 +261,7 @@ func copySelf(t *testing.T) string {
 func startIn(t *testing.T, cmd *exec.Cmd, path string) {
 	t.Helper()
 	if path == "" {
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cmd.Start())
 		return
 	}
 	runtime.LockOSThread()
@@ -288,21 +279,15 @@ func startIn(t *testing.T, cmd *exec.Cmd, path string) {
 		}
 	}
 	leave, err := g.Enter(cmd.SysProcAttr, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(cmd.Start(), leave()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, errors.Join(cmd.Start(), leave()))
 }
 
 // roots maps the v1 controllers that tasks are put into, and "" for v2, to where they are mounted.
 func roots(t *testing.T) map[string]string {
 	t.Helper()
 	mounts, err := kernel.CgroupMounts(kernel.HostFS())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	points := map[string]string{}
 	for _, mount := range mounts {
 		if mount.Version == 2 {
@@ -378,13 +363,9 @@ func newPath(t *testing.T, path string) string {
 	}
 	for controller, root := range points {
 		dir := filepath.Join(root, path)
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(dir, 0o755))
 		if controller == "cpuset" {
-			if err := inheritCpuset(root, dir); err != nil {
-				t.Fatal(err)
-			}
+			must(t, inheritCpuset(root, dir))
 		}
 		t.Cleanup(func() {
 			left, _ := filepath.Glob(filepath.Join(dir, "tacho-*"))
@@ -397,6 +378,27 @@ func newPath(t *testing.T, path string) string {
 		})
 	}
 	return path
+}
+
+// startTask starts a task that waits to be killed, and moves it to a group's folder. What it ends with comes in ended.
+func startTask(t *testing.T, dir string) (pid int, ended <-chan error) {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = []string{planVariable + "=task"}
+	must(t, cmd.Start())
+	end := make(chan error, 1)
+	go func() { end <- cmd.Wait() }()
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // or it has ended
+	must(t, write(dir, procsFile, strconv.Itoa(cmd.Process.Pid)))
+	return cmd.Process.Pid, end
+}
+
+// empty ends what is left of a group, and removes it.
+func empty(t *testing.T, g *Group) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	must(t, g.Empty(ctx))
 }
 
 // give hands the groups at a path to a user, as delegation does.
@@ -413,3 +415,11 @@ func give(t *testing.T, path string, uid int) {
 }
 
 const nobody = 65534
+
+// must ends the test if something that it only prepares, or relies on, has failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

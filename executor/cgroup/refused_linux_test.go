@@ -19,9 +19,7 @@ func captured(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 	return dir
 }
@@ -86,9 +84,7 @@ func TestSwapOnV1(t *testing.T) {
 	dir := captured(t, map[string]string{"memory.limit_in_bytes": "4096\n", "memory.memsw.limit_in_bytes": "8192\n", "memory.stat": ""})
 	g := &Group{Cgroup: procstats.Cgroup{V1: map[string]string{"memory": dir}}}
 	s := &setter{group: g, host: kernel.HostFS(), limits: Limits{MemoryMax: new(int64(1 << 20)), MemorySwapMax: new(int64(1 << 20))}}
-	if err := errors.Join(s.memory(), s.swap()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(s.memory(), s.swap()))
 	for file, want := range map[string]int64{"memory.limit_in_bytes": 1 << 20, swapLimitV1: 2 << 20} {
 		if held, err := readNumber(dir, file); err != nil || held != want {
 			t.Errorf("%s: %d (%v), want %d", file, held, err, want)

@@ -103,14 +103,10 @@ func (m *manager) serve() string {
 	m.t.Helper()
 	address := startBus(m.t)
 	conn, err := godbus.Connect(address)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must(m.t, err)
 	m.conn = conn
 	m.t.Cleanup(func() { conn.Close() })
-	if err := conn.Export(m, systemdPath, systemdIface); err != nil {
-		m.t.Fatal(err)
-	}
+	must(m.t, conn.Export(m, systemdPath, systemdIface))
 	if reply, err := conn.RequestName(systemdName, godbus.NameFlagDoNotQueue); err != nil || reply != godbus.RequestNameReplyPrimaryOwner {
 		m.t.Fatalf("%v, %v", reply, err)
 	}
@@ -135,25 +131,17 @@ func startBus(t *testing.T) (address string) {
 	config := filepath.Join(dir, "bus.conf")
 	err = os.WriteFile(config, fmt.Appendf(nil, `<busconfig><type>session</type><listen>unix:path=%s/bus</listen><auth>EXTERNAL</auth>
 <policy context="default"><allow send_destination="*"/><allow receive_sender="*"/><allow own="*"/><allow user="*"/></policy></busconfig>`, dir), 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cmd := exec.Command(binary, "--config-file="+config, "--nofork", "--nopidfile", "--print-address")
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // killed
 	})
 	line, err := bufio.NewReader(stdout).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return strings.TrimSpace(line)
 }
 
@@ -191,9 +179,7 @@ func TestNewScopeUnprivileged(t *testing.T) {
 	m := newManager(t)
 	m.refuse = "Interactive authentication required."
 	address := m.serve()
-	if err := os.Chmod(filepath.Dir(strings.TrimPrefix(strings.Split(address, ",")[0], "unix:path=")), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(filepath.Dir(strings.TrimPrefix(strings.Split(address, ",")[0], "unix:path=")), 0o755))
 	// Others than root ask their own manager, on their own bus.
 	o := execute(t, plan{Scope: 10 * time.Second}, nobody, "", "DBUS_SESSION_BUS_ADDRESS="+address)
 	if !strings.Contains(o.Error, "start scope: Interactive authentication required.") || len(m.asked) != 1 {

@@ -48,9 +48,7 @@ func startSystemd(t *testing.T) *machine {
 	m.cmd.Stdout, m.cmd.Stderr = &m.log, &m.log
 	m.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC}
 	steps := []confine.Step{confine.CgroupNamespace, confine.CgroupMounts, confine.Proc, confine.EmptyRun}
-	if err := confine.Wrap(m.cmd, copySelf(t), confine.Options{Steps: steps}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, confine.Wrap(m.cmd, copySelf(t), confine.Options{Steps: steps}))
 	startIn(t, m.cmd, m.path)
 	ended := make(chan error, 1)
 	go func() { ended <- m.cmd.Wait() }()
@@ -89,13 +87,9 @@ func quietUnits(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, folder := range []string{dir, filepath.Dir(dir)} {
-		if err := os.Chmod(folder, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(folder, 0o755))
 	}
-	if err := os.WriteFile(filepath.Join(dir, "default.target"), []byte("[Unit]\nDefaultDependencies=no\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "default.target"), []byte("[Unit]\nDefaultDependencies=no\n"), 0o644))
 	return dir
 }
 
@@ -103,13 +97,9 @@ func quietUnits(t *testing.T) string {
 func (m *machine) execute(t *testing.T, p plan) *outcome {
 	t.Helper()
 	path := m.path + "/visitor"
-	if err := os.MkdirAll(filepath.Join(roots(t)[""], path), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Join(roots(t)[""], path), 0o755))
 	group, err := os.Open(filepath.Join(roots(t)[""], path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer group.Close()
 	// Done from within the group: nothing is started across the border of a namespace.
 	p.Before = []confine.Step{confine.InitCgroupNamespace}
@@ -127,9 +117,7 @@ func (m *machine) execute(t *testing.T, p plan) *outcome {
 		}
 		started <- err
 	}()
-	if err := <-started; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-started)
 	if err := cmd.Wait(); err != nil {
 		t.Fatalf("%v\n%s\nsystemd:\n%s", err, stderr.String(), m.log.String())
 	}
@@ -216,22 +204,16 @@ func TestCreateInScopeOfUserManager(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if err := os.Mkdir("/run/systemd/system", 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir("/run/systemd/system", 0o755))
 	enableInRoot(t)
 	path := newPath(t, "/user")
 	for _, leaf := range []string{"/manager", "/session"} {
-		if err := os.Mkdir(filepath.Join(roots(t)[""], path+leaf), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(filepath.Join(roots(t)[""], path+leaf), 0o755))
 		give(t, path+leaf, nobody)
 	}
 	give(t, path, nobody)
 	for _, controller := range []string{"memory", "pids"} {
-		if err := write(filepath.Join(roots(t)[""], path), subtreeControl, "+"+controller); err != nil {
-			t.Fatal(err)
-		}
+		must(t, write(filepath.Join(roots(t)[""], path), subtreeControl, "+"+controller))
 	}
 	runtimeDir := userManager(t, path+"/manager")
 	limit := int64(64 << 20)
@@ -250,17 +232,13 @@ func TestCreateInScopeOfUserManager(t *testing.T) {
 func userManager(t *testing.T, path string) (runtimeDir string) {
 	t.Helper()
 	runtimeDir, err := os.MkdirTemp("", "run")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := os.RemoveAll(runtimeDir); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := os.Chown(runtimeDir, nobody, nobody); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chown(runtimeDir, nobody, nobody))
 	cmd := exec.Command(systemd, "--user", "--log-target=console")
 	cmd.Env = []string{"XDG_RUNTIME_DIR=" + runtimeDir, "HOME=" + runtimeDir, "PATH=/usr/bin:/bin", "SYSTEMD_UNIT_PATH=" + quietUnits(t)}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}, Setsid: true}

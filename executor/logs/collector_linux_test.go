@@ -66,9 +66,7 @@ func start(t testing.TB, o logs.Options) *running {
 // end closes the task's streams and waits for the logs.
 func (r *running) end(t testing.TB) {
 	t.Helper()
-	if err := errors.Join(r.stdout.Close(), r.stderr.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(r.stdout.Close(), r.stderr.Close()))
 	r.await(t)
 }
 
@@ -116,14 +114,10 @@ func series(t testing.TB, dir, stream string) []string {
 	t.Helper()
 	stem := filepath.Join(dir, "task."+stream+".")
 	paths, err := filepath.Glob(stem + "*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	number := func(path string) int {
 		n, err := strconv.Atoi(strings.TrimPrefix(path, stem))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return n
 	}
 	slices.SortFunc(paths, func(a, b string) int { return number(a) - number(b) })
@@ -136,9 +130,7 @@ func text(t testing.TB, dir, stream string) string {
 	var all strings.Builder
 	for _, path := range series(t, dir, stream) {
 		content, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		all.Write(content)
 	}
 	return all.String()
@@ -199,9 +191,7 @@ func TestOpenRefuses(t *testing.T) {
 func descriptors(t testing.TB) int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return len(entries)
 }
 
@@ -230,9 +220,7 @@ func TestNothingIsLost(t *testing.T) {
 		paths := series(t, dir, stream)
 		for n, path := range paths {
 			content, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			sum.Write(content)
 			if n < len(paths)-1 && content[len(content)-1] != '\n' {
 				t.Errorf("%s ends within a line", path)
@@ -319,4 +307,12 @@ func BenchmarkCollect(b *testing.B) {
 		}
 	}
 	r.end(b)
+}
+
+// must ends the test if something that it only prepares, or relies on, has failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

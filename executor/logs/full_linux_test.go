@@ -36,9 +36,7 @@ func smallDisk(t *testing.T) string {
 func ballast(t *testing.T, disk string, freeKiB int) (path string) {
 	t.Helper()
 	path = filepath.Join(disk, "ballast")
-	if err := os.WriteFile(path, make([]byte, (1024-freeKiB)<<10), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, make([]byte, (1024-freeKiB)<<10), 0o600))
 	return path
 }
 
@@ -58,9 +56,7 @@ func TestFullDiskBlocks(t *testing.T) {
 		t.Fatal("512 KiB went into 64")
 	case <-time.After(200 * time.Millisecond): // longer than several tries
 	}
-	if err := os.Remove(weight); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(weight))
 	r.expect(t, logs.KindUnblocked)
 	<-wrote
 	r.end(t)
@@ -93,9 +89,7 @@ func TestFullDiskDrops(t *testing.T) {
 	if n, err := strconv.Atoi(dropped.Annotations["bytes"]); err != nil || n <= 0 {
 		t.Errorf("event %+v", dropped)
 	}
-	if err := os.Remove(weight); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(weight))
 	// The next try is a moment later; until then lines are still dropped.
 	lines, deadline := 0, time.Now().Add(soon)
 	for !strings.Contains(text(t, disk, "stdout"), "after the loss") {

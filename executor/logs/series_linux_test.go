@@ -20,16 +20,12 @@ import (
 func newSeries(t testing.TB, dir string, maxBytes int64, maxFiles int) (*series, *[]string) {
 	t.Helper()
 	f, err := openFolder(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var odd []string
 	s, err := openSeries(f, "t.stdout", Options{MaxFileBytes: maxBytes, MaxFiles: maxFiles}, func(name string, _ error) {
 		odd = append(odd, name)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := s.close(); err != nil {
 			t.Error(err)
@@ -45,9 +41,7 @@ func put(t testing.TB, s *series, text string) {
 	t.Helper()
 	for p := []byte(text); len(p) > 0; {
 		n, err := s.write(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if n == 0 {
 			t.Fatalf("nothing of %q was written, and no error", p)
 		}
@@ -59,9 +53,7 @@ func put(t testing.TB, s *series, text string) {
 func files(t testing.TB, dir string) map[int64]string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	texts := map[int64]string{}
 	for _, entry := range entries {
 		number, ok := fileNumber("t.stdout", entry.Name())
@@ -73,9 +65,7 @@ func files(t testing.TB, dir string) map[int64]string {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(dir, entry.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		texts[number] = string(text)
 	}
 	return texts
@@ -144,9 +134,7 @@ func TestContinuation(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
 			for name, text := range tt.have {
-				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 			}
 			s, _ := newSeries(t, dir, 8, 3)
 			put(t, s, "new\n")
@@ -189,25 +177,17 @@ func TestAttacks(t *testing.T) {
 		for _, moment := range []string{"before the start", "before the rotation", "in the way of many"} {
 			t.Run(name+", "+moment, func(t *testing.T) {
 				top, err := os.MkdirTemp("/tmp", "logs") // the path of a socket is limited to 107 bytes
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				t.Cleanup(func() {
 					if err := os.RemoveAll(top); err != nil {
 						t.Error(err)
 					}
 				})
 				dir, victim := filepath.Join(top, "logs"), filepath.Join(top, "victim")
-				if err := os.Mkdir(dir, 0o777); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(victim, []byte(precious), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.Mkdir(dir, 0o777))
+				must(t, os.WriteFile(victim, []byte(precious), 0o600))
 				do := func(number int64) {
-					if err := attack(filepath.Join(dir, fileName("t.stdout", number)), victim); err != nil {
-						t.Fatal(err)
-					}
+					must(t, attack(filepath.Join(dir, fileName("t.stdout", number)), victim))
 				}
 				ours := int64(1)
 				if moment == "before the start" {
@@ -246,9 +226,7 @@ func TestAttacks(t *testing.T) {
 
 func TestFolderIsNoLink(t *testing.T) {
 	top := t.TempDir()
-	if err := os.Symlink("/etc", filepath.Join(top, "logs")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink("/etc", filepath.Join(top, "logs")))
 	if f, err := openFolder(filepath.Join(top, "logs")); err == nil {
 		t.Errorf("opened %s through a symbolic link", f.path)
 	}
@@ -259,18 +237,12 @@ func TestFolderIsHeld(t *testing.T) {
 	top := t.TempDir()
 	dir, elsewhere := filepath.Join(top, "logs"), filepath.Join(top, "elsewhere")
 	for _, d := range []string{dir, elsewhere} {
-		if err := os.Mkdir(d, 0o777); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(d, 0o777))
 	}
 	s, _ := newSeries(t, dir, 4, 9)
 	put(t, s, "one\n")
-	if err := os.Rename(dir, dir+".moved"); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(elsewhere, dir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(dir, dir+".moved"))
+	must(t, os.Symlink(elsewhere, dir))
 	put(t, s, "two\n")
 	if d := cmp.Diff(map[int64]string{0: "one\n", 1: "two\n"}, files(t, dir+".moved")); d != "" {
 		t.Errorf("files in the folder (-want +got):\n%s", d)
@@ -285,17 +257,13 @@ func TestChangedByOthers(t *testing.T) {
 	dir := t.TempDir()
 	s, _ := newSeries(t, dir, 8, 9)
 	put(t, s, "one\n")
-	if err := os.Remove(filepath.Join(dir, "t.stdout.0")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(filepath.Join(dir, "t.stdout.0")))
 	put(t, s, "two\n")
 	if d := cmp.Diff(map[int64]string{1: "two\n"}, files(t, dir)); d != "" {
 		t.Errorf("after a file was deleted (-want +got):\n%s", d)
 	}
 	put(t, s, "34\n")
-	if err := os.Truncate(filepath.Join(dir, "t.stdout.1"), 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Truncate(filepath.Join(dir, "t.stdout.1"), 0))
 	put(t, s, "five\n")
 	if d := cmp.Diff(map[int64]string{1: "five\n"}, files(t, dir)); d != "" {
 		t.Errorf("after a file was emptied (-want +got):\n%s", d)
@@ -305,14 +273,10 @@ func TestChangedByOthers(t *testing.T) {
 // A folder that the task removed while it runs is an error to write to, and not to be made again by path.
 func TestFolderIsGone(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "logs")
-	if err := os.Mkdir(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(dir, 0o777))
 	s, _ := newSeries(t, dir, 4, 9)
 	put(t, s, "one\n")
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(dir))
 	if n, err := s.write([]byte("two\n")); err == nil {
 		t.Errorf("%d bytes were written into a folder that is gone", n)
 	}
@@ -354,4 +318,12 @@ func FuzzSeries(f *testing.F) {
 			t.Errorf("%d files have other bytes than were written: %s", len(got), cmp.Diff(fmt.Sprintf("%q", text), fmt.Sprintf("%q", all)))
 		}
 	})
+}
+
+// must ends the test if something that it only prepares, or relies on, has failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

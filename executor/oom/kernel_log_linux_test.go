@@ -16,9 +16,7 @@ func TestReader(t *testing.T) {
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
 		t.Skipf("the kernel's log cannot be read here: %v", err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() {
 		if err := r.Close(); err != nil {
 			t.Error(err)
@@ -26,9 +24,7 @@ func TestReader(t *testing.T) {
 	}()
 	began := time.Now()
 	first, err := r.Next()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Logf("%d kills in the log, read in %s", len(first), time.Since(began))
 	var sequence uint64
 	for _, kill := range first {
@@ -41,9 +37,7 @@ func TestReader(t *testing.T) {
 		t.Error(err)
 	}
 	again, err := r.Next()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, kill := range again {
 		if kill.Sequence <= sequence {
 			t.Errorf("record %d was read twice", kill.Sequence)

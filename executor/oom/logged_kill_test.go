@@ -25,9 +25,7 @@ func parseAll(t testing.TB, data []byte) []LoggedKill {
 			continue // the dictionary of the record before
 		}
 		record, err := ParseLogRecord(line)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if kill, ok := p.Add(record); ok {
 			kills = append(kills, kill)
 		}
@@ -86,9 +84,7 @@ func TestCaptured(t *testing.T) {
 	for _, name := range []string{"4.19-v1", "6.1-v1", "6.1-v2", "6.12-v2", "6.18-v1"} {
 		t.Run(name, func(t *testing.T) {
 			data, err := os.ReadFile(filepath.Join("testdata", name+".kmsg"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var got []kill
 			for _, k := range parseAll(t, data) {
 				if !k.HasRSS || k.Sequence == 0 || k.Time == 0 {
@@ -229,4 +225,12 @@ func FuzzParser(f *testing.F) {
 			}
 		}
 	})
+}
+
+// must ends the test if something that it only prepares, or relies on, has failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

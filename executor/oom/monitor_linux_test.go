@@ -43,9 +43,7 @@ func TestExtend(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			own := t.TempDir()
 			for name, text := range map[string]string{"memory.events": "oom_kill 0\n", "memory.oom.group": test.group} {
-				if err := os.WriteFile(filepath.Join(own, name), []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(filepath.Join(own, name), []byte(text), 0o600))
 			}
 			host := fakeProc(t, map[string]string{"self/mountinfo": ""})
 			watcher := openWatcher(host, procstats.Cgroup{V2: own})

@@ -21,13 +21,9 @@ func TestMostNested(t *testing.T) {
 			own := t.TempDir()
 			for i := range wide * deep {
 				dir := filepath.Join(own, chain(i))
-				if err := os.MkdirAll(dir, 0o755); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.MkdirAll(dir, 0o755))
 				for _, dir := range []string{dir, filepath.Dir(dir)} {
-					if err := os.WriteFile(filepath.Join(dir, "memory.events"), []byte("oom_kill 1\n"), 0o644); err != nil {
-						t.Fatal(err)
-					}
+					must(t, os.WriteFile(filepath.Join(dir, "memory.events"), []byte("oom_kill 1\n"), 0o644))
 				}
 			}
 			n := newNestedV2(own)

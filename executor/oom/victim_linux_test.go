@@ -28,18 +28,14 @@ import (
 func child(t *testing.T, name string, args ...string) procstats.ProcessID {
 	t.Helper()
 	cmd := exec.Command(name, args...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	t.Cleanup(func() {
 		// It may have ended by itself.
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
 	identity, err := kernel.Identify(kernel.HostFS(), cmd.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return identity.ProcessID
 }
 
@@ -50,9 +46,7 @@ func awaitZombie(t *testing.T, id procstats.ProcessID) {
 	if errors.Is(err, process.ErrGone) {
 		return
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	if err := errors.Join(p.Wait(ctx), p.Close()); err != nil {
@@ -62,9 +56,7 @@ func awaitZombie(t *testing.T, id procstats.ProcessID) {
 
 func kill(t *testing.T, id procstats.ProcessID, signal unix.Signal) {
 	t.Helper()
-	if err := process.Child(id.PID).Signal(signal); err != nil {
-		t.Fatal(err)
-	}
+	must(t, process.Child(id.PID).Signal(signal))
 }
 
 func TestScopeFromLog(t *testing.T) {
@@ -267,9 +259,7 @@ func TestLogged(t *testing.T) {
 				var got [][]int
 				for _, number := range test.asks {
 					kills, err := v.logged(number)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					var pids []int
 					for _, kill := range kills {
 						pids = append(pids, kill.PID)
@@ -341,9 +331,7 @@ func fakeProc(t *testing.T, files map[string]string) kernel.FS {
 	root := t.TempDir()
 	for name, content := range files {
 		path := filepath.Join(root, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)))
 	}
 	return kernel.FS{Proc: root}
 }
@@ -365,9 +353,7 @@ func TestUserspaceKillers(t *testing.T) {
 // killed with it.
 func TestVictimOfAGroup(t *testing.T) {
 	log, err := os.ReadFile("testdata/6.12-v2.kmsg")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	kills := parseAll(t, log)
 	const main, chosen = 161, 165
 	v := &victimFinder{host: kernel.HostFS(), path: "/tasks/task", main: procstats.ProcessID{PID: main}}

@@ -67,9 +67,7 @@ type place struct {
 func newPlace(t *testing.T) place {
 	t.Helper()
 	here, err := kernel.FindCgroup(kernel.HostFS(), os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := place{version: 1}
 	base := here.V1["memory"]
 	if base == "" {
@@ -125,9 +123,7 @@ func (p place) limit(t *testing.T, dir, value string) {
 		name = "memory.limit_in_bytes"
 		value = strings.Replace(value, "max", "-1", 1)
 	}
-	if err := os.WriteFile(filepath.Join(dir, name), []byte(value), 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, name), []byte(value), 0))
 }
 
 // notices collects what a watcher says.
@@ -302,9 +298,7 @@ func (*script) close() error { return nil }
 // TestGroupIsAwaited looks between the kernel's count of the chosen process and that of the group that goes with it.
 func TestGroupIsAwaited(t *testing.T) {
 	own := t.TempDir()
-	if err := os.WriteFile(filepath.Join(own, "memory.oom.group"), []byte("1\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(own, "memory.oom.group"), []byte("1\n"), 0o600))
 	chosen := record.OOMCounters{Read: true, Own: 1, Kills: 1}
 	all := record.OOMCounters{Read: true, Own: 1, Kills: 3, GroupKills: 1}
 	below := record.OOMCounters{Read: true, Own: 1, Below: 1, Kills: 4, GroupKills: 1}

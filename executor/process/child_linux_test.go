@@ -45,9 +45,7 @@ func TestChild(t *testing.T) {
 func TestSignalGroup(t *testing.T) {
 	f := start(t, "plain,plain", 2, ownGroup)
 	leader := Child(f.Process.Pid)
-	if err := leader.Signal(unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must(t, leader.Signal(unix.SIGKILL))
 	f.await("zombie", func() bool { return len(f.alive()) == 1 })
 	if err := leader.SignalGroup(unix.SIGKILL); err != nil {
 		t.Error(err)
@@ -62,9 +60,7 @@ func TestSignalGroup(t *testing.T) {
 func TestKillChildren(t *testing.T) {
 	// Of the processes below it one leads a session, and one has lost its parent.
 	f := start(t, "kills,plain,session,orphans,plain", 3)
-	if err := f.hold.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.hold.Close())
 	if err := f.Wait(); err != nil {
 		t.Errorf("children are left: %v", err)
 	}

@@ -23,9 +23,7 @@ import (
 func reapingTest(t *testing.T) {
 	t.Helper()
 	set := func(on uintptr) error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, on, 0, 0, 0) }
-	if err := set(1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, set(1))
 	t.Cleanup(func() {
 		if err := set(0); err != nil {
 			t.Error(err)
@@ -37,9 +35,7 @@ func reapingTest(t *testing.T) {
 func killDescendants(t *testing.T) (pids []int) {
 	t.Helper()
 	list, err := Descendants(kernel.HostFS(), new(sync.Mutex))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, p := range list {
 		pids = append(pids, p.PID())
 		if err := errors.Join(p.Signal(unix.SIGKILL), p.Close()); err != nil {
@@ -87,26 +83,18 @@ func TestDescendants(t *testing.T) {
 func TestParentUsedAgain(t *testing.T) {
 	parent, child := start(t, "plain", 1), start(t, "plain", 1)
 	held, err := Open(kernel.HostFS(), parent.ids[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer held.Close()
 	host := kernel.FS{Proc: t.TempDir()}
 	pid := child.ids[0].PID
 	setParent := func(ppid int) {
 		t.Helper()
 		dir := filepath.Join(host.Proc, strconv.Itoa(pid))
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(dir, 0o755))
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		stat = slices.Concat([]byte(fmt.Sprintf("%d (x) S %d", pid, ppid)), afterParent(stat))
-		if err := os.WriteFile(filepath.Join(dir, "stat"), stat, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, "stat"), stat, 0o644))
 	}
 	tree := &tree{host: host, self: os.Getpid()}
 	below := func(ppid int, of *Process) bool {
@@ -122,12 +110,8 @@ func TestParentUsedAgain(t *testing.T) {
 	if below(held.PID(), nil) || below(1, held) {
 		t.Error("another's child is below us")
 	}
-	if err := held.Signal(unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	if err := held.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, held.Signal(unix.SIGKILL))
+	must(t, held.Wait(t.Context()))
 	if !below(held.PID(), held) {
 		t.Error("the PID of a zombie belongs to another process")
 	}

@@ -17,9 +17,7 @@ import (
 func pipe(t *testing.T) (read, write int) {
 	t.Helper()
 	var ends [2]int
-	if err := unix.Pipe2(ends[:], unix.O_NONBLOCK|unix.O_CLOEXEC); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Pipe2(ends[:], unix.O_NONBLOCK|unix.O_CLOEXEC))
 	t.Cleanup(func() {
 		_ = unix.Close(ends[0])
 		_ = unix.Close(ends[1]) // closed twice by tests of the end
@@ -77,9 +75,7 @@ func TestEpollSet(t *testing.T) {
 			}
 		}
 	}
-	if err := unix.Close(writers[readers[0]]); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Close(writers[readers[0]]))
 	if got := receive(t, called); got != readers[0] {
 		t.Errorf("the function of %d was called at the end of %d", got, readers[0])
 	}
@@ -90,9 +86,7 @@ func TestEpollSet(t *testing.T) {
 	if got := receive(t, called); got != readers[2] {
 		t.Errorf("the function of %d was called, which was removed", got)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close())
 	send(t, writers[readers[2]])
 	select {
 	case got := <-called:
@@ -148,9 +142,7 @@ func TestEpollSetAddRefuses(t *testing.T) {
 	s := NewEpollSet()
 	defer s.Close()
 	file, err := os.CreateTemp(t.TempDir(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer file.Close()
 	if err := s.Add(int(file.Fd()), func() bool { return false }); !errors.Is(err, unix.EPERM) {
 		t.Errorf("add a plain file: %v, want %v", err, unix.EPERM)

@@ -147,28 +147,18 @@ func start(t *testing.T, roles string, n int, change ...func(*exec.Cmd)) *family
 		change(f.Cmd)
 	}
 	stdin, hold, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer stdin.Close()
 	f.Stdin, f.hold = stdin, hold
 	out, err := f.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, f.Start())
 	lines := bufio.NewReader(out)
 	for range n {
 		line, err := lines.ReadString('\n')
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		pid, err := strconv.Atoi(strings.TrimSpace(line))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		f.ids = append(f.ids, identify(t, pid))
 	}
 	t.Cleanup(func() {
@@ -208,11 +198,17 @@ func (f *family) await(what string, ok func() bool) {
 func identify(t *testing.T, pid int) procstats.ProcessID {
 	t.Helper()
 	now, err := kernel.Identify(kernel.HostFS(), pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return now.ProcessID
 }
 
 // ownGroup puts a command into a process group of its own.
 func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+
+// must ends the test if something that it only prepares, or relies on, has failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -58,9 +58,7 @@ func TestUsedAgain(t *testing.T) {
 			meant = false // between the first look and the signal
 			return signal()
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := p.Signal(unix.SIGKILL); err != nil {
 			t.Errorf("signal what is gone: %v", err)
 		}
@@ -101,17 +99,13 @@ func TestSignalNeedsProof(t *testing.T) {
 		}
 		f := start(t, "plain", 1)
 		p, err := Open(kernel.HostFS(), f.ids[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := p.Signal(unix.SIGKILL); !errors.Is(err, unix.ENOSYS) {
 			t.Errorf("signal without a pidfd: %v", err)
 		}
 		refused := errors.New("refused")
 		p, err = Hold(f.ids[0].PID, func() bool { return true }, func(func() error) error { return refused })
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := p.Signal(unix.SIGKILL); !errors.Is(err, refused) {
 			t.Errorf("signal with a pin that fails: %v", err)
 		}
@@ -128,9 +122,7 @@ func TestWait(t *testing.T) {
 	eachWay(t, func(t *testing.T, _ bool) {
 		f := start(t, "plain", 1)
 		p, err := Open(kernel.HostFS(), f.ids[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		cause := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		waited := make(chan error)
@@ -145,9 +137,7 @@ func TestWait(t *testing.T) {
 		ctx, cancelTimeout := context.WithTimeout(t.Context(), soon)
 		defer cancelTimeout()
 		go func() { waited <- p.Wait(ctx) }()
-		if err := Child(f.ids[0].PID).Signal(unix.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
+		must(t, Child(f.ids[0].PID).Signal(unix.SIGKILL))
 		if err := <-waited; err != nil {
 			t.Errorf("wait for a zombie: %v", err)
 		}
@@ -166,9 +156,7 @@ func TestExec(t *testing.T) {
 	f := start(t, "execs,session", 2)
 	for _, id := range f.ids {
 		p, err := Open(kernel.HostFS(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := errors.Join(p.Signal(unix.SIGKILL), p.Close()); err != nil {
 			t.Error(err)
 		}

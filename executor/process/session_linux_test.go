@@ -22,9 +22,7 @@ func sessionOf(t *testing.T) (f *family, leader procstats.ProcessID, outside pro
 	f = start(t, "session,plain,session", 3)
 	for _, id := range f.ids {
 		session, err := unix.Getsid(id.PID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		switch {
 		case id.PID == f.Process.Pid:
 			leader = id
@@ -55,9 +53,7 @@ func TestKillSession(t *testing.T) {
 // A session whose leader is gone has its members still.
 func TestKillSessionWithoutLeader(t *testing.T) {
 	f, leader, _ := sessionOf(t)
-	if err := Child(leader.PID).Signal(unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Child(leader.PID).Signal(unix.SIGKILL))
 	f.reap()
 	if err := KillSession(t.Context(), kernel.HostFS(), leader); err != nil {
 		t.Error(err)

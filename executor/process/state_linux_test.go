@@ -29,24 +29,18 @@ func TestState(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			f := start(t, "plain", 1)
 			p, err := Open(host, f.ids[0])
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer p.Close()
 			other := f.ids[0]
 			other.Start++
 			if got := StateOf(host, other); got != Gone {
 				t.Errorf("another process of the same number: %v, want %v", got, Gone)
 			}
-			if err := test.end(f); err != nil {
-				t.Fatal(err)
-			}
+			must(t, test.end(f))
 			if test.want != Alive {
 				ctx, cancel := context.WithTimeout(t.Context(), soon)
 				defer cancel()
-				if err := p.Wait(ctx); err != nil {
-					t.Fatal(err)
-				}
+				must(t, p.Wait(ctx))
 			}
 			if got := StateOf(host, f.ids[0]); got != test.want {
 				t.Errorf("state %v, want %v", got, test.want)
@@ -69,9 +63,7 @@ func TestFirstThreadHasEnded(t *testing.T) {
 		t.Errorf("state %v, want %v", got, Alive)
 	}
 	p, err := Open(host, f.ids[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := errors.Join(p.Signal(unix.SIGKILL), p.Close()); err != nil {
 		t.Error(err)
 	}

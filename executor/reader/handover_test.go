@@ -38,9 +38,7 @@ func countedAt(n int, ended, lost int64) *record.Handed {
 func openHandover(t *testing.T, folder string) *HandoverWriter {
 	t.Helper()
 	w, err := OpenHandover(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = w.Close() })
 	return w
 }
@@ -48,9 +46,7 @@ func openHandover(t *testing.T, folder string) *HandoverWriter {
 func readHandover(t *testing.T, folder string) *Handover {
 	t.Helper()
 	h, err := ReadHandover(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return h
 }
 
@@ -87,9 +83,7 @@ func TestHandover(t *testing.T) {
 		if n == 4 {
 			rows = sampleAt(n)
 		}
-		if err := errors.Join(w.Write(sampleAt(n), rows, &m), w.WriteCommands(countedAt(n, int64(n), 0))); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(w.Write(sampleAt(n), rows, &m), w.WriteCommands(countedAt(n, int64(n), 0))))
 		h := readHandover(t, folder)
 		h.hold(t, n, n-1, mono(rows))
 		if h.Counted == nil || h.Counted.Commands.Processes() != int64(n) || !h.Counted.At.Equal(time.Unix(int64(n), 0)) {
@@ -98,9 +92,7 @@ func TestHandover(t *testing.T) {
 	}
 	next := openHandover(t, folder)
 	for n := 6; n <= 8; n++ {
-		if err := next.Write(sampleAt(n), nil, &m); err != nil {
-			t.Fatal(err)
-		}
+		must(t, next.Write(sampleAt(n), nil, &m))
 	}
 	readHandover(t, folder).hold(t, 8, 7, 4)
 }
@@ -112,14 +104,10 @@ func TestHandoverTorn(t *testing.T) {
 	var m Memory
 	w := openHandover(t, folder)
 	for n := 1; n <= 2; n++ { // the second in the first slot
-		if err := w.Write(sampleAt(n), sampleAt(n), &m); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.Write(sampleAt(n), sampleAt(n), &m))
 	}
 	file, err := os.OpenFile(filepath.Join(folder, handoverFile), os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer file.Close()
 	if _, err := file.WriteAt([]byte{0xff}, headerSize+3); err != nil {
 		t.Fatal(err)
@@ -129,9 +117,7 @@ func TestHandoverTorn(t *testing.T) {
 		t.Error("a torn sample is no error")
 	}
 	h.hold(t, 1, 0, 2)
-	if err := file.Truncate(rowSlot*slotSize + headerSize + 1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, file.Truncate(rowSlot*slotSize+headerSize+1))
 	if h, err = ReadHandover(folder); err == nil || h.Rows != nil {
 		t.Errorf("rows that were cut off: %+v, %v", h.Rows, err)
 	}
@@ -149,9 +135,7 @@ func TestCommandsAgain(t *testing.T) {
 	_ = w.file.Close()
 	w.file = good
 	for i, want := range []*record.Handed{countedAt(1, 1, 0), countedAt(2, 1, 7)} {
-		if err := w.WriteCommands(want); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.WriteCommands(want))
 		if got := readHandover(t, folder).Counted; got == nil || !got.At.Equal(want.At) || got.Commands.LostRecords != want.Commands.LostRecords {
 			t.Errorf("%d: %+v", i, got)
 		}
@@ -163,25 +147,19 @@ func TestEarlierHandover(t *testing.T) {
 	folder := t.TempDir()
 	write := func(name string, content []byte) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(folder, name), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(folder, name), content, 0o600))
 	}
 	seal := func(h *proto.Handover) []byte {
 		t.Helper()
 		content, err := googleproto.Marshal(h)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		head := binary.LittleEndian.AppendUint32(nil, uint32(len(content))) //nolint:gosec // small
 		return append(binary.LittleEndian.AppendUint32(head, crc32.ChecksumIEEE(content)), content...)
 	}
 	write("samples", seal(&proto.Handover{Last: wire.FromSample(sampleAt(2), false)}))
 	write("rows", seal(&proto.Handover{Rows: wire.FromSample(sampleAt(1), true)}))
 	text, err := json.Marshal(countedAt(2, 3, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	write("commands.json", text)
 	h := readHandover(t, folder)
 	h.hold(t, 2, 0, 1)
@@ -191,5 +169,13 @@ func TestEarlierHandover(t *testing.T) {
 	openHandover(t, folder)
 	if left, _ := filepath.Glob(filepath.Join(folder, "*")); len(left) != 1 {
 		t.Errorf("left in the directory: %v", left)
+	}
+}
+
+// must ends the test if something that it only prepares, or relies on, has failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -165,13 +165,9 @@ func TestRecordHasItsEnd(t *testing.T) {
 	for _, c := range endCases() {
 		r := c.record()
 		text, err := json.Marshal(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		decoded := &Record{}
-		if err := json.Unmarshal(text, decoded); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(text, decoded))
 		for _, r := range []*Record{r, decoded} {
 			end := r.End()
 			got := [...]string{string(r.Diagnosis.Outcome), r.Diagnosis.Summary, r.Diagnosis.Operator}
@@ -191,9 +187,7 @@ func TestRedacted(t *testing.T) {
 	for _, c := range endCases() {
 		full, r := c.record(), c.record().Redacted()
 		text, err := json.Marshal(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if strings.Contains(string(text), "secret") {
 			t.Errorf("%s: the secret is in %s", c.name, text)
 		}

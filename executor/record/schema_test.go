@@ -39,14 +39,10 @@ func parseSources(t *testing.T, dirs ...string) sources {
 	s := sources{map[string]string{}, map[string][]string{}}
 	for _, dir := range dirs {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, name := range files {
 			file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			ast.Inspect(file, func(n ast.Node) bool {
 				s.add(n)
 				return true
@@ -147,9 +143,7 @@ func (s sources) documentOf(t *testing.T, title string, of reflect.Type) []byte 
 	root := s.schemaOf(of, defs)
 	root["$schema"], root["title"], root["$defs"] = "https://json-schema.org/draft/2020-12/schema", title, defs
 	text, err := json.MarshalIndent(root, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return append(text, '\n')
 }
 
@@ -158,9 +152,7 @@ func TestSchemas(t *testing.T) {
 	for file, document := range schemas(t) {
 		path := filepath.Join("..", "..", "docs", file)
 		if *update {
-			if err := os.WriteFile(path, document, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(path, document, 0o644))
 		}
 		if have, err := os.ReadFile(path); err != nil || !bytes.Equal(have, document) {
 			t.Errorf("%s is not that of the types (%v): go test ./executor/record -update", path, err)
@@ -183,9 +175,7 @@ type validator struct{ schema, defs map[string]any }
 func newValidator(t *testing.T, document []byte) validator {
 	t.Helper()
 	var schema map[string]any
-	if err := json.Unmarshal(document, &schema); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(document, &schema))
 	return validator{schema, schema["$defs"].(map[string]any)}
 }
 
@@ -193,13 +183,9 @@ func newValidator(t *testing.T, document []byte) validator {
 func (v validator) validate(t *testing.T, record any) string {
 	t.Helper()
 	text, err := encode(record, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var value any
-	if err := json.Unmarshal(text, &value); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, &value))
 	return v.check("record", v.schema, value)
 }
 

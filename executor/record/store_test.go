@@ -45,9 +45,7 @@ func exampleUsage(from time.Time) *Usage {
 func TestStoreWritesWhatReadReads(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "runs", "one")
 	store, err := Create(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer store.Close()
 
 	started := time.Date(2026, 3, 4, 5, 6, 7, 89, time.UTC)
@@ -55,13 +53,9 @@ func TestStoreWritesWhatReadReads(t *testing.T) {
 	first.State = Running
 	second := exampleRecord("one", started)
 	for _, want := range []*Record{first, second} {
-		if err := store.Put(want); err != nil {
-			t.Fatal(err)
-		}
+		must(t, store.Put(want))
 		got, err := Read(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("record (-written +read):\n%s", diff)
 		}
@@ -77,15 +71,11 @@ func TestStoreWritesWhatReadReads(t *testing.T) {
 		{exampleUsage(started.Add(2 * time.Second)), true},
 		{lines[1], false},
 	} {
-		if err := store.Append(next.line, next.provisional); err != nil {
-			t.Fatal(err)
-		}
+		must(t, store.Append(next.line, next.provisional))
 	}
 	var got []*Usage
 	for line, err := range ReadUsage(dir) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got = append(got, line)
 	}
 	if diff := cmp.Diff(lines, got); diff != "" {
@@ -97,24 +87,16 @@ func TestStoreWritesWhatReadReads(t *testing.T) {
 func TestReserve(t *testing.T) {
 	dir := t.TempDir()
 	store, err := Create(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer store.Close()
 	want := exampleRecord("one", time.Date(2026, 3, 4, 5, 6, 7, 89, time.UTC))
-	if err := errors.Join(store.Reserve(), store.Put(want)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(store.Reserve(), store.Put(want)))
 	got, err := Read(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if err := store.Reserve(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, store.Reserve())
 	if info, err := os.Stat(filepath.Join(dir, temporaryName())); err != nil || info.Size() != reservation {
 		t.Errorf("reserved: %v, %v", info, err)
 	}
@@ -130,13 +112,9 @@ func TestStoreFilesBelongToTheirUserAlone(t *testing.T) {
 	root := t.TempDir()
 	dir := filepath.Join(root, "a", "b")
 	store, err := Create(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer store.Close()
-	if err := store.Put(exampleRecord("b", time.Now())); err != nil {
-		t.Fatal(err)
-	}
+	must(t, store.Put(exampleRecord("b", time.Now())))
 	want := map[string]fs.FileMode{"a": 0o700, "a/b": 0o700, "a/b/info.json": 0o600, "a/b/usage.jsonl": 0o600}
 	got := map[string]fs.FileMode{}
 	err = fs.WalkDir(os.DirFS(root), ".", func(path string, entry fs.DirEntry, err error) error {
@@ -150,9 +128,7 @@ func TestStoreFilesBelongToTheirUserAlone(t *testing.T) {
 		got[path] = info.Mode().Perm()
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("files and modes (-want +got):\n%s", diff)
 	}
@@ -161,25 +137,17 @@ func TestStoreFilesBelongToTheirUserAlone(t *testing.T) {
 func TestCreateRejectsTheFolderOfAnotherRun(t *testing.T) {
 	dir := t.TempDir()
 	store, err := Create(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := Create(dir); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("Create over a run that starts: %v, want fs.ErrExist", err)
 	}
-	if err := store.Put(exampleRecord("x", time.Now())); err != nil {
-		t.Fatal(err)
-	}
-	if err := store.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, store.Put(exampleRecord("x", time.Now())))
+	must(t, store.Close())
 	if _, err := Create(dir); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("Create over a record: %v, want fs.ErrExist", err)
 	}
 	again, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer again.Close()
 	if err := again.Put(exampleRecord("x", time.Now())); err != nil {
 		t.Error(err)
@@ -189,17 +157,11 @@ func TestCreateRejectsTheFolderOfAnotherRun(t *testing.T) {
 func TestStoreFollowsARenamedFolder(t *testing.T) {
 	root := t.TempDir()
 	store, err := Create(filepath.Join(root, "before"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer store.Close()
 	after := filepath.Join(root, "after")
-	if err := os.Rename(store.Dir(), after); err != nil {
-		t.Fatal(err)
-	}
-	if err := store.Put(exampleRecord("x", time.Now())); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(store.Dir(), after))
+	must(t, store.Put(exampleRecord("x", time.Now())))
 	if _, err := Read(after); err != nil {
 		t.Error(err)
 	}
@@ -212,13 +174,9 @@ func TestAppendStartsANewLineAfterATornOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	store, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer store.Close()
-	if err := store.Append(exampleUsage(time.Now()), false); err != nil {
-		t.Fatal(err)
-	}
+	must(t, store.Append(exampleUsage(time.Now()), false))
 	var read, damaged int
 	for _, err := range ReadUsage(dir) {
 		if err == nil {
@@ -240,23 +198,13 @@ func TestListIsNewestFirstAndKeepsDamagedRuns(t *testing.T) {
 	started := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for i, name := range []string{"b", "c", "a"} {
 		store, err := Create(filepath.Join(root, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := store.Put(exampleRecord(name, started.Add(time.Duration(i)*time.Hour))); err != nil {
-			t.Fatal(err)
-		}
-		if err := store.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, store.Put(exampleRecord(name, started.Add(time.Duration(i)*time.Hour))))
+		must(t, store.Close())
 	}
-	if err := os.Mkdir(filepath.Join(root, "empty"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(filepath.Join(root, "empty"), 0o700))
 	entries, err := List(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var names []string
 	for _, entry := range entries {
 		names = append(names, entry.Name)
@@ -291,9 +239,7 @@ func TestReadNamesFileAndLine(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
 			path := filepath.Join(dir, InfoFile)
-			if err := os.WriteFile(path, []byte(test.content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(path, []byte(test.content), 0o600))
 			_, err := Read(dir)
 			if err == nil {
 				t.Fatal("no error")
@@ -310,9 +256,7 @@ func TestReadNamesFileAndLine(t *testing.T) {
 
 func TestReadTakesLaterMinorVersions(t *testing.T) {
 	r, err := Decode([]byte(`{"schema_version": "1.7", "id": "x", "something_new": [1, 2]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if r.ID != "x" {
 		t.Errorf("id %q, want x", r.ID)
 	}
@@ -321,14 +265,10 @@ func TestReadTakesLaterMinorVersions(t *testing.T) {
 func TestReadUsagePassesOverALineBeingWritten(t *testing.T) {
 	dir := t.TempDir()
 	whole := `{"schema_version":"1.0","samples":3}`
-	if err := os.WriteFile(filepath.Join(dir, UsageFile), []byte(whole+"\n"+whole[:20]), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, UsageFile), []byte(whole+"\n"+whole[:20]), 0o600))
 	var samples []int64
 	for u, err := range ReadUsage(dir) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		samples = append(samples, u.Samples)
 	}
 	if len(samples) != 1 || samples[0] != 3 {
@@ -380,4 +320,12 @@ func FuzzDecodeUsage(f *testing.F) {
 			t.Fatalf("a line that was written cannot be read: %v\n%s", err, again)
 		}
 	})
+}
+
+// must ends the test if something that it only prepares, or relies on, has failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
