@@ -52,6 +52,15 @@ func (t *Table) Add(cells ...Cell) { t.rows = append(t.rows, cells) }
 // AddTexts appends a row without colours.
 func (t *Table) AddTexts(texts ...string) { t.Add(cellsOf(texts, nil)...) }
 
+// AddFacts appends pairs of a name and a text, except those without a text.
+func (t *Table) AddFacts(pairs ...[2]string) {
+	for _, pair := range pairs {
+		if pair[1] != "" {
+			t.AddTexts(pair[0], pair[1])
+		}
+	}
+}
+
 func cellsOf(texts []string, paint func(string) string) []Cell {
 	cells := make([]Cell, len(texts))
 	for i, text := range texts {
@@ -239,4 +248,25 @@ func Cut(text string, room int) string {
 	}
 	runes := []rune(text)
 	return string(runes[:room-1]) + "…"
+}
+
+// Sheet is text that is written in tables, titles and sentences, in the colours of a palette.
+type Sheet struct {
+	Palette
+	strings.Builder
+}
+
+// Title writes the title of a section.
+func (s *Sheet) Title(title string) { s.WriteString("\n" + s.Bold(title) + "\n") }
+
+// Table writes a table, unless it has no rows.
+func (s *Sheet) Table(t *Table) {
+	if !t.Empty() {
+		s.WriteString(t.Render(s.Palette))
+	}
+}
+
+// Hang writes a text, see Hang.
+func (s *Sheet) Hang(first, rest, text string, paint func(string) string) {
+	s.WriteString(Hang(s.Palette, first, rest, text, paint))
 }

@@ -5,6 +5,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -87,21 +88,17 @@ func OneLine(text string) string {
 }
 
 // OrList returns "a, b or c".
-func OrList(words []string) string {
-	last := len(words) - 1
-	if last < 1 {
-		return strings.Join(words, "")
-	}
-	return strings.Join(words[:last], ", ") + " or " + words[last]
-}
+func OrList(words []string) string { return list(words, " or ") }
 
 // AndList returns "a, b and c".
-func AndList(words []string) string {
+func AndList(words []string) string { return list(words, " and ") }
+
+func list(words []string, before string) string {
 	last := len(words) - 1
 	if last < 1 {
 		return strings.Join(words, "")
 	}
-	return strings.Join(words[:last], ", ") + " and " + words[last]
+	return strings.Join(words[:last], ", ") + before + words[last]
 }
 
 // SomeOf returns a comma-separated list of at most four words and the number of the others.
@@ -264,12 +261,7 @@ func Optional(unit procstats.Unit, value *float64) string {
 }
 
 // OrDash returns text, or procstats.NoValue if it is empty.
-func OrDash(text string) string {
-	if text == "" {
-		return procstats.NoValue
-	}
-	return text
-}
+func OrDash(text string) string { return cmp.Or(text, procstats.NoValue) }
 
 // GuaranteeText returns the words for a guarantee.
 func GuaranteeText(g procstats.Guarantee) string {

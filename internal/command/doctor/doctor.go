@@ -57,7 +57,7 @@ The exit code is 1 if nothing can be measured.`,
 }
 
 func doctorText(p cli.Palette, r *Report) string {
-	var text strings.Builder
+	text := cli.Sheet{Palette: p}
 	for _, c := range r.Checks {
 		for _, line := range [][3]string{
 			{fmt.Sprintf("%s %s: ", mark(p, c.State), p.Bold(c.Name)), "    ", c.Found},
@@ -65,35 +65,35 @@ func doctorText(p cli.Palette, r *Report) string {
 			{"    to enable:  ", "      ", c.Enable},
 		} {
 			if line[2] != "" {
-				text.WriteString(cli.Hang(p, line[0], line[1], cli.Printable(line[2]), nil))
+				text.Hang(line[0], line[1], cli.Printable(line[2]), nil)
 			}
 		}
 	}
-	text.WriteString("\n" + p.Bold("Sources") + "\n")
+	text.Title("Sources")
 	t := cli.Table{Indent: "  ", Right: []int{2}}
 	for _, s := range r.Sources {
 		t.Add(mark(p, s.State()), cli.Plain(strings.TrimSpace(s.Name+" "+s.Version)),
 			cli.Plain(fmt.Sprintf("%d of %d", s.Readable, s.Measurements)), cli.Plain(cli.Printable(s.Reason)))
 	}
-	text.WriteString(t.Render(p))
-	text.WriteString(absentText(p, r))
+	text.Table(&t)
+	if absent := absentTable(p, r); !absent.Empty() {
+		text.Title("Not available")
+		text.Table(absent)
+	}
 	fmt.Fprintf(&text, "\n%d measurements are available; tacho explain NAME explains one.\n", len(r.Readable))
 	return text.String()
 }
 
-// absentText lists the absent measurements with the reasons, except those of a source that does not work at all: its
+// absentTable lists the absent measurements with the reasons, except those of a source that does not work at all: its
 // reason is in the list of sources.
-func absentText(p cli.Palette, r *Report) string {
-	t := cli.Table{Indent: "  "}
+func absentTable(p cli.Palette, r *Report) *cli.Table {
+	t := &cli.Table{Indent: "  "}
 	for _, name := range cli.TableOrder(r.Absent) {
 		if m, _ := procstats.LookupName(name); !hasReason(r.Sources, m.Source) {
 			t.Add(cli.Plain(name), cli.Painted(cli.Printable(r.Absent[name]), p.Faint))
 		}
 	}
-	if t.Empty() {
-		return ""
-	}
-	return "\n" + p.Bold("Not available") + "\n" + t.Render(p)
+	return t
 }
 
 // hasReason reports whether a source does not work at all and has a reason of its own.

@@ -124,68 +124,69 @@ func showAllocation(cmd *cobra.Command, agent *client.Client, a *apijson.Allocat
 	out := cmd.OutOrStdout()
 	p := cli.PaletteFor(cmd, out)
 	status := cli.Painted(a.ClientStatus, statusPaint(p, a.ClientStatus))
-	var b strings.Builder
+	b := cli.Sheet{Palette: p}
 	fmt.Fprintf(&b, "%s  %s\n", p.Bold(cli.Printable(a.Name)), status.String())
 	facts := cli.Table{Indent: "  "}
-	facts.AddTexts("id", a.ID)
-	facts.AddTexts("job", fmt.Sprintf("%s, version %d", cli.Printable(a.JobID), a.JobVersion))
-	facts.AddTexts("desired", a.DesiredStatus)
-	if a.ClientDescription != "" {
-		facts.AddTexts("reason", cli.OneLine(a.ClientDescription))
-	}
-	facts.AddTexts("node", cli.Printable(a.NodeName))
-	facts.AddTexts("created", clockText(time.Unix(0, a.CreateTime)))
-	facts.AddTexts("modified", clockText(time.Unix(0, a.ModifyTime)))
-	b.WriteString(facts.Render(p))
+	facts.AddFacts(
+		[2]string{"id", a.ID},
+		[2]string{"job", fmt.Sprintf("%s, version %d", cli.Printable(a.JobID), a.JobVersion)},
+		[2]string{"desired", a.DesiredStatus},
+		[2]string{"reason", cli.OneLine(a.ClientDescription)},
+		[2]string{"node", cli.Printable(a.NodeName)},
+		[2]string{"created", clockText(time.Unix(0, a.CreateTime))},
+		[2]string{"modified", clockText(time.Unix(0, a.ModifyTime))},
+	)
+	b.Table(&facts)
 	for _, name := range slices.Sorted(maps.Keys(a.TaskStates)) {
-		writeTask(&b, p, a, name)
+		writeTask(&b, a, name)
 		ending, err := endingOf(cmd.Context(), agent, a, name, p)
 		if err != nil {
 			return err
 		}
 		b.WriteString(ending)
 		b.WriteString(commandsSoFar(cmd.Context(), agent, a, name, p))
-		writeEvents(&b, p, a.TaskStates[name].Events)
+		writeEvents(&b, a.TaskStates[name].Events)
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
 }
 
 // writeTask writes the state of a task.
-func writeTask(b *strings.Builder, p cli.Palette, a *apijson.Allocation, name string) {
+func writeTask(b *cli.Sheet, a *apijson.Allocation, name string) {
 	s := a.TaskStates[name]
-	fmt.Fprintf(b, "\n%s %s\n", p.Bold("Task "+cli.Printable(name)), stateText(s))
+	fmt.Fprintf(b, "\n%s %s\n", b.Bold("Task "+cli.Printable(name)), stateText(s))
 	t := cli.Table{Indent: "  "}
 	r := a.TaskResources[name]
-	t.AddTexts("driver", cli.Printable(s.Tacho.Driver))
 	requested := cpuText(r)
 	if s.Tacho.Cores != "" {
 		requested += " (" + s.Tacho.Cores + ")"
 	}
-	t.AddTexts("requested", requested+", "+memoryText(r))
-	if !s.StartedAt.IsZero() {
-		t.AddTexts("started", clockText(s.StartedAt))
+	moment := func(t time.Time) string {
+		if t.IsZero() {
+			return ""
+		}
+		return clockText(t)
 	}
-	if !s.FinishedAt.IsZero() {
-		t.AddTexts("ended", clockText(s.FinishedAt))
-	}
+	exit := ""
 	if e := s.Tacho.Exit; e != nil {
-		text := "code " + strconv.Itoa(e.Code)
+		exit = "code " + strconv.Itoa(e.Code)
 		if e.Signal != 0 {
-			text = "signal " + strconv.Itoa(e.Signal)
+			exit = "signal " + strconv.Itoa(e.Signal)
 		}
 		if e.OOMKilled {
-			text += ", OOM killed"
+			exit += ", OOM killed"
 		}
 		if e.Lost {
-			text = "unknown: lost"
+			exit = "unknown: lost"
 		}
-		t.AddTexts("last exit", text)
 	}
+	t.AddFacts([2]string{"driver", cli.Printable(s.Tacho.Driver)},
+		[2]string{"requested", requested + ", " + memoryText(r)}, [2]string{"started", moment(s.StartedAt)},
+		[2]string{"ended", moment(s.FinishedAt)}, [2]string{"last exit", exit})
 	for _, key := range slices.Sorted(maps.Keys(s.Tacho.Attributes)) {
 		t.AddTexts(cli.Printable(key), cli.Printable(s.Tacho.Attributes[key]))
 	}
-	b.WriteString(t.Render(p))
+	b.Table(&t)
 }
 
 // endingOf returns why the last run of a task ended; empty if none has, or if the agent has no record of it.
@@ -220,10 +221,11 @@ func commandsSoFar(ctx context.Context, agent *client.Client, a *apijson.Allocat
 	if c.Value.Reason != "" || len(c.Value.Rows) == 0 {
 		return ""
 	}
-	var b strings.Builder
-	b.WriteString("  processes that ended so far, by command\n" + summary.LiveCommandTable(&c.Value, 0, false).Render(p))
+	b := cli.Sheet{Palette: p}
+	b.WriteString("  processes that ended so far, by command\n")
+	b.Table(summary.LiveCommandTable(&c.Value, 0, false))
 	for _, note := range summary.CommandNotes(&c.Value) {
-		b.WriteString(cli.Hang(p, "  ", "    ", note, nil))
+		b.Hang("  ", "    ", note, nil)
 	}
 	return b.String()
 }
@@ -233,7 +235,7 @@ func endingText(p cli.Palette, r *record.Record) string {
 	if end.Outcome == "" {
 		return ""
 	}
-	var text strings.Builder
+	text := cli.Sheet{Palette: p}
 	fmt.Fprintf(&text, "  last end: %s\n", end.Outcome)
 	lines := summary.EndLines(end)
 	if by := summary.Commands(r); by != "" {
@@ -243,7 +245,7 @@ func endingText(p cli.Palette, r *record.Record) string {
 		lines = append(lines, a.Line())
 	}
 	for _, line := range lines {
-		text.WriteString(cli.Hang(p, "    ", "      ", line, nil))
+		text.Hang("    ", "      ", line, nil)
 	}
 	return text.String()
 }
@@ -251,7 +253,7 @@ func endingText(p cli.Palette, r *record.Record) string {
 // shownEvents is the number of events shown of a task.
 const shownEvents = 10
 
-func writeEvents(b *strings.Builder, p cli.Palette, events []apijson.TaskEvent) {
+func writeEvents(b *cli.Sheet, events []apijson.TaskEvent) {
 	if len(events) == 0 {
 		return
 	}
@@ -263,9 +265,9 @@ func writeEvents(b *strings.Builder, p cli.Palette, events []apijson.TaskEvent) 
 	fmt.Fprintf(b, "  %s\n", title)
 	t := cli.Table{Indent: "    "}
 	for _, e := range events {
-		t.Add(cli.Painted(clockText(time.Unix(0, e.Time)), p.Faint),
-			cli.Painted(cli.Printable(e.Type), eventPaint(p, e.Type)),
+		t.Add(cli.Painted(clockText(time.Unix(0, e.Time)), b.Faint),
+			cli.Painted(cli.Printable(e.Type), eventPaint(b.Palette, e.Type)),
 			cli.Plain(cli.OneLine(e.DisplayMessage)))
 	}
-	b.WriteString(t.Render(p))
+	b.Table(&t)
 }

@@ -31,7 +31,11 @@ func (o *statsOptions) printHistory(cmd *cobra.Command, agent *client.Client, id
 			if part.Process != "" {
 				table = processHistory
 			}
-			tasks = append(tasks, p.Bold("Task "+cli.Printable(name))+"\n"+table(p, past.Tasks[name]))
+			text := "  no readings in this time\n"
+			if points := past.Tasks[name]; len(points) > 0 {
+				text = table(p, points)
+			}
+			tasks = append(tasks, p.Bold("Task "+cli.Printable(name))+"\n"+text)
 		}
 		return strings.Join(tasks, "\n")
 	})
@@ -39,9 +43,6 @@ func (o *statsOptions) printHistory(cmd *cobra.Command, agent *client.Client, id
 
 // historyTable lists readings with the rates between them. There is no rate over a gap or a restart.
 func historyTable(p cli.Palette, points []apijson.Point) string {
-	if len(points) == 0 {
-		return "  no readings in this time\n"
-	}
 	t := cli.Table{
 		Indent: "  ", Header: []string{"TIME", "CPU", "MEMORY", "CHARGED", "PEAK", "READ/s", "WRITTEN/s", "PRESSURE"},
 		Right: []int{1, 2, 3, 4, 5, 6}, Leave: []int{3, 6, 5},
@@ -69,9 +70,6 @@ func historyTable(p cli.Palette, points []apijson.Point) string {
 
 // processHistory lists the processes in readings. There is no CPU over a gap or behind a reading without the process.
 func processHistory(p cli.Palette, points []apijson.Point) string {
-	if len(points) == 0 {
-		return "  no readings in this time\n"
-	}
 	t := cli.Table{Indent: "  ", Header: []string{"TIME", "PID", "CPU", "RSS", "COMMAND"}, Right: []int{1, 2, 3}}
 	before := &apijson.Point{}
 	for i := range points {
@@ -89,7 +87,7 @@ func processHistory(p cli.Palette, points []apijson.Point) string {
 			now := readingOf(point, row)
 			cores := now.coresSince(readingOf(before, sameProcess(before, row)))
 			t.Add(at, cli.Plain(fmt.Sprint(row.PID)), cli.Plain(coresText(cores)),
-				cli.Plain(cli.Optional(procstats.Bytes, now.first(procstats.ProcessRSS, procstats.PortableProcessRSS))),
+				cli.Plain(summary.FirstValue(row.Measurements, procstats.ProcessRSS, procstats.PortableProcessRSS)),
 				cli.Plain(cli.Printable(row.Command)))
 		}
 		before = point
@@ -125,7 +123,7 @@ func (o *statsOptions) printMoment(cmd *cobra.Command, agent *client.Client, id 
 
 // momentText returns the readings of all tasks at one moment.
 func momentText(p cli.Palette, moment *apijson.Moment) string {
-	var b strings.Builder
+	b := cli.Sheet{Palette: p}
 	for _, name := range slices.Sorted(maps.Keys(moment.Tasks)) {
 		point := moment.Tasks[name]
 		if point == nil {
@@ -133,28 +131,12 @@ func momentText(p cli.Palette, moment *apijson.Moment) string {
 			continue
 		}
 		fmt.Fprintf(&b, "%s  read %s\n", p.Bold("Task "+cli.Printable(name)), summary.TimeText(point.At))
-		t := cli.Table{Indent: "  ", Right: []int{1}}
-		for _, m := range cli.TableOrder(point.Measurements) {
-			t.AddTexts(m, summary.ValueText(m, point.Measurements[m]))
+		b.Table(summary.ValueTable(point.Measurements))
+		t := processTable()
+		for _, row := range point.Processes {
+			addProcess(t, row.PID, row.PPID, row.Measurements, cli.Printable(row.Command))
 		}
-		b.WriteString(t.Render(p))
-		if len(point.Processes) > 0 {
-			b.WriteString(processesAt(p, point))
-		}
+		b.Table(t)
 	}
 	return b.String()
-}
-
-// processesAt lists the largest processes of a past reading.
-func processesAt(p cli.Palette, point *apijson.Point) string {
-	t := cli.Table{Indent: "  ", Header: []string{"PID", "PARENT", "CPU", "RSS", "COMMAND"}, Right: []int{0, 1, 2, 3}}
-	for i := range point.Processes {
-		row := &point.Processes[i]
-		now := readingOf(point, row)
-		t.AddTexts(fmt.Sprint(row.PID), fmt.Sprint(row.PPID),
-			cli.Optional(procstats.Seconds, now.first(procstats.ProcessCPU, procstats.PortableProcessCPU)),
-			cli.Optional(procstats.Bytes, now.first(procstats.ProcessRSS, procstats.PortableProcessRSS)),
-			cli.Printable(row.Command))
-	}
-	return t.Render(p)
 }

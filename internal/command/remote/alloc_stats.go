@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -81,39 +81,38 @@ func (o *statsOptions) printNow(cmd *cobra.Command, agent *client.Client, id str
 		return err
 	}
 	return show(cmd, o.output, stats, func(p cli.Palette, stats *client.Stats) string {
-		page := &usagePage{palette: p, all: o.all, process: o.process}
+		page := &usagePage{Sheet: cli.Sheet{Palette: p}, all: o.all, process: o.process}
 		if !stats.Tacho.Publishing {
-			page.text.WriteString(cli.Hang(p, "", "", cli.OneLine(stats.Tacho.Reason), p.Yellow))
+			page.Hang("", "", cli.OneLine(stats.Tacho.Reason), p.Yellow)
 		}
 		for _, name := range slices.Sorted(maps.Keys(stats.Tacho.Tasks)) {
 			page.task(name, stats.Tacho.Tasks[name])
 		}
-		return page.text.String()
+		return page.String()
 	})
 }
 
 // usagePage lays out the resource usage of tasks as text.
 type usagePage struct {
-	palette cli.Palette
+	cli.Sheet
 	all     bool
 	process string // whose rows are shown; empty for all
-	text    strings.Builder
 }
 
 func (p *usagePage) task(name string, r *client.Reading) {
-	if p.text.Len() > 0 {
-		p.text.WriteByte('\n')
+	if p.Len() > 0 {
+		p.WriteByte('\n')
 	}
-	fmt.Fprintf(&p.text, "%s  %s\n", p.palette.Bold("Task "+cli.Printable(name)), ageText(r))
+	fmt.Fprintf(p, "%s  %s\n", p.Bold("Task "+cli.Printable(name)), ageText(r))
 	if r.Reason != "" {
-		p.text.WriteString(cli.Hang(p.palette, "  ", "  ", cli.OneLine(r.Reason), p.palette.Yellow))
+		p.Hang("  ", "  ", cli.OneLine(r.Reason), p.Yellow)
 	}
 	if r.Sample == nil {
 		return
 	}
-	p.text.WriteString(summary.HeadlineTable(r.Sample.Headline, p.palette).Render(p.palette))
+	p.Table(summary.HeadlineTable(r.Sample.Headline, p.Palette))
 	for _, text := range record.Contradictions(r.Sample.Headline) {
-		p.text.WriteString(cli.Hang(p.palette, "  ", "    ", cli.OneLine(text), p.palette.Yellow))
+		p.Hang("  ", "    ", cli.OneLine(text), p.Yellow)
 	}
 	p.selected(r.Sample)
 	p.pressure(r.Sample)
@@ -149,12 +148,10 @@ func (p *usagePage) selected(s *client.Sample) {
 		if value, ok := s.Measurements[name]; ok {
 			t.AddTexts(name, summary.ValueText(name, value))
 		} else if reason, ok := s.Absent[name]; ok {
-			t.Add(cli.Plain(name), cli.Plain(procstats.NoValue), cli.Painted(cli.Printable(reason), p.palette.Faint))
+			t.Add(cli.Plain(name), cli.Plain(procstats.NoValue), cli.Painted(cli.Printable(reason), p.Faint))
 		}
 	}
-	if !t.Empty() {
-		p.text.WriteString(t.Render(p.palette))
-	}
+	p.Table(&t)
 }
 
 // pressure writes how long the task has waited since its start.
@@ -176,9 +173,7 @@ func (p *usagePage) pressure(s *client.Sample) {
 			t.AddTexts(row.what, procstats.Seconds.Text(some), full)
 		}
 	}
-	if !t.Empty() {
-		p.text.WriteString(t.Render(p.palette))
-	}
+	p.Table(&t)
 }
 
 // processes writes the live processes, exited and unattributed, which add up to the total of the task.
@@ -186,12 +181,9 @@ func (p *usagePage) processes(s *client.Sample) {
 	if s.Processes == nil || len(s.Processes.Rows) == 0 {
 		return
 	}
-	t := cli.Table{Indent: "  ", Header: []string{"PID", "PARENT", "CPU", "RSS", "COMMAND"}, Right: []int{0, 1, 2, 3}}
+	t := processTable()
 	for _, line := range processTree(s.Processes.Rows) {
-		row := line.Process
-		t.AddTexts(fmt.Sprint(row.PID), fmt.Sprint(row.PPID),
-			summary.FirstValue(row.Measurements, procstats.ProcessCPU, procstats.PortableProcessCPU),
-			summary.FirstValue(row.Measurements, procstats.ProcessRSS, procstats.PortableProcessRSS), indented(line))
+		addProcess(t, line.Process.PID, line.Process.PPID, line.Process.Measurements, indented(line))
 	}
 	if p.process == "" {
 		sums, notes := closing(s, "before")
@@ -202,7 +194,19 @@ func (p *usagePage) processes(s *client.Sample) {
 			t.AddTexts("", "", "", "", note)
 		}
 	}
-	p.text.WriteString(t.Render(p.palette))
+	p.Table(t)
+}
+
+func processTable() *cli.Table {
+	return &cli.Table{
+		Indent: "  ", Header: []string{"PID", "PARENT", "CPU", "RSS", "COMMAND"}, Right: []int{0, 1, 2, 3},
+	}
+}
+
+func addProcess[V any](t *cli.Table, pid, parent int, measurements map[string]V, command string) {
+	t.AddTexts(strconv.Itoa(pid), strconv.Itoa(parent),
+		summary.FirstValue(measurements, procstats.ProcessCPU, procstats.PortableProcessCPU),
+		summary.FirstValue(measurements, procstats.ProcessRSS, procstats.PortableProcessRSS), command)
 }
 
 // closing returns the names and CPU times that make up that of the task, with those of the rows of live processes, and
@@ -229,11 +233,11 @@ func (p *usagePage) measurements(r *client.Reading) {
 	for _, name := range cli.TableOrder(r.Sample.Measurements) {
 		guarantee := r.Guarantees[name]
 		t.Add(cli.Plain(name), cli.Plain(summary.ValueText(name, r.Sample.Measurements[name])),
-			cli.Painted(cli.GuaranteeText(guarantee), summary.GuaranteePaint(p.palette, guarantee)))
+			cli.Painted(cli.GuaranteeText(guarantee), summary.GuaranteePaint(p.Palette, guarantee)))
 	}
 	for _, name := range cli.TableOrder(r.Sample.Absent) {
 		t.Add(cli.Plain(name), cli.Plain(procstats.NoValue),
-			cli.Painted(cli.Printable(r.Sample.Absent[name]), p.palette.Faint))
+			cli.Painted(cli.Printable(r.Sample.Absent[name]), p.Faint))
 	}
-	p.text.WriteString(t.Render(p.palette))
+	p.Table(&t)
 }

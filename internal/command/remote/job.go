@@ -4,6 +4,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -232,7 +233,7 @@ func printJob(cmd *cobra.Command, j *client.Job, allocations []apijson.Allocatio
 	out := cmd.OutOrStdout()
 	p := cli.PaletteFor(cmd, out)
 	status := jobStatus(p, j.Status, j.Stop)
-	var b strings.Builder
+	b := cli.Sheet{Palette: p}
 	fmt.Fprintf(&b, "%s  %s\n", p.Bold(cli.Printable(j.ID)), status.String())
 	facts := cli.Table{Indent: "  "}
 	if j.Name != j.ID {
@@ -241,8 +242,8 @@ func printJob(cmd *cobra.Command, j *client.Job, allocations []apijson.Allocatio
 	facts.AddTexts("type", j.Type)
 	facts.AddTexts("version", strconv.FormatUint(j.Version, 10))
 	facts.AddTexts("submitted", clockText(time.Unix(0, j.SubmitTime)))
-	b.WriteString(facts.Render(p))
-	fmt.Fprintf(&b, "\n%s\n", p.Bold("Groups"))
+	b.Table(&facts)
+	b.Title("Groups")
 	groups := cli.Table{
 		Indent: "  ", Header: []string{"GROUP", "COUNT", "TASK", "DRIVER", "WHEN", "CPU", "MEMORY"},
 		Right: []int{1, 5, 6},
@@ -255,13 +256,13 @@ func printJob(cmd *cobra.Command, j *client.Job, allocations []apijson.Allocatio
 			name, count = "", ""
 		}
 	}
-	b.WriteString(groups.Render(p))
-	fmt.Fprintf(&b, "\n%s\n", p.Bold("Allocations"))
+	b.Table(&groups)
+	b.Title("Allocations")
 	b.WriteString(allocationTable(p, allocations, "  "))
 	if len(j.Unplaced) > 0 {
-		fmt.Fprintf(&b, "\n%s\n", p.Bold("Placement failures"))
+		b.Title("Placement failures")
 		for _, line := range placementFailures(j) {
-			b.WriteString(cli.Hang(p, "  ", "    ", line, nil))
+			b.Hang("  ", "    ", line, nil)
 		}
 	}
 	_, err := io.WriteString(out, b.String())
@@ -273,16 +274,9 @@ func placementFailures(j *client.Job) []string {
 	lines := make([]string, 0, len(j.Unplaced))
 	for _, name := range slices.Sorted(maps.Keys(j.Unplaced)) {
 		u := j.Unplaced[name]
-		noun := "allocations"
-		if u.Allocations == 1 {
-			noun = "allocation"
-		}
-		reasons := "no reason reported"
-		if len(u.Reasons) > 0 {
-			reasons = strings.Join(u.Reasons, "; ")
-		}
-		lines = append(lines, fmt.Sprintf("group %s: %d %s not placed: %s", cli.Printable(name), u.Allocations, noun,
-			cli.Printable(reasons)))
+		reasons := cmp.Or(strings.Join(u.Reasons, "; "), "no reason reported")
+		lines = append(lines, fmt.Sprintf("group %s: %s not placed: %s", cli.Printable(name),
+			procstats.Counted(u.Allocations, "allocation", "allocations"), cli.Printable(reasons)))
 	}
 	return lines
 }

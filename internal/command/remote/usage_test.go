@@ -115,7 +115,7 @@ func TestSelected(t *testing.T) {
 	} {
 		var page usagePage
 		page.selected(&test.sample)
-		if got := page.text.String(); got != test.want {
+		if got := page.String(); got != test.want {
 			t.Errorf("%s:\n%q, want\n%q", name, got, test.want)
 		}
 	}

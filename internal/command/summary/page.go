@@ -21,15 +21,14 @@ type Page struct {
 	// FailedFirst lists the commands with most failed processes first.
 	FailedFirst bool
 
-	palette cli.Palette
-	name    string
-	record  *record.Record
-	text    strings.Builder
+	cli.Sheet
+	name   string
+	record *record.Record
 }
 
 // NewPage returns the page of the record of the run name.
 func NewPage(p cli.Palette, name string, r *record.Record) *Page {
-	return &Page{palette: p, name: name, record: r}
+	return &Page{Sheet: cli.Sheet{Palette: p}, name: name, record: r}
 }
 
 // Render returns the page. With all it has all measurements, and the reason for each absent one, block devices, and
@@ -52,9 +51,10 @@ func (p *Page) Render(all bool) string {
 	} else if n := len(p.record.Absent); n > 0 {
 		more := fmt.Sprintf("%s, %d absent; --all lists them, with the reasons.",
 			procstats.Counted(len(p.record.Measurements), "measurement", "measurements"), n)
-		p.text.WriteString("\n" + cli.Hang(p.palette, "", "", more, nil))
+		p.WriteByte('\n')
+		p.Hang("", "", more, nil)
 	}
-	return p.text.String()
+	return p.String()
 }
 
 // line writes a line of a section.
@@ -62,28 +62,20 @@ func (p *Page) line(format string, args ...any) { p.painted(nil, fmt.Sprintf(for
 
 // painted writes a line of a section in a colour; nil for none.
 func (p *Page) painted(paint func(string) string, text string) {
-	p.text.WriteString(cli.Hang(p.palette, "  ", "    ", text, paint))
-}
-
-func (p *Page) section(title string) {
-	fmt.Fprintf(&p.text, "\n%s\n", p.palette.Bold(title))
+	p.Hang("  ", "    ", text, paint)
 }
 
 // facts writes pairs of a name and a text, except those without a text.
 func (p *Page) facts(pairs ...[2]string) {
 	t := cli.Table{Indent: "  "}
-	for _, pair := range pairs {
-		if pair[1] != "" {
-			t.AddTexts(pair[0], pair[1])
-		}
-	}
-	p.text.WriteString(t.Render(p.palette))
+	t.AddFacts(pairs...)
+	p.Table(&t)
 }
 
 func (p *Page) head() {
 	r := p.record
-	state := cli.Painted(string(r.State), StatePaint(p.palette, r.State))
-	fmt.Fprintf(&p.text, "%s  %s\n", p.palette.Bold(cli.Printable(p.name)), state.String())
+	state := cli.Painted(string(r.State), StatePaint(p.Palette, r.State))
+	fmt.Fprintf(p, "%s  %s\n", p.Bold(cli.Printable(p.name)), state.String())
 	exit := ""
 	if r.ExitCode != nil || r.Signal != nil {
 		exit = ExitText(r.ExitCode, r.Signal)
@@ -135,12 +127,12 @@ func samplesText(r *record.Record) string {
 }
 
 func (p *Page) used() {
-	p.section("What it used")
-	t := HeadlineTable(p.record.Headline, p.palette)
+	p.Title("What it used")
+	t := HeadlineTable(p.record.Headline, p.Palette)
 	if t.Empty() {
 		p.line("unknown: %s", whyUnknown(p.record.State))
 	}
-	p.text.WriteString(t.Render(p.palette))
+	p.Table(t)
 }
 
 // whyUnknown returns the reason why a record has no numbers.
@@ -195,7 +187,7 @@ func ValueText(name string, value any) string {
 
 func (p *Page) host() {
 	h := p.record.Host
-	p.section("Host")
+	p.Title("Host")
 	var cgroup string
 	if c := p.record.Cgroup; c != nil {
 		cgroup = strings.Join(slices.DeleteFunc([]string{c.Layout, c.Placement, c.V2},
@@ -224,31 +216,36 @@ func (p *Page) notes() {
 	if len(notes) == 0 {
 		return
 	}
-	p.section("Notes")
+	p.Title("Notes")
 	for _, note := range notes {
 		p.line("%s", cli.Printable(note))
 	}
 }
 
 func (p *Page) measurements() {
-	p.section("All measurements")
-	t := cli.Table{Indent: "  ", Right: []int{1}}
-	for _, name := range cli.TableOrder(p.record.Measurements) {
-		t.AddTexts(name, ValueText(name, p.record.Measurements[name]))
+	p.Title("All measurements")
+	p.Table(ValueTable(p.record.Measurements))
+}
+
+// ValueTable lists measurements.
+func ValueTable[V any](values map[string]V) *cli.Table {
+	t := &cli.Table{Indent: "  ", Right: []int{1}}
+	for _, name := range cli.TableOrder(values) {
+		t.AddTexts(name, ValueText(name, values[name]))
 	}
-	p.text.WriteString(t.Render(p.palette))
+	return t
 }
 
 func (p *Page) absent() {
 	if len(p.record.Absent) == 0 {
 		return
 	}
-	p.section("Absent")
+	p.Title("Absent")
 	t := cli.Table{Indent: "  "}
 	for _, name := range cli.TableOrder(p.record.Absent) {
 		t.AddTexts(name, cli.Printable(p.record.Absent[name]))
 	}
-	p.text.WriteString(t.Render(p.palette))
+	p.Table(&t)
 }
 
 // StatePaint returns the colour of a state; nil for none.

@@ -24,7 +24,7 @@ func (p *Page) commands() {
 	if c == nil {
 		return
 	}
-	p.section("Commands, all processes that ended")
+	p.Title("Commands, all processes that ended")
 	if c.Reason != "" {
 		p.line("unknown: %s", cli.Printable(c.Reason))
 		return
@@ -33,7 +33,7 @@ func (p *Page) commands() {
 		c = failedFirst(c)
 	}
 	t, rows := commandTable(c)
-	p.text.WriteString(t.Render(p.palette))
+	p.Table(t)
 	p.failures(rows)
 	for _, note := range CommandNotes(c) {
 		p.line("%s", note)

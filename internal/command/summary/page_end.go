@@ -15,9 +15,9 @@ import (
 
 // waited writes the section on pressure and throttling.
 func (p *Page) waited() {
-	p.section("What it waited for")
+	p.Title("What it waited for")
 	if stall := p.record.Diagnosis.StallText(); stall != "" {
-		p.painted(p.palette.Bold, cli.Printable(stall))
+		p.painted(p.Bold, cli.Printable(stall))
 	}
 	t := cli.Table{Indent: "  ", Header: []string{"", "SOME WAITED", "", "ALL WAITED", ""}, Right: []int{1, 2, 3, 4}}
 	for _, resource := range []struct {
@@ -34,22 +34,18 @@ func (p *Page) waited() {
 			t.AddTexts(resource.word, some, someShare, full, fullShare)
 		}
 	}
-	if !t.Empty() {
-		p.text.WriteString(t.Render(p.palette))
-	} else {
+	p.Table(&t)
+	if t.Empty() {
 		p.line("unknown: %s", cli.Printable(p.whyAbsent(procstats.PSICPUSome)))
 	}
-	if throttled, ok := p.number(procstats.CgroupCPUThrottled); ok && throttled > 0 {
-		p.line("throttled by its CPU quota for %s, summed over CPUs", procstats.Seconds.Text(throttled))
-	}
-	if above := throttledAbove(p.record); above != "" {
-		p.line("%s", above)
+	for _, text := range throttling(p.record) {
+		p.line("%s", text)
 	}
 }
 
 // stall returns a stall total and its share of the run's duration.
 func (p *Page) stall(id procstats.ID) (total, share string) {
-	value, ok := p.number(id)
+	value, ok := numberOf(p.record.Measurements, id)
 	if !ok {
 		return procstats.NoValue, ""
 	}
@@ -60,14 +56,11 @@ func (p *Page) stall(id procstats.ID) (total, share string) {
 	return procstats.Seconds.Text(value), procstats.Share.Text(value / span)
 }
 
-// number returns a final value of the record; ok is false if it was not measured.
-func (p *Page) number(id procstats.ID) (value float64, ok bool) {
-	return numberOf(p.record.Measurements, id)
-}
-
-func numberOf(values map[string]any, id procstats.ID) (value float64, ok bool) {
-	value, ok = values[id.String()].(float64)
-	return value, ok
+// numberOf returns a number of a record; ok is false if it was not measured.
+func numberOf[V any](values map[string]V, id procstats.ID) (value float64, ok bool) {
+	found, read := values[id.String()]
+	value, ok = any(found).(float64)
+	return value, ok && read
 }
 
 func (p *Page) whyAbsent(id procstats.ID) string {
@@ -87,14 +80,14 @@ func (p *Page) whyAbsent(id procstats.ID) string {
 
 // ended writes the section on how the run ended, with the evidence.
 func (p *Page) ended(all bool) {
-	p.section("Why it ended")
+	p.Title("Why it ended")
 	if p.record.State == record.Running {
 		p.line("running")
 		return
 	}
 	d, end := p.record.Diagnosis, p.record.End()
 	if end.Outcome != "" {
-		p.painted(OutcomePaint(p.palette, end.Outcome), cli.Printable(string(end.Outcome)))
+		p.painted(OutcomePaint(p.Palette, end.Outcome), cli.Printable(string(end.Outcome)))
 	}
 	for _, line := range EndLines(end) {
 		p.line("%s", line)
@@ -130,7 +123,7 @@ func (p *Page) evidence(evidence map[string]any) {
 	for _, name := range slices.Sorted(maps.Keys(evidence)) {
 		t.AddTexts(cli.Printable(name), ValueText(name, evidence[name]))
 	}
-	p.text.WriteString(t.Render(p.palette))
+	p.Table(&t)
 }
 
 // peak writes the section on the memory peak and the processes that used most of it.
@@ -139,7 +132,7 @@ func (p *Page) peak() {
 	if peak == nil {
 		return
 	}
-	p.section("Memory peak")
+	p.Title("Memory peak")
 	if peak.Reason != "" && peak.At.IsZero() {
 		p.line("unknown: %s", cli.Printable(peak.Reason))
 		return
@@ -152,13 +145,11 @@ func (p *Page) peak() {
 		t.AddTexts(fmt.Sprint(row.PID), FirstValue(row.Measurements, procstats.ProcessRSS,
 			procstats.PortableProcessRSS), rowCommand(row))
 	}
-	if !t.Empty() {
-		p.text.WriteString(t.Render(p.palette))
-	}
+	p.Table(&t)
 }
 
 // FirstValue returns the first of ids that a process has, as text.
-func FirstValue(measurements map[string]any, ids ...procstats.ID) string {
+func FirstValue[V any](measurements map[string]V, ids ...procstats.ID) string {
 	for _, id := range ids {
 		if value, ok := numberOf(measurements, id); ok {
 			m, _ := procstats.Lookup(id)

@@ -20,8 +20,8 @@ func (p *Page) limits() {
 	if len(p.record.Limits) == 0 {
 		return
 	}
-	p.section("Limits")
-	p.text.WriteString(LimitTable(p.record).Render(p.palette))
+	p.Title("Limits")
+	p.Table(LimitTable(p.record))
 }
 
 // LimitTable lists the limits of a run: requested, effective, and the cgroup that has the effective one.

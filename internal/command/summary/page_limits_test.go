@@ -38,8 +38,8 @@ func TestLimitsSummary(t *testing.T) {
 	p := NewPage(cli.Palette{}, "x", r)
 	p.limits()
 	for _, want := range []string{"95.4 MiB", "0-1", procstats.NoValue, "/sys/fs/cgroup/a\n"} {
-		if !strings.Contains(p.text.String(), want) {
-			t.Errorf("%q is not in\n%s", want, p.text.String())
+		if !strings.Contains(p.String(), want) {
+			t.Errorf("%q is not in\n%s", want, p.String())
 		}
 	}
 }

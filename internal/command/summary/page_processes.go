@@ -20,7 +20,7 @@ func (p *Page) processes() {
 	if processes == nil {
 		return
 	}
-	p.section("Processes")
+	p.Title("Processes")
 	if processes.Reason != "" {
 		p.line("%s", cli.Printable(processes.Reason))
 	}
@@ -45,7 +45,7 @@ func (p *Page) processes() {
 	sums(fmt.Sprintf("exited (%d)", processes.Exited.Processes), processes.Exited.CPUSeconds)
 	sums("unattributed", processes.UnattributedCPUSeconds)
 	sums("total", total)
-	p.text.WriteString(t.Render(p.palette))
+	p.Table(&t)
 	if processes.Omitted > 0 {
 		one, many := "live process", "live processes"
 		if p.record.State != record.Running {
@@ -99,7 +99,7 @@ func (p *Page) sum(processes *record.Processes) {
 	case math.Abs(off) <= 1e-6+1e-9*math.Abs(total):
 		p.line("rows + exited + unattributed = total")
 	default:
-		p.painted(p.palette.Red, fmt.Sprintf(
+		p.painted(p.Red, fmt.Sprintf(
 			"rows + exited + unattributed = %s, %s off the total", procstats.Seconds.Text(sum), procstats.Seconds.Text(off)))
 	}
 }
@@ -125,7 +125,7 @@ func (p *Page) devices() {
 	if len(p.record.Devices) == 0 {
 		return
 	}
-	p.section("Storage by device")
+	p.Title("Storage by device")
 	t := cli.Table{
 		Indent: "  ", Header: []string{"DEVICE", "NUMBER", "READ", "WRITTEN", "READS", "WRITES"},
 		Right: []int{2, 3, 4, 5},
@@ -139,7 +139,7 @@ func (p *Page) devices() {
 		t.AddTexts(name, d.Number, procstats.Bytes.Text(float64(d.ReadBytes)), procstats.Bytes.Text(float64(d.WrittenBytes)),
 			procstats.None.Text(float64(d.Reads)), procstats.None.Text(float64(d.Writes)))
 	}
-	p.text.WriteString(t.Render(p.palette))
+	p.Table(&t)
 	if layers {
 		p.line("* passes its I/O on to other devices, which count it again")
 	}

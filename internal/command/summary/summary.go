@@ -55,9 +55,8 @@ func Write(cmd *cobra.Command, out io.Writer, full bool, name string, r *record.
 	return err
 }
 
-// Lines returns what a run used, as names and texts; those without a text are left out, and one without a name goes
-// on with the one before. Lines returns what a run used as names and texts. Those without a text are to be left out;
-// one without a name goes on with the line above.
+// Lines returns what a run used as names and texts. Those without a text are to be left out; one without a name goes
+// on with the line above.
 func Lines(r *record.Record) [][2]string {
 	end := r.End()
 	moved, since := ioSummary(r)
@@ -207,7 +206,7 @@ func waitedSummary(r *record.Record) string {
 		id   procstats.ID
 		what string
 	}{{procstats.PSICPUSome, "CPU"}, {procstats.PSIMemorySome, "memory"}, {procstats.PSIIOSome, "I/O"}} {
-		if seconds, ok := r.Measurements[pressure.id.String()].(float64); ok {
+		if seconds, ok := numberOf(r.Measurements, pressure.id); ok {
 			words = append(words, pressure.what+" "+procstats.Share.Text(seconds/span))
 		}
 	}
@@ -219,14 +218,7 @@ func waitedSummary(r *record.Record) string {
 		}
 		parts = append(parts, text)
 	}
-	if throttled, ok := r.Measurements[procstats.CgroupCPUThrottled.String()].(float64); ok && throttled > 0 {
-		parts = append(parts, fmt.Sprintf("throttled by its CPU quota for %s, summed over CPUs",
-			procstats.Seconds.Text(throttled)))
-	}
-	if above := throttledAbove(r); above != "" {
-		parts = append(parts, above)
-	}
-	if len(parts) == 0 {
+	if parts = append(parts, throttling(r)...); len(parts) == 0 {
 		return ""
 	}
 	text := strings.Join(parts, "; ")
@@ -236,8 +228,11 @@ func waitedSummary(r *record.Record) string {
 	return text
 }
 
-// throttledAbove says how long quotas of cgroups above the run's held back what is below them; empty if none did.
-func throttledAbove(r *record.Record) string {
+// throttling says how long the quotas of the run's cgroup and of cgroups above it held processes back; nil if none did.
+func throttling(r *record.Record) (parts []string) {
+	if throttled, _ := numberOf(r.Measurements, procstats.CgroupCPUThrottled); throttled > 0 {
+		parts = append(parts, "throttled by its CPU quota for "+procstats.Seconds.Text(throttled)+", summed over CPUs")
+	}
 	effective, text := procstats.CgroupCPUQuotaEffective, "a CPU quota above its cgroup"
 	throttled, ok := numberOf(r.Measurements, procstats.CgroupCPUAncestorThrottled)
 	if !ok {
@@ -245,10 +240,10 @@ func throttledAbove(r *record.Record) string {
 		throttled, ok = numberOf(r.Measurements, procstats.CgroupCPUInheritedThrottled)
 	}
 	if !ok || throttled == 0 {
-		return ""
+		return parts
 	}
 	if quota, ok := numberOf(r.Measurements, effective); ok {
 		text += " (effective " + procstats.Cores.Text(quota) + ")"
 	}
-	return text + " throttled for " + procstats.Seconds.Text(throttled) + ", summed over CPUs"
+	return append(parts, text+" throttled for "+procstats.Seconds.Text(throttled)+", summed over CPUs")
 }

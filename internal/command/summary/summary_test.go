@@ -125,13 +125,13 @@ Commands, all processes that ended
   3 of 412 cc1 failed: 2 by signal 9, 1 with exit code 1
   5 records lost: too many processes ended at once
 `
-	if diff := cmp.Diff(want, p.text.String()); diff != "" {
+	if diff := cmp.Diff(want, p.String()); diff != "" {
 		t.Error(diff)
 	}
 	r.Commands = &record.Commands{Reason: "no BTF"}
 	p = NewPage(cli.Palette{}, "run", r)
 	p.commands()
-	if got := p.text.String() + Commands(r); got != "\nCommands, all processes that ended\n  unknown: no BTF\n" {
+	if got := p.String() + Commands(r); got != "\nCommands, all processes that ended\n  unknown: no BTF\n" {
 		t.Errorf("%q", got)
 	}
 }
