@@ -35,6 +35,20 @@ type Commands struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// Notes say what is not in the rows, with times as text.
+func (c *Commands) Notes(text func(time.Time) string) (notes []string) {
+	if !c.Since.IsZero() {
+		notes = append(notes, "recorded since "+text(c.Since))
+	}
+	for _, gap := range c.Gaps {
+		notes = append(notes, "not recorded from "+text(gap.From)+" to "+text(gap.To))
+	}
+	if c.LostRecords > 0 {
+		notes = append(notes, procstats.Counted(c.LostRecords, "record", "records")+" lost: too many processes ended at once")
+	}
+	return notes
+}
+
 // Gap is a time in which the ends of processes were not recorded.
 type Gap struct {
 	From time.Time `json:"from"`

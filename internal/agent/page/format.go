@@ -12,27 +12,20 @@ import (
 )
 
 // formatTime writes a moment for people who may sit in another time zone.
-func formatTime(t time.Time) string {
-	if t.IsZero() {
-		return procstats.NoValue
-	}
-	return t.Local().Format("2006-01-02 15:04:05 MST") // plugins of drivers send UTC
-}
+func formatTime(t time.Time) string { return formatAs(t, "2006-01-02 15:04:05 MST") }
 
 // formatClock writes a moment of the last hours.
-func formatClock(t time.Time) string {
-	if t.IsZero() {
-		return procstats.NoValue
-	}
-	return t.Local().Format("15:04:05")
-}
+func formatClock(t time.Time) string { return formatAs(t, time.TimeOnly) }
 
 // formatDay writes a moment to the minute.
-func formatDay(t time.Time) string {
+func formatDay(t time.Time) string { return formatAs(t, "Jan 2 15:04") }
+
+// formatAs writes a moment in the agent's time zone: plugins of drivers send UTC.
+func formatAs(t time.Time, layout string) string {
 	if t.IsZero() {
 		return procstats.NoValue
 	}
-	return t.Local().Format("Jan 2 15:04")
+	return t.Local().Format(layout)
 }
 
 // formatEvent writes a moment that may be of another day.

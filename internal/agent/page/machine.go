@@ -47,8 +47,7 @@ func (p *Page) machine(ctx context.Context, now *snapshot.Agent, trusted bool) m
 	}, " "))
 	stats, err := p.agent.NodeStats(ctx)
 	if err != nil {
-		m.CPU, m.Memory = gauge{Text: procstats.NoValue, Absent: true, Hint: err.Error()},
-			gauge{Text: procstats.NoValue, Absent: true, Hint: err.Error()}
+		m.CPU, m.Memory = unread(err.Error()), unread(err.Error())
 	} else {
 		m.CPU, m.Memory = cpuGauge(stats), memoryGauge(stats)
 		if stats.Uptime > 0 {
@@ -71,9 +70,14 @@ func (p *Page) machine(ctx context.Context, now *snapshot.Agent, trusted bool) m
 	return m
 }
 
+// unread is a gauge without a value, and why it has none.
+func unread(reason string) gauge {
+	return gauge{Text: procstats.NoValue, Absent: true, Hint: cmp.Or(reason, "nothing was read")}
+}
+
 func cpuGauge(s *node.Stats) gauge {
 	if reason := s.Reasons["cpu"]; reason != "" || len(s.CPU) == 0 {
-		return gauge{Text: procstats.NoValue, Absent: true, Hint: cmp.Or(reason, "nothing was read")}
+		return unread(reason)
 	}
 	var busy float64
 	for _, c := range s.CPU {
@@ -88,7 +92,7 @@ func cpuGauge(s *node.Stats) gauge {
 
 func memoryGauge(s *node.Stats) gauge {
 	if reason := s.Reasons["memory"]; reason != "" || s.Memory.Total == 0 {
-		return gauge{Text: procstats.NoValue, Absent: true, Hint: cmp.Or(reason, "nothing was read")}
+		return unread(reason)
 	}
 	used := float64(s.Memory.Total) - float64(s.Memory.Available)
 	return gauge{

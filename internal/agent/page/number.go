@@ -45,46 +45,32 @@ func vacuous(name string) number {
 	}
 }
 
-// markOf is how a guarantee is written before a number, in a sign and in words.
-func markOf(g procstats.Guarantee) (mark, words string) {
+// guaranteeText is how a guarantee is written before a number, in a sign and in words, and in full.
+func guaranteeText(g procstats.Guarantee) (mark, words, full string) {
 	switch g {
 	case procstats.LowerBound:
-		return "≥", "at least"
+		return "≥", "at least", "lower bound: can miss something, never counts too much"
 	case procstats.UpperBound:
-		return "≤", "at most"
+		return "≤", "at most", "upper bound: can count too much, never misses anything"
 	case procstats.Sampled:
-		return "~", "sampled"
+		return "~", "sampled", "sampled: right at the moments of reading"
 	case procstats.Exact:
+		return "", "", "exact: the kernel's own accounting"
 	}
-	return "", ""
-}
-
-// guaranteeWords says a guarantee in full.
-func guaranteeWords(g procstats.Guarantee) string {
-	switch g {
-	case procstats.Exact:
-		return "exact: the kernel's own accounting"
-	case procstats.LowerBound:
-		return "lower bound: can miss something, never counts too much"
-	case procstats.UpperBound:
-		return "upper bound: can count too much, never misses anything"
-	case procstats.Sampled:
-		return "sampled: right at the moments of reading"
-	}
-	return string(g)
+	return "", "", string(g)
 }
 
 // numberOf is a value of a measurement that was taken from source. The time is that of sources that are read more
 // seldom than others, else zero: a page says once how old it is, and what stays the same is not sent again.
 func numberOf(name, text, source string, g procstats.Guarantee, at time.Time) number {
-	n := number{Text: text, Name: name, guarantee: g}
-	n.Mark, n.Words = markOf(g)
+	mark, words, full := guaranteeText(g)
+	n := number{Text: text, Name: name, Mark: mark, Words: words, guarantee: g}
 	parts := []string{name}
 	if source != "" && source != name {
 		parts = append(parts, "from "+source)
 	}
-	if g != "" {
-		parts = append(parts, guaranteeWords(g))
+	if full != "" {
+		parts = append(parts, full)
 	}
 	if !at.IsZero() {
 		parts = append(parts, "read at "+at.Format("15:04:05.000"))
@@ -158,7 +144,7 @@ type measurement struct {
 func (p *Page) measurementsPage(v *view) error {
 	var rows []measurement
 	for _, m := range procstats.Table() {
-		words := guaranteeWords(m.Guarantee)
+		_, _, words := guaranteeText(m.Guarantee)
 		if m.Scope == procstats.HeadlineScope {
 			words = "that of what it is taken from, given with each value"
 		}

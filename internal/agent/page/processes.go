@@ -234,16 +234,9 @@ func commandsOf(c *record.Commands) *commandTable {
 		others.Name = "others"
 		table.Shown = append(slices.Clip(rows), *others)
 	}
-	var notes []string
-	if !c.Since.IsZero() {
-		notes = append(notes, "Recorded since "+formatTime(c.Since)+".")
-	}
-	for _, gap := range c.Gaps {
-		notes = append(notes, "Not recorded from "+formatTime(gap.From)+" to "+formatTime(gap.To)+".")
-	}
-	if c.LostRecords > 0 {
-		lost := procstats.Counted(c.LostRecords, "record", "records")
-		notes = append(notes, lost+" lost: too many processes ended at once.")
+	notes := c.Notes(formatTime)
+	for i, note := range notes {
+		notes[i] = strings.ToUpper(note[:1]) + note[1:] + "."
 	}
 	table.Note = strings.Join(notes, " ")
 	return table
@@ -251,8 +244,9 @@ func commandsOf(c *record.Commands) *commandTable {
 
 // largest is the largest resident set of one process of a command.
 func largest(c *procstats.Command) number {
-	n := number{Text: procstats.Bytes.Text(float64(c.PeakRSSBytes))}
-	n.Mark, n.Words = markOf(c.PeakRSSGuarantee)
-	n.Hint = "the largest resident set of one process: " + guaranteeWords(c.PeakRSSGuarantee)
-	return n
+	mark, words, full := guaranteeText(c.PeakRSSGuarantee)
+	return number{
+		Text: procstats.Bytes.Text(float64(c.PeakRSSBytes)), Mark: mark, Words: words,
+		Hint: "the largest resident set of one process: " + full,
+	}
 }

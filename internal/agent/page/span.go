@@ -5,6 +5,7 @@ package page
 
 import (
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -34,14 +35,9 @@ func spansOf(t task, until time.Time, kept time.Duration) []span {
 		life, label = kept, procstats.Seconds.Text(kept.Seconds())
 	}
 	var list []span
-	for _, s := range []span{
-		{Word: "5m", Label: "5m", size: 5 * time.Minute},
-		{Word: "15m", Label: "15m", size: customary},
-		{Word: "1h", Label: "1h", size: time.Hour},
-		{Word: "6h", Label: "6h", size: 6 * time.Hour},
-	} {
-		if s.size < life {
-			list = append(list, s)
+	for _, word := range []string{"5m", "15m", "1h", "6h"} {
+		if size, _ := time.ParseDuration(word); size < life { // they are durations
+			list = append(list, span{Word: word, Label: word, size: size})
 		}
 	}
 	return append(list, span{Word: "all", Label: label, size: chart.RoundSpan(max(life, shortest))})
@@ -60,20 +56,15 @@ func (t task) born() time.Time {
 // duration is a span of its own, up to all that is kept.
 func choose(list []span, word string) span {
 	whole := list[len(list)-1]
-	chosen := len(list) - 1
-	for i := range list {
-		if list[i].size == customary {
-			chosen = i
-		}
-	}
-	for i := range list {
-		if list[i].Word == word {
-			list[i].On = true
-			return list[i]
-		}
-	}
-	if size, err := time.ParseDuration(word); err == nil && size >= shortest {
+	chosen := slices.IndexFunc(list, func(s span) bool { return s.Word == word })
+	if size, err := time.ParseDuration(word); chosen < 0 && err == nil && size >= shortest {
 		return span{Word: word, size: min(size.Round(time.Second), whole.size)}
+	}
+	if chosen < 0 {
+		chosen = slices.IndexFunc(list, func(s span) bool { return s.size == customary })
+	}
+	if chosen < 0 {
+		chosen = len(list) - 1
 	}
 	list[chosen].On = true
 	return list[chosen]
@@ -111,24 +102,22 @@ func (w window) link(path string, size time.Duration, until time.Time) string {
 
 // moves are the links to the windows around this one.
 func (w window) moves(path string, longest time.Duration) (list []choice) {
-	half := w.size / 2
-	list = append(list, choice{Key: "‹", Label: "earlier", Link: w.link(path, w.size, w.until.Add(-half))})
+	half, center := w.size/2, time.Duration(0) // a window that follows the clock keeps its end
 	if w.fixed {
-		list = append(list, choice{Key: "›", Label: "later", Link: w.link(path, w.size, w.until.Add(half))})
+		center = w.size / 2
+	}
+	move := func(key, label string, size, later time.Duration) {
+		list = append(list, choice{Key: key, Label: label, Link: w.link(path, size, w.until.Add(later))})
+	}
+	move("‹", "earlier", w.size, -half)
+	if w.fixed {
+		move("›", "later", w.size, half)
 	}
 	if half >= shortest {
-		until := w.until
-		if w.fixed {
-			until = until.Add(-half / 2)
-		}
-		list = append(list, choice{Key: "+", Label: "zoom in", Link: w.link(path, half, until)})
+		move("+", "zoom in", half, -center/2)
 	}
 	if 2*w.size <= longest {
-		until := w.until
-		if w.fixed {
-			until = until.Add(half)
-		}
-		list = append(list, choice{Key: "−", Label: "zoom out", Link: w.link(path, 2*w.size, until)})
+		move("−", "zoom out", 2*w.size, center)
 	}
 	return list
 }

@@ -41,19 +41,7 @@ func (p *Page) commands() {
 }
 
 // CommandNotes say what is not in a table of commands.
-func CommandNotes(c *record.Commands) []string {
-	var notes []string
-	if !c.Since.IsZero() {
-		notes = append(notes, "recorded since "+TimeText(c.Since))
-	}
-	for _, gap := range c.Gaps {
-		notes = append(notes, "not recorded from "+TimeText(gap.From)+" to "+TimeText(gap.To))
-	}
-	if c.LostRecords > 0 {
-		notes = append(notes, procstats.Counted(c.LostRecords, "record", "records")+" lost: too many processes ended at once")
-	}
-	return notes
-}
+func CommandNotes(c *record.Commands) []string { return c.Notes(TimeText) }
 
 // LiveCommandTable lists the ended processes of a running task by command, at most so many columns wide; with
 // byFailures puts the commands with most failures first.

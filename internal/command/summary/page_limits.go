@@ -88,27 +88,12 @@ func effectiveLimit(r *record.Record, id procstats.ID) (limit float64, ok bool) 
 
 // limitWord returns the name of a limit's flag, or the name of the limit if it has no flag.
 func limitWord(name string) string {
-	switch name {
-	case procstats.CgroupMemoryMax.String():
-		return "memory"
-	case procstats.CgroupMemoryHigh.String():
-		return "memory-high"
-	case procstats.CgroupMemorySwapMax.String():
-		return "swap"
-	case "memory.memsw.limit_in_bytes":
-		return "memory and swap"
-	case "memory.oom.group":
-		return "oom-group"
-	case procstats.CgroupCPUQuota.String():
-		return "cpu"
-	case procstats.CgroupCPUWeight.String():
-		return "cpu-weight"
-	case procstats.CgroupCPUShares.String():
-		return "cpu-shares"
-	case "cpuset.cpus":
-		return "cpuset"
-	case procstats.CgroupPidsMax.String():
-		return "pids"
-	}
-	return cli.Printable(name)
+	word := map[string]string{
+		procstats.CgroupMemoryMax.String(): "memory", procstats.CgroupMemoryHigh.String(): "memory-high",
+		procstats.CgroupMemorySwapMax.String(): "swap", "memory.memsw.limit_in_bytes": "memory and swap",
+		"memory.oom.group": "oom-group", "cpuset.cpus": "cpuset", procstats.CgroupPidsMax.String(): "pids",
+		procstats.CgroupCPUQuota.String(): "cpu", procstats.CgroupCPUWeight.String(): "cpu-weight",
+		procstats.CgroupCPUShares.String(): "cpu-shares",
+	}[name]
+	return cmp.Or(word, cli.Printable(name))
 }
