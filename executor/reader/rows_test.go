@@ -41,3 +41,30 @@ func TestReapedIsWhole(t *testing.T) {
 		}
 	}
 }
+
+// TestGone holds which samples were taken when the task was ending, so that the reader does not remember them.
+func TestGone(t *testing.T) {
+	const tasks, tree, cpu = procstats.CgroupPidsCurrent, procstats.TreeProcesses, procstats.CgroupCPUUsage
+	number := procstats.NumberReading
+	for _, test := range []struct {
+		name     string
+		readings []procstats.Reading
+		want     bool
+	}{
+		{"one process", []procstats.Reading{number(tree, 1)}, false},
+		{"no process", []procstats.Reading{number(tree, 0)}, true},
+		{"empty cgroup", []procstats.Reading{number(tasks, 0), number(cpu, 1)}, true},
+		{"process outside the cgroup", []procstats.Reading{number(tasks, 0), number(tree, 1)}, false},
+		{"nothing counts processes", []procstats.Reading{number(cpu, 1)}, false},
+		{"removed cgroup", []procstats.Reading{procstats.AbsentReading(cpu, "cgroup was removed"), number(tree, 1)}, true},
+		{"CPU time not readable", []procstats.Reading{procstats.AbsentReading(cpu, "permission denied")}, false},
+	} {
+		s := &procstats.Sample{}
+		for _, reading := range test.readings {
+			s.Task.Put(reading)
+		}
+		if got := Gone(s); got != test.want {
+			t.Errorf("%s: gone %t, want %t", test.name, got, test.want)
+		}
+	}
+}
