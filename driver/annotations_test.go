@@ -67,12 +67,10 @@ func TestFamilies(t *testing.T) {
 	sample.SetAbsent(procstats.CgroupMemoryPeak, "not here")
 	sample.SetNumber(procstats.PSICPUSome, 3)
 	var written strings.Builder
-	if err := exposition.WriteText(&written, families([]taskSample{
+	must(t, exposition.WriteText(&written, families([]taskSample{
 		{&TaskConfig{ID: "2", Name: "b\"\\\n", JobName: "j"}, sample, time.Unix(1000, 0)},
 		{&TaskConfig{ID: "1", Name: "a", JobName: "j"}, sample, time.Unix(1000, 0)},
-	})); err != nil {
-		t.Fatal(err)
-	}
+	})))
 	page := written.String()
 	for _, want := range []string{
 		"# TYPE tacho_task_cgroup_cpu_usage_seconds_total counter\n" +

@@ -110,7 +110,7 @@ func TestCountedStartFails(t *testing.T) {
 	f := newFixture(t, nil)
 	config := f.shell("")
 	config.Sampled = true
-	config.DriverConfig = encode(t, map[string]any{"command": "/etc/hostname"})
+	config.DriverConfig = msgpack(t, map[string]any{"command": "/etc/hostname"})
 	if _, _, err := f.StartTask(t.Context(), config); err == nil {
 		t.Error("a text file was started")
 	}

@@ -23,11 +23,9 @@ import (
 func (f *fixture) serveOnSocket() *http.Client {
 	f.t.Helper()
 	socket := filepath.Join(f.dir, "metrics.sock")
-	if err := f.SetConfig(f.t.Context(), encode(f.t, map[string]any{
+	must(f.t, f.SetConfig(f.t.Context(), msgpack(f.t, map[string]any{
 		"runtime_dir": f.options.Config.RuntimeDir, "metrics": map[string]any{"address": "unix:" + socket},
-	}), 0); err != nil {
-		f.t.Fatal(err)
-	}
+	}), 0))
 	return &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
@@ -66,11 +64,9 @@ func TestEndpointOverTCP(t *testing.T) {
 	must(t, err)
 	address := listener.Addr().String()
 	must(t, listener.Close())
-	if err := f.SetConfig(t.Context(), encode(t, map[string]any{
+	must(t, f.SetConfig(t.Context(), msgpack(t, map[string]any{
 		"runtime_dir": f.options.Config.RuntimeDir, "metrics": map[string]any{"address": address},
-	}), 0); err != nil {
-		t.Fatal(err)
-	}
+	}), 0))
 	client := &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Get("http://" + address + "/v1/task/" + config.ID + "/stats")
 	must(t, err)
@@ -85,9 +81,8 @@ func TestEndpointOverTCP(t *testing.T) {
 	if sample["processes"] == nil || sample["measurements"] == nil || sample["headline"] == nil {
 		t.Errorf("sample %v", sample)
 	}
-	if response, err = client.Get("http://" + address + "/v1/task/" + config.ID + "/commands"); err != nil {
-		t.Fatal(err)
-	}
+	response, err = client.Get("http://" + address + "/v1/task/" + config.ID + "/commands")
+	must(t, err)
 	if err := response.Body.Close(); response.StatusCode != http.StatusOK || err != nil {
 		t.Errorf("commands: %s, %v", response.Status, err)
 	}

@@ -23,11 +23,7 @@ import (
 // A web page can be made to resolve to this machine; its requests still name the page's host.
 func TestEndpointGuard(t *testing.T) {
 	d := New(Options{Config: DefaultConfig()})
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must(t, d.Close()) })
 	for _, test := range []struct {
 		address, host string
 		want          int
@@ -57,11 +53,7 @@ func TestEndpointGuard(t *testing.T) {
 // An address that cannot be used is said in the fingerprint, and the driver works on.
 func TestEndpointFails(t *testing.T) {
 	d := New(Options{Config: DefaultConfig()})
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must(t, d.Close()) })
 	d.serveNumbers("unix:/no/such/directory/socket")
 	f := &Fingerprint{Attributes: make(map[string]Attribute)}
 	d.describeMetrics(f)
@@ -89,9 +81,7 @@ func TestEndpointIsTriedAgain(t *testing.T) {
 	if err := d.numbers.endpoint().failure(); err != nil {
 		t.Errorf("with one: %v", err)
 	}
-	if err := d.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, d.Close())
 }
 
 func TestEndpointsAreNotLeft(t *testing.T) {

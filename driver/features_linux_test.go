@@ -8,8 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -201,10 +199,9 @@ func TestFingerprint(t *testing.T) {
 		t.Errorf("nothing is said of cgroups: %v", print.Attributes)
 	}
 	// A driver that the operator disabled is no driver of the node, and starts nothing.
-	must(t, f.SetConfig(ctx, encode(t, map[string]any{"enabled": false}), 0))
-	if print, err = stream.Recv(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.SetConfig(ctx, msgpack(t, map[string]any{"enabled": false}), 0))
+	print, err = stream.Recv()
+	must(t, err)
 	if print.Health != driver.Undetected || print.Description != "disabled" || print.Attributes != nil {
 		t.Errorf("disabled: health %d (%s), attributes %v", print.Health, print.Description, print.Attributes)
 	}
@@ -214,18 +211,16 @@ func TestFingerprint(t *testing.T) {
 	// A configuration under which no task can run is reported without waiting.
 	blocked := filepath.Join(f.dir, "file")
 	must(t, os.WriteFile(blocked, nil, 0o600))
-	must(t, f.SetConfig(ctx, encode(t, map[string]any{"runtime_dir": filepath.Join(blocked, "run")}), 0))
-	if print, err = stream.Recv(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.SetConfig(ctx, msgpack(t, map[string]any{"runtime_dir": filepath.Join(blocked, "run")}), 0))
+	print, err = stream.Recv()
+	must(t, err)
 	if print.Health != driver.Unhealthy || !strings.Contains(print.Description, "sockets") {
 		t.Errorf("health %d (%s), want unhealthy", print.Health, print.Description)
 	}
 	config := map[string]any{"runtime_dir": f.options.Config.RuntimeDir, "cgroup_parent": "/no-such-group"}
-	must(t, f.SetConfig(ctx, encode(t, config), 0))
-	if print, err = stream.Recv(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.SetConfig(ctx, msgpack(t, config), 0))
+	print, err = stream.Recv()
+	must(t, err)
 	if print.Health != driver.Unhealthy || !strings.Contains(print.Description, "/no-such-group: no such group in any hierarchy") {
 		t.Errorf("health %d (%s), want unhealthy", print.Health, print.Description)
 	}
@@ -235,23 +230,13 @@ func TestEndpoint(t *testing.T) {
 	f := newFixture(t, nil)
 	config := f.shell("")
 	// Not by way of a shell: it would be seen until it has become the command.
-	config.DriverConfig = encode(t, map[string]any{"command": "sleep", "args": []string{"1000"}})
+	config.DriverConfig = msgpack(t, map[string]any{"command": "sleep", "args": []string{"1000"}})
 	f.start(config)
 	socket := filepath.Join(f.dir, "metrics.sock")
-	if err := f.SetConfig(t.Context(), encode(t, map[string]any{
-		"runtime_dir": f.options.Config.RuntimeDir, "metrics": map[string]any{"address": "unix:" + socket},
-	}), 0); err != nil {
-		t.Fatal(err)
-	}
+	client := f.serveOnSocket()
 	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("socket %v, %v; want it for its owner alone", info, err)
 	}
-	client := &http.Client{Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-		},
-		DisableKeepAlives: true,
-	}}
 	get := func(path string, status int) string {
 		t.Helper()
 		response, err := client.Get("http://tacho" + path)
@@ -290,9 +275,7 @@ func TestEndpoint(t *testing.T) {
 	}
 
 	// Over TCP no other host name is accepted, which is what a web page could do.
-	if err := f.SetConfig(t.Context(), encode(t, map[string]any{"metrics": map[string]any{"address": "127.0.0.1:0"}}), 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.SetConfig(t.Context(), msgpack(t, map[string]any{"metrics": map[string]any{"address": "127.0.0.1:0"}}), 0))
 	if _, err := os.Stat(socket); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket is left: %v", err)
 	}

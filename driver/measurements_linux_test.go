@@ -22,7 +22,7 @@ func TestOptionalMeasurements(t *testing.T) {
 			f := newFixture(t, func(c *driver.Config) { c.Rows.Max = &rows })
 			const fill = "dd if=/dev/zero of=local/fill bs=64k count=64; touch full; exec sleep 1000"
 			config := f.shell("")
-			config.DriverConfig = encode(t, map[string]any{
+			config.DriverConfig = msgpack(t, map[string]any{
 				"command": "sh", "args": []string{"-c", "while ! [ -e go ]; do sleep 0.02; done; " + fill},
 				"measurements": "default,smaps", "disk": map[string]any{"interval": "1s", "budget": "100ms"},
 			})

@@ -78,9 +78,7 @@ func TestRecoverOwned(t *testing.T) {
 		t.Errorf("recover what another process owns: %v, want %v", err, driver.ErrUnavailable)
 	}
 	must(t, lock.Close())
-	if err := f.RecoverTask(t.Context(), handle); err != nil {
-		t.Error(err)
-	}
+	must(t, f.RecoverTask(t.Context(), handle))
 }
 
 // An executor that does not answer cannot be asked to stop.

@@ -17,7 +17,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/go-hclog"
-	"github.com/hashicorp/go-msgpack/v2/codec"
 
 	"github.com/tachograph/tacho/driver"
 )
@@ -38,11 +37,7 @@ func newFixture(t *testing.T, change func(*driver.Config)) *fixture {
 	// Short: the path of a unix socket is limited to 107 bytes.
 	dir, err := os.MkdirTemp("/tmp", "tacho")
 	must(t, err)
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
 	config := driver.DefaultConfig()
 	config.RuntimeDir = filepath.Join(dir, "run")
 	config.LogCollection = driver.LogsByHost
@@ -54,11 +49,7 @@ func newFixture(t *testing.T, change func(*driver.Config)) *fixture {
 		Config: config, Version: "0.0.0-test", Logger: hclog.New(&hclog.LoggerOptions{Output: testOutput{t}, Level: hclog.Warn}),
 	}}
 	f.open()
-	t.Cleanup(func() {
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must(t, f.Close()) })
 	return f
 }
 
@@ -91,16 +82,9 @@ func (f *fixture) shell(script string) *driver.TaskConfig {
 		// Names of cgroups are made of it: they must not be those of another run.
 		ID: filepath.Base(f.dir) + "/" + name, Name: name, AllocID: "alloc", AllocDir: alloc,
 		Env:          map[string]string{"PATH": os.Getenv("PATH"), "SECRET_TOKEN": "hush", "GREETING": "hello"},
-		DriverConfig: encode(f.t, map[string]any{"command": "sh", "args": []string{"-c", script}}),
+		DriverConfig: msgpack(f.t, map[string]any{"command": "sh", "args": []string{"-c", script}}),
 		StdoutPath:   filepath.Join(alloc, name, "stdout"), StderrPath: filepath.Join(alloc, name, "stderr"),
 	}
-}
-
-func encode(t testing.TB, value any) []byte {
-	t.Helper()
-	var encoded []byte
-	must(t, codec.NewEncoderBytes(&encoded, &codec.MsgpackHandle{}).Encode(value))
-	return encoded
 }
 
 // start starts a task, which is destroyed at the end of the test.
@@ -210,7 +194,7 @@ func (f *fixture) await(what string, yes func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			f.t.Fatalf("no %s in 20 s", what)
+			f.t.Fatalf("no %s in a minute", what)
 		}
 	}
 }
@@ -250,7 +234,7 @@ func TestStartRefused(t *testing.T) {
 		{"denied user", func(c *driver.TaskConfig) { c.User = "5" }, driver.ErrInvalid},
 		{"mounts", func(c *driver.TaskConfig) { c.Mounts = []driver.Mount{{TaskPath: "/x"}} }, driver.ErrNotSupported},
 		{"no command", func(c *driver.TaskConfig) {
-			c.DriverConfig = encode(t, map[string]any{"command": "no-such-command"})
+			c.DriverConfig = msgpack(t, map[string]any{"command": "no-such-command"})
 		}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -35,7 +35,7 @@ func TestUncounted(t *testing.T) {
 			config := f.shell("")
 			keys := map[string]any{"command": "sh", "args": []string{"-c", "/bin/true; echo ready; exec sleep 1000"}}
 			maps.Copy(keys, test.keys)
-			config.DriverConfig = encode(t, keys)
+			config.DriverConfig = msgpack(t, keys)
 			f.start(config)
 			f.awaitOutput(config, "ready")
 			if test.sampled {
@@ -76,10 +76,6 @@ func sharedCgroup(t *testing.T) string {
 	if _, err := os.Stat(filepath.Join(dir, "cgroup.controllers")); err != nil {
 		t.Skipf("no cgroup of version 2 here: %v", errors.Join(err, os.Remove(dir)))
 	}
-	t.Cleanup(func() {
-		if err := os.Remove(dir); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must(t, os.Remove(dir)) })
 	return filepath.Base(dir)
 }

@@ -87,9 +87,7 @@ func (k *task) end() {
 	defer cancel()
 	err := k.Stop(ctx, 0, 0)
 	<-k.done
-	if err := errors.Join(err, k.Shutdown(ctx), k.Close(), os.RemoveAll(k.folder)); err != nil {
-		k.t.Error(err)
-	}
+	must(k.t, errors.Join(err, k.Shutdown(ctx), k.Close(), os.RemoveAll(k.folder)))
 }
 
 // task is the task as a loop reads it.

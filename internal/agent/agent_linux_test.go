@@ -48,14 +48,8 @@ func testConfig(dir string) config.Config {
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "tacho")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
+	must(t, err)
+	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
 	return dir
 }
 
@@ -114,9 +108,7 @@ func (w testWriter) Write(p []byte) (int, error) {
 func (r *running) submit(text string) []*allocation.Allocation {
 	r.t.Helper()
 	status, _, err := r.RunJob(r.t.Context(), job.Source{Filename: "test.hcl", Text: text}, nil)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, err)
 	var own []*allocation.Allocation
 	for _, l := range r.Snapshot().Allocations {
 		if l.JobID == status.ID {
@@ -131,9 +123,7 @@ func (r *running) usage(id string) *figures.Figures {
 	r.t.Helper()
 	now := r.Snapshot(id)
 	l, err := now.Allocation(id)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, err)
 	return now.Usage(l.Tasks["t"])
 }
 
@@ -145,9 +135,7 @@ func (r *running) await(id, what string, is func(*allocation.Allocation) bool) *
 	events := r.Feed().Subscribe(r.Feed().Index())
 	for {
 		l, err := r.Snapshot().Allocation(id)
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		must(r.t, err)
 		if is(l) {
 			return l
 		}
@@ -191,16 +179,12 @@ func TestBatchJobRunsToItsEnd(t *testing.T) {
 		t.Fatalf("allocation %+v, task %+v", l, l.Tasks["t"])
 	}
 	final, err := r.Record(l.ID, "t")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if final.Diagnosis.Verdict != "completed" || final.ExitCode == nil || *final.ExitCode != 0 {
 		t.Errorf("record %+v", final)
 	}
 	log, err := l.Dir.OpenLog("t", "stdout")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, err := io.ReadAll(log)
 	if err != nil || !strings.HasPrefix(string(text), "out t\nt!/") {
 		t.Errorf("log %q, error %v", text, err)
@@ -223,9 +207,7 @@ func TestServiceIsRecoveredWithItsHistory(t *testing.T) {
 	samples := func(n int) func() bool {
 		return func() bool {
 			points, err := r.History(l.ID, "t", series.Query{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return len(points) >= n
 		}
 	}
@@ -267,9 +249,7 @@ func TestServiceIsRecoveredWithItsHistory(t *testing.T) {
 		return err == nil && len(points) > 4
 	})
 	points, err := r.History(l.ID, "t", series.Query{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	gaps, last := 0, 0.0
 	for _, p := range points {
 		if p.Gap != series.NoGap {
@@ -315,9 +295,7 @@ func TestSnapshotsShare(t *testing.T) {
 	of := func(id string) *allocation.Allocation {
 		t.Helper()
 		l, err := r.Snapshot().Allocation(id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return l
 	}
 	var before, still *allocation.Allocation
@@ -331,9 +309,7 @@ func TestSnapshotsShare(t *testing.T) {
 	if of(id) != before {
 		t.Error("a reading made another allocation")
 	}
-	if err := r.StopAlloc(id); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.StopAlloc(id))
 	if now := of(id); now.DesiredStatus != allocation.DesiredStop || before.DesiredStatus != allocation.DesiredRun {
 		t.Errorf("desired to %s, before %s", now.DesiredStatus, before.DesiredStatus)
 	}
@@ -382,9 +358,7 @@ func TestPublishingIsSwitchedWhileAJobIsPlaced(t *testing.T) {
 			defer r.end(true)
 			first := r.submit(oneTask("service", "", "exec sleep 1000"))[0]
 			l, err := alloc.New(r.host, state.Allocation{ID: allocation.NewID(), JobID: "test", Group: "g"}, r.version("test", first.JobVersion), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			c.Telemetry.PublishAllocationMetrics = on
 			if _, err := r.Reload(c); err != nil {
 				t.Fatal(err)
@@ -396,9 +370,7 @@ func TestPublishingIsSwitchedWhileAJobIsPlaced(t *testing.T) {
 			if on {
 				r.eventually("a reading", sampled)
 			}
-			if err := r.StopAlloc(l.ID); err != nil {
-				t.Fatal(err)
-			}
+			must(t, r.StopAlloc(l.ID))
 			r.await(l.ID, "dead", func(l *allocation.Allocation) bool { return l.ClientStatus.Ended() })
 			if sampled() != on {
 				t.Errorf("sampled is %t, want %t", !on, on)
@@ -415,9 +387,7 @@ func TestReadersDoNotWaitForTheDisk(t *testing.T) {
 	id := r.submit(oneTask("service", "", "exec sleep 1000"))[0].ID
 	r.await(id, "running", isRunning)
 	l, err := r.find(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	storing, goOn, stored := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	meet, release := sync.OnceFunc(func() { close(storing) }), sync.OnceFunc(func() { close(goOn) })
 	defer release()

@@ -31,16 +31,10 @@ func TestStateIsLost(t *testing.T) {
 	dir := allocdir.In(first.host.Dir, l.ID)
 	first.end(false)
 	good, err := os.ReadFile(filepath.Join(c.DataDir, "state.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(c.DataDir, "state.db"), []byte(strings.Repeat("damage ", 3000)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(c.DataDir, "state.db"), []byte(strings.Repeat("damage ", 3000)), 0o600))
 	own := filepath.Join(c.DataDir, "alloc", "not-ours")
-	if err := os.Mkdir(own, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(own, 0o700))
 	for range 2 { // the second one finds a state that is whole
 		r := begin(t, c)
 		if pid, err := strconv.Atoi(l.Tasks["t"].Attributes["pid"]); err != nil || syscall.Kill(pid, 0) != nil {
@@ -56,9 +50,7 @@ func TestStateIsLost(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(c.DataDir, "state.db"), good, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(c.DataDir, "state.db"), good, 0o600))
 	last := begin(t, c)
 	last.await(l.ID, "running", isRunning)
 	last.end(true)
@@ -74,9 +66,8 @@ func TestDamagedState(t *testing.T) {
 	tries := 20
 	if given := os.Getenv("TACHO_DAMAGES"); given != "" {
 		var err error
-		if tries, err = strconv.Atoi(given); err != nil {
-			t.Fatal(err)
-		}
+		tries, err = strconv.Atoi(given)
+		must(t, err)
 	}
 	c := testConfig(shortDir(t))
 	path := filepath.Join(c.DataDir, "state.db")
@@ -90,17 +81,13 @@ func TestDamagedState(t *testing.T) {
 	}
 	r.end(false)
 	good, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	supervised := 0
 	for try := range tries {
-		if err := os.WriteFile(path, damaged(random, good), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, damaged(random, good), 0o600))
 		r := begin(t, c)
 		for key, pid := range pids {
 			if number, err := strconv.Atoi(pid); err != nil || syscall.Kill(number, 0) != nil {
@@ -114,9 +101,7 @@ func TestDamagedState(t *testing.T) {
 		r.end(false)
 	}
 	t.Logf("%d of %d agents had the job", supervised, tries)
-	if err := os.WriteFile(path, good, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, good, 0o600))
 	last := begin(t, c)
 	last.checkSupervised(tries, pids)
 	last.end(true)
@@ -168,9 +153,7 @@ func damaged(random *rand.Rand, good []byte) []byte {
 func processesOf(t *testing.T, c config.Config) (pids []string) {
 	t.Helper()
 	folders, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, dir := range folders {
 		line, _ := os.ReadFile(filepath.Join(dir, "cmdline")) // nothing of what has ended
 		environ, _ := os.ReadFile(filepath.Join(dir, "environ"))

@@ -26,13 +26,9 @@ func TestStateCannotBePersisted(t *testing.T) {
 		t.Errorf("health: %v", err)
 	}
 	path := filepath.Join(c.DataDir, "state.db")
-	if err := os.Rename(path, path+".away"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(path, path+".away"))
 	r.checkUnwritable(running)
-	if err := os.Rename(path+".away", path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(path+".away", path))
 	r.eventually("the state to be persisted again", func() bool { return r.Health() == nil })
 	r.end(false)
 	r = begin(t, c)
@@ -62,9 +58,7 @@ func TestFullDisk(t *testing.T) {
 	filler := filepath.Join(dir, "filler")
 	fill(t, filler)
 	r.checkUnwritable(running)
-	if err := os.Remove(filler); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(filler))
 	r.eventually("the state to be persisted again", func() bool { return r.Health() == nil })
 	r.end(false)
 	r = begin(t, c)
@@ -76,9 +70,7 @@ func TestFullDisk(t *testing.T) {
 func fill(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	for size := 1 << 20; size > 0; {
 		if _, err := f.Write(make([]byte, size)); errors.Is(err, syscall.ENOSPC) {

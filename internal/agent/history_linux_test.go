@@ -65,9 +65,7 @@ func TestHistoryOnADiskThatHangs(t *testing.T) {
 	var id string
 	task := func() *allocation.Task {
 		l, err := r.Snapshot().Allocation(id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return l.Tasks["t"]
 	}
 	fresh := func() {
@@ -84,9 +82,7 @@ func TestHistoryOnADiskThatHangs(t *testing.T) {
 		fresh()
 	})
 	within(5*time.Second, "restart", func() {
-		if err := r.RestartAlloc(id, "t"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.RestartAlloc(id, "t"))
 		r.eventually("restart", func() bool { s := task().State; return s.Restarts == 1 && s.Phase == hook.PhaseRunning })
 		fresh()
 	})
@@ -135,13 +131,9 @@ func TestAgentEndsOnADiskThatHangs(t *testing.T) {
 	l := r.submit(oneTask("service", "kill_timeout = \"1s\"", "exec sleep 1000"))[0]
 	r.await(l.ID, "running", isRunning)
 	own, err := r.find(l.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.eventually("reading", func() bool { return r.Cost().Samples > 0 })
-	if err := r.StopAlloc(l.ID); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.StopAlloc(l.ID))
 	r.await(l.ID, "dead", func(l *allocation.Allocation) bool { return l.ClientStatus.Ended() })
 	r.cancel()
 	select {

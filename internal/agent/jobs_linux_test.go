@@ -57,9 +57,7 @@ func TestLifecycleOrder(t *testing.T) {
 		t.Errorf("status %s: %s", l.ClientStatus, l.Description)
 	}
 	text, err := os.ReadFile(filepath.Join(r.host.Dir, l.ID, "alloc", "data", "order"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := cmp.Diff([]string{"first", "first-end", "main", "then", "last"}, strings.Fields(string(text))); diff != "" {
 		t.Error(diff)
 	}
@@ -83,9 +81,7 @@ func TestJobIsUpdatedInPlace(t *testing.T) {
 	run := func(text string) bool {
 		t.Helper()
 		_, changed, err := r.RunJob(t.Context(), job.Source{Filename: "f", Text: text}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return changed
 	}
 	sleep := shell("t", "", "exec sleep 1000")
@@ -113,9 +109,7 @@ func TestJobIsUpdatedInPlace(t *testing.T) {
 	if after := live(); len(after) != 1 || len(intersection(before, after)) != 0 {
 		t.Errorf("allocations %q, were %q", after, before)
 	}
-	if err := r.StopJob("test", true, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.StopJob("test", true, nil))
 	if _, err := r.Snapshot().Job("test"); !errors.Is(err, allocation.ErrNotFound) {
 		t.Errorf("job after its purge: %v", err)
 	}
@@ -162,9 +156,7 @@ func TestCoresAreReserved(t *testing.T) {
 		t.Errorf("allocations %+v", own)
 	}
 	r.waits("two", "0 are free")
-	if err := r.StopJob("one", false, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.StopJob("one", false, nil))
 	r.placed("two", 1)
 }
 
@@ -189,15 +181,11 @@ func TestActsOnTasks(t *testing.T) {
 	r.eventually("the task takes a signal", func() bool { return r.SignalAlloc(t.Context(), l.ID, "", "SIGHUP") == nil })
 	r.eventually("the signal", logged("got"))
 	stream, err := r.ExecTask(t.Context(), l.ID, "t", driver.ExecOptions{Command: []string{"/bin/sh", "-c", "echo $NOMAD_TASK_NAME"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var out strings.Builder
 	for {
 		piece, err := stream.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		out.Write(piece.Stdout)
 		if piece.Exit != nil {
 			break
@@ -218,9 +206,7 @@ func TestActsOnTasks(t *testing.T) {
 			t.Errorf("error %v, want %s", err, want)
 		}
 	}
-	if err := r.StopJob(l.JobID, false, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.StopJob(l.JobID, false, nil))
 	r.await(l.ID, "ended", func(l *allocation.Allocation) bool { return l.ClientStatus.Ended() })
 	// A signal that there is not is the caller's mistake, whatever the task does.
 	const want = `signal "FOO": must be a name such as TERM or a number from 1 to 64`
@@ -274,9 +260,7 @@ func TestGarbageIsCollectedBetweenRegistrations(t *testing.T) {
 		return !free
 	})
 	unlock()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	must(t, <-done)
 }
 
 // TestFailedAllocationEndsWithItsLastTask has a task that goes on for a while after another one has failed.
@@ -299,17 +283,13 @@ func TestFailedAllocationEndsWithItsLastTask(t *testing.T) {
 	}
 	r.submit(text("other", ""))
 	r.waits("other", "0 are free") // the cores of a running task are not given away
-	if err := r.StopJob("bad", false, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.StopJob("bad", false, nil))
 	var err error
 	if l, err = r.Snapshot().Allocation(l.ID); err != nil || l.DesiredStatus != allocation.DesiredStop {
 		t.Errorf("allocation %+v, error %v", l, err)
 	}
 	data := filepath.Join(r.host.Dir, l.ID, "alloc", "data", "go")
-	if err := os.WriteFile(data, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(data, nil, 0o600))
 	r.await(l.ID, "dead", func(l *allocation.Allocation) bool { return l.Tasks["b"].State.Phase == hook.PhaseDead })
 	r.placed("other", 1)
 }
@@ -338,17 +318,11 @@ func TestJobWithCoresIsUpdated(t *testing.T) {
 			t.Errorf("allocation %+v, cores %q", l, got)
 		}
 	}
-	if err := r.StopJob("one", false, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.StopJob("one", false, nil))
 	r.submit(text("two", "a"))
 	r.waits("two", "0 are free") // those of tasks that are being stopped are not given to another job
-	if err := r.StopJob("two", false, nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(data, "go"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.StopJob("two", false, nil))
+	must(t, os.WriteFile(filepath.Join(data, "go"), nil, 0o600))
 }
 
 // TestValidateEndsWithItsCaller has nobody who waits for the answer: templates may take long.
@@ -450,9 +424,7 @@ func TestTakePorts(t *testing.T) {
 	for port := alloc.FirstPort; port < alloc.LastPort-200; port++ {
 		r.ports[port] = "other"
 	}
-	if err := r.take(&v); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.take(&v))
 	if got := v.ports; got["set"] != 80 || got["any"] < alloc.LastPort-200 || got["any"] > alloc.LastPort {
 		t.Errorf("ports %v", got)
 	}

@@ -17,9 +17,7 @@ import (
 func (r *running) status(id string) *snapshot.Job {
 	r.t.Helper()
 	j, err := r.Snapshot().Job(id)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, err)
 	return j
 }
 
@@ -102,9 +100,7 @@ func TestPortsAreAwaited(t *testing.T) {
 		t.Fatalf("%d allocations", len(own))
 	}
 	r.waits("test", "port 3 (p) of group g is used by")
-	if err := r.StopAlloc(own[0].ID); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.StopAlloc(own[0].ID))
 	r.await(own[0].ID, "complete", func(l *allocation.Allocation) bool { return l.ClientStatus == allocation.Complete })
 	r.placed("test", 1)
 }

@@ -58,9 +58,7 @@ func TestPublishingOffIsLoggedOnce(t *testing.T) {
 	r := run(t, a)
 	id := r.submit(oneTask("service", "", "exec sleep 1000"))[0].ID
 	r.await(id, "running", isRunning)
-	if err := r.RestartAlloc(id, "t"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.RestartAlloc(id, "t"))
 	hooks := func() []logLine {
 		return sink.matching(func(l logLine) bool { return l.args["hook"] != nil })
 	}

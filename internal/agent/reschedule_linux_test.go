@@ -36,18 +36,12 @@ func TestReplaceAlloc(t *testing.T) {
 	defer r.end(true)
 	first := r.submit(oneTask("service", "", "exec sleep 1000"))[0]
 	r.await(first.ID, "running", func(l *allocation.Allocation) bool { return l.ClientStatus == allocation.Running })
-	if err := r.ReplaceAlloc(first.ID); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.ReplaceAlloc(first.ID))
 	r.successor(first.ID)
 	r.await(first.ID, "complete", func(l *allocation.Allocation) bool { return l.ClientStatus == allocation.Complete })
 	// What has ended is not replaced, nor is that of a stopped job.
-	if err := r.ReplaceAlloc(first.ID); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.StopJob("test", false, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.ReplaceAlloc(first.ID))
+	must(t, r.StopJob("test", false, nil))
 	if n := len(r.Snapshot().Allocations); n != 2 {
 		t.Errorf("%d allocations", n)
 	}
@@ -86,9 +80,7 @@ func TestReplacementWaits(t *testing.T) {
 	r = begin(t, testConfig(dir))
 	defer r.end(true)
 	r.await(holder.ID, "running again", func(l *allocation.Allocation) bool { return l.ClientStatus == allocation.Running })
-	if err := r.StopJob("other", false, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.StopJob("other", false, nil))
 	next := r.successor(first.ID)
 	r.await(next.ID, "failed", func(l *allocation.Allocation) bool { return l.ClientStatus == allocation.Failed })
 	if l := r.await(next.ID, "given up", func(l *allocation.Allocation) bool { return l.Rescheduled.IsZero() }); l.Next != "" {
@@ -186,9 +178,7 @@ func TestGarbageLeavesWhatIsToBeReplaced(t *testing.T) {
 	if removed, err := r.CollectGarbage(); err != nil || removed != 0 {
 		t.Errorf("%d removed, %v", removed, err)
 	}
-	if err := r.StopJob("test", false, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.StopJob("test", false, nil))
 	r.eventually("its removal once nothing replaces it", func() bool {
 		removed, err := r.CollectGarbage()
 		return err == nil && removed == 1
@@ -289,13 +279,9 @@ func TestReplacementAwaitsPrevious(t *testing.T) {
 			if newest == nil {
 				t.Fatal("nothing takes its place")
 			}
-			if err := os.WriteFile(filepath.Join(data(old.ID), "go"), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(filepath.Join(data(old.ID), "go"), nil, 0o600))
 			r.await(newest.ID, "running", func(l *allocation.Allocation) bool { return l.Tasks["t"].RunID != "" })
-			if err := os.WriteFile(filepath.Join(data(newest.ID), "go"), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(filepath.Join(data(newest.ID), "go"), nil, 0o600))
 		})
 	}
 }
@@ -327,16 +313,10 @@ func TestScaleOfStoppedJob(t *testing.T) {
 	l := r.submit(oneTask("service", "", "exec sleep 1000"))[0]
 	r.await(l.ID, "running", isRunning)
 	now, err := r.job("test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	source, err := scaled(now, "g", 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.StopJob("test", false, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, r.StopJob("test", false, nil))
 	if _, _, err := r.runJob(t.Context(), source, unchanged(now)); !errors.Is(err, errJobChanged) {
 		t.Errorf("registration of what was read before: %v", err)
 	}

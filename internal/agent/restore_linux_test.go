@@ -31,12 +31,10 @@ func TestJobsOfEarlierVersions(t *testing.T) {
 	c := testConfig(shortDir(t))
 	store := openState(t, c)
 	source := job.Source{Filename: "f", Text: oneTask("batch", "", "true")}
-	if err := errors.Join(
+	must(t, errors.Join(
 		store.Apply(state.ChangeJob(&state.Job{ID: "test", Source: source, Current: true})),
 		store.Apply(state.ChangeJob(&state.Job{ID: "old", Source: job.Source{Text: "job {"}, Current: true})), store.Close(),
-	); err != nil {
-		t.Fatal(err)
-	}
+	))
 	r := begin(t, c)
 	defer r.end(true)
 	if s, err := r.Snapshot().Job("old"); err != nil || s.Job.ID != "old" || len(s.Job.Groups) > 0 || s.ID != "old" {
@@ -62,9 +60,7 @@ func TestRestartDoesNotEvaluate(t *testing.T) {
 		t.Fatal(versions, err)
 	}
 	versions[0].Source.Text = "job {"
-	if err := errors.Join(store.Apply(state.ChangeJob(versions[0])), store.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(store.Apply(state.ChangeJob(versions[0])), store.Close()))
 	r = begin(t, c)
 	defer r.end(true)
 	if diff := cmp.Diff(before, r.jobJSON("test")); diff != "" {
@@ -80,13 +76,9 @@ func TestRestartDoesNotEvaluate(t *testing.T) {
 func (r *running) jobJSON(id string) string {
 	r.t.Helper()
 	j, err := r.Snapshot().Job(id)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, err)
 	text, err := json.MarshalIndent(j, "", " ")
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, err)
 	return string(text)
 }
 
@@ -108,9 +100,7 @@ func TestTasksOutliveWhatCannotBeRead(t *testing.T) {
 	}
 	path := allocdir.In(r.host.Dir, l.ID).History("t")
 	r.end(false)
-	if err := errors.Join(os.RemoveAll(path), os.MkdirAll(path, 0o700)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.RemoveAll(path), os.MkdirAll(path, 0o700)))
 	r = begin(t, c)
 	goesOn()
 	r.eventually("failure of the history", func() bool { return r.Cost().Errors["history"] > 0 })
@@ -126,9 +116,7 @@ func TestTasksOutliveWhatCannotBeRead(t *testing.T) {
 	}
 	stricter := *versions[0]
 	stricter.Source.Text, stricter.Spec = "job {", nil
-	if err := errors.Join(store.Apply(state.ChangeJob(&stricter)), store.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(store.Apply(state.ChangeJob(&stricter)), store.Close()))
 	r = begin(t, c)
 	if all := r.Snapshot().Allocations; len(all) != 0 {
 		t.Errorf("allocations %+v", all)
@@ -139,9 +127,7 @@ func TestTasksOutliveWhatCannotBeRead(t *testing.T) {
 	r.end(false)
 
 	store = openState(t, c)
-	if err := errors.Join(store.Apply(state.ChangeJob(versions[0])), store.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(store.Apply(state.ChangeJob(versions[0])), store.Close()))
 	r = begin(t, c)
 	defer r.end(true)
 	goesOn()
@@ -151,9 +137,7 @@ func TestTasksOutliveWhatCannotBeRead(t *testing.T) {
 func openState(t *testing.T, c config.Config) *state.Store {
 	t.Helper()
 	store, err := state.Open(filepath.Join(c.DataDir, "state.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return store
 }
 
@@ -176,9 +160,7 @@ func TestJobIsStoppedAfterAKill(t *testing.T) {
 				t.Fatal(versions, err)
 			}
 			change(versions[0])
-			if err := errors.Join(store.Apply(state.ChangeJob(versions[0])), store.Close()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(store.Apply(state.ChangeJob(versions[0])), store.Close()))
 			r = begin(t, c)
 			defer r.end(true)
 			if l, err = r.Snapshot().Allocation(l.ID); err != nil || l.DesiredStatus != allocation.DesiredStop {
@@ -199,14 +181,10 @@ func TestEndIsToldOnce(t *testing.T) {
 		"while ! [ -e local/go ]; do sleep 0.05; done; exit 3"))[0]
 	l = r.await(l.ID, "running", isRunning)
 	tasks, err := r.host.Store.Tasks()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	handle, runID := tasks[l.ID]["t"].Handle, l.Tasks["t"].RunID
 	dir := allocdir.In(r.host.Dir, l.ID)
-	if err := os.WriteFile(filepath.Join(dir.Task("t"), "local", "go"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir.Task("t"), "local", "go"), nil, 0o600))
 	waits := func(l *allocation.Allocation) bool { return !l.Tasks["t"].State.RestartAt.IsZero() }
 	l = r.await(l.ID, "waiting for its restart", waits)
 	if got := l.Tasks["t"].RunID; got != runID || got == "" {
@@ -235,16 +213,12 @@ func TestEndIsToldOnce(t *testing.T) {
 	persisted := tasks[l.ID]["t"]
 	persisted.Handle, persisted.Ended = handle, true
 	persisted.State.RestartAt, persisted.State.LastRestart, persisted.State.Restarts = time.Time{}, time.Time{}, 0
-	if err := errors.Join(store.Apply(state.ChangeTask(l.ID, "t", persisted)), store.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(store.Apply(state.ChangeTask(l.ID, "t", persisted)), store.Close()))
 	r = begin(t, c)
 	defer r.end(true)
 	r.await(l.ID, "waiting for its restart", waits)
 	got, err := r.Record(l.ID, "t")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -257,31 +231,23 @@ func TestEndedAllocationStaysAsItIs(t *testing.T) {
 	r := begin(t, c)
 	l := r.submit(oneTask("batch", "restart {\n attempts = 1\n interval = \"2h\"\n delay = \"1h\"\n mode = \"delay\"\n}", "exit 3"))[0]
 	r.await(l.ID, "waiting for its restart", func(l *allocation.Allocation) bool { return !l.Tasks["t"].State.RestartAt.IsZero() })
-	if err := r.StopAlloc(l.ID); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.StopAlloc(l.ID))
 	ended := func() bool { return len(r.endedAllocs()) == 1 }
 	r.eventually("the end", ended)
 	l, err := r.Snapshot().Allocation(l.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	totals := r.usage(l.ID).Totals
 	r.end(false)
 	r = begin(t, c)
 	defer r.end(false)
 	r.eventually("the end", ended)
 	again, err := r.Snapshot().Allocation(l.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !again.ModifyTime.Equal(l.ModifyTime) {
 		t.Errorf("modified at %v, was %v", again.ModifyTime, l.ModifyTime)
 	}
 	final, err := r.Record(l.ID, "t")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := cmp.Diff(final.Diagnosis.OOM.Kills, totals.OOMKills); diff != "" {
 		t.Error("OOM kills:", diff)
 	}
@@ -339,27 +305,17 @@ func TestNoSecondTaskBesideALiveOne(t *testing.T) {
 	}
 	r.end(false)
 
-	if err := syscall.Kill(executor.Executor.PID, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(executor.Executor.PID, syscall.SIGSTOP))
 	r = begin(t, c)
-	if err := syscall.Kill(executor.Executor.PID, syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(executor.Executor.PID, syscall.SIGCONT))
 	goesOn()
 	r.end(false)
 
 	lock, err := os.Open(filepath.Join(executor.Folder, "owner.lock"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
 	r = begin(t, c)
 	defer r.end(true)
-	if err := lock.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lock.Close())
 	goesOn()
 }

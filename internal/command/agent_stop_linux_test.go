@@ -41,9 +41,7 @@ func until(t *testing.T, path, text string) {
 func agentIn(t *testing.T, log, config string, args ...string) *exec.Cmd {
 	t.Helper()
 	file, err := os.Create(log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer file.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	t.Cleanup(cancel)
@@ -51,9 +49,7 @@ func agentIn(t *testing.T, log, config string, args ...string) *exec.Cmd {
 	cmd.Args = append([]string{"tacho", "agent", "--config", config}, args...)
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
 	cmd.Stderr = file
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	return cmd
 }
 
@@ -61,9 +57,7 @@ func agentIn(t *testing.T, log, config string, args ...string) *exec.Cmd {
 func terminate(t *testing.T, agent *exec.Cmd) time.Duration {
 	t.Helper()
 	began := time.Now()
-	if err := agent.Process.Signal(unix.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must(t, agent.Process.Signal(unix.SIGTERM))
 	if err := agent.Wait(); err != nil {
 		t.Errorf("the agent ended with %v", err)
 	}
@@ -74,9 +68,7 @@ func terminate(t *testing.T, agent *exec.Cmd) time.Duration {
 func awaitLock(t *testing.T, path string) {
 	t.Helper()
 	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer file.Close()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -88,9 +80,7 @@ func awaitLock(t *testing.T, path string) {
 		if err != nil || time.Now().After(deadline) {
 			t.Fatalf("%s is not locked, %v", path, err)
 		}
-		if err := unix.Flock(int(file.Fd()), unix.LOCK_UN); err != nil {
-			t.Fatal(err)
-		}
+		must(t, unix.Flock(int(file.Fd()), unix.LOCK_UN))
 	}
 }
 
@@ -98,23 +88,15 @@ func awaitLock(t *testing.T, path string) {
 // it is told to, and leaves the task for the next agent.
 func TestAgentEndsBeforeItIsReady(t *testing.T) {
 	dir, err := os.MkdirTemp("/tmp", "tacho") // short: the path of a unix socket is limited to 107 bytes
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
+	must(t, err)
+	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
 	in := func(name string) string { return filepath.Join(dir, name) }
 	log, started := in("log"), in("started")
 	job := fmt.Sprintf("job \"j\" {\n group \"g\" {\n task \"t\" {\n driver = \"tacho\"\n config {\n command = \"/bin/sh\"\n"+
 		" args = [\"-c\", \"echo $$ >> %s; exec sleep 1000\"]\n }\n }\n }\n}\n", started)
 	config := fmt.Sprintf("data_dir = %q\nports {\n http = -1\n}\nplugin \"tacho\" {\n config {\n enforce = false\n }\n}\n", in("data"))
 	for name, text := range map[string]string{"config.hcl": config, "job.hcl": job} {
-		if err := os.WriteFile(in(name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(in(name), []byte(text), 0o600))
 	}
 
 	agent := agentIn(t, log, in("config.hcl"), "--job", in("job.hcl"))
@@ -127,9 +109,7 @@ func TestAgentEndsBeforeItIsReady(t *testing.T) {
 		t.Fatalf("executors %v, %v; want one", executors, err)
 	}
 	executor := executors[0].Executor.PID
-	if err := unix.Kill(executor, unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Kill(executor, unix.SIGSTOP))
 	agent = agentIn(t, log, in("config.hcl"))
 	awaitLock(t, in("data/state.db"))
 	if took := terminate(t, agent); took > patience {
@@ -139,13 +119,9 @@ func TestAgentEndsBeforeItIsReady(t *testing.T) {
 		t.Errorf("it was ready before it ended, %v:\n%s", err, said)
 	}
 
-	if err := unix.Kill(executor, unix.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Kill(executor, unix.SIGCONT))
 	pid, err := os.ReadFile(started)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	proc := filepath.Join("/proc", strings.TrimSpace(string(pid)))
 	if _, err := os.Stat(proc); err != nil {
 		t.Errorf("the task of the agent before: %v", err)

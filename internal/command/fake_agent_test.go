@@ -413,3 +413,11 @@ func (f *fakeAgent) exec(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 }
+
+// must ends the test if something that it only prepares, or relies on, has failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

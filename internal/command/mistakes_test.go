@@ -119,13 +119,9 @@ job run no-such-file.hcl
 // them all, and their exit codes.
 func TestMistakes(t *testing.T) {
 	golden, err := filepath.Abs("testdata/mistakes.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	runs, err := filepath.Abs("testdata/runs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	agent := httptest.NewServer(newFakeAgent(t, ""))
 	defer agent.Close()
 	t.Setenv("TACHO_ADDR", strings.TrimPrefix(agent.URL, "http://"))
@@ -146,14 +142,10 @@ func TestMistakes(t *testing.T) {
 		}
 	}
 	if *update {
-		if err := os.WriteFile(golden, []byte(got.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(golden, []byte(got.String()), 0o600))
 	}
 	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := cmp.Diff(string(want), got.String()); diff != "" {
 		t.Error(diff)
 	}

@@ -40,11 +40,7 @@ func TestCaptureOnAFullDisk(t *testing.T) {
 	if err := unix.Mount("none", dir, "tmpfs", 0, "size=256k"); err != nil {
 		t.Skipf("a small file system cannot be mounted here: %v", err)
 	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, 0); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must(t, unix.Unmount(dir, 0)) })
 	const size = 1 << 20
 	cmd := tachoRun(t, dir, "--capture", "stdout", "--", "sh", "-c", fmt.Sprintf("head -c %d /dev/zero && exit 7", size))
 	var out, said bytes.Buffer
@@ -76,25 +72,15 @@ func heldByAnother(t *testing.T, late time.Duration) {
 	cmd := tachoRun(t, t.TempDir(), "--capture", "stdout", "--", "sh", "-c", script)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	lines := bufio.NewReader(out)
 	pid, err := lines.ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	holder, err := os.OpenFile("/proc/"+strings.TrimSpace(pid)+"/fd/1", os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer holder.Close()
 	if _, err := io.WriteString(in, "go\n"); err != nil {
 		t.Fatal(err)
@@ -104,7 +90,5 @@ func heldByAnother(t *testing.T, late time.Duration) {
 	if err != nil || len(rest) != size {
 		t.Errorf("%d bytes, %v, want %d", len(rest), err, size)
 	}
-	if err := cmd.Wait(); err != nil {
-		t.Error(err)
-	}
+	must(t, cmd.Wait())
 }

@@ -17,16 +17,10 @@ func TestTellsOfAKillAtOnce(t *testing.T) {
 	const script = `head -c 300M /dev/zero | tail; read go`
 	cmd := tachoRun(t, t.TempDir(), "--memory", "30M", "--live", "never", "--", "sh", "-c", script)
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	said, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	lines, told := bufio.NewScanner(said), ""
 	for told == "" && lines.Scan() {
 		switch line := lines.Text(); {
@@ -42,7 +36,5 @@ func TestTellsOfAKillAtOnce(t *testing.T) {
 	if _, err := io.WriteString(in, "go\n"); err != nil {
 		t.Error(err)
 	}
-	if err := cmd.Wait(); err != nil {
-		t.Error(err)
-	}
+	must(t, cmd.Wait())
 }

@@ -71,14 +71,10 @@ func (u user) detached(t *testing.T, script string) (dir string) {
 func TestStopByAnotherWay(t *testing.T) {
 	base := t.TempDir()
 	straight, linked := filepath.Join(base, "straight"), filepath.Join(base, "linked")
-	if err := errors.Join(os.Mkdir(straight, 0o700), os.Symlink(straight, linked)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.Mkdir(straight, 0o700), os.Symlink(straight, linked)))
 	runtimeDir := func(name string) []string {
 		dir, err := os.MkdirTemp("", name) // short: the path of a socket is limited
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
 		return []string{"XDG_RUNTIME_DIR=" + dir}
 	}
@@ -122,13 +118,9 @@ func TestStopRemains(t *testing.T) {
 	u := user{dir: t.TempDir()}
 	dir := u.detached(t, "exec sleep 60")
 	before, err := record.Read(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	main, executor := hold(t, before.PID), hold(t, before.Executor.PID)
-	if err := unix.PidfdSendSignal(executor, unix.SIGKILL, nil, 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.PidfdSendSignal(executor, unix.SIGKILL, nil, 0))
 	if !hasEnded(t, executor) {
 		t.Fatal("the executor does not end")
 	}
@@ -180,9 +172,7 @@ func TestDetachWithoutFiles(t *testing.T) {
 func TestRunAsAnother(t *testing.T) {
 	u := user{dir: t.TempDir(), stranger: true}
 	runtimeDir, err := os.MkdirTemp("", "r")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(runtimeDir) })
 	u.env = []string{"XDG_RUNTIME_DIR=" + runtimeDir}
 	code, _, said := u.tacho(t, "run", "--no-files", "--user", "root", "--", "true")

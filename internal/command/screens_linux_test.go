@@ -63,14 +63,10 @@ func TestScreens(t *testing.T) {
 		}
 	}
 	if *update {
-		if err := os.WriteFile(golden, []byte(got.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(golden, []byte(got.String()), 0o600))
 	}
 	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := cmp.Diff(string(want), got.String()); diff != "" {
 		t.Error(diff)
 	}
@@ -80,13 +76,9 @@ func TestScreens(t *testing.T) {
 func screenOf(t *testing.T, columns uint16, args []string) string {
 	t.Helper()
 	master, terminal, err := pty.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer master.Close()
-	if err := pty.Setsize(terminal, &pty.Winsize{Rows: 24, Cols: columns}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, pty.Setsize(terminal, &pty.Winsize{Rows: 24, Cols: columns}))
 	written := make(chan string)
 	go func() {
 		text, _ := io.ReadAll(master) // EIO is the end of a terminal

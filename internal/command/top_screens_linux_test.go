@@ -27,9 +27,7 @@ func TestTopScreens(t *testing.T) {
 	t.Setenv("TZ", "UTC")
 	t.Setenv("NO_COLOR", "1")
 	content, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := make(map[string]string)
 	for _, section := range strings.Split(string(content), "-- ")[1:] {
 		title, text, _ := strings.Cut(section, " --\n")
@@ -68,9 +66,7 @@ func TestTopScreens(t *testing.T) {
 		agent.Close()
 	}
 	if *update {
-		if err := os.WriteFile(golden, []byte(got.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(golden, []byte(got.String()), 0o600))
 		return
 	}
 	if diff := cmp.Diff(string(content), got.String()); diff != "" {
@@ -100,12 +96,8 @@ type topSession struct {
 func startTop(t *testing.T, columns uint16, address string) *topSession {
 	t.Helper()
 	master, terminal, err := pty.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := pty.Setsize(terminal, &pty.Winsize{Rows: 16, Cols: columns}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, pty.Setsize(terminal, &pty.Winsize{Rows: 16, Cols: columns}))
 	s := &topSession{master: master, ended: make(chan int, 1), drawn: make(chan struct{}, 1)}
 	go func() {
 		buffer := make([]byte, 64<<10)

@@ -72,9 +72,7 @@ func TestStepsOfTheWallClock(t *testing.T) {
 						if asleep {
 							s.SetNumber(procstats.CgroupCPUUsage, 1)
 						}
-						if err := r.Add(s, 1); err != nil {
-							t.Fatal(err)
-						}
+						must(t, r.Add(s, 1))
 						elapsed = append(elapsed, c.now.Mono+c.suspended)
 					}
 					switch {
@@ -82,9 +80,7 @@ func TestStepsOfTheWallClock(t *testing.T) {
 					case steps[i] != nil:
 						steps[i](c)
 					default:
-						if err := r.Close(); err != nil {
-							t.Fatal(err)
-						}
+						must(t, r.Close())
 						r = openAt(t, path, c)
 					}
 				}
@@ -116,9 +112,7 @@ func nearTime(a, b time.Time) bool { return a.Sub(b).Abs() < 15*time.Millisecond
 func openAt(t *testing.T, path string, c *clocks) *Ring {
 	r := newRing(path, 400)
 	r.clock = Clock{Boot: c.boot, Suspended: func() time.Duration { return c.suspended }}
-	if err := r.open(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.open())
 	t.Cleanup(func() { _ = r.Close() })
 	return r
 }
@@ -126,9 +120,7 @@ func openAt(t *testing.T, path string, c *clocks) *Ring {
 func walls(t *testing.T, r *Ring, q Query) (walls []time.Time) {
 	t.Helper()
 	points, err := r.Points(q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, p := range points {
 		walls = append(walls, p.Wall)
 	}
@@ -155,20 +147,14 @@ func TestReadingsOfEarlierBoots(t *testing.T) {
 					c.pass(time.Second)
 					s := &procstats.Sample{Stamp: c.now}
 					s.SetNumber(procstats.CgroupCPUUsage, float64(n))
-					if err := r.Add(s, 1); err != nil {
-						t.Fatal(err)
-					}
+					must(t, r.Add(s, 1))
 				}
-				if err := r.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, r.Close())
 			}
 			write()
 			c.reboot(test.off)
 			write()
-			if diff := cmp.Diff(test.want, seconds(t, openAt(t, path, c), Query{})); diff != "" {
-				t.Error(diff)
-			}
+			wantSeconds(t, openAt(t, path, c), Query{}, test.want...)
 			if got := seconds(t, openAt(t, path, c), Query{Since: c.now.Wall.Add(-time.Minute)}); len(got) < 2 {
 				t.Errorf("of the last minute: %v", got)
 			}

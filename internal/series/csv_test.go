@@ -30,9 +30,7 @@ func sampled(after time.Duration, cpu, memory float64) *procstats.Sample {
 
 func newCSV(t *testing.T) (w *CSV, path string) {
 	root, err := os.OpenRoot(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = root.Close() })
 	return NewCSV(root, "samples.csv"), filepath.Join(root.Name(), "samples.csv")
 }
@@ -40,9 +38,7 @@ func newCSV(t *testing.T) (w *CSV, path string) {
 func readAll(t *testing.T, path string) (points []*Point) {
 	t.Helper()
 	for p, err := range ReadCSV(path) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		points = append(points, p)
 	}
 	return points
@@ -73,14 +69,10 @@ func TestSamplesOfALongRun(t *testing.T) {
 		if after == gapEnd {
 			before = nil
 		}
-		if err := w.Add(PointOf(before, sample)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.Add(PointOf(before, sample)))
 		before = sample
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Close())
 	const samples = int64(24*time.Hour/step) - 5
 	points := readAll(t, path)
 	if len(points) < mostRows/4 || len(points) > mostRows {
@@ -119,13 +111,9 @@ func TestPointsOfGaps(t *testing.T) {
 	t.Parallel()
 	w, path := newCSV(t)
 	for i := range 5 * mostRows {
-		if err := w.Add(PointOf(nil, sampled(time.Duration(i)*time.Minute, 1, 1))); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.Add(PointOf(nil, sampled(time.Duration(i)*time.Minute, 1, 1))))
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Close())
 	if n := len(readAll(t, path)); n > mostRows {
 		t.Errorf("%d points, want at most %d", n, mostRows)
 	}
@@ -135,9 +123,7 @@ func TestPointRoundTrip(t *testing.T) {
 	before, after := sampled(0, 1, 10e6), sampled(1500*time.Millisecond, 1.75, 12345678)
 	p := PointOf(before, after)
 	got, err := decodeRow(header(), p.Fields())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := cmp.Diff(p.Fields(), got.Fields()); diff != "" {
 		t.Errorf("(-wrote +read):\n%s", diff)
 	}
@@ -210,9 +196,7 @@ func FuzzPoints(f *testing.F) {
 // TestColumnsAreDocumented holds docs/records.md against the columns of samples.csv.
 func TestColumnsAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/records.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var table strings.Builder
 	for _, c := range RunColumns() {
 		fmt.Fprintf(&table, "| `%s` | %s |\n", c.Name, c.Help)

@@ -57,47 +57,33 @@ func TestUpgradeAndRollback(t *testing.T) {
 		t.Cleanup(func() { _ = r.Close() })
 		return r
 	}
-	expect := func(r *Ring, want ...int) {
-		t.Helper()
-		if diff := cmp.Diff(want, seconds(t, r, Query{})); diff != "" {
-			t.Error(diff)
-		}
-	}
 	first := earlierFile(5, 4, 4, 5, 6, 7, 8)
-	if err := os.WriteFile(earlier, first, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(earlier, first, 0o600))
 	r := ring(6)
-	expect(r, 4, 5, 6, 7, 8)
+	wantSeconds(t, r, Query{}, 4, 5, 6, 7, 8)
 	points, err := r.Points(Query{Processes: true, Nearest: stamp(6).Wall})
 	if err != nil || points[0].Values[procstats.CgroupCPUUsage] != 6 || len(points[0].Processes) != 1 {
 		t.Errorf("at 6: %+v, %v", points, err)
 	}
 	add(t, r, 9, 10)
-	expect(r, 5, 6, 7, 8, 9, 10)
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
-	expect(ring(6), 5, 6, 7, 8, 9, 10) // nothing is imported twice
+	wantSeconds(t, r, Query{}, 5, 6, 7, 8, 9, 10)
+	must(t, r.Close())
+	wantSeconds(t, ring(6), Query{}, 5, 6, 7, 8, 9, 10) // nothing is imported twice
 	if now, err := os.ReadFile(earlier); err != nil || !bytes.Equal(first, now) {
 		t.Errorf("the file of the version before has changed, %v", err)
 	}
-	if err := os.WriteFile(earlier, earlierFile(5, 7, 7, 8, 20, 21), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	expect(ring(6), 7, 8, 9, 10, 20, 21)
+	must(t, os.WriteFile(earlier, earlierFile(5, 7, 7, 8, 20, 21), 0o600))
+	wantSeconds(t, ring(6), Query{}, 7, 8, 9, 10, 20, 21)
 	// That version begins again if the clock is set back.
-	if err := os.WriteFile(earlier, earlierFile(5, 1, 30), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(earlier, earlierFile(5, 1, 30), 0o600))
 	r = ring(6)
-	expect(r, 8, 9, 10, 20, 21, 30)
+	wantSeconds(t, r, Query{}, 8, 9, 10, 20, 21, 30)
 	add(t, r, 31, 31)
 	if _, err := os.Stat(earlier); err != nil {
 		t.Error(err)
 	}
 	add(t, r, 32, 60)
-	expect(r, 55, 56, 57, 58, 59, 60)
+	wantSeconds(t, r, Query{}, 55, 56, 57, 58, 59, 60)
 	if _, err := os.Stat(earlier); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the file of the version before is still there: %v", err)
 	}
@@ -108,28 +94,16 @@ func TestImportThatFails(t *testing.T) {
 	dir := t.TempDir()
 	r := newRing(filepath.Join(dir, "3"), 5)
 	r.earlier = filepath.Join(dir, "2")
-	if err := os.WriteFile(r.earlier, earlierFile(5, 1, 1, 2), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(filepath.Join(r.path+".new", "x"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	s := sample(3, map[procstats.ID]float64{procstats.CgroupCPUUsage: 3})
+	must(t, os.WriteFile(r.earlier, earlierFile(5, 1, 1, 2), 0o600))
+	must(t, os.MkdirAll(filepath.Join(r.path+".new", "x"), 0o700))
+	s := sample(3, cpu(3))
 	if err := r.Add(s, 1); err == nil {
 		t.Error("written before what is older")
 	}
-	if err := os.RemoveAll(r.path + ".new"); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Add(s, 1); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]int{1, 2, 3}, seconds(t, r, Query{})); diff != "" {
-		t.Error(diff)
-	}
-	if err := r.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, os.RemoveAll(r.path+".new"))
+	must(t, r.Add(s, 1))
+	wantSeconds(t, r, Query{}, 1, 2, 3)
+	must(t, r.Close())
 }
 
 // TestForeignEarlierFile is ignored, and stays.
@@ -138,19 +112,13 @@ func TestForeignEarlierFile(t *testing.T) {
 	r := newRing(filepath.Join(dir, "3"), 5)
 	earlier := filepath.Join(dir, "2")
 	r.earlier = earlier
-	if err := os.WriteFile(earlier, []byte("something else"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(earlier, []byte("something else"), 0o600))
 	add(t, r, 1, 30)
-	if diff := cmp.Diff([]int{26, 27, 28, 29, 30}, seconds(t, r, Query{})); diff != "" {
-		t.Error(diff)
-	}
+	wantSeconds(t, r, Query{}, 26, 27, 28, 29, 30)
 	if _, err := os.Stat(earlier); err != nil {
 		t.Error(err)
 	}
-	if err := r.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, r.Close())
 }
 
 // TestHighestOfStep thins out readings with a peak of one second, not over a restart and not over a gap.
@@ -158,13 +126,11 @@ func TestHighestOfStep(t *testing.T) {
 	r := open(t, filepath.Join(t.TempDir(), "h"), 50)
 	base := int(-origin.Sub(origin.Truncate(5*time.Second))/time.Second) + 5
 	put := func(second, run int, memory float64) {
-		s := sample(base+second, map[procstats.ID]float64{procstats.CgroupCPUUsage: float64(second)})
+		s := sample(base+second, cpu(float64(second)))
 		if memory > 0 {
 			s.SetNumber(procstats.HeadlineMemory, memory)
 		}
-		if err := r.Add(s, run); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Add(s, run))
 	}
 	for _, one := range []struct {
 		second, run int
@@ -179,9 +145,7 @@ func TestHighestOfStep(t *testing.T) {
 		}
 	}
 	points, err := r.Points(Query{Step: 5 * time.Second, Highest: []procstats.ID{procstats.HeadlineMemory}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var got [][3]float64
 	for _, p := range points {
 		peak, _ := p.Value(procstats.HeadlineMemory, procstats.Max)

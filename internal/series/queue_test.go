@@ -79,14 +79,12 @@ func queueTest(t *testing.T, test func(t *testing.T, d *disk, w *Writer, q *Queu
 		w.OpenFile = d.open
 		q := w.Queue(filepath.Join(t.TempDir(), "h"), "", 100, log)
 		test(t, d, w, q, l)
-		if err := q.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must(t, q.Close(t.Context()))
 	})
 }
 
 func reading(n int) *procstats.Sample {
-	return sample(n, map[procstats.ID]float64{procstats.CgroupCPUUsage: float64(n)})
+	return sample(n, cpu(float64(n)))
 }
 
 // TestQueueReadsWhatWasAdded holds that a reader finds what was added before it came.
@@ -97,9 +95,7 @@ func TestQueueReadsWhatWasAdded(t *testing.T) {
 		for n := 1; n <= 20; n++ {
 			q.Add(reading(n), 1)
 			want = append(want, n)
-			if diff := cmp.Diff(want, seconds(t, q, Query{})); diff != "" {
-				t.Fatal(diff)
-			}
+			wantSeconds(t, q, Query{}, want...)
 		}
 		q.Mark(stamp(21), 1, GapTask)
 		if p, err := q.Points(Query{Nearest: stamp(21).Wall}); err != nil || len(p) != 1 || !p[0].Wall.Equal(stamp(20).Wall) {
@@ -117,9 +113,7 @@ func TestQueueOnADiskThatHangs(t *testing.T) {
 	queueTest(t, func(t *testing.T, d *disk, w *Writer, q *Queue, l *lines) {
 		other := w.Queue(filepath.Join(t.TempDir(), "other"), "", 100, hclog.NewNullLogger())
 		q.Add(reading(1), 1)
-		if diff := cmp.Diff([]int{1}, seconds(t, q, Query{})); diff != "" {
-			t.Fatal(diff)
-		}
+		wantSeconds(t, q, Query{}, 1)
 		release := d.hang()
 		began := time.Now()
 		for n := 2; n <= 100; n++ {
@@ -172,9 +166,7 @@ func TestQueueOnADiskThatHangs(t *testing.T) {
 		if int64(readings)+dropped != 130 || gaps == 0 {
 			t.Errorf("%d readings and %d gaps written, %d dropped of 130: %v", readings, gaps, dropped, got)
 		}
-		if diff := cmp.Diff([]int{1}, seconds(t, other, Query{})); diff != "" {
-			t.Error(diff)
-		}
+		wantSeconds(t, other, Query{}, 1)
 		if err := other.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -235,8 +227,6 @@ func TestQueueErrorsAreLoggedOnce(t *testing.T) {
 		}
 		q.ring.openFile = works
 		q.Add(reading(5), 1)
-		if diff := cmp.Diff([]int{5}, seconds(t, q, Query{})); diff != "" {
-			t.Error(diff)
-		}
+		wantSeconds(t, q, Query{}, 5)
 	})
 }

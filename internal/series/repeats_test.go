@@ -74,13 +74,9 @@ func TestRepeats(t *testing.T) {
 			} else {
 				err = r.Add(s, l.runs[i])
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if i == 75 {
-				if err := r.rewrite(r.slots, []procstats.ID{procstats.CgroupMemoryCurrent}, r.rows); err != nil {
-					t.Fatal(err)
-				}
+				must(t, r.rewrite(r.slots, []procstats.ID{procstats.CgroupMemoryCurrent}, r.rows))
 			}
 			if random.IntN(30) == 0 {
 				if _, err := r.Points(Query{}); err != nil { // which writes what is in memory
@@ -92,9 +88,7 @@ func TestRepeats(t *testing.T) {
 		check := func(r *Ring, what string) {
 			t.Helper()
 			got, err := r.Points(Query{Processes: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if diff := cmp.Diff(want, got, nearly()); diff != "" {
 				t.Errorf("seed %d, %s: %s", seed, what, diff)
 			}
@@ -105,9 +99,7 @@ func TestRepeats(t *testing.T) {
 		}
 		check(open(t, path, 500), "after a restart")
 		all, err := r.Points(Query{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for range 20 {
 			from := random.IntN(200)
 			q := Query{Since: stamp(from).Wall, Until: stamp(from + random.IntN(20)).Wall}
@@ -164,9 +156,7 @@ func TestQueueRepeats(t *testing.T) {
 		if repeated < 50 {
 			t.Errorf("seed %d: %d of %d repeated", seed, repeated, len(l.samples))
 		}
-		if err := q.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, q.Close(t.Context()))
 		if got, err := open(t, path, 500).Points(Query{Processes: true}); err != nil || cmp.Diff(l.points(), got, nearly()) != "" {
 			t.Errorf("seed %d, after a restart: %v %d points", seed, err, len(got))
 		}
@@ -206,7 +196,7 @@ func TestQueueRefusesToRepeat(t *testing.T) {
 		}, stamp(2), 1, false},
 		{"behind a reading that failed", func(q *Queue) {
 			q.ring.closed = true
-			q.Add(q.Copy(sample(1, map[procstats.ID]float64{procstats.CgroupCPUUsage: 2})), 1)
+			q.Add(q.Copy(sample(1, cpu(2))), 1)
 			_, _ = q.Points(Query{})
 		}, stamp(2), 1, false},
 		{"behind the end", func(q *Queue) { _ = q.Close(t.Context()) }, stamp(2), 1, true}, // which is ignored
@@ -214,7 +204,7 @@ func TestQueueRefusesToRepeat(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			q := NewWriter(Clock{Boot: 1}, hclog.NewNullLogger(), func() {}).Queue(filepath.Join(t.TempDir(), "h"), "", 50, hclog.NewNullLogger())
-			q.Add(q.Copy(sample(1, map[procstats.ID]float64{procstats.CgroupCPUUsage: 1})), 1)
+			q.Add(q.Copy(sample(1, cpu(1))), 1)
 			if _, err := q.Points(Query{}); err != nil {
 				t.Fatal(err)
 			}
@@ -273,9 +263,7 @@ func TestRepeatsAreFew(t *testing.T) {
 	t.Parallel()
 	r := open(t, filepath.Join(t.TempDir(), "h"), 900)
 	for n := range 3600 {
-		if err := r.Add(sample(n, map[procstats.ID]float64{procstats.CgroupCPUUsage: 1, procstats.ExecutorCollections: float64(n / 10)}), 1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Add(sample(n, map[procstats.ID]float64{procstats.CgroupCPUUsage: 1, procstats.ExecutorCollections: float64(n / 10)}), 1))
 	}
 	points := seconds(t, r, Query{})
 	if r.sequence != 360 || len(points) < 900 || len(points) > 910 || points[len(points)-1] != 3599 || !slices.IsSorted(points) {
@@ -292,9 +280,7 @@ func TestRepeatsAfterKill(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "h")
 	r := open(t, path, 100)
 	for n := range 60 {
-		if err := r.Add(sample(n, map[procstats.ID]float64{procstats.CgroupCPUUsage: 1}), 1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Add(sample(n, cpu(1)), 1))
 	}
 	if all := seconds(t, open(t, path, 100), Query{}); len(all) < 50 || all[len(all)-1] < 49 {
 		t.Errorf("the file has %v", all)

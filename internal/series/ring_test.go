@@ -41,14 +41,8 @@ func newRing(path string, slots int) *Ring {
 func open(t *testing.T, path string, slots int) *Ring {
 	t.Helper()
 	r := newRing(path, slots)
-	if err := r.open(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	must(t, r.open())
+	t.Cleanup(func() { must(t, r.Close()) })
 	return r
 }
 
@@ -61,9 +55,7 @@ type history interface {
 func seconds(t *testing.T, r history, q Query) []int {
 	t.Helper()
 	points, err := r.Points(q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var all []int
 	for _, p := range points {
 		n := int(p.Wall.Sub(origin) / time.Second)
@@ -75,30 +67,33 @@ func seconds(t *testing.T, r history, q Query) []int {
 	return all
 }
 
+// wantSeconds compares when the points were taken, gaps negative.
+func wantSeconds(t *testing.T, r history, q Query, want ...int) {
+	t.Helper()
+	if diff := cmp.Diff(want, seconds(t, r, q)); diff != "" {
+		t.Errorf("seconds of %+v (-want +got):\n%s", q, diff)
+	}
+}
+
+// cpu is the CPU time of a task, and all that is read of it.
+func cpu(seconds float64) map[procstats.ID]float64 {
+	return map[procstats.ID]float64{procstats.CgroupCPUUsage: seconds}
+}
+
 func add(t *testing.T, r *Ring, from, to int) {
 	t.Helper()
 	for n := from; n <= to; n++ {
-		if err := r.Add(sample(n, map[procstats.ID]float64{procstats.CgroupCPUUsage: float64(n)}), 1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Add(sample(n, cpu(float64(n))), 1))
 	}
 }
 
 func TestRingKeepsTheNewest(t *testing.T) {
 	r := open(t, filepath.Join(t.TempDir(), "h"), 5)
-	if got := seconds(t, r, Query{}); got != nil {
-		t.Errorf("points of an empty ring: %v", got)
-	}
+	wantSeconds(t, r, Query{})
 	add(t, r, 1, 12)
-	if diff := cmp.Diff([]int{8, 9, 10, 11, 12}, seconds(t, r, Query{})); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]int{9, 10}, seconds(t, r, Query{Since: origin.Add(9 * time.Second), Until: origin.Add(10 * time.Second)})); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]int{8, 10, 12}, seconds(t, r, Query{Step: 2 * time.Second})); diff != "" {
-		t.Error(diff)
-	}
+	wantSeconds(t, r, Query{}, 8, 9, 10, 11, 12)
+	wantSeconds(t, r, Query{Since: origin.Add(9 * time.Second), Until: origin.Add(10 * time.Second)}, 9, 10)
+	wantSeconds(t, r, Query{Step: 2 * time.Second}, 8, 10, 12)
 	p, err := r.Points(Query{Nearest: origin.Add(10400 * time.Millisecond)})
 	if err != nil || len(p) != 1 || p[0].Values[procstats.CgroupCPUUsage] != 10 {
 		t.Errorf("nearest %+v, %v", p, err)
@@ -114,35 +109,21 @@ func TestRingOutlivesItsProcess(t *testing.T) {
 	if got := again.newest.Wall; !got.Equal(origin.Add(3 * time.Second)) {
 		t.Errorf("newest %v", got)
 	}
-	if err := again.Mark(stamp(7), 1, GapAgent); err != nil {
-		t.Fatal(err)
-	}
-	if err := again.Mark(stamp(8), 1, GapTask); err != nil {
-		t.Fatal(err)
-	}
+	must(t, again.Mark(stamp(7), 1, GapAgent))
+	must(t, again.Mark(stamp(8), 1, GapTask))
 	add(t, again, 9, 10)
-	if diff := cmp.Diff([]int{1, 2, 3, -7, 9, 10}, seconds(t, again, Query{Step: time.Nanosecond})); diff != "" {
-		t.Error(diff)
-	}
-	if err := r.Close(); err != nil {
-		t.Error(err)
-	}
+	wantSeconds(t, again, Query{Step: time.Nanosecond}, 1, 2, 3, -7, 9, 10)
+	must(t, r.Close())
 }
 
 func TestRingTellsAbsentFromZero(t *testing.T) {
 	r := open(t, filepath.Join(t.TempDir(), "h"), 4)
-	if err := r.Add(sample(1, map[procstats.ID]float64{procstats.CgroupCPUUsage: 0}), 1); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Add(sample(2, map[procstats.ID]float64{procstats.CgroupMemoryCurrent: 0}), 2); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Add(sample(1, cpu(0)), 1))
+	must(t, r.Add(sample(2, map[procstats.ID]float64{procstats.CgroupMemoryCurrent: 0}), 2))
 	points, err := r.Points(Query{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := []Point{
-		{Stamp: stamp(1), Run: 1, Values: map[procstats.ID]float64{procstats.CgroupCPUUsage: 0}},
+		{Stamp: stamp(1), Run: 1, Values: cpu(0)},
 		{Stamp: stamp(2), Run: 2, Values: map[procstats.ID]float64{procstats.CgroupMemoryCurrent: 0}},
 	}
 	if diff := cmp.Diff(want, points); diff != "" {
@@ -157,13 +138,9 @@ func TestRingWidens(t *testing.T) {
 	for id := range procstats.ID(3 * spare) {
 		many[id+1] = float64(id)
 	}
-	if err := r.Add(sample(3, many), 1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Add(sample(3, many), 1))
 	points, err := r.Points(Query{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(points) != 3 || points[0].Values[procstats.CgroupCPUUsage] != 1 {
 		t.Fatalf("points %+v", points)
 	}
@@ -182,18 +159,14 @@ func TestRingIsReadInPieces(t *testing.T) {
 	for n := range slots {
 		want = append(want, pieceSlots+1+n)
 	}
-	if diff := cmp.Diff(want, seconds(t, r, Query{})); diff != "" {
-		t.Error(diff)
-	}
+	wantSeconds(t, r, Query{}, want...)
 }
 
 // TestQueryOfMost thins out where there is more than is wanted, and only there.
 func TestQueryOfMost(t *testing.T) {
 	r := open(t, filepath.Join(t.TempDir(), "h"), 100)
 	add(t, r, 1, 40)
-	if err := r.Mark(stamp(60), 1, GapSilent); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Mark(stamp(60), 1, GapSilent))
 	add(t, r, 61, 70)
 	for _, tt := range []struct {
 		name string
@@ -208,9 +181,7 @@ func TestQueryOfMost(t *testing.T) {
 		{"with a smaller step", Query{Most: 5, Step: time.Second}, []int{10, 24, 38, 40, -60, 65, 70}},
 		{"of none", Query{Most: 5, Since: stamp(80).Wall}, nil},
 	} {
-		if diff := cmp.Diff(tt.want, seconds(t, r, tt.q)); diff != "" {
-			t.Errorf("%s: %s", tt.name, diff)
-		}
+		t.Run(tt.name, func(t *testing.T) { wantSeconds(t, r, tt.q, tt.want...) })
 	}
 }
 
@@ -227,9 +198,7 @@ func TestRingKeepsWhatItHasWhereItCannotWiden(t *testing.T) {
 		t.Error("there is no bound")
 	}
 	// As a full disk would have it.
-	if err := os.MkdirAll(filepath.Join(path+".new", "x"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Join(path+".new", "x"), 0o700))
 	many := make(map[procstats.ID]float64)
 	for id := range procstats.ID(3 * spare) {
 		many[id+1] = 1
@@ -238,24 +207,13 @@ func TestRingKeepsWhatItHasWhereItCannotWiden(t *testing.T) {
 		t.Error("written where there is no room")
 	}
 	add(t, r, 4, 4)
-	if diff := cmp.Diff([]int{1, 2, 4}, seconds(t, r, Query{})); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]int{1, 2, 4}, seconds(t, open(t, path, 4), Query{})); diff != "" {
-		t.Error("opened again:", diff)
-	}
+	wantSeconds(t, r, Query{}, 1, 2, 4)
+	wantSeconds(t, open(t, path, 4), Query{}, 1, 2, 4)
 	// As a kill in the midst of it leaves it.
-	if err := errors.Join(os.RemoveAll(path+".new"), os.WriteFile(path+".new", []byte(magic+"half"), 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Add(sample(5, many), 1); err != nil {
-		t.Fatal(err)
-	}
-	for name, ring := range map[string]*Ring{"wide": r, "opened again": open(t, path, 4)} {
-		if diff := cmp.Diff([]int{1, 2, 4, 5}, seconds(t, ring, Query{})); diff != "" {
-			t.Error(name, diff)
-		}
-	}
+	must(t, errors.Join(os.RemoveAll(path+".new"), os.WriteFile(path+".new", []byte(magic+"half"), 0o600)))
+	must(t, r.Add(sample(5, many), 1))
+	wantSeconds(t, r, Query{}, 1, 2, 4, 5)
+	wantSeconds(t, open(t, path, 4), Query{}, 1, 2, 4, 5)
 	if left, err := filepath.Glob(path + "?*"); len(left) > 0 || err != nil {
 		t.Errorf("left %q, %v", left, err)
 	}
@@ -265,13 +223,9 @@ func TestRingIsNotWrittenAfterItsEnd(t *testing.T) {
 	dir := t.TempDir()
 	r := open(t, filepath.Join(dir, "h"), 4)
 	add(t, r, 1, 1)
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Add(sample(2, map[procstats.ID]float64{procstats.CgroupCPUUsage: 1}), 1); !errors.Is(err, fs.ErrClosed) {
+	must(t, r.Close())
+	must(t, os.RemoveAll(dir))
+	if err := r.Add(sample(2, cpu(1)), 1); !errors.Is(err, fs.ErrClosed) {
 		t.Errorf("a reading: %v", err)
 	}
 	if err := r.Mark(stamp(3), 1, GapTask); !errors.Is(err, fs.ErrClosed) {
@@ -286,9 +240,7 @@ func TestRingKeepsTimesInOrder(t *testing.T) {
 	r := open(t, filepath.Join(t.TempDir(), "h"), 4)
 	add(t, r, 5, 5)
 	add(t, r, 3, 3)
-	if diff := cmp.Diff([]int{5, 5}, seconds(t, r, Query{})); diff != "" {
-		t.Error(diff)
-	}
+	wantSeconds(t, r, Query{}, 5, 5)
 }
 
 func TestRingBeginsAnewWhereTheFileIsForeign(t *testing.T) {
@@ -298,14 +250,10 @@ func TestRingBeginsAnewWhereTheFileIsForeign(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "h")
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(path, []byte(text), 0o600))
 			r := open(t, path, 4)
 			add(t, r, 1, 1)
-			if diff := cmp.Diff([]int{1}, seconds(t, r, Query{})); diff != "" {
-				t.Error(diff)
-			}
+			wantSeconds(t, r, Query{}, 1)
 		})
 	}
 }
@@ -323,16 +271,10 @@ func TestRingOfAnotherSize(t *testing.T) {
 		{9, 14, 18, []int{8, 9, 10, 11, 12, 13}, []int{10, 11, 12, 13, 14, 15, 16, 17, 18}},
 	} {
 		r := newRing(path, step.slots)
-		if diff := cmp.Diff(step.before, seconds(t, r, Query{}), cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%d slots: %s", step.slots, diff)
-		}
+		wantSeconds(t, r, Query{}, step.before...)
 		add(t, r, step.from, step.to)
-		if diff := cmp.Diff(step.after, seconds(t, r, Query{})); diff != "" {
-			t.Errorf("%d slots: %s", step.slots, diff)
-		}
-		if err := r.Close(); err != nil {
-			t.Fatal(err)
-		}
+		wantSeconds(t, r, Query{}, step.after...)
+		must(t, r.Close())
 	}
 }
 
@@ -341,21 +283,15 @@ func TestShorterRingOfRepeats(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "h")
 	long := newRing(path, 20)
 	for n := 1; n <= 15; n++ {
-		if err := long.Add(sample(n, map[procstats.ID]float64{procstats.CgroupCPUUsage: 1}), 1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, long.Add(sample(n, cpu(1)), 1))
 	}
 	if err := long.Close(); err != nil || long.sequence != 1 {
 		t.Fatal(long.sequence, err)
 	}
 	short := open(t, path, 4)
-	if diff := cmp.Diff([]int{12, 13, 14, 15}, seconds(t, short, Query{})); diff != "" {
-		t.Error(diff)
-	}
+	wantSeconds(t, short, Query{}, 12, 13, 14, 15)
 	add(t, short, 16, 16) // the slot before it is whole
-	if diff := cmp.Diff([]int{12, 13, 14, 15, 16}, seconds(t, short, Query{})); diff != "" {
-		t.Error(diff)
-	}
+	wantSeconds(t, short, Query{}, 12, 13, 14, 15, 16)
 }
 
 // TestReopeningFails lets the file of a ring of another size not open again: nothing is lost, nor does anything crash.
@@ -363,9 +299,7 @@ func TestReopeningFails(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "h")
 	r := newRing(path, 6)
 	add(t, r, 1, 3)
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Close())
 	r = newRing(path, 4)
 	opened := 0
 	r.openFile = func(path string, flag int, perm os.FileMode) (File, error) {
@@ -380,12 +314,8 @@ func TestReopeningFails(t *testing.T) {
 	if err := r.Mark(stamp(4), 1, GapAgent); err != nil {
 		t.Error(err)
 	}
-	if diff := cmp.Diff([]int{1, 2, 3, -4}, seconds(t, r, Query{})); diff != "" {
-		t.Error(diff)
-	}
-	if err := r.Close(); err != nil {
-		t.Error(err)
-	}
+	wantSeconds(t, r, Query{}, 1, 2, 3, -4)
+	must(t, r.Close())
 }
 
 // TestQueriesSeeWhatAScanSees compares searches with a look at every point, over rings that are empty, half full, and
@@ -398,9 +328,7 @@ func TestQueriesSeeWhatAScanSees(t *testing.T) {
 		for n := range written {
 			at := 2 * (n - n%3) // three of the same time
 			if n%4 == 3 {
-				if err := r.Mark(stamp(at), 1, GapSilent); err != nil {
-					t.Fatal(err)
-				}
+				must(t, r.Mark(stamp(at), 1, GapSilent))
 				continue
 			}
 			add(t, r, at, at)
@@ -409,16 +337,12 @@ func TestQueriesSeeWhatAScanSees(t *testing.T) {
 			tear(t, r, r.sequence-2)
 		}
 		all, err := r.Points(Query{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for from := -1; from < 6*slots; from++ {
 			for _, to := range []int{from - 1, from, from + 1, from + 6} {
 				q := Query{Since: stamp(from).Wall, Until: stamp(to).Wall}
 				got, err := r.Points(q)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if diff := cmp.Diff(within(all, q), got, cmpopts.EquateEmpty()); diff != "" {
 					t.Fatalf("%d points written, from %d to %d: %s", written, from, to, diff)
 				}
@@ -463,13 +387,19 @@ func FuzzOpen(f *testing.F) {
 	f.Add([]byte(magic + "\x04\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		path := filepath.Join(t.TempDir(), "h")
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, text, 0o600))
 		r := open(t, path, 4)
 		add(t, r, 1, 5)
 		if got := seconds(t, r, Query{}); len(got) == 0 {
 			t.Error("no points")
 		}
 	})
+}
+
+// must ends the test if something that it only prepares, or relies on, has failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

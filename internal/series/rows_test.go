@@ -77,18 +77,14 @@ func TestRingHasProcesses(t *testing.T) {
 	add(t, r, 1, 2)
 	var want [][]procstats.ProcessRow
 	for n := range 4 {
-		s := sample(3+n, map[procstats.ID]float64{procstats.CgroupCPUUsage: 1})
+		s := sample(3+n, cpu(1))
 		for pid := range n {
 			withRow(s, 40+pid, fmt.Sprintf("name of 15 b %d", pid), float64(pid), float64(10*n)-20)
 		}
-		if err := r.Add(s, 1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Add(s, 1))
 		want = append(want, s.Processes)
 	}
-	if err := r.Mark(stamp(9), 1, GapTask); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Mark(stamp(9), 1, GapTask))
 	read := func(q Query) (rows [][]procstats.ProcessRow) {
 		points, err := r.Points(q)
 		if err != nil || len(points) != 7 || points[0].Values[procstats.CgroupCPUUsage] != 1 {
@@ -135,14 +131,10 @@ func TestRingIsBounded(t *testing.T) {
 			for pid := range processes {
 				withRow(s, pid+1, "x", float64(pid), 1)
 			}
-			if err := r.Add(s, 1); err != nil {
-				t.Fatal(err)
-			}
+			must(t, r.Add(s, 1))
 		}
 		info, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got := (info.Size() - headerSize - 2*(measurements+spare)) / slots; got != want {
 			t.Errorf("%d processes: %d bytes a point, want %d", processes, got, want)
 		}

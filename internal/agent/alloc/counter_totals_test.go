@@ -51,14 +51,10 @@ type totalsTest struct {
 func (s *totalsTest) launch() {
 	s.t.Helper()
 	store, err := state.Open(filepath.Join(s.dir, "state.db"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	last := state.Task{}
 	tasks, err := store.Tasks()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	if persisted := tasks["a"]["t"]; persisted != nil {
 		last = *persisted
 	}
@@ -79,9 +75,7 @@ func (s *totalsTest) close() {
 	if err := s.usage.history.Close(context.Background()); err != nil {
 		s.t.Error(err)
 	}
-	if err := s.host.Store.Close(); err != nil {
-		s.t.Error(err)
-	}
+	must(s.t, s.host.Store.Close())
 }
 
 func (s *totalsTest) kill() { s.close(); s.launch(); s.look() }
@@ -90,9 +84,7 @@ func (s *totalsTest) kill() { s.close(); s.launch(); s.look() }
 func (s *totalsTest) persist(change func(*state.Task)) {
 	s.t.Helper()
 	s.update(change)
-	if err := s.host.Store.Health(); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.host.Store.Health())
 }
 
 func (s *totalsTest) begin() {
@@ -120,17 +112,13 @@ func (s *totalsTest) recorded(amount float64) {
 	sample := everyCounter(amount)
 	r.Measurements, r.Absent = record.Values(sample.Task)
 	r.Headline = record.Headlines(procstats.Headlines(sample, procstats.History{}))
-	if err := s.host.Store.Apply(state.ChangeRecord("a", "t", r)); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.host.Store.Apply(state.ChangeRecord("a", "t", r)))
 }
 
 // exited has the agent learn of the end; nothing is persisted.
 func (s *totalsTest) exited() {
 	s.t.Helper()
-	if err := (*recorder)(s.Task).Exited(s.t.Context(), &hook.ExitedRequest{Exit: hook.Exit{Code: 1}}); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, (*recorder)(s.Task).Exited(s.t.Context(), &hook.ExitedRequest{Exit: hook.Exit{Code: 1}}))
 	s.look()
 }
 

@@ -22,9 +22,7 @@ import (
 func openDriver(t *testing.T, text string) (*Driver, error) {
 	t.Helper()
 	c := config.Default()
-	if err := c.Merge("agent.hcl", []byte(text)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Merge("agent.hcl", []byte(text)))
 	c.DataDir = t.TempDir()
 	return OpenDriver(&Host{Log: hclog.NewNullLogger(), Config: func() config.Config { return c }}, nil)
 }
@@ -33,18 +31,14 @@ func TestOwnDriverServesNumbers(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "metrics")
 	r, err := openDriver(t, fmt.Sprintf("plugin \"tacho\" {\n config {\n metrics {\n address = %q\n }\n }\n}\n", "unix:"+socket))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	conn, err := net.Dial("unix", socket)
 	if err != nil {
 		t.Errorf("nobody serves: %v", err)
 	} else if err := conn.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := r.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, r.Close())
 }
 
 // TestOwnDriverRefuses is about configurations that are wrong, and where they stand.

@@ -19,9 +19,7 @@ func aStart(t *testing.T, task string) *start {
 	t.Helper()
 	file, err := job.Read(job.Source{Filename: "f", Text: "job \"j\" {\n meta {\n team = \"a\"\n }\n group \"g\" {\n task \"t\" {\n driver = \"d\"\n" +
 		task + "\n }\n }\n}"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	j := file.Job
 	return &start{
 		job: j, group: j.Groups[0], task: j.Groups[0].Tasks[0], expressions: file.Expressions(j.Groups[0].Tasks[0]), allocID: "0123-4567", allocName: "j.g[3]", index: 3,
@@ -47,9 +45,7 @@ func TestEnvironment(t *testing.T) {
   PATH = "/mine"
  }`)
 	env, err := s.environment()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := map[string]string{
 		"PATH": "/mine", "OWN": "/data/alloc/0123-4567/t/local/x here amd64 7 ${meta.team} /bin ${UNKNOWN}",
 		"NOMAD_ALLOC_ID": "0123-4567", "NOMAD_SHORT_ALLOC_ID": "0123", "NOMAD_ALLOC_NAME": "j.g[3]", "NOMAD_ALLOC_INDEX": "3",
@@ -72,9 +68,7 @@ func TestEnvironment(t *testing.T) {
 func TestReadEnv(t *testing.T) {
 	t.Parallel()
 	env := map[string]string{}
-	if err := readEnv([]byte("# comment\nA=1\n\nexport B = \"two words\"\nC='x=y'\n"), env); err != nil {
-		t.Fatal(err)
-	}
+	must(t, readEnv([]byte("# comment\nA=1\n\nexport B = \"two words\"\nC='x=y'\n"), env))
 	if diff := cmp.Diff(map[string]string{"A": "1", "B": "two words", "C": "x=y"}, env); diff != "" {
 		t.Error(diff)
 	}
@@ -111,5 +105,13 @@ func TestPortVariables(t *testing.T) {
 		if d := cmp.Diff(value, got[name]); d != "" {
 			t.Errorf("%s: %s", name, d)
 		}
+	}
+}
+
+// must ends the test if something that it only prepares, or relies on, has failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -41,11 +41,7 @@ func newUsage(t *testing.T, interval time.Duration, log hclog.Logger) *usage {
 		log: log, interval: interval, keep: interval, counts: &Counts{}, err: func() error { return nil }, tracker: figures.NewTracker(0, 0, figures.Totals{}),
 		history: NewHistory(log, func() {}).Queue(filepath.Join(t.TempDir(), "history"), "", 100, log),
 	}
-	t.Cleanup(func() {
-		if err := u.history.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must(t, u.history.Close(context.Background())) })
 	return u
 }
 
@@ -178,9 +174,7 @@ func TestSilence(t *testing.T) {
 					}
 				}
 				points, err := u.history.Points(series.Query{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				var gaps []series.Gap
 				for _, p := range points {
 					gaps = append(gaps, p.Gap)
@@ -272,9 +266,7 @@ func TestHistoryOfSleep(t *testing.T) {
 			want = append(want, values)
 		}
 		points, err := u.history.Points(series.Query{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, p := range points {
 			got = append(got, p.Values)
 		}
