@@ -6,6 +6,7 @@ package procstats_test
 import (
 	"errors"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -62,78 +63,48 @@ func show(r procstats.Reading) string {
 }
 
 func TestWindowReductions(t *testing.T) {
-	const (
-		gauge, counter = procstats.CgroupMemoryCurrent, procstats.CgroupCPUUsage
-	)
+	const gauge, counter = procstats.CgroupMemoryCurrent, procstats.CgroupCPUUsage
+	const down, notRead = "absent: the counter went down: its source started again", "absent: not read in the window"
+	const one = "absent: only one reading in the window"
 	tests := []struct {
-		name    string
-		samples []*procstats.Sample
-		id      procstats.ID
-		want    map[procstats.Reduction]string
+		name   string
+		id     procstats.ID
+		values string // a second apart; - is an absent reading, and . none at all
+		want   string
 	}{
-		{
-			name:    "gauge",
-			samples: []*procstats.Sample{sampleAt(at(0), number(gauge, 5)), sampleAt(at(1), number(gauge, 9)), sampleAt(at(2), number(gauge, 1))},
-			id:      gauge,
-			want:    map[procstats.Reduction]string{procstats.Last: "1", procstats.Min: "1", procstats.Max: "9", procstats.Mean: "5"},
-		}, {
-			name:    "gauge that is below zero",
-			samples: []*procstats.Sample{sampleAt(at(0), number(procstats.TreeCPUUnattributed, -5)), sampleAt(at(1), number(procstats.TreeCPUUnattributed, -3))},
-			id:      procstats.TreeCPUUnattributed,
-			want:    map[procstats.Reduction]string{procstats.Min: "-5", procstats.Max: "-3", procstats.Mean: "-4"},
-		}, {
-			name:    "gauge with a gap, which is not 0",
-			samples: []*procstats.Sample{sampleAt(at(0), number(gauge, 5)), sampleAt(at(1), absent(gauge, "gone")), sampleAt(at(2), number(gauge, 7))},
-			id:      gauge,
-			want:    map[procstats.Reduction]string{procstats.Last: "7", procstats.Min: "5", procstats.Mean: "6"},
-		}, {
-			name:    "gauge that was never read",
-			samples: []*procstats.Sample{sampleAt(at(0), absent(gauge, "no controller")), sampleAt(at(1), absent(gauge, "no controller"))},
-			id:      gauge,
-			want:    map[procstats.Reduction]string{procstats.Last: "absent: no controller", procstats.Mean: "absent: no controller"},
-		}, {
-			name:    "not mentioned",
-			samples: []*procstats.Sample{sampleAt(at(0)), sampleAt(at(1))},
-			id:      counter,
-			want:    map[procstats.Reduction]string{procstats.Delta: "absent: not read in the window", procstats.Last: "absent: not read in the window"},
-		}, {
-			name:    "counter",
-			samples: []*procstats.Sample{sampleAt(at(0), number(counter, 10)), sampleAt(at(1), number(counter, 10)), sampleAt(at(4), number(counter, 12))},
-			id:      counter,
-			want:    map[procstats.Reduction]string{procstats.Last: "12", procstats.Delta: "2", procstats.Rate: "0.5"},
-		}, {
-			name:    "counter with a gap at the end",
-			samples: []*procstats.Sample{sampleAt(at(0), number(counter, 10)), sampleAt(at(2), number(counter, 11)), sampleAt(at(4), absent(counter, "gone"))},
-			id:      counter,
-			want:    map[procstats.Reduction]string{procstats.Delta: "1", procstats.Rate: "0.5"},
-		}, {
-			name:    "one reading",
-			samples: []*procstats.Sample{sampleAt(at(0), number(counter, 10))},
-			id:      counter,
-			want: map[procstats.Reduction]string{
-				procstats.Last:  "10",
-				procstats.Delta: "absent: only one reading in the window", procstats.Rate: "absent: only one reading in the window",
-			},
-		}, {
-			name:    "restart",
-			samples: []*procstats.Sample{sampleAt(at(0), number(counter, 10)), sampleAt(at(1), number(counter, 3)), sampleAt(at(2), number(counter, 14))},
-			id:      counter,
-			want: map[procstats.Reduction]string{
-				procstats.Last:  "14",
-				procstats.Delta: "absent: the counter went down: its source started again",
-				procstats.Rate:  "absent: the counter went down: its source started again",
-			},
-		},
+		{"gauge", gauge, "5 9 1", "last 1, min 1, max 9, mean 5"},
+		{"gauge that is below zero", procstats.TreeCPUUnattributed, "-5 -3", "min -5, max -3, mean -4"},
+		{"gauge with a gap, which is not 0", gauge, "5 - 7", "last 7, min 5, mean 6"},
+		{"gauge that was never read", gauge, "- -", "last absent: gone, mean absent: gone"},
+		{"not mentioned", counter, ". .", "delta " + notRead + ", last " + notRead},
+		{"counter", counter, "10 10 . . 12", "last 12, delta 2, rate 0.5"},
+		{"counter with a gap at the end", counter, "10 . 11 -", "delta 1, rate 0.5"},
+		{"one reading", counter, "10", "last 10, delta " + one + ", rate " + one},
+		{"restart", counter, "10 3 14", "last 14, delta " + down + ", rate " + down},
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			w := windowOf(tt.samples...)
-			if w.Samples() != len(tt.samples) {
-				t.Errorf("Samples %d, want %d", w.Samples(), len(tt.samples))
+	reductions := map[string]procstats.Reduction{}
+	for r := procstats.Last; r <= procstats.Tally; r++ {
+		reductions[r.String()] = r
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			w := &procstats.Window{}
+			for i, text := range strings.Fields(test.values) {
+				s := sampleAt(at(float64(i)))
+				if value, err := strconv.ParseFloat(text, 64); err == nil {
+					s = sampleAt(at(float64(i)), number(test.id, value))
+				} else if text == "-" {
+					s = sampleAt(at(float64(i)), absent(test.id, "gone"))
+				}
+				w.Add(s)
 			}
-			for reduction, want := range tt.want {
-				got, err := w.Reduce(tt.id, reduction)
-				if err != nil || show(got) != want || got.ID() != tt.id {
+			if n := len(strings.Fields(test.values)); w.Samples() != n {
+				t.Errorf("Samples %d, want %d", w.Samples(), n)
+			}
+			for part := range strings.SplitSeq(test.want, ", ") {
+				reduction, want, _ := strings.Cut(part, " ")
+				got, err := w.Reduce(test.id, reductions[reduction])
+				if err != nil || show(got) != want || got.ID() != test.id {
 					t.Errorf("%s: %s (%v), want %s", reduction, show(got), err, want)
 				}
 			}

@@ -25,7 +25,7 @@ func BenchmarkCgroupCollect(b *testing.B) {
 	headlines := procstats.Select(procstats.CgroupCPUUsage, procstats.CgroupMemoryCurrent, procstats.CgroupMemoryPeak,
 		procstats.CgroupMemoryFile, procstats.CgroupMemoryShmem, procstats.CgroupMemoryActiveFile,
 		procstats.CgroupMemoryInactiveFile, procstats.CgroupMemorySlabReclaimable)
-	c := hostCgroup(b)
+	c := makeCgroups(b)
 	for name, cgroup := range map[string]procstats.Cgroup{"v1": {V1: c.V1}, "v2": {V2: c.V2}, "hybrid": c} {
 		for files, sel := range map[string]procstats.Selection{"four files": headlines, "all": totals()} {
 			b.Run(name+"/"+files, func(b *testing.B) {

@@ -5,27 +5,15 @@ package source
 
 import (
 	"maps"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
-
-// hostCgroup makes a cgroup on every hierarchy of the running system.
-func hostCgroup(tb testing.TB) procstats.Cgroup {
-	tb.Helper()
-	if os.Getuid() != 0 {
-		tb.Skip("making cgroups needs root")
-	}
-	return makeCgroups(tb)
-}
 
 // cgroupDirs lists the folders of a cgroup, each once.
 func cgroupDirs(c procstats.Cgroup) []string {
@@ -37,68 +25,6 @@ func cgroupDirs(c procstats.Cgroup) []string {
 	return slices.Compact(dirs)
 }
 
-// TestHostCgroup compares the kernel's accounting of a cgroup with its accounting of the one process in it.
-func TestHostCgroup(t *testing.T) {
-	c := hostCgroup(t)
-	target := Target{FS: kernel.HostFS(), Cgroup: c}
-	s := openCgroup(target, procstats.Select(idsOf(procstats.SourceCgroup)...))
-	t.Cleanup(func() { _ = s.Close() })
-	var before, during, after procstats.Sample
-	s.Collect(&before)
-	p := play(t, "works")
-	pid := p.Process.Pid
-	outside, err := kernel.ProcessCPU(pid)
-	must(t, err)
-	for _, dir := range cgroupDirs(c) {
-		enter(t, dir, pid)
-	}
-	must(t, p.hold.Close())
-	p.awaitReady(t)
-	s.Collect(&during)
-	found, err := kernel.FindCgroup(target.FS, pid)
-	delete(found.V1, "cpuset") // see makeCgroups
-	if diff := cmp.Diff(c, found); diff != "" || err != nil {
-		t.Errorf("found elsewhere: %v (-want +got)\n%s", err, diff)
-	}
-	used, err := kernel.ProcessCPU(pid)
-	must(t, err)
-	used -= outside
-	endOf(t, p.Cmd)
-	s.Collect(&after)
-
-	truth := used.Seconds()
-	cpu, ok := after.Task.Number(procstats.CgroupCPUUsage)
-	if tolerance := 0.02 + 0.01*truth; !ok || math.Abs(cpu-truth) > tolerance {
-		t.Errorf("cgroup CPU %v (%v), its clock %v, want within %v", cpu, ok, truth, tolerance)
-	}
-	t.Logf("%s: CPU %.6f s, its clock %.6f s", c.Layout(), cpu, truth)
-	checkHostMemory(t, during, after)
-	for _, sample := range []procstats.Sample{before, during, after} {
-		if sample.Sources.At(procstats.SourceCgroup).Zero() || len(sample.Task) != len(idsOf(procstats.SourceCgroup)) {
-			t.Errorf("%d readings, stamp %v", len(sample.Task), sample.Sources.At(procstats.SourceCgroup))
-		}
-	}
-}
-
-func checkHostMemory(t *testing.T, during, after procstats.Sample) {
-	t.Helper()
-	current, ok := during.Task.Number(procstats.CgroupMemoryCurrent)
-	if !ok {
-		r, _ := during.Task.Get(procstats.CgroupMemoryCurrent)
-		t.Logf("no memory accounting: %s", r.Reason())
-		return
-	}
-	if anon, ok := during.Task.Number(procstats.CgroupMemoryAnon); !ok || anon < workMemory {
-		t.Errorf("anonymous memory %v (%v), want at least %d", anon, ok, workMemory)
-	}
-	if peak, ok := after.Task.Number(procstats.CgroupMemoryPeak); ok && peak < current {
-		t.Errorf("peak %v is below what was in use, %v", peak, current)
-	}
-	if left, ok := after.Task.Number(procstats.CgroupMemoryAnon); !ok || left >= workMemory {
-		t.Errorf("anonymous memory after the end %v (%v), want it given back", left, ok)
-	}
-}
-
 // TestHostCgroupRemoved removes the cgroup from under kept-open files.
 func TestHostCgroupRemoved(t *testing.T) {
 	t.Run("read each time", func(t *testing.T) { testHostCgroupRemoved(t, nil) })
@@ -107,7 +33,7 @@ func TestHostCgroupRemoved(t *testing.T) {
 
 func testHostCgroupRemoved(t *testing.T, shared *Shared) {
 	t.Helper()
-	c := hostCgroup(t)
+	c := makeCgroups(t)
 	target := Target{FS: kernel.HostFS(), Cgroup: c, Shared: shared}
 	sources := map[procstats.SourceID]Source{}
 	var before procstats.Sample
@@ -137,7 +63,7 @@ func testHostCgroupRemoved(t *testing.T, shared *Shared) {
 
 // TestHostPressureSwitchedOff covers cgroup.pressure, which is there since Linux 6.1.
 func TestHostPressureSwitchedOff(t *testing.T) {
-	c := hostCgroup(t)
+	c := makeCgroups(t)
 	target := Target{FS: kernel.HostFS(), Cgroup: c}
 	if c.V2 == "" {
 		t.Skip("there is no cgroup v2 here")

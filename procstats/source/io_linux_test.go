@@ -4,9 +4,7 @@
 package source
 
 import (
-	"bufio"
 	"fmt"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -128,35 +126,6 @@ func TestIOThatCannotBeRead(t *testing.T) {
 		t.Errorf("%v", printReadings(last))
 	}
 	noError(t, tree.Close())
-}
-
-// TestIOCountsReapedChildrenOnce has a child do I/O that its parent waits for.
-func TestIOCountsReapedChildrenOnce(t *testing.T) {
-	const size = 5_000_000
-	cmd := exec.Command("sh", "-c", fmt.Sprintf("head -c %d /dev/zero >/dev/null; echo ready; read x", size))
-	input, err := cmd.StdinPipe()
-	must(t, err)
-	output, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = input.Close()
-		endOf(t, cmd)
-	})
-	if line, err := bufio.NewReader(output).ReadString('\n'); err != nil {
-		t.Fatal(line, err)
-	}
-	io := ioOf(t, rootsOf(cmd.Process.Pid), nil)
-	if d := io.Describe(); !d.Available {
-		t.Skip("needs /proc/PID/io: ", d.Reason)
-	}
-	var s procstats.Sample
-	collect(&s, io)
-	for _, id := range []procstats.ID{procstats.TreeIORchar, procstats.TreeIOWchar} {
-		if got := mustNumber(t, &s, id); got < size || got > 1.1*size {
-			t.Errorf("%s is %v, the child moved %d", id.String(), got, size)
-		}
-	}
 }
 
 // TestStoredNeverFalls holds the lower bound of what has reached storage to what the machine has yet to write, and to

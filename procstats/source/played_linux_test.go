@@ -4,12 +4,10 @@
 package source
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"testing"
 	"time"
 	"unsafe"
@@ -28,16 +26,7 @@ type played struct {
 	// hold keeps the process's children waiting at descriptor 3; closing it lets them end.
 	hold *os.File
 	// child is the PID of the child it has started, where it has.
-	child  int
-	output *bufio.Reader
-}
-
-// awaitReady returns when the process is ready, or is so again.
-func (p *played) awaitReady(tb testing.TB) {
-	tb.Helper()
-	if _, err := fmt.Fscanf(p.output, "ready %d\n", &p.child); err != nil {
-		tb.Fatalf("the process is not ready: %v", err)
-	}
+	child int
 }
 
 // play starts this binary in one of the roles of TestHelperProcess and returns when it is ready. It ends with the
@@ -65,8 +54,10 @@ func playFrom(tb testing.TB, path, role string) played {
 		endOf(tb, cmd)
 	})
 	must(tb, held.Close())
-	p := played{Cmd: cmd, hold: hold, output: bufio.NewReader(output)}
-	p.awaitReady(tb)
+	p := played{Cmd: cmd, hold: hold}
+	if _, err := fmt.Fscanf(output, "ready %d\n", &p.child); err != nil {
+		tb.Fatalf("the process is not ready: %v", err)
+	}
 	return p
 }
 
@@ -80,15 +71,6 @@ func TestHelperProcess(t *testing.T) {
 	switch role {
 	case "busy":
 		burn(300 * time.Millisecond)
-	case "works": // when it is told to
-		fmt.Println("ready", 0)
-		_, _ = os.NewFile(3, "hold").Read(make([]byte, 1))
-		memory := make([]byte, workMemory)
-		for i := 0; i < len(memory); i += os.Getpagesize() {
-			memory[i] = 1
-		}
-		burn(300 * time.Millisecond)
-		defer runtime.KeepAlive(memory)
 	case "spawns", "forks":
 		memory, err := unix.Mmap(-1, 0, spawnerMemory, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE)
 		must(t, err)
@@ -136,9 +118,6 @@ func forkAndWait() error {
 	_, err := unix.Wait4(int(pid), nil, 0, nil)
 	return err
 }
-
-// workMemory is what a process that works holds.
-const workMemory = 32 << 20
 
 // spawnerMemory is what a process holds that starts others without end.
 const spawnerMemory = 64 << 20

@@ -5,14 +5,12 @@ package source
 
 import (
 	"fmt"
-	"math"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/procfs"
 
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
@@ -142,34 +140,6 @@ func TestSmapsThatCannotBeRead(t *testing.T) {
 	rows := capturedRows()
 	rows[1] = "670 absent: read /proc/670/smaps_rollup: " + kernel.ErrFormat.Error()
 	checkSmaps(t, &s, "absent: processes were skipped: not readable (1 of 5)", "1", rows...)
-}
-
-func TestSmapsOfLivingProcesses(t *testing.T) {
-	pid := sleepers(t, 1)[0]
-	target := rootsOf(pid)
-	m := newMembership(target)
-	tree := openTree(target, procstats.Select(procstats.ProcessRSS), m)
-	q := smapsOf(t, target, m, smapsLimits{Every: time.Nanosecond}, nil)
-	if d := q.Describe(); !d.Available {
-		t.Skip("needs smaps_rollup: ", d.Reason)
-	}
-	p, err := procfs.NewProc(pid)
-	must(t, err)
-	var s procstats.Sample
-	// Its pages are shared with every program that starts or ends meanwhile.
-	for began := time.Now(); ; {
-		collect(&s, tree, q)
-		want, err := p.ProcSMapsRollup()
-		must(t, err)
-		got, ok := s.Processes[0].Readings.Number(procstats.ProcessPSS)
-		if ok && math.Abs(got-float64(want.Pss)) < 16<<10 && got == mustNumber(t, &s, procstats.SmapsPSS) {
-			break
-		}
-		if time.Since(began) > 10*time.Second {
-			t.Fatalf("PSS is %v (%v), procfs says %v", got, ok, want.Pss)
-		}
-	}
-	noError(t, tree.Close())
 }
 
 // TestSmapsWatchesMembersAlone holds that rows are of living processes also where no other source looks at them.

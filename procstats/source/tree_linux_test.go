@@ -287,28 +287,29 @@ func TestTreeComparesWithTheCgroup(t *testing.T) {
 	tests := []struct {
 		name   string
 		cgroup procstats.Cgroup
-		want   float64
+		total  procstats.Reading
+		want   float64 // below 0 if it is not known
 	}{
-		{"its own", procstats.Cgroup{V2: t.TempDir()}, 7 - 0.5},
-		{"shared with others", procstats.Cgroup{V2: t.TempDir(), Shared: true}, 5.5 - 0.5},
+		{"its own", procstats.Cgroup{V2: t.TempDir()}, procstats.NumberReading(procstats.CgroupCPUUsage, 7), 7 - 0.5},
+		{
+			"shared with others", procstats.Cgroup{V2: t.TempDir(), Shared: true},
+			procstats.NumberReading(procstats.CgroupCPUUsage, 7), 5.5 - 0.5,
+		},
+		{"removed", procstats.Cgroup{V2: t.TempDir()}, procstats.AbsentReading(procstats.CgroupCPUUsage, "removed"), -1},
 	}
 	for _, test := range tests {
 		tree := treeFor(t, Target{FS: root, Cgroup: test.cgroup, Roots: func() []int { return []int{10} }},
 			procstats.Select(procstats.TreeCPUUnattributed, procstats.CgroupCPUUsage))
 		var s procstats.Sample
-		s.SetNumber(procstats.CgroupCPUUsage, 7)
+		s.Task.Put(test.total)
 		tree.Collect(&s)
 		tree.closeSum(&s)
-		checkNumber(t, &s, procstats.TreeCPUUnattributed, test.want)
-	}
-	tree := treeFor(t, Target{FS: root, Cgroup: procstats.Cgroup{V2: t.TempDir()}, Roots: func() []int { return []int{10} }},
-		procstats.Select(procstats.TreeCPUUnattributed, procstats.CgroupCPUUsage))
-	var s procstats.Sample
-	s.SetAbsent(procstats.CgroupCPUUsage, "removed")
-	tree.Collect(&s)
-	tree.closeSum(&s)
-	if r, _ := s.Task.Get(procstats.TreeCPUUnattributed); r.Present() || r.Reason() == "" {
-		t.Errorf("without a total: %+v", r)
+		if r, _ := s.Task.Get(procstats.TreeCPUUnattributed); test.want < 0 && (r.Present() || r.Reason() == "") {
+			t.Errorf("%s: %+v", test.name, r)
+		}
+		if test.want >= 0 {
+			checkNumber(t, &s, procstats.TreeCPUUnattributed, test.want)
+		}
 	}
 }
 
