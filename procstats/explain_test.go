@@ -30,25 +30,6 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-func TestExplainSaysEverythingInTheRow(t *testing.T) {
-	for _, m := range procstats.Table() {
-		text, err := procstats.Explain(m.Name)
-		if err != nil {
-			t.Errorf("%s: %v", m.Name, err)
-		}
-		words := []string{m.Name, m.Help, m.Pitfall, m.File, m.Unit.String(), m.Kind.String(), string(m.Guarantee), fmt.Sprint(int(m.ID))}
-		for _, r := range m.Kind.Reductions() {
-			words = append(words, r.String())
-		}
-		flat := strings.Join(strings.Fields(text), " ")
-		for _, word := range words {
-			if !strings.Contains(flat, word) {
-				t.Errorf("%s: %q is not in\n%s", m.Name, word, text)
-			}
-		}
-	}
-}
-
 func TestExplainOffersNearMisses(t *testing.T) {
 	text, err := procstats.Explain("cgroup_memory_peak")
 	if !errors.Is(err, procstats.ErrUnknownMeasurement) || text != "" || !strings.Contains(err.Error(), "cgroup_memory_peak_bytes") {

@@ -6,12 +6,10 @@ package procstats_test
 import (
 	"math"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/procstats"
-	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 func TestReadingsSayWhatTheyAre(t *testing.T) {
@@ -113,17 +111,6 @@ func TestReadAt(t *testing.T) {
 	}
 	if stamp, ok := s.ReadAt(procstats.PSICPUSome); ok || !stamp.Zero() {
 		t.Errorf("pressure, which was not read, was read at %v", stamp)
-	}
-}
-
-func TestNowGoesForward(t *testing.T) {
-	first := kernel.Now()
-	second := kernel.Now()
-	if second.Mono < first.Mono || first.Mono <= 0 || first.Wall.IsZero() || first.Zero() {
-		t.Errorf("%v, then %v", first, second)
-	}
-	if d := time.Since(first.Wall); d < 0 || d > time.Minute {
-		t.Errorf("the wall clock is %v off", d)
 	}
 }
 

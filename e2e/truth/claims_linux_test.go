@@ -240,17 +240,23 @@ func sumsUp(where string, rows float64, exited record.ProcessSum, unattributed, 
 	return all
 }
 
+// reportSums is closing for a line of usage.jsonl; known is false if it has no sums.
+func reportSums(u *record.Usage) (wrong []falsehood, known bool) {
+	p := u.Processes
+	if p == nil || p.TotalCPUSeconds == nil || p.UnattributedCPUSeconds == nil {
+		return nil, false
+	}
+	var rows float64
+	for _, row := range p.Rows {
+		used, _ := row.Measurements["process_cpu_seconds_total"].Value(procstats.Last)
+		rows += used
+	}
+	return sumsUp("usage.jsonl", rows, p.Exited, *p.UnattributedCPUSeconds, *p.TotalCPUSeconds), true
+}
+
 // checkReport returns what is false in a line of usage.jsonl.
 func (f facts) checkReport(u *record.Usage) []falsehood {
-	var all []falsehood
-	if p := u.Processes; p != nil && p.TotalCPUSeconds != nil && p.UnattributedCPUSeconds != nil {
-		var rows float64
-		for _, row := range p.Rows {
-			used, _ := row.Measurements["process_cpu_seconds_total"].Value(procstats.Last)
-			rows += used
-		}
-		all = sumsUp("usage.jsonl", rows, p.Exited, *p.UnattributedCPUSeconds, *p.TotalCPUSeconds)
-	}
+	all, _ := reportSums(u)
 	claims := []claim{
 		{what: "cpu_seconds_total", unit: procstats.Seconds, least: 0, most: f.cpu, slack: f.slack},
 		{what: "cpu_cores", least: 0, most: f.cpus, slack: 0.05 * f.cpus},

@@ -107,9 +107,8 @@ func TestTreeCountsNanoseconds(t *testing.T) {
 	}
 }
 
-// TestTreeWhileProcessesEnd kills a process at every point between two reads of it.
+// TestTreeWhileProcessesEnd kills a process at every point between two reads of it, with its files open and not.
 func TestTreeWhileProcessesEnd(t *testing.T) {
-	end := func(cmd *exec.Cmd) { endOf(t, cmd) }
 	start := func() (*exec.Cmd, *membership, *process) {
 		cmd := exec.Command("sleep", "1000")
 		must(t, cmd.Start())
@@ -119,25 +118,23 @@ func TestTreeWhileProcessesEnd(t *testing.T) {
 		return cmd, m, m.see(cmd.Process.Pid, 0)
 	}
 	for _, file := range []kernel.ProcessFile{kernel.FileStat, kernel.FileStatm, kernel.FileIO} {
-		cmd, m, p := start()
-		if _, err := m.read(p, file); err != nil || !p.kept[file].IsOpen() {
-			t.Fatalf("%v: %v", file, err)
-		}
-		end(cmd)
-		if _, err := m.read(p, file); !kernel.Gone(err) || !p.dead {
-			t.Errorf("%v was open: %v, dead %v", file, err, p.dead)
-		}
-
-		cmd, m, p = start()
-		m.maxKept = 0
-		_ = m.release(p)
-		end(cmd)
-		if _, err := m.read(p, file); !kernel.Gone(err) || !p.dead {
-			t.Errorf("%v was not open: %v, dead %v", file, err, p.dead)
+		for _, keeps := range []bool{true, false} {
+			cmd, m, p := start()
+			if _, err := m.read(p, file); err != nil || !p.kept[file].IsOpen() {
+				t.Fatalf("%v: %v", file, err)
+			}
+			if !keeps {
+				m.maxKept = 0
+				_ = m.release(p)
+			}
+			endOf(t, cmd)
+			if _, err := m.read(p, file); !kernel.Gone(err) || !p.dead {
+				t.Errorf("%v, open %v: %v, dead %v", file, keeps, err, p.dead)
+			}
 		}
 	}
 	cmd, m, p := start()
-	end(cmd)
+	endOf(t, cmd)
 	if err := m.verify(p); !kernel.Gone(err) {
 		t.Errorf("verify: %v", err)
 	}

@@ -14,6 +14,7 @@ type used struct {
 	memory, files int64
 	burnt, waited time.Duration
 	processes     int
+	kinds         map[Kind]int
 }
 
 func (u *used) add(p Process) {
@@ -22,6 +23,7 @@ func (u *used) add(p Process) {
 		u.processes++
 	}
 	for _, step := range p.Steps {
+		u.kinds[step.Kind]++
 		switch step.Kind {
 		case Burn:
 			u.burnt += step.Time
@@ -60,12 +62,11 @@ func TestBounds(t *testing.T) {
 		if !reflect.DeepEqual(s, New(seed, 1)) {
 			t.Fatalf("seed %d gives two shapes", seed)
 		}
-		var u used
+		u := used{kinds: kinds}
 		u.add(s.Main)
 		if u.memory > MaxMemory || u.files > MaxFiles || u.burnt > MaxCPU || u.processes > MaxProcesses || u.waited > 3*time.Second {
 			t.Errorf("seed %d uses too much: %+v: %s", seed, u, s)
 		}
-		tally(kinds, s.Main)
 	}
 	for _, kind := range []Kind{
 		Burn, Threads, Sleep, Churn, Private, Spike, Mapped, Memfd, Shm, Shared, Pipes, Sockets, Huge, Write, Direct, Store,
@@ -73,15 +74,6 @@ func TestBounds(t *testing.T) {
 	} {
 		if kinds[kind] < 200 {
 			t.Errorf("%d steps %q in 5000 seeds", kinds[kind], kind)
-		}
-	}
-}
-
-func tally(kinds map[Kind]int, p Process) {
-	for _, step := range p.Steps {
-		kinds[step.Kind]++
-		if step.Process != nil {
-			tally(kinds, *step.Process)
 		}
 	}
 }
