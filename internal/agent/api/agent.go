@@ -121,40 +121,29 @@ func (s *Server) servers(q *request) (any, error) { return []string{addressOf(&q
 
 func (s *Server) regions(q *request) (any, error) { return []string{q.now.Config.Region}, nil }
 
-func namespaceJSON(name string) object {
-	return object{"Name": name, "Description": "", "Quota": "", "CreateIndex": 1, "ModifyIndex": 1}
-}
-
-func (s *Server) namespaces(q *request) (any, error) {
-	list := []any{}
-	for _, name := range namespaceNames(q.now) {
-		if strings.HasPrefix(name, q.values.Get("prefix")) {
-			list = append(list, namespaceJSON(name))
+// namespaces lists default and what jobs name, as far as the names match.
+func (q *request) namespaces(match func(name string) bool) []object {
+	names, list := []string{"default"}, []object{}
+	for _, j := range q.now.Jobs {
+		names = append(names, cmp.Or(j.Job.Namespace, "default"))
+	}
+	for i, name := range names {
+		if !slices.Contains(names[:i], name) && match(name) {
+			list = append(list, object{"Name": name, "Description": "", "Quota": "", "CreateIndex": 1, "ModifyIndex": 1})
 		}
 	}
-	return list, nil
+	return list
 }
 
-func namespaceNames(now *snapshot.Agent) []string {
-	names := []string{"default"}
-	for _, j := range now.Jobs {
-		if j.Job.Namespace != "" && !slices.Contains(names, j.Job.Namespace) {
-			names = append(names, j.Job.Namespace)
-		}
+func (s *Server) listNamespaces(q *request) (any, error) {
+	return q.namespaces(func(name string) bool { return strings.HasPrefix(name, q.values.Get("prefix")) }), nil
+}
+
+func (s *Server) readNamespace(q *request) (any, error) {
+	for _, one := range q.namespaces(func(name string) bool { return name == q.PathValue("name") }) {
+		return one, nil
 	}
-	return names
-}
-
-func (s *Server) namespace(q *request) (any, error) {
-	name := q.PathValue("name")
-	if !slices.Contains(namespaceNames(q.now), name) {
-		return nil, notFound("no job in this namespace")
-	}
-	return namespaceJSON(name), nil
-}
-
-func defaultPool() object {
-	return object{"Name": "default", "Description": "this machine", "CreateIndex": 1, "ModifyIndex": 1}
+	return nil, notFound("no job in this namespace")
 }
 
 // ownToken is Nomad's token of trusted callers.

@@ -149,8 +149,14 @@ type openFile struct {
 }
 
 func (f *openFile) read(p []byte) (int, error) {
-	n, err := f.Read(p)
+	n, err := readSome(f, p)
 	f.at += int64(n)
+	return n, err
+}
+
+// readSome reads from what may grow: its end is no error.
+func readSome(r io.Reader, p []byte) (int, error) {
+	n, err := r.Read(p)
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
@@ -398,11 +404,7 @@ func (t *tail) readOnce(p []byte) (int, error) {
 	if t.log == nil {
 		return 0, nil
 	}
-	n, err := t.log.Read(p)
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
-	return n, err
+	return readSome(t.log, p)
 }
 
 func (t *tail) position() (file string, offset int64) {

@@ -114,6 +114,7 @@ func (s *Server) allocationRoutes() []route {
 }
 
 func (s *Server) agentRoutes() []route {
+	pool := object{"Name": "default", "Description": "this machine", "CreateIndex": 1, "ModifyIndex": 1}
 	return []route{
 		{"GET", "/v1/nodes", everyone, s.json(s.listNodes), "the one node"},
 		{"GET", "/v1/node/{id}", everyone, s.json(s.readNode), "the same with its disk"},
@@ -129,10 +130,10 @@ func (s *Server) agentRoutes() []route {
 		{"GET", "/v1/status/leader", everyone, s.json(s.leader), "its address"},
 		{"GET", "/v1/status/peers", everyone, s.json(s.servers), "its address"},
 		{"GET", "/v1/regions", everyone, s.json(s.regions), "its region"},
-		{"GET", "/v1/namespaces", everyone, s.json(s.namespaces), "`default`, and those that jobs name"},
-		{"GET", "/v1/namespace/{name}", everyone, s.json(s.namespace), "one of them"},
-		{"GET", "/v1/node/pools", everyone, s.json(constant([]any{defaultPool()})), "`default`"},
-		{"GET", "/v1/node/pool/default", everyone, s.json(constant(defaultPool())), "the only node pool"},
+		{"GET", "/v1/namespaces", everyone, s.json(s.listNamespaces), "`default`, and those that jobs name"},
+		{"GET", "/v1/namespace/{name}", everyone, s.json(s.readNamespace), "one of them"},
+		{"GET", "/v1/node/pools", everyone, s.json(constant([]any{pool})), "`default`"},
+		{"GET", "/v1/node/pool/default", everyone, s.json(constant(pool)), "the only node pool"},
 		{"GET", "/v1/node/pool/default/jobs", everyone, s.json(s.listJobs), "all jobs"},
 		{"GET", "/v1/node/pool/default/nodes", everyone, s.json(s.listNodes), "the one node"},
 		{"GET", "/v1/metrics", everyone, s.readMetrics, "[metrics](metrics.md) in JSON; with `format=prometheus` as text, " +

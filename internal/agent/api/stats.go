@@ -5,6 +5,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -283,29 +284,30 @@ func newAllocationUsage(usages map[string]*figures.Figures, now *snapshot.Agent,
 
 // newResourceUsage turns the wire's form into Nomad's JSON. Fields that were not measured are 0, and not in Measured.
 func newResourceUsage(u *pb.TaskResourceUsage, mappedFile uint64) resourceUsage {
-	memory, m := &memoryStats{MappedFile: mappedFile, Measured: []string{}}, u.GetMemory()
-	to := [...]*uint64{
-		pb.MemoryUsage_RSS: &memory.RSS, pb.MemoryUsage_CACHE: &memory.Cache, pb.MemoryUsage_SWAP: &memory.Swap,
-		pb.MemoryUsage_USAGE: &memory.Usage, pb.MemoryUsage_MAX_USAGE: &memory.MaxUsage,
-		pb.MemoryUsage_KERNEL_USAGE: &memory.KernelUsage, pb.MemoryUsage_KERNEL_MAX_USAGE: &memory.KernelMaxUsage,
-	}
-	words := [...]string{
-		pb.MemoryUsage_RSS: "RSS", pb.MemoryUsage_CACHE: "Cache", pb.MemoryUsage_SWAP: "Swap",
-		pb.MemoryUsage_USAGE: "Usage", pb.MemoryUsage_MAX_USAGE: "Max Usage",
-		pb.MemoryUsage_KERNEL_USAGE: "Kernel Usage", pb.MemoryUsage_KERNEL_MAX_USAGE: "Kernel Max Usage",
-	}
+	memory := &memoryStats{MappedFile: mappedFile, Measured: []string{}}
+	m := cmp.Or(u.GetMemory(), &pb.MemoryUsage{})
+	fields := memoryFields(m, memory)
 	for _, f := range m.GetMeasuredFields() {
-		*to[f], memory.Measured = *memoryFields(m)[f], append(memory.Measured, words[f])
+		*fields[f].shown, memory.Measured = *fields[f].used, append(memory.Measured, fields[f].word)
 	}
 	return resourceUsage{MemoryStats: memory, CpuStats: newCPUStats(u.GetCpu()), DeviceStats: []struct{}{}}
 }
 
-// memoryFields are the values by field.
-func memoryFields(m *pb.MemoryUsage) [7]*uint64 {
-	return [...]*uint64{
-		pb.MemoryUsage_RSS: &m.Rss, pb.MemoryUsage_CACHE: &m.Cache, pb.MemoryUsage_SWAP: &m.Swap,
-		pb.MemoryUsage_USAGE: &m.Usage, pb.MemoryUsage_MAX_USAGE: &m.MaxUsage,
-		pb.MemoryUsage_KERNEL_USAGE: &m.KernelUsage, pb.MemoryUsage_KERNEL_MAX_USAGE: &m.KernelMaxUsage,
+// memoryField is a value in the wire's form and in Nomad's JSON, and its word in Measured.
+type memoryField struct {
+	used, shown *uint64
+	word        string
+}
+
+func memoryFields(m *pb.MemoryUsage, s *memoryStats) [7]memoryField {
+	return [...]memoryField{
+		pb.MemoryUsage_RSS:              {&m.Rss, &s.RSS, "RSS"},
+		pb.MemoryUsage_CACHE:            {&m.Cache, &s.Cache, "Cache"},
+		pb.MemoryUsage_SWAP:             {&m.Swap, &s.Swap, "Swap"},
+		pb.MemoryUsage_USAGE:            {&m.Usage, &s.Usage, "Usage"},
+		pb.MemoryUsage_MAX_USAGE:        {&m.MaxUsage, &s.MaxUsage, "Max Usage"},
+		pb.MemoryUsage_KERNEL_USAGE:     {&m.KernelUsage, &s.KernelUsage, "Kernel Usage"},
+		pb.MemoryUsage_KERNEL_MAX_USAGE: {&m.KernelMaxUsage, &s.KernelMaxUsage, "Kernel Max Usage"},
 	}
 }
 
@@ -346,8 +348,9 @@ func addUsage(sum, u *pb.TaskResourceUsage) *pb.TaskResourceUsage {
 	c.TotalTicks += u.Cpu.TotalTicks
 	c.ThrottledPeriods += u.Cpu.ThrottledPeriods
 	c.ThrottledTime += u.Cpu.ThrottledTime
-	for i, to := range memoryFields(m) {
-		*to += *memoryFields(u.Memory)[i]
+	added := memoryFields(u.Memory, &memoryStats{})
+	for i, to := range memoryFields(m, &memoryStats{}) {
+		*to.used += *added[i].used
 	}
 	c.MeasuredFields = common(c.MeasuredFields, u.Cpu.MeasuredFields)
 	m.MeasuredFields = common(m.MeasuredFields, u.Memory.MeasuredFields)

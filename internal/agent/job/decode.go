@@ -251,24 +251,30 @@ func (d *decoder) list(into *[]string) func(*hclsyntax.Attribute) {
 	}
 }
 
-// pairs reads NAME = VALUE, from an attribute that is a map or from a block.
-func (d *decoder) pairs(into *map[string]string) (func(*hclsyntax.Attribute), func(*hclsyntax.Block)) {
-	put := func(name string, expr hclsyntax.Expression) {
+// meta reads metadata, from an attribute or from a block.
+func (d *decoder) meta(into *map[string]string) (func(*hclsyntax.Attribute), func(*hclsyntax.Block)) {
+	return d.pairs(func(name string, expr hclsyntax.Expression) {
 		if text, ok := d.lenient(expr); ok {
 			if *into == nil {
 				*into = make(map[string]string)
 			}
 			(*into)[name] = text
 		}
-	}
-	asAttribute := func(a *hclsyntax.Attribute) { d.eachPair(a, put) }
-	asBlock := func(b *hclsyntax.Block) {
-		d.noBlocks(b)
+	})
+}
+
+// pairs reads NAME = VALUE, from an attribute that is a map or from a block.
+func (d *decoder) pairs(
+	pair func(string, hclsyntax.Expression),
+) (func(*hclsyntax.Attribute), func(*hclsyntax.Block)) {
+	return func(a *hclsyntax.Attribute) { d.eachPair(a, pair) }, func(b *hclsyntax.Block) {
+		for _, inner := range b.Body.Blocks {
+			d.errorf(inner.TypeRange, "Unknown block", "%s must contain only NAME = VALUE", b.Type)
+		}
 		for name, a := range b.Body.Attributes {
-			put(name, a.Expr)
+			pair(name, a.Expr)
 		}
 	}
-	return asAttribute, asBlock
 }
 
 // eachPair visits the items of an object without evaluating them.
@@ -286,12 +292,6 @@ func (d *decoder) eachPair(a *hclsyntax.Attribute, pair func(string, hclsyntax.E
 		if key, err := convert.Convert(key, cty.String); err == nil && !key.IsNull() && key.IsKnown() {
 			pair(key.AsString(), item.ValueExpr)
 		}
-	}
-}
-
-func (d *decoder) noBlocks(b *hclsyntax.Block) {
-	for _, inner := range b.Body.Blocks {
-		d.errorf(inner.TypeRange, "Unknown block", "%s must contain only NAME = VALUE", b.Type)
 	}
 }
 

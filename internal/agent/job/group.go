@@ -20,7 +20,7 @@ func (d *decoder) group(b *hclsyntax.Block, j *Job, rescheduled *hclsyntax.Block
 	if rescheduled != nil {
 		d.reschedule(&g.Reschedule)(rescheduled)
 	}
-	metaAttribute, metaBlock := d.pairs(&g.Meta)
+	metaAttribute, metaBlock := d.meta(&g.Meta)
 	var tasks []*hclsyntax.Block
 	d.body("a group", b.Body, fields{
 		attributes: map[string]func(*hclsyntax.Attribute){"count": d.number(&g.Count, 0, MaxCount), "meta": metaAttribute},
@@ -122,18 +122,16 @@ func (d *decoder) task(b *hclsyntax.Block, j *Job, g *Group) *Task {
 		config: none, text: d.text, vars: d.vars, locals: d.locals, env: make(map[string]hclsyntax.Expression),
 	}
 	d.expressions[t] = x
-	metaAttribute, metaBlock := d.pairs(&t.Meta)
+	metaAttribute, metaBlock := d.meta(&t.Meta)
+	envAttribute, envBlock := d.pairs(func(name string, expr hclsyntax.Expression) { d.variable(t, x, name, expr) })
 	d.body("a task", b.Body, fields{
 		attributes: map[string]func(*hclsyntax.Attribute){
 			"driver": d.str(&t.Driver), "user": d.str(&t.User), "kill_timeout": d.duration(&t.KillTimeout),
-			"kill_signal": d.str(&t.KillSignal), "leader": d.flag(&t.Leader), "meta": metaAttribute,
-			"env": func(a *hclsyntax.Attribute) {
-				d.eachPair(a, func(name string, expr hclsyntax.Expression) { d.variable(t, x, name, expr) })
-			},
+			"kill_signal": d.str(&t.KillSignal), "leader": d.flag(&t.Leader), "meta": metaAttribute, "env": envAttribute,
 		},
 		blocks: map[string]func(*hclsyntax.Block){
 			"config": func(c *hclsyntax.Block) { d.config(c, t, x) }, "meta": metaBlock,
-			"env":        func(e *hclsyntax.Block) { d.env(e, t, x) },
+			"env":        envBlock,
 			"resources":  func(r *hclsyntax.Block) { d.resources(r, &t.Resources) },
 			"restart":    func(r *hclsyntax.Block) { d.restart(r, &t.Restart) },
 			"logs":       func(l *hclsyntax.Block) { d.logs(l, t) },

@@ -35,7 +35,7 @@ func jobKeys() keys {
 	return keys{
 		"NodePool": ignored("default", "all"), "Constraints": block("constraint", constraintKeys),
 		"Affinities": named("affinity"), "Spreads": named("spread"), "UI": named("ui"),
-		"TaskGroups": labelledBlocks("group", "Name", groupKeys), "Update": updateKeys,
+		"TaskGroups": labelledBlocks("group", "Name", groupKeys), "Update": partly("update", "Canary"),
 		"Reschedule": block("reschedule", rescheduleKeys), "ParameterizedJob": named("parameterized"),
 		"ParentID": scalar("parent_id"),
 	}.with(literal, "Name", "Namespace", "Region", "Type", "Meta").with(named, "Migrate", "Periodic", "Multiregion").
@@ -47,8 +47,8 @@ func groupKeys() keys {
 		"Tasks": labelledBlocks("task", "Name", taskKeys), "Constraints": block("constraint", constraintKeys),
 		"Affinities": named("affinity"), "Spreads": named("spread"), "RestartPolicy": block("restart", restartKeys),
 		"ReschedulePolicy": block("reschedule", rescheduleKeys), "EphemeralDisk": setBlock("ephemeral_disk", diskKeys),
-		"Update": updateKeys, "Networks": block("network", networkKeys), "Services": serviceKeys,
-		"Volumes": named("volume"), "Scaling": scalingKeys,
+		"Update": partly("update", "Canary"), "Networks": block("network", networkKeys), "Services": serviceKeys,
+		"Volumes": named("volume"), "Scaling": partly("scaling", "Min", "Max"),
 	}.with(always, "Count").with(literal, "Meta").with(positiveSpan, "ShutdownDelay").
 		with(named, "Migrate", "Disconnect", "Consul").without("Name", "Ports", "DiskMB")
 }
@@ -112,25 +112,19 @@ func templateKeys() keys {
 	}.with(literal, "Perms").with(named, "ChangeScript", "Wait").without("VaultGrace")
 }
 
-// updateKeys writes an update block that says something.
-func updateKeys(w *jsonWriter, path string, v any) { partly(w, path, "update", v, "Canary") }
-
-// scalingKeys writes a scaling block that says something.
-func scalingKeys(w *jsonWriter, path string, v any) { partly(w, path, "scaling", v, "Min", "Max") }
-
 // partly writes some keys of an object as a block, unless nothing in the object is set.
-func partly(w *jsonWriter, path, name string, v any, some ...string) {
-	o, ok := v.(map[string]any)
-	if !ok || unset(v) {
-		return
+func partly(name string, some ...string) writer {
+	return func(w *jsonWriter, path string, v any) {
+		o, ok := v.(map[string]any)
+		if !ok || unset(v) {
+			return
+		}
+		part := object{}
+		for _, key := range some {
+			part[key] = o[key]
+		}
+		block(name, plainKeys)(w, path, map[string]any(part))
 	}
-	part := object{}
-	for _, key := range some {
-		part[key] = o[key]
-	}
-	w.line(path, "%s {", name)
-	w.object(path, part, nil)
-	w.line(path, "}")
 }
 
 // serviceKeys writes of services what decides whether they are supported.

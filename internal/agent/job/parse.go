@@ -120,7 +120,7 @@ func (d *decoder) job(b *hclsyntax.Block) *Job {
 		Places: places.Places{}.With(b.Body), ID: b.Labels[0], Name: b.Labels[0], Namespace: "default",
 		Region: "global", Type: TypeService, Priority: 50, Datacenters: []string{"*"},
 	}
-	metaAttribute, metaBlock := d.pairs(&j.Meta)
+	metaAttribute, metaBlock := d.meta(&j.Meta)
 	var groups []*hclsyntax.Block
 	var rescheduled *hclsyntax.Block
 	d.body("a job", b.Body, fields{

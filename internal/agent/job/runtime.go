@@ -30,13 +30,6 @@ type localValue struct {
 	expr hclsyntax.Expression
 }
 
-func (d *decoder) env(b *hclsyntax.Block, t *Task, x *Expressions) {
-	d.noBlocks(b)
-	for name, a := range b.Body.Attributes {
-		d.variable(t, x, name, a.Expr)
-	}
-}
-
 // variable reads one variable of a task's environment.
 func (d *decoder) variable(t *Task, x *Expressions, name string, expr hclsyntax.Expression) {
 	text, ok := d.lenient(expr)

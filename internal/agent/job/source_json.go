@@ -4,7 +4,6 @@
 package job
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -19,18 +18,14 @@ import (
 // that has a value only at a start becomes ${NAME} or ${(EXPRESSION)}, and a string that looks like that gets another
 // dollar in front. literal is the value in which every unknown name stands for itself.
 func (d *decoder) shown(expr hclsyntax.Expression, literal cty.Value) cty.Value {
-	s := &showing{decoder: d}
-	if v, ok := s.value(expr); ok {
+	if v, ok := d.shownValue(expr); ok {
 		return v
 	}
 	return literal
 }
 
-// showing writes expressions that have a value only at a start.
-type showing struct{ *decoder }
-
 // starts reports whether an expression refers to what only a start knows.
-func (s *showing) starts(expr hclsyntax.Expression) bool {
+func (d *decoder) starts(expr hclsyntax.Expression) bool {
 	var bound []string // the names of loops
 	var names []hcl.Traversal
 	_ = hclsyntax.VisitAll(expr, func(n hclsyntax.Node) hcl.Diagnostics {
@@ -43,61 +38,61 @@ func (s *showing) starts(expr hclsyntax.Expression) bool {
 		return nil
 	})
 	return slices.ContainsFunc(names, func(t hcl.Traversal) bool {
-		return !slices.Contains(bound, t.RootName()) && (!ofFile(t.RootName()) || s.deferredLocal(t) != nil)
+		return !slices.Contains(bound, t.RootName()) && (!ofFile(t.RootName()) || d.deferredLocal(t) != nil)
 	})
 }
 
 // deferredLocal returns the expression of a local that has its value at a start; nil for any other name.
-func (s *showing) deferredLocal(t hcl.Traversal) hclsyntax.Expression {
+func (d *decoder) deferredLocal(t hcl.Traversal) hclsyntax.Expression {
 	if t.RootName() != "local" || len(t) < 2 {
 		return nil
 	}
 	name, _ := nameOf(t[1])
-	return s.deferred[name]
+	return d.deferred[name]
 }
 
-// value returns the value of an expression; ok is false if it cannot be written in one line.
-func (s *showing) value(expr hclsyntax.Expression) (v cty.Value, ok bool) {
-	if !s.starts(expr) {
-		v, diags := expr.Value(s.vars)
+// shownValue returns the value of an expression; ok is false if it cannot be written in one line.
+func (d *decoder) shownValue(expr hclsyntax.Expression) (v cty.Value, ok bool) {
+	if !d.starts(expr) {
+		v, diags := expr.Value(d.vars)
 		return escaped(v), !diags.HasErrors()
 	}
 	switch e := expr.(type) {
 	case *hclsyntax.TemplateWrapExpr:
-		return s.value(e.Wrapped)
+		return d.shownValue(e.Wrapped)
 	case *hclsyntax.ParenthesesExpr:
-		return s.value(e.Expression)
+		return d.shownValue(e.Expression)
 	case *hclsyntax.TemplateExpr:
-		return s.template(e)
+		return d.shownTemplate(e)
 	case *hclsyntax.TupleConsExpr:
 		values := make([]cty.Value, len(e.Exprs))
 		for i, inner := range e.Exprs {
-			if values[i], ok = s.value(inner); !ok {
+			if values[i], ok = d.shownValue(inner); !ok {
 				return v, false
 			}
 		}
 		return cty.TupleVal(values), true
 	case *hclsyntax.ObjectConsExpr:
-		return s.object(e)
+		return d.shownObject(e)
 	case *hclsyntax.ScopeTraversalExpr:
-		if local := s.deferredLocal(e.Traversal); local != nil && len(e.Traversal) == 2 {
-			return s.value(local)
+		if local := d.deferredLocal(e.Traversal); local != nil && len(e.Traversal) == 2 {
+			return d.shownValue(local)
 		}
-		if text := "${" + s.source(e) + "}"; reference.FindString(text) == text && !ofFile(e.Traversal.RootName()) {
+		if text := "${" + d.source(e) + "}"; reference.FindString(text) == text && !ofFile(e.Traversal.RootName()) {
 			return cty.StringVal(text), true
 		}
 	}
-	text, ok := s.written(expr)
+	text, ok := d.written(expr)
 	return cty.StringVal("${(" + text + ")}"), ok
 }
 
-func (s *showing) template(e *hclsyntax.TemplateExpr) (v cty.Value, ok bool) {
+func (d *decoder) shownTemplate(e *hclsyntax.TemplateExpr) (v cty.Value, ok bool) {
 	var text strings.Builder
 	for _, part := range e.Parts {
-		if strings.HasPrefix(s.source(part), "%") { // a directive
+		if strings.HasPrefix(d.source(part), "%") { // a directive
 			return v, false
 		}
-		value, ok := s.value(part)
+		value, ok := d.shownValue(part)
 		if value, err := convert.Convert(value, cty.String); ok && err == nil && value.IsKnown() && !value.IsNull() {
 			text.WriteString(value.AsString())
 			continue
@@ -107,16 +102,16 @@ func (s *showing) template(e *hclsyntax.TemplateExpr) (v cty.Value, ok bool) {
 	return cty.StringVal(text.String()), true
 }
 
-func (s *showing) object(e *hclsyntax.ObjectConsExpr) (v cty.Value, ok bool) {
+func (d *decoder) shownObject(e *hclsyntax.ObjectConsExpr) (v cty.Value, ok bool) {
 	values := make(map[string]cty.Value, len(e.Items))
 	for _, item := range e.Items {
-		key, diags := item.KeyExpr.Value(withLiterals(s.vars, s.text, item.KeyExpr))
-		if diags.HasErrors() || s.starts(item.KeyExpr) {
+		key, diags := item.KeyExpr.Value(withLiterals(d.vars, d.text, item.KeyExpr))
+		if diags.HasErrors() || d.starts(item.KeyExpr) {
 			return v, false
 		}
 		if key, err := convert.Convert(key, cty.String); err != nil || key.IsNull() || !key.IsKnown() {
 			return v, false
-		} else if values[key.AsString()], ok = s.value(item.ValueExpr); !ok {
+		} else if values[key.AsString()], ok = d.shownValue(item.ValueExpr); !ok {
 			return v, false
 		}
 	}
@@ -124,33 +119,33 @@ func (s *showing) object(e *hclsyntax.ObjectConsExpr) (v cty.Value, ok bool) {
 }
 
 // source returns the text of an expression in the file.
-func (s *showing) source(expr hclsyntax.Expression) string {
+func (d *decoder) source(expr hclsyntax.Expression) string {
 	r := expr.Range()
-	return s.text[r.Start.Byte:r.End.Byte]
+	return d.text[r.Start.Byte:r.End.Byte]
 }
 
 // written returns the text of an expression, with the values of the file's own variables in it.
-func (s *showing) written(expr hclsyntax.Expression) (text string, ok bool) {
+func (d *decoder) written(expr hclsyntax.Expression) (text string, ok bool) {
 	var all strings.Builder
 	at, ok := expr.Range().Start.Byte, true
 	visitNames(expr, func(e *hclsyntax.ScopeTraversalExpr) {
 		if !ofFile(e.Traversal.RootName()) || e.SrcRange.Start.Byte < at {
 			return
 		}
-		all.WriteString(s.text[at:e.SrcRange.Start.Byte])
+		all.WriteString(d.text[at:e.SrcRange.Start.Byte])
 		at = e.SrcRange.End.Byte
-		if local := s.deferredLocal(e.Traversal); local != nil {
-			inner, whole := s.written(local)
+		if local := d.deferredLocal(e.Traversal); local != nil {
+			inner, whole := d.written(local)
 			ok = ok && whole && len(e.Traversal) == 2
 			all.WriteString("(" + inner + ")")
 			return
 		}
-		v, diags := e.Value(s.vars)
+		v, diags := e.Value(d.vars)
 		inner, known := literalText(v)
 		ok = ok && !diags.HasErrors() && known
 		all.WriteString(inner)
 	})
-	all.WriteString(s.text[at:expr.Range().End.Byte])
+	all.WriteString(d.text[at:expr.Range().End.Byte])
 	text = all.String()
 	lines := strings.ContainsAny(text, "\r\n")
 	if lines && (strings.Contains(text, "<<") || strings.Contains(text, "#") || strings.Contains(text, "//")) {
@@ -169,7 +164,8 @@ func literalText(v cty.Value) (text string, ok bool) {
 	if err != nil {
 		return "", false
 	}
-	decoded, err := decodeJSON(inJSON)
+	var decoded any
+	err = newDecoder(inJSON).Decode(&decoded)
 	return expression(decoded, false), err == nil
 }
 
@@ -250,13 +246,4 @@ func embedded(text string) int {
 		}
 	}
 	return 0
-}
-
-// decodeJSON decodes a value with its numbers as they are written.
-func decodeJSON(text []byte) (v any, err error) {
-	decoder := newDecoder(text)
-	if err := decoder.Decode(&v); err != nil {
-		return nil, fmt.Errorf("decode JSON: %w", err)
-	}
-	return v, nil
 }

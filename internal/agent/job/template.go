@@ -91,20 +91,9 @@ func (d *decoder) template(b *hclsyntax.Block, t *Task) {
 	x := &Template{
 		Permissions: "0644", LeftDelim: "{{", RightDelim: "}}", ChangeMode: "restart", Range: b.TypeRange,
 	}
-	hasData := false
 	d.body("template", b.Body, fields{
 		attributes: map[string]func(*hclsyntax.Attribute){
-			"data": func(a *hclsyntax.Attribute) {
-				hasData = true
-				if v, ok := d.lenient(a.Expr); ok {
-					x.Data = v
-				}
-			},
-			"destination": func(a *hclsyntax.Attribute) {
-				if v, ok := d.lenient(a.Expr); ok {
-					x.Destination = v
-				}
-			},
+			"data": d.lenientStr(&x.Data), "destination": d.lenientStr(&x.Destination),
 			"perms": d.str(&x.Permissions), "left_delimiter": d.str(&x.LeftDelim), "right_delimiter": d.str(&x.RightDelim),
 			"change_mode": d.word(&x.ChangeMode, "noop", "restart", "signal"), "change_signal": d.str(&x.ChangeSignal),
 			"env": d.flag(&x.Env),
@@ -113,7 +102,7 @@ func (d *decoder) template(b *hclsyntax.Block, t *Task) {
 			"change_script", "error_on_missing_key", "gid", "once", "source", "splay", "uid", "vault_grace", "wait",
 		},
 	})
-	d.need(hasData || d.diags.HasErrors(), b.TypeRange, "template", "data")
+	d.need(b.Body.Attributes["data"] != nil || d.diags.HasErrors(), b.TypeRange, "template", "data")
 	d.need(x.Destination != "" || d.diags.HasErrors(), b.TypeRange, "template", "destination")
 	if mode, err := strconv.ParseUint(x.Permissions, 8, 32); err != nil || mode > 0o777 {
 		d.errorf(b.TypeRange, "Invalid value", "perms must be an octal mode such as \"0644\"")

@@ -11,6 +11,7 @@ import (
 	"compress/gzip"
 	"context"
 	"io"
+	"math"
 	"mime"
 	"net/http"
 	"slices"
@@ -41,7 +42,8 @@ type Collector struct {
 	agent   Agent
 	streams *streams.Room
 	columns []column
-	byID    []int // the index of a measurement's column, plus one
+	byID    []int     // the index of a measurement's column, plus one
+	blank   []float64 // a row in which nothing was measured
 	now     func() time.Time
 	began   time.Time
 
@@ -99,6 +101,7 @@ func New(a Agent, room *streams.Room) *Collector {
 		c.byID[column.id] = i + 1
 	}
 	c.columns = append(c.columns, ownColumns()...)
+	c.blank = slices.Repeat([]float64{math.NaN()}, len(c.columns))
 	return c
 }
 
@@ -175,7 +178,7 @@ func (c *Collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Vary", "Accept-Encoding")
 	c.with(r.Context(), func(families []exposition.Family, memory *scratch) {
-		if !acceptsGzip(r.Header.Get("Accept-Encoding")) {
+		if quality(r.Header.Get("Accept-Encoding"), "gzip") == 0 {
 			_ = write(w, families) // a client that went away is not an error of ours
 			return
 		}
@@ -187,41 +190,26 @@ func (c *Collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// acceptsGzip reports whether a client takes gzip, RFC 9110 section 12.5.3.
-func acceptsGzip(accept string) bool {
+// quality returns how much a client wants something, 0 to 1, of what a header lists: RFC 9110, section 12.4.2.
+func quality(accept, wanted string) (most float64) {
 	for part := range strings.SplitSeq(accept, ",") {
-		coding, parameters, _ := strings.Cut(part, ";")
-		if coding = strings.TrimSpace(coding); !strings.EqualFold(coding, "gzip") {
+		name, parameters, err := mime.ParseMediaType(part)
+		if err != nil || name != wanted {
 			continue
 		}
-		quality, given := strings.CutPrefix(strings.TrimSpace(parameters), "q=")
-		q, err := strconv.ParseFloat(quality, 64)
-		return !given || err == nil && q > 0
+		q, err := strconv.ParseFloat(parameters["q"], 64)
+		if err != nil {
+			q = 1
+		}
+		most = max(most, q)
 	}
-	return false
+	return most
 }
 
-// wantsOpenMetrics reports whether a client would have OpenMetrics rather than text, RFC 9110, 12.5.1. One that takes
-// anything gets text.
+// wantsOpenMetrics reports whether a client would have OpenMetrics rather than text. One that takes anything gets text.
 func wantsOpenMetrics(accept string) bool {
-	text, open := 0.0, 0.0
-	for part := range strings.SplitSeq(accept, ",") {
-		kind, parameters, err := mime.ParseMediaType(part)
-		if err != nil {
-			continue
-		}
-		quality := 1.0
-		if q, err := strconv.ParseFloat(parameters["q"], 64); err == nil {
-			quality = q
-		}
-		switch kind {
-		case "application/openmetrics-text":
-			open = max(open, quality)
-		case "text/plain":
-			text = max(text, quality)
-		}
-	}
-	return open > 0 && open >= text
+	open := quality(accept, "application/openmetrics-text")
+	return open > 0 && open >= quality(accept, "text/plain")
 }
 
 // ServeJSON answers with the keys of Nomad's /v1/metrics.

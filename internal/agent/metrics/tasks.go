@@ -107,7 +107,7 @@ func (c *Collector) readTasks(now *snapshot.Agent, labels labelling, into *scrat
 				into.labels[t] = known
 			}
 			r := row{alloc: a, task: t, usage: now.Usage(t), at: c.now(), taskLabels: known}
-			values = appendAbsent(values, len(c.columns))
+			values = append(values, c.blank...)
 			r.values = values[len(values)-len(c.columns):]
 			c.read(&r)
 			rows = append(rows, r)
@@ -286,53 +286,45 @@ func present(rows []row) (n int) {
 // totals are the counters of tasks that share their labels. A sum of counters falls when a task is removed; what is
 // added up here is what each has grown under this agent.
 type totals struct {
-	tasks  map[taskKey]*lastRead
+	// tasks are the values at the scrape before.
+	tasks  map[taskKey][]float64
 	groups map[string][]float64
 }
 
 type taskKey struct{ alloc, task string }
 
-// lastRead is a task at the scrape before.
-type lastRead struct {
-	values  []float64
-	visited bool
-}
-
-// combineRows returns one row for all that share their labels. rows are ordered by labels.
+// combineRows returns one row for all that share their labels. rows are ordered by labels. It forgets the totals of
+// tasks that were removed, and of jobs without an allocation.
 func (c *Collector) combineRows(rows []row) []row {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.totals.tasks == nil {
-		c.totals = totals{tasks: map[taskKey]*lastRead{}, groups: map[string][]float64{}}
-	}
-	for _, last := range c.totals.tasks {
-		last.visited = false
+	before := c.totals
+	c.totals = totals{make(map[taskKey][]float64, len(rows)), map[string][]float64{}}
+	known := func(values []float64) []float64 {
+		if values == nil {
+			return slices.Clone(c.blank)
+		}
+		return values
 	}
 	var combined []row
 	for i := range rows {
 		r := &rows[i]
-		if len(combined) == 0 || combined[len(combined)-1].labels.Text() != r.labels.Text() {
-			combined = append(combined, row{taskLabels: r.taskLabels, values: absent(len(c.columns))})
+		group, key := r.labels.Text(), taskKey{r.alloc.ID, r.task.Name}
+		if len(combined) == 0 || combined[len(combined)-1].labels.Text() != group {
+			combined = append(combined, row{taskLabels: r.taskLabels, values: slices.Clone(c.blank)})
+			c.totals.groups[group] = known(before.groups[group])
 		}
 		c.addGauges(combined[len(combined)-1].values, r.values)
-		c.grow(r)
+		c.totals.tasks[key] = known(before.tasks[key])
+		c.grow(c.totals.groups[group], c.totals.tasks[key], r)
 	}
-	for key, last := range c.totals.tasks {
-		if !last.visited {
-			delete(c.totals.tasks, key)
-		}
-	}
-	groups := make(map[string][]float64, len(combined))
 	for _, r := range combined {
-		sums := c.totals.groups[r.labels.Text()]
-		groups[r.labels.Text()] = sums
-		for i := range c.columns {
-			if c.columns[i].kind == exposition.Counter && sums != nil {
-				r.values[i] = sums[i]
+		for i, sum := range c.totals.groups[r.labels.Text()] {
+			if c.columns[i].kind == exposition.Counter {
+				r.values[i] = sum
 			}
 		}
 	}
-	c.totals.groups = groups // jobs without an allocation are forgotten
 	return combined
 }
 
@@ -354,51 +346,24 @@ func (c *Collector) addGauges(into, values []float64) {
 	}
 }
 
-// grow adds what the counters of a task grew since the scrape before, what ended in between included. What a task had
-// used before the agent ran is not counted: after a restart of the agent the totals begin again at 0, as a reader
-// expects of a counter that went down.
-func (c *Collector) grow(r *row) {
-	sums := c.totals.groups[r.labels.Text()]
-	if sums == nil {
-		sums = absent(len(c.columns))
-		c.totals.groups[r.labels.Text()] = sums
-	}
-	key := taskKey{r.alloc.ID, r.task.Name}
-	last, known := c.totals.tasks[key]
-	if !known {
-		last = &lastRead{values: absent(len(c.columns))}
-		c.totals.tasks[key] = last
-	}
-	last.visited = true
-	for i := range c.columns {
-		if c.columns[i].kind != exposition.Counter {
-			continue
-		}
-		now := r.values[i]
-		if math.IsNaN(now) {
+// grow adds to sums what the counters of a task grew since last, the scrape before, including what ended in between.
+// What a task had used before the agent ran is not counted: after a restart of the agent the totals begin again at 0,
+// as a reader expects of a counter that went down.
+func (c *Collector) grow(sums, last []float64, r *row) {
+	for i, now := range r.values {
+		if c.columns[i].kind != exposition.Counter || math.IsNaN(now) {
 			continue
 		}
 		if math.IsNaN(sums[i]) {
 			sums[i] = 0
 		}
-		switch before := last.values[i]; {
+		switch before := last[i]; {
 		case !math.IsNaN(before):
 			now = max(now, before)
 			sums[i] += now - before
 		case !r.alloc.CreateTime.Before(c.began):
 			sums[i] += now
 		}
-		last.values[i] = now
+		last[i] = now
 	}
-}
-
-// absent is n values that were not measured.
-func absent(n int) []float64 { return appendAbsent(nil, n) }
-
-func appendAbsent(values []float64, n int) []float64 {
-	values = slices.Grow(values, n)
-	for range n {
-		values = append(values, math.NaN())
-	}
-	return values
 }

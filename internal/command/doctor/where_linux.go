@@ -46,31 +46,35 @@ func containerSigns(host Host) []string {
 		{"var/run/secrets/kubernetes.io", "Kubernetes"},
 		{"dev/.lxc-boot-id", "LXC"},
 		{"dev/lxd/sock", "LXD"},
+		// Written by systemd, https://systemd.io/CONTAINER_INTERFACE.
+		{"run/systemd/container", textOf(host.Root, "run/systemd/container")},
 	} {
 		if _, err := os.Stat(filepath.Join(host.Root, mark[0])); err == nil {
 			signs = append(signs, fmt.Sprintf("%s (/%s)", mark[1], mark[0]))
 		}
 	}
-	// Written by systemd, https://systemd.io/CONTAINER_INTERFACE.
-	if kind, err := os.ReadFile(filepath.Join(host.Root, "run/systemd/container")); err == nil {
-		signs = append(signs, strings.TrimSpace(string(kind))+" (/run/systemd/container)")
-	}
 	// Set by the container manager; readable only for the same user.
-	if environ, err := os.ReadFile(filepath.Join(host.FS.Proc, "1/environ")); err == nil {
-		for variable := range strings.SplitSeq(string(environ), "\x00") {
-			if kind, found := strings.CutPrefix(variable, "container="); found && kind != "" {
-				signs = append(signs, kind+" (environment of process 1)")
-			}
+	for variable := range strings.SplitSeq(textOf(host.FS.Proc, "1/environ"), "\x00") {
+		if kind, found := strings.CutPrefix(variable, "container="); found && kind != "" {
+			signs = append(signs, kind+" (environment of process 1)")
 		}
 	}
-	if own, err := os.ReadFile(filepath.Join(host.FS.Proc, "self/cgroup")); err == nil {
-		for _, word := range []string{"docker", "kubepods", "libpod", "lxc", "containerd", "crio"} {
-			if strings.Contains(string(own), "/"+word) {
-				signs = append(signs, fmt.Sprintf("cgroup of %s", word))
-			}
+	own := textOf(host.FS.Proc, "self/cgroup")
+	for _, word := range []string{"docker", "kubepods", "libpod", "lxc", "containerd", "crio"} {
+		if strings.Contains(own, "/"+word) {
+			signs = append(signs, "cgroup of "+word)
 		}
 	}
 	return signs
+}
+
+// textOf returns the text of a file, empty if it cannot be read.
+func textOf(dir, name string) string {
+	text, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
 }
 
 // namespaced reports whether this process is not in the initial namespace of a kind.
@@ -175,11 +179,7 @@ func checkSeccomp(host Host) Check {
 
 // statusField returns a field of /proc/self/status, proc_pid_status(5).
 func statusField(host Host, name string) string {
-	text, err := os.ReadFile(filepath.Join(host.FS.Proc, "self/status"))
-	if err != nil {
-		return ""
-	}
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(textOf(host.FS.Proc, "self/status")) {
 		if value, found := strings.CutPrefix(line, name+":"); found {
 			return strings.TrimSpace(value)
 		}
@@ -190,14 +190,13 @@ func statusField(host Host, name string) string {
 // checkSecurityModule checks SELinux and AppArmor. A permission error in spite of all capabilities is theirs.
 func checkSecurityModule(host Host, group *cgroup.Group) Check {
 	c := works("security module", "neither SELinux nor AppArmor confines this process")
-	label, err := os.ReadFile(filepath.Join(host.FS.Proc, "self/attr/current"))
-	context := strings.TrimRight(string(label), "\x00\n")
+	context := strings.TrimRight(textOf(host.FS.Proc, "self/attr/current"), "\x00")
 	enforcing, errSELinux := os.ReadFile(filepath.Join(host.Root, "sys/fs/selinux/enforce"))
 	enable := "docker run --security-opt label=disable, or setsebool -P container_manage_cgroup on"
 	switch {
 	case errSELinux == nil && strings.TrimSpace(string(enforcing)) == "1":
 		c.Found = "SELinux is enforcing; this process is " + context
-	case err == nil && context != "" && !strings.HasPrefix(context, "unconfined") &&
+	case context != "" && !strings.HasPrefix(context, "unconfined") &&
 		errors.Is(errSELinux, fs.ErrNotExist):
 		c.Found = "AppArmor confines this process: " + context
 		enable = "docker run --security-opt apparmor=unconfined"
