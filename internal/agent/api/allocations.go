@@ -50,7 +50,7 @@ func (s *Server) stopAllocation(_ *request, a *allocation.Allocation) (any, erro
 	if err := s.agent.ReplaceAlloc(a.ID); err != nil {
 		return nil, err
 	}
-	return map[string]any{"EvalID": stopID(a), "Index": s.index()}, nil
+	return map[string]any{"EvalID": decisionID(allocStopped, a), "Index": s.index()}, nil
 }
 
 func (s *Server) restartAllocation(q *request, a *allocation.Allocation) (any, error) {
@@ -108,7 +108,7 @@ func newAllocationJSON(a *allocation.Allocation, trusted bool) *apijson.Allocati
 		shown.ClientDescription = a.Description
 	}
 	if !a.Rescheduled.IsZero() {
-		shown.FollowupEvalID = rescheduleID(a)
+		shown.FollowupEvalID = decisionID(rescheduled, a)
 	}
 	for _, p := range a.Ports {
 		shown.AllocatedResources.Shared.Ports = append(shown.AllocatedResources.Shared.Ports,

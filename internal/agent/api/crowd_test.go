@@ -7,23 +7,20 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/coder/websocket"
 
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/internal/agent/allocdir"
 	"github.com/tachograph/tacho/internal/agent/streams"
 )
 
-// TestSlowClientsLeaveRoom has 1,000 trusted clients that ask for streams and read nothing. A command in a task must still
+// TestSlowClientsLeaveRoom has 2,000 trusted clients that ask for streams and read nothing. A command in a task must still
 // find room, and the memory for those clients must be bounded.
 func TestSlowClientsLeaveRoom(t *testing.T) {
-	const clients, most = 1000, 64 << 20
+	const clients, most = 2000, 64 << 20
 	f := newFake()
 	f.exec = &fakeExec{err: driver.ErrCommandNotFound}
 	f.allocs[0].Dir = allocdir.In(t.TempDir(), webID)
@@ -46,23 +43,8 @@ func TestSlowClientsLeaveRoom(t *testing.T) {
 		}
 	}
 	want := uint64(clients - streams.DefaultLimits()[streams.Trusted])
-	deadline := time.After(time.Minute)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for s.options.Streams.Usage()[0].Refused < want {
-		select {
-		case <-deadline:
-			t.Fatalf("%+v, want %d refused", s.options.Streams.Usage()[0], want)
-		case <-tick.C:
-		}
-	}
-	path := url + "/v1/client/allocation/" + webID + `/exec?task=web&command=["x"]`
-	trusted := &websocket.DialOptions{HTTPHeader: http.Header{"X-Nomad-Token": {testToken}}}
-	conn, _, err := websocket.Dial(t.Context(), path, trusted) //nolint:bodyclose // the library's
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.CloseNow() }()
+	until(t, fmt.Sprintf("%d clients were refused", want), func() bool { return s.options.Streams.Usage()[0].Refused >= want })
+	conn := dial(t, url+"/v1/client/allocation/"+webID+`/exec?task=web&command=["x"]`)
 	for _, want := range []string{`"stderr"`, `"exit_code":127`} {
 		if _, text, err := conn.Read(t.Context()); !strings.Contains(string(text), want) || err != nil {
 			t.Errorf("%s, %v", text, err)
@@ -79,6 +61,21 @@ func TestSlowClientsLeaveRoom(t *testing.T) {
 	for _, line := range []string{`kind="trusted"} 256`, fmt.Sprintf(`kind="trusted"} %d`, want), `kind="exec"} `} {
 		if !strings.Contains(string(text), line) {
 			t.Errorf("the metrics have no %s", line)
+		}
+	}
+}
+
+// until waits for a condition.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.After(time.Minute)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-deadline:
+			t.Fatalf("not in a minute: %s", what)
+		case <-tick.C:
 		}
 	}
 }

@@ -32,8 +32,7 @@ type evaluation struct {
 	Priority          int
 	Type              string
 	TriggeredBy       trigger
-	Namespace         string
-	JobID             string
+	Namespace, JobID  string
 	JobModifyIndex    uint64
 	NodeID            string `json:",omitempty"`
 	DeploymentID      string
@@ -44,10 +43,9 @@ type evaluation struct {
 	WaitUntil         time.Time `json:",omitzero"`
 	QueuedAllocations map[string]int
 	FailedTGAllocs    map[string]*placementFailure
-	CreateIndex       uint64
-	ModifyIndex       uint64
-	CreateTime        int64
-	ModifyTime        int64
+
+	CreateIndex, ModifyIndex uint64
+	CreateTime, ModifyTime   int64
 }
 
 // evaluationID is the id of a decision over the current version of a job.
@@ -59,9 +57,8 @@ func versionID(t trigger, namespace, jobID string, version uint64) string {
 	return stableID(string(t), namespace, jobID, fmt.Sprint(version))
 }
 
-func stopID(a *allocation.Allocation) string { return stableID(string(allocStopped), a.ID) }
-
-func rescheduleID(a *allocation.Allocation) string { return stableID(string(rescheduled), a.ID) }
+// decisionID is the id of a decision over an allocation.
+func decisionID(t trigger, a *allocation.Allocation) string { return stableID(string(t), a.ID) }
 
 // stableID is a UUID of version 8 (RFC 9562), the same for the same parts.
 func stableID(parts ...string) string {
@@ -95,11 +92,8 @@ func (q *request) decisions(j *snapshot.Job) []decision {
 }
 
 func (d decision) id(j *snapshot.Job) string {
-	switch d.trigger {
-	case allocStopped:
-		return stopID(d.alloc)
-	case rescheduled:
-		return rescheduleID(d.alloc)
+	if d.alloc != nil {
+		return decisionID(d.trigger, d.alloc)
 	}
 	return evaluationID(d.trigger, j)
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -161,17 +160,16 @@ func TestOtherSites(t *testing.T) {
 	f := newFake()
 	exec := "/v1/client/allocation/" + webID + "/exec?command=%5B%22ls%22%5D"
 	// A name of another site that leads here, by DNS rebinding, over a socket that is forwarded to a port.
-	rebound := httptest.NewRequest(http.MethodGet, "http://evil.example"+exec, nil)
-	rebound.Header.Set("Origin", "http://evil.example")
-	rebound.Header.Set("Upgrade", "websocket")
-	w := httptest.NewRecorder()
-	if newTestServer(f).Handler(true).ServeHTTP(w, rebound); w.Code != http.StatusForbidden {
+	local := newTestServer(f).Handler(true)
+	w := ask(t, local, "GET", exec, "", func(r *http.Request) {
+		r.Host = "evil.example"
+		r.Header = http.Header{"Origin": {"http://evil.example"}, "Upgrade": {"websocket"}}
+	})
+	if w.Code != http.StatusForbidden {
 		t.Errorf("a page of another site, over the socket: %d", w.Code)
 	}
-	image := httptest.NewRequest(http.MethodGet, "http://localhost/v1/client/gc", nil)
-	image.Header.Set("Sec-Fetch-Site", "cross-site")
-	w = httptest.NewRecorder()
-	if newTestServer(f).Handler(true).ServeHTTP(w, image); w.Code != http.StatusForbidden {
+	image := func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }
+	if w := ask(t, local, "GET", "/v1/client/gc", "", image); w.Code != http.StatusForbidden {
 		t.Errorf("an image of another site: %d", w.Code)
 	}
 	url, _ := serve(t, newTestServer(f))

@@ -355,22 +355,8 @@ func TestSlowClientIsDropped(t *testing.T) {
 	if _, err := io.WriteString(conn, "GET /v1/client/fs/logs/"+webID+"?type=stdout&follow=true HTTP/1.1\r\nHost: localhost\r\nX-Nomad-Token: "+testToken+"\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.After(20 * time.Second)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	began := false
-	for {
-		select {
-		case <-deadline:
-			t.Fatalf("the stream is still served; begun: %v", began)
-		case <-tick.C:
-		}
-		if s.options.Streams.Usage()[0].Open == 1 {
-			began = true
-		} else if began {
-			return
-		}
-	}
+	until(t, "the stream begins", func() bool { return s.options.Streams.Usage()[0].Open == 1 })
+	until(t, "the stream is dropped", func() bool { return s.options.Streams.Usage()[0].Open == 0 })
 }
 
 // TestBlockingQuery waits for an event, and for nothing.

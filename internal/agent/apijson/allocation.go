@@ -68,10 +68,8 @@ type Allocated struct {
 
 // Network is what a group asks for, or has, on a network.
 type Network struct {
-	Mode          string
-	IP            string
-	DynamicPorts  []Port
-	ReservedPorts []Port
+	Mode, IP                    string
+	DynamicPorts, ReservedPorts []Port
 }
 
 // Port is a port of a group. To is what the task is told, 0 for Value.
@@ -106,11 +104,10 @@ type TaskState struct {
 	Restarts    int
 	LastRestart time.Time
 	// StartedAt and FinishedAt are zero if that has not happened.
-	StartedAt  time.Time
-	FinishedAt time.Time
-	Events     []TaskEvent
-	TaskHandle *struct{}
-	Tacho      TaskDetails
+	StartedAt, FinishedAt time.Time
+	Events                []TaskEvent
+	TaskHandle            *struct{}
+	Tacho                 TaskDetails
 }
 
 // TaskDetails are what Nomad has no place for.
@@ -139,11 +136,10 @@ type Exit struct {
 type TaskEvent struct {
 	Type string
 	// Time is in nanoseconds since 1970.
-	Time           int64
-	Message        string
-	DisplayMessage string
-	Details        map[string]string
-	FailsTask      bool
+	Time                    int64
+	Message, DisplayMessage string
+	Details                 map[string]string
+	FailsTask               bool
 	// ExitCode and Signal are of a task that has ended.
 	ExitCode, Signal int
 }

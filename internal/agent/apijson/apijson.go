@@ -13,20 +13,14 @@ import (
 
 // JobStub is a line of the list of jobs.
 type JobStub struct {
-	ID, ParentID, Name, Namespace string
-	Datacenters                   []string
-	NodePool                      string
-	Type                          string
-	Priority                      int
-	Periodic                      bool
-	ParameterizedJob              bool
-	Stop                          bool
-	Status                        string
-	StatusDescription             string
-	JobSummary                    JobSummary
-	CreateIndex                   uint64
-	ModifyIndex                   uint64
-	JobModifyIndex                uint64
+	ID, ParentID, Name, Namespace            string
+	Datacenters                              []string
+	NodePool, Type                           string
+	Priority                                 int
+	Periodic, ParameterizedJob, Stop         bool
+	Status, StatusDescription                string
+	JobSummary                               JobSummary
+	CreateIndex, ModifyIndex, JobModifyIndex uint64
 	// SubmitTime is in nanoseconds since 1970.
 	SubmitTime int64
 	Version    uint64
@@ -37,9 +31,8 @@ type JobSummary struct {
 	JobID, Namespace string
 	Summary          map[string]GroupSummary
 	// Children counts the children of periodic jobs. There are no periodic jobs, but clients read the key of all jobs.
-	Children    struct{ Pending, Running, Dead int }
-	CreateIndex uint64
-	ModifyIndex uint64
+	Children                 struct{ Pending, Running, Dead int }
+	CreateIndex, ModifyIndex uint64
 }
 
 // GroupSummary counts a group's allocations.
@@ -135,19 +128,31 @@ type Point struct {
 	Processes []PointProcess `json:"processes,omitzero"`
 }
 
-// PointProcess is one process in a past reading.
-type PointProcess struct {
-	PID          int                `json:"pid"`
-	Start        uint64             `json:"start"`
-	PPID         int                `json:"ppid"`
-	Command      string             `json:"command"`
-	Measurements map[string]float64 `json:"measurements"`
+// PointProcess is one process in a past reading, which has no texts.
+type PointProcess = Process[float64]
+
+// Process is one process in a reading.
+type Process[V any] struct {
+	PID          int          `json:"pid"`
+	Start        uint64       `json:"start"`
+	PPID         int          `json:"ppid"`
+	Command      string       `json:"command"`
+	Measurements map[string]V `json:"measurements"`
 }
 
 // Number returns a measurement of the process; ok is false if it was not read.
-func (p *PointProcess) Number(id procstats.ID) (value float64, ok bool) {
-	value, ok = p.Measurements[id.String()]
-	return value, ok
+func (p *Process[V]) Number(id procstats.ID) (value float64, ok bool) {
+	measured, found := p.Measurements[id.String()]
+	value, ok = any(measured).(float64)
+	return value, ok && found
+}
+
+// CommandLine returns the command line of the process, or its name if the agent does not show the command line.
+func (p *Process[V]) CommandLine() string {
+	if line, ok := any(p.Measurements[procstats.ProcessCmdline.String()]).(string); ok {
+		return line
+	}
+	return p.Command
 }
 
 // Number returns a measurement of the point; ok is false if it was not read.

@@ -94,13 +94,7 @@ type Processes struct {
 }
 
 // Process is one live process.
-type Process struct {
-	PID          int            `json:"pid"`
-	Start        uint64         `json:"start"`
-	PPID         int            `json:"ppid"`
-	Command      string         `json:"command"`
-	Measurements map[string]any `json:"measurements"`
-}
+type Process = apijson.Process[any]
 
 // Number returns a measurement of the task; ok is false if it was not read.
 func (s *Sample) Number(id procstats.ID) (value float64, ok bool) {
@@ -117,20 +111,6 @@ func (s *Sample) Headlined(id procstats.ID) (value float64, ok bool) {
 		return 0, false
 	}
 	return *s.Headline[id.String()].Value, true
-}
-
-// Number returns a measurement of the process; ok is false if it was not read.
-func (p *Process) Number(id procstats.ID) (value float64, ok bool) {
-	value, ok = p.Measurements[id.String()].(float64)
-	return value, ok
-}
-
-// CommandLine returns the command line of the process, or its name if the agent does not show the command line.
-func (p *Process) CommandLine() string {
-	if line, ok := p.Measurements[procstats.ProcessCmdline.String()].(string); ok {
-		return line
-	}
-	return p.Command
 }
 
 // Part selects the task with a name, and of its processes those with a name. Empty is all.

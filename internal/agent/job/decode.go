@@ -119,7 +119,7 @@ func (d *decoder) unknown(at hcl.Range, name, kind, where string, f fields) {
 	known := slices.AppendSeq(slices.Concat(f.placed, f.elsewhere), maps.Keys(f.attributes))
 	known = slices.AppendSeq(known, maps.Keys(f.blocks))
 	hint := ""
-	if near := Near(name, known); near != "" {
+	if near := nearest(name, known); near != "" {
 		hint = fmt.Sprintf("; did you mean %q?", near)
 	}
 	d.errorf(at, "Unknown "+kind, "unknown %s %q in %s%s", kind, name, where, hint)

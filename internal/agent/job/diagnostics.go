@@ -61,8 +61,8 @@ func explainFunctions(diags hcl.Diagnostics) hcl.Diagnostics {
 	return explained
 }
 
-// Near returns the name that a misspelled one most probably means; empty if none is near.
-func Near(name string, names []string) string {
+// nearest returns the name that a misspelled one most probably means; empty if none is near.
+func nearest(name string, names []string) string {
 	if len(name) > maxName {
 		return "" // to compare takes the time of all letters by all letters
 	}

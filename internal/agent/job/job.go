@@ -113,9 +113,7 @@ func (g *Group) Task(name string) *Task {
 
 // Task is one command and everything about it.
 type Task struct {
-	Name   string
-	Driver string
-	User   string
+	Name, Driver, User string
 	// Config is the config block for people: expressions that have a value only at the start stand as in the file.
 	Config      map[string]any    `json:",omitempty"`
 	Env         map[string]string `json:",omitempty"`
@@ -155,10 +153,9 @@ func (r Resources) MemoryLimitBytes() int64 {
 
 // Restart is the restart block: see hook.RestartPolicy.
 type Restart struct {
-	Attempts int
-	Interval time.Duration
-	Delay    time.Duration
-	Mode     string
+	Attempts        int
+	Interval, Delay time.Duration
+	Mode            string
 }
 
 // Logs bound the log files of each of a task's two streams.

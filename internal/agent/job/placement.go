@@ -13,9 +13,7 @@ import (
 
 // Constraint is a condition on the node.
 type Constraint struct {
-	LTarget string
-	RTarget string
-	Operand string
+	LTarget, RTarget, Operand string
 	// Range is where it stands in the job file.
 	Range hcl.Range `json:"-"`
 }
