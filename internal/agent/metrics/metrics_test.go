@@ -95,25 +95,6 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestEndedTask holds that the gauges of an ended task leave and its exits and OOM kills stay.
-func TestEndedTask(t *testing.T) {
-	got := parse(t, page(newTestCollector(newFake())))
-	for name, family := range got {
-		for _, m := range family.GetMetric() {
-			if slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetValue() == "cccccccc" }) {
-				switch name {
-				case "tacho_task_exits_total", "tacho_task_oom_kills_total", "tacho_task_restarts_total", "tacho_task_info":
-				default:
-					t.Errorf("%s is still there", name)
-				}
-			}
-		}
-	}
-	if n := len(got["tacho_task_exits_total"].GetMetric()); n != 3 {
-		t.Errorf("%d", n)
-	}
-}
-
 // TestLastValues holds that the counters of an ended task stay for a while, and its gauges do not.
 func TestLastValues(t *testing.T) {
 	const counter, gauge = "tacho_task_cpu_seconds_total", "tacho_task_memory_bytes"
@@ -342,32 +323,6 @@ func TestTotals(t *testing.T) {
 	check("one of before the agent", 65)
 	f.usages["ffffffff"]["web"] = usage(101)
 	check("used 1 under it", 66)
-}
-
-func TestNames(t *testing.T) {
-	seen := map[string]bool{}
-	for _, m := range procstats.Table() {
-		name, ok := exposition.Name(m)
-		if !ok {
-			continue
-		}
-		if seen[name] || strings.Contains(name, "_some_") || strings.Contains(name, "_full_") {
-			t.Errorf("%s", name)
-		}
-		seen[name] = true
-		if (m.Kind == procstats.Counter) != strings.HasSuffix(name, "_total") {
-			t.Errorf("%s is a %s", name, m.Kind)
-		}
-	}
-	for _, c := range ownColumns() {
-		if seen[c.name] {
-			t.Errorf("%s is there twice", c.name)
-		}
-		seen[c.name] = true
-	}
-	if !seen["tacho_task_psi_memory_waiting_seconds_total"] || !seen["tacho_task_psi_memory_stalled_seconds_total"] {
-		t.Error("pressure is missing")
-	}
 }
 
 // TestAbsentInfo holds that reasons are shown of what was selected beyond the default, of fresh readings, and by allocation.

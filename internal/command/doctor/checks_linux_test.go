@@ -70,16 +70,6 @@ func TestChecksOfAPoorHost(t *testing.T) {
 	}
 }
 
-func TestCapable(t *testing.T) {
-	host := hostOf(t, map[string]string{"proc/self/status": "CapEff:\t0000000001080000\n"})
-	if !capable(host, capSysPtrace) || !capable(host, capSysResource) || capable(host, 0) {
-		t.Error("capabilities of 0x1080000 are 19 and 24")
-	}
-	if capable(hostOf(t, map[string]string{"proc/self/status": "CapEff:\tmany\n"}), capSysPtrace) {
-		t.Error("a set that is no number has a capability in it")
-	}
-}
-
 func TestPlacement(t *testing.T) {
 	bare := hostOf(t, nil)
 	systemd := hostOf(t, map[string]string{"run/systemd/system/x": ""})
