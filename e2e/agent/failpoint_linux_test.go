@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -71,9 +70,7 @@ func churn(t *testing.T, c *chaos, all []rig.Failpoint, rounds int) {
 		rounds = 1000
 	}
 	rounds = rig.Tries(rounds)
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("%d rounds, seed %d", rounds, seed)
-	random := rand.New(rand.NewPCG(seed, 1))
+	random := rig.Random(t)
 	names := []string{"witness", "second", "third", "fourth"}
 	for range rounds {
 		c.failpoint = all[random.IntN(len(all))]
@@ -119,10 +116,7 @@ type chaos struct {
 // newChaos starts an agent.
 func newChaos(t *testing.T, binary rig.Chaotic) *chaos {
 	t.Helper()
-	parent, err := rig.NewParent(t, rig.Self())
-	if err != nil {
-		t.Skip(err)
-	}
+	parent := rig.NeedParent(t)
 	h := newHost(t, publishing+fmt.Sprintf("plugin \"tacho\" {\n  config {\n    cgroup_parent = %q\n  }\n}\n", parent.Path))
 	h.binary = filepath.Join(h.dir, "tacho")
 	makeTemporary(t, h)
@@ -173,12 +167,7 @@ func try(t *testing.T, c *chaos, f rig.Failpoint) {
 	c.insist("restart", c.restart)
 	c.awaitStarts(2)
 	c.awaitEvents()
-	c.insist("stop", func() error {
-		_, err := c.call(http.MethodDelete, "/v1/job/witness", nil)
-		return err
-	})
-	stopped := time.Now()
-	c.awaitEnd()
+	stopped := c.insistOnStop()
 	if n := len(slices.DeleteFunc(c.list(), func(a allocation) bool { return a.ClientStatus == "failed" })); n != 1 {
 		t.Errorf("%d allocations, want 1", n)
 	}
@@ -309,6 +298,18 @@ func (c *chaos) witnesses(name string) (lines []string) {
 		lines = append(lines, c.lines(filepath.Base(dir), name)...)
 	}
 	return lines
+}
+
+// insistOnStop stops the witness, waits for the end, and returns when it was stopped.
+func (c *chaos) insistOnStop() (stopped time.Time) {
+	c.t.Helper()
+	c.insist("stop", func() error {
+		_, err := c.call(http.MethodDelete, "/v1/job/witness", nil)
+		return err
+	})
+	stopped = time.Now()
+	c.awaitEnd()
+	return stopped
 }
 
 // awaitEnd waits until no allocation runs, and the agent answers.

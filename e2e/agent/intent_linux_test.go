@@ -5,7 +5,6 @@ package agent
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"path/filepath"
 	"runtime"
@@ -45,9 +44,7 @@ job "reluctant" {
 // spends no attempt. TACHO_TRIES says how often.
 func TestRestartOutlivesAKill(t *testing.T) {
 	h := newHost(t, "")
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := rig.Random(t)
 	h.begin()
 	h.run(reluctant)
 	id := h.allocations()[0].ID
@@ -76,9 +73,7 @@ func TestRestartOutlivesAKill(t *testing.T) {
 // TestStopWhileStarting stops jobs at any moment of their start, with all processors busy: nothing is left.
 func TestStopWhileStarting(t *testing.T) {
 	h := newHost(t, publishing)
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := rig.Random(t)
 	h.begin()
 	var idle atomic.Bool
 	defer idle.Store(true)
@@ -93,9 +88,7 @@ func TestStopWhileStarting(t *testing.T) {
 		name := fmt.Sprintf("brief%d", i)
 		h.run(fmt.Sprintf(job, name))
 		pause(time.Duration(random.Int64N(int64(500 * time.Millisecond))))
-		if _, err := h.call(http.MethodDelete, "/v1/job/"+name, nil); err != nil {
-			t.Fatal(err)
-		}
+		h.stop(name)
 	}
 	h.eventually("the end of all processes", func() bool { return len(h.processes()) == 0 })
 	h.eventually("the end of all executors", func() bool {

@@ -5,7 +5,6 @@ package agent
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -86,9 +85,7 @@ func TestKilledAgentLosesNothing(t *testing.T) {
 		}
 		return beating == steady+brief
 	})
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := rig.Random(t)
 	h.end(syscall.SIGKILL)
 	for i := range kills - 1 {
 		// From before it has opened its state; every other time not before it has got on with its work.
@@ -109,9 +106,7 @@ func TestKilledAgentLosesNothing(t *testing.T) {
 	if moved, err := filepath.Glob(filepath.Join(h.data(), "state.db.*")); len(moved) > 0 || err != nil {
 		t.Errorf("state was moved: %q, %v", moved, err)
 	}
-	if _, err := h.call(http.MethodDelete, "/v1/job/load", nil); err != nil {
-		t.Error(err)
-	}
+	h.stop("load")
 	h.eventually("the end of all tasks", func() bool {
 		return !slices.ContainsFunc(h.allocations(), func(a allocation) bool { return a.ClientStatus == "running" || a.ClientStatus == "pending" })
 	})
@@ -162,9 +157,7 @@ func (h *host) exits(id string) int {
 		if strings.HasPrefix(line, "tacho_task_exits_total{") && strings.Contains(line, fmt.Sprintf("alloc_id=%q", id)) {
 			_, text, _ := strings.Cut(strings.TrimSpace(line), "} ")
 			exits, err := strconv.Atoi(text)
-			if err != nil {
-				h.t.Error(err)
-			}
+			rig.Check(h.t, err)
 			return exits
 		}
 	}

@@ -96,9 +96,7 @@ func (h *host) clean() {
 		h.t.Logf("the agents' log (%v), its end:\n%s", err, text[max(0, len(text)-8000):])
 	}
 	h.log.Close()
-	if err := os.RemoveAll(h.dir); err != nil {
-		h.t.Error(err)
-	}
+	rig.Check(h.t, os.RemoveAll(h.dir))
 }
 
 // processes lists those that have this data folder in their environment or command line: executors and tasks.
@@ -218,6 +216,13 @@ func (h *host) run(text string) {
 	}
 }
 
+// stop stops a job.
+func (h *host) stop(job string) {
+	h.t.Helper()
+	_, err := h.call(http.MethodDelete, "/v1/job/"+job, nil)
+	rig.Must(h.t, err)
+}
+
 // allocation is what these tests look at.
 type allocation struct {
 	ID, Name, JobID, ClientStatus, TaskGroup string
@@ -239,16 +244,7 @@ func (h *host) allocations() []allocation {
 // eventually polls: what is waited for happens in another process.
 func (h *host) eventually(what string, is func() bool) {
 	h.t.Helper()
-	ticker := time.NewTicker(25 * time.Millisecond)
-	defer ticker.Stop()
-	deadline := time.After(patience)
-	for !is() {
-		select {
-		case <-ticker.C:
-		case <-deadline:
-			h.t.Fatalf("%s did not come", what)
-		}
-	}
+	rig.Poll(h.t, 25*time.Millisecond, patience, what, is)
 }
 
 // lines reads a file of an allocation's shared folder; none where it is not there.

@@ -166,9 +166,7 @@ func TestSelectedMeasurementsUnpublished(t *testing.T) {
 	if full := now.Tacho.Tasks["full"]; full.Sample != nil || full.Reason == "" {
 		t.Errorf("stats %+v", full)
 	}
-	if _, err := h.call(http.MethodDelete, "/v1/job/fill", nil); err != nil {
-		t.Fatal(err)
-	}
+	h.stop("fill")
 	h.eventually("the end", func() bool { return h.allocations()[0].ClientStatus == "complete" })
 	var record struct {
 		Measurements map[string]any    `json:"measurements"`

@@ -5,8 +5,6 @@ package agent
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"net/http"
 	"slices"
 	"strings"
 	"syscall"
@@ -47,9 +45,7 @@ func TestKilledAgentStartsOnce(t *testing.T) {
 		rounds = 2
 	}
 	h := newHost(t, publishing)
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := rig.Random(t)
 	for round := range rounds {
 		name := fmt.Sprintf("once%d", round)
 		h.begin()
@@ -72,9 +68,7 @@ func TestKilledAgentStartsOnce(t *testing.T) {
 				t.Errorf("round %d: %s was started as %v, and has %d restarts", round, a.Name, pids, a.TaskStates["t"].Restarts)
 			}
 		}
-		if _, err := h.call(http.MethodDelete, "/v1/job/"+name+"?purge=true", nil); err != nil {
-			t.Error(err)
-		}
+		h.stop(name + "?purge=true")
 		h.eventually("the end of all processes", func() bool { return len(h.processes()) == 0 })
 		h.end(syscall.SIGTERM)
 	}

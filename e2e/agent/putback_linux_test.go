@@ -115,9 +115,7 @@ func TestPutBack(t *testing.T) {
 		t.Errorf("allocations %v, were %v", ids(), before)
 	}
 	running(4)
-	if _, err := h.call(http.MethodDelete, "/v1/job/interpolated", nil); err != nil {
-		t.Fatal(err)
-	}
+	h.stop("interpolated")
 	h.get("/v1/job/interpolated", &read) // with Stop
 	put()
 	if h.get("/v1/job/interpolated", &read); read["Stop"] != true || len(ids()) != 4 {

@@ -5,7 +5,6 @@ package agent
 
 import (
 	"bytes"
-	"net/http"
 	"os"
 	"os/exec"
 	"os/user"
@@ -82,9 +81,7 @@ func TestHangupTurnsPublishing(t *testing.T) {
 	h.configure("")
 	h.hangup()
 	h.eventually("no reading", func() bool { return timestamp() == 0 })
-	if _, err := h.call(http.MethodDelete, "/v1/job/sleeper", nil); err != nil {
-		t.Error(err)
-	}
+	h.stop("sleeper")
 	h.eventually("the end of the task", func() bool { return h.allocations()[0].ClientStatus == "complete" })
 }
 
@@ -116,9 +113,7 @@ func TestTerminatedAgentLeavesTasks(t *testing.T) {
 	if len(all) != 1 || all[0].ID != id || all[0].ClientStatus != "running" || all[0].TaskStates["t"].Restarts != 0 {
 		t.Errorf("allocations %+v", all)
 	}
-	if _, err := h.call(http.MethodDelete, "/v1/job/sleeper", nil); err != nil {
-		t.Error(err)
-	}
+	h.stop("sleeper")
 	h.eventually("the end of the task", func() bool { return h.allocations()[0].ClientStatus == "complete" })
 }
 

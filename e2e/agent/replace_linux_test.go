@@ -6,7 +6,6 @@ package agent
 import (
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/tachograph/tacho/e2e/rig"
 )
@@ -34,12 +33,7 @@ func TestKilledOverReplacement(t *testing.T) {
 				}
 				return status["running"] == 1 && status["complete"] == 1 && len(status) == 2
 			})
-			c.insist("stop", func() error {
-				_, err := c.call(http.MethodDelete, "/v1/job/witness", nil)
-				return err
-			})
-			stopped := time.Now()
-			c.awaitEnd()
+			stopped := c.insistOnStop()
 			c.checkNothingLeft(stopped)
 		})
 	}

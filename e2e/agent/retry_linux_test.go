@@ -5,7 +5,6 @@ package agent
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -86,17 +85,7 @@ func (d *details) event(kind, text string) string {
 // TestMemoryOfOthersTakesNoAttempt has the group above a task run out of memory: the task is not at fault, and is
 // started again although its policy allows no restart. At its own limit it fails.
 func TestMemoryOfOthersTakesNoAttempt(t *testing.T) {
-	rig.Require(t)
-	if os.Geteuid() != 0 {
-		t.Skip("only root makes groups with memory limits everywhere")
-	}
-	parent, err := rig.NewParent(t, rig.Self())
-	if err != nil {
-		t.Skip(err)
-	}
-	if _, err := parent.MemoryPeak(); err != nil {
-		t.Skipf("no memory can be limited here: %v", err)
-	}
+	parent := rig.NeedMemory(t)
 	rig.Must(t, parent.LimitMemory(groupLimit))
 	driver := fmt.Sprintf("plugin \"tacho\" {\n  config {\n    cgroup_parent = %q\n  }\n}\n", parent.Path)
 	h := newHost(t, driver)

@@ -203,10 +203,7 @@ func executors(t *testing.T, dir string) (pids []int) {
 // without. Readings are rare: what was used since the last one is in the kernel's counters only.
 func TestCountersOfLostExecutors(t *testing.T) {
 	rig.Require(t)
-	parent, err := rig.NewParent(t, rig.Self())
-	if err != nil {
-		t.Skip(err)
-	}
+	parent := rig.NeedParent(t)
 	h := newHost(t, "")
 	run := filepath.Join(h.dir, "run")
 	h.configure("telemetry {\n  publish_allocation_metrics = true\n  collection_interval = \"1m\"\n  prometheus_metrics = true\n}\n" +
@@ -239,9 +236,7 @@ func TestCountersOfLostExecutors(t *testing.T) {
 	kill()
 	h.begin()
 	h.eventually("the third start", func() bool { return c.of("g", "tacho_task_restarts_total") == 2 })
-	if _, err := h.call(http.MethodDelete, "/v1/job/burning", nil); err != nil {
-		t.Error(err)
-	}
+	h.stop("burning")
 	h.eventually("the last end", func() bool { return h.allocations()[0].ClientStatus == "complete" })
 	c.end(t)
 	if used, err = parent.CPU(); err != nil {

@@ -37,24 +37,16 @@ type devAgent struct {
 func startAgent(t testing.TB) (a *devAgent, done func()) {
 	t.Helper()
 	temp, err := os.MkdirTemp("/tmp", "cli") // short: the path of a unix socket is limited to 107 bytes
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	a = &devAgent{temp: temp}
 	config := filepath.Join(temp, "config.hcl")
 	const text = "ports {\n  http = -1\n}\ntelemetry {\n  collection_interval = \"200ms\"\n}\n"
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, os.WriteFile(config, []byte(text), 0o600))
 	log, err := os.Create(filepath.Join(temp, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	a.cmd = a.run("agent", "--dev", "--config", config)
 	a.cmd.Stdout, a.cmd.Stderr = log, log
-	if err := a.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, a.cmd.Start())
 	rig.Eventually(t, patience, "the agent answers", func() bool { return a.run("alloc", "status").Run() == nil })
 	return a, func() {
 		kill := time.AfterFunc(patience, func() { _ = a.cmd.Process.Kill() })
@@ -136,9 +128,7 @@ func (s *screenText) take(t *testing.T, want string) {
 func onTerminal(t *testing.T, cmd *exec.Cmd) (terminal *os.File, screen *screenText) {
 	t.Helper()
 	terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 120})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	screen = &screenText{}
 	copied := make(chan struct{})
 	go func() {
@@ -182,9 +172,7 @@ func TestTerminal(t *testing.T) {
   }
 }
 `
-	if err := os.WriteFile(file, []byte(job), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, os.WriteFile(file, []byte(job), 0o600))
 	if text, err := a.run("job", "run", file).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
@@ -204,23 +192,17 @@ func TestTerminal(t *testing.T) {
 		screen.take(t, "sleepy.g[0]/main")
 		typeKeys(t, terminal, "q")
 		screen.take(t, "\x1b[?1049l") // back on the screen from before
-		if err := cmd.Wait(); err != nil {
-			t.Error(err)
-		}
+		rig.Check(t, cmd.Wait())
 	})
 	t.Run("exec", func(t *testing.T) {
 		id, err := a.run("alloc", "status", "-t", "{{(index . 0).ID}}").Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, err)
 		cmd := a.run("alloc", "exec", string(id[:8]), "sh")
 		terminal, screen := onTerminal(t, cmd)
 		typeKeys(t, terminal, "stty size; echo in:$NOMAD_TASK_NAME\n")
 		screen.take(t, "24 120")
 		screen.take(t, "in:main")
-		if err := pty.Setsize(terminal, &pty.Winsize{Rows: 30, Cols: 90}); err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, pty.Setsize(terminal, &pty.Winsize{Rows: 30, Cols: 90}))
 		// One command: between two the shell itself would get the signal, and go on with the second.
 		typeKeys(t, terminal, "sh -c 'echo now; exec sleep 1000'\n")
 		screen.take(t, "now\r\n")

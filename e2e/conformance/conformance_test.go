@@ -42,11 +42,7 @@ func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "conf")
 	rig.Must(t, err)
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { rig.Check(t, os.RemoveAll(dir)) })
 	return dir
 }
 

@@ -35,11 +35,7 @@ func TestMeasurements(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d, err := subject.Open(t.Context())
 			rig.Must(t, err)
-			t.Cleanup(func() {
-				if err := subject.Close(context.Background()); err != nil {
-					t.Error(err)
-				}
-			})
+			t.Cleanup(func() { rig.Check(t, subject.Close(context.Background())) })
 			checkMeasurements(t, d)
 		})
 	}
@@ -108,11 +104,7 @@ func start(t *testing.T, d suite.Driver, dir, name, script, more string) {
 	if _, _, err := d.StartTask(t.Context(), task); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := d.DestroyTask(context.Background(), task.ID, true); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { rig.Check(t, d.DestroyTask(context.Background(), task.ID, true)) })
 }
 
 // series are the numbers of the endpoint by metric and task; none before it answers.

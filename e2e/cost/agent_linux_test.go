@@ -115,9 +115,7 @@ func (f *fleet) end() {
 	rig.Eventually(f.t, time.Minute, "no executor is left", func() bool {
 		return len(children(f.t, f.agent.Process.Pid)) == 0
 	})
-	if err := errors.Join(f.agent.Process.Signal(os.Interrupt), f.agent.Wait()); err != nil {
-		f.t.Error(err)
-	}
+	rig.Check(f.t, errors.Join(f.agent.Process.Signal(os.Interrupt), f.agent.Wait()))
 }
 
 func (f *fleet) tacho(args ...string) {

@@ -61,9 +61,7 @@ func run(t *testing.T, p *rig.Place, name, script string, changes ...func(*proto
 		if launched {
 			err = e.Stop(ctx, 9, 0)
 		}
-		if err := errors.Join(err, e.Shutdown(ctx), e.Close()); err != nil {
-			t.Error(err)
-		}
+		rig.Check(t, errors.Join(err, e.Shutdown(ctx), e.Close()))
 	})
 	request := &proto.LaunchRequest{
 		Id: id, Command: "/bin/sh", Args: []string{"-c", script}, Env: p.Env(), Dir: p.Dir,

@@ -293,10 +293,6 @@ func group(t *testing.T) string {
 	if err != nil {
 		t.Skipf("make a cgroup: %v", err)
 	}
-	t.Cleanup(func() {
-		if err := os.Remove(dir); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { rig.Check(t, os.Remove(dir)) })
 	return dir
 }

@@ -54,14 +54,10 @@ func TestDeb(t *testing.T) {
 	}
 	packages, layers := t.TempDir(), t.TempDir()
 	for name, version := range map[string]string{"old.deb": "v1.0.0", "new.deb": "v1.1.0"} {
-		if err := os.Rename(deb(t, release(t, "../..", version)), filepath.Join(packages, name)); err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, os.Rename(deb(t, release(t, "../..", version)), filepath.Join(packages, name)))
 	}
 	scenario, err := filepath.Abs("testdata/scenario.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "--propagation", "private", "sh", scenario)
 	cmd.Env = append(os.Environ(), "LAYERS="+layers, "PACKAGES="+packages)
 	var stderr bytes.Buffer
@@ -106,18 +102,14 @@ func TestReproducible(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	dirty, err := exec.CommandContext(t.Context(), "git", "-C", "../..", "status", "--porcelain").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	if len(dirty) > 0 {
 		t.Skipf("the checkout has changes that a clone has not:\n%s", dirty)
 	}
 	var sums []string
 	for _, checkout := range []string{"../..", elsewhere} {
 		content, err := os.ReadFile(filepath.Join(release(t, checkout, "v1.0.0"), "SHA256SUMS"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, err)
 		sums = append(sums, string(content))
 	}
 	if sums[0] == "" || sums[0] != sums[1] {

@@ -29,9 +29,7 @@ func TestPages(t *testing.T) {
 			ran := 0
 			for _, b := range blocks(t, filepath.Join("../../docs", page)) {
 				if b.title != "" {
-					if err := os.WriteFile(filepath.Join(dir, b.title), []byte(strings.Join(b.lines, "\n")+"\n"), 0o600); err != nil {
-						t.Fatal(err)
-					}
+					rig.Must(t, os.WriteFile(filepath.Join(dir, b.title), []byte(strings.Join(b.lines, "\n")+"\n"), 0o600))
 				}
 				if b.kind != "console" {
 					continue

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tachograph/tacho/e2e/rig"
 )
 
 // TestLinks holds that every link to a file or a heading of this repository leads there.
@@ -18,9 +20,7 @@ func TestLinks(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	for _, page := range pagesOf(t) {
 		text, err := os.ReadFile(filepath.Join("../..", page))
-		if err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, err)
 		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
 			if strings.Contains(m[1], "://") {
 				continue
@@ -43,9 +43,7 @@ func TestLinks(t *testing.T) {
 func anchorsOf(t *testing.T, path string) (all []string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	punctuation := regexp.MustCompile(`[^\p{L}\p{N}_\- ]`)
 	for _, m := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(string(text), -1) {
 		all = append(all, strings.ReplaceAll(punctuation.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
@@ -57,9 +55,7 @@ func anchorsOf(t *testing.T, path string) (all []string) {
 func pagesOf(t *testing.T) []string {
 	t.Helper()
 	pages, err := filepath.Glob("../../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	for i, page := range pages {
 		pages[i] = strings.TrimPrefix(page, "../../")
 	}
@@ -105,8 +101,6 @@ func TestQueries(t *testing.T) {
 func read(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("../..", path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	return string(text)
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tachograph/tacho/e2e/rig"
 )
 
 // block is a fenced block of a page.
@@ -27,9 +29,7 @@ type command struct {
 func blocks(t *testing.T, path string) []block {
 	t.Helper()
 	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	var all []block
 	var open *block
 	for line := range strings.Lines(string(page)) {

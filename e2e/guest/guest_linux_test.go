@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tachograph/tacho/e2e/rig"
 )
 
 // asCommand makes the test binary be the command guest.
@@ -36,9 +38,7 @@ func buildSmoke(t *testing.T) string {
 		t.Skipf("no guests here: %v (Debian package qemu-system-x86)", err)
 	}
 	cache, err := cacheFolder()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	for _, series := range known() {
 		if _, err := findKernel(cache, series); err != nil {
 			t.Skip(err)
@@ -135,9 +135,7 @@ func TestRun(t *testing.T) {
 func TestFilesAndOutputs(t *testing.T) {
 	smoke := buildSmoke(t)
 	profile := filepath.Join(t.TempDir(), "deep", "cpu.out")
-	if err := os.MkdirAll(filepath.Dir(profile), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, os.MkdirAll(filepath.Dir(profile), 0o755))
 	t.Setenv("TACHO_GUEST_FILES", "testdata:/more")
 	t.Setenv("TACHO_SMOKE_FILE", "/more/hello.txt")
 	got := runGuest(t, "", "-user", "nobody", "-disk", "8", smoke,

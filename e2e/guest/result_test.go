@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/e2e/guest/plan"
+	"github.com/tachograph/tacho/e2e/rig"
 )
 
 func TestRelay(t *testing.T) {
@@ -52,9 +53,7 @@ func TestRelaySave(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "c.out")
 	r := relay{outputs: []string{file}}
-	if err := r.save(plan.File{Path: file, Data: []byte("mode: set")}); err != nil {
-		t.Error(err)
-	}
+	rig.Check(t, r.save(plan.File{Path: file, Data: []byte("mode: set")}))
 	if text, err := os.ReadFile(file); err != nil || string(text) != "mode: set" {
 		t.Errorf("%q, %v", text, err)
 	}

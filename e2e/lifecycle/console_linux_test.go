@@ -85,8 +85,15 @@ func (c *console) text() string {
 	return c.screen.String()
 }
 
-// expect waits until the terminal shows a text, behind what was expected before.
-func (c *console) expect(t *testing.T, want string) {
+// expect waits until the terminal shows texts one after the other, behind what was expected before.
+func (c *console) expect(t *testing.T, wanted ...string) {
+	t.Helper()
+	for _, want := range wanted {
+		c.expectOne(t, want)
+	}
+}
+
+func (c *console) expectOne(t *testing.T, want string) {
 	t.Helper()
 	late := time.After(deadline)
 	tick := time.NewTicker(2 * time.Millisecond)

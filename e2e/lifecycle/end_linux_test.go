@@ -73,10 +73,7 @@ func TestRunEndsWhatRunsTooLong(t *testing.T) {
 			place := rig.NewPlace(t, mode.User)
 			flags, parent := mode.Place(t)
 			s := start(t, place.Run(t.Context(), append(flags, "--timeout", "500ms", "--", rig.Workload(), "linger")...))
-			code, stderr := s.wait(t, deadline)
-			if code != 124 {
-				t.Errorf("exit code %d, want 124: %s", code, stderr)
-			}
+			s.exits(t, 124)
 			nothingLeft(t, place, parent)
 			r := place.TheRun(t).Record
 			if r.Diagnosis.Verdict != record.TimedOut {
@@ -97,10 +94,7 @@ func TestRunLeavesNothing(t *testing.T) {
 			// The daemon leaves session, parent and descriptors; the shell ends once it is there.
 			script := fmt.Sprintf("%q linger >ready 2>&1 </dev/null & until grep -q ready ready; do sleep 0.02; done; exit 5", rig.Workload())
 			s := start(t, place.Run(t.Context(), append(flags, "--", "/bin/sh", "-c", script)...))
-			code, stderr := s.wait(t, deadline)
-			if code != 5 {
-				t.Errorf("exit code %d, want 5: %s", code, stderr)
-			}
+			s.exits(t, 5)
 			nothingLeft(t, place, parent)
 		})
 	}

@@ -129,11 +129,7 @@ func (f fullDisk) mount(t *testing.T, place *rig.Place) {
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
 		t.Skipf("no file system can be mounted: %v", err)
 	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { rig.Check(t, syscall.Unmount(dir, syscall.MNT_DETACH)) })
 	if f.unit == "nr_blocks" {
 		rig.Must(t, os.WriteFile(filepath.Join(dir, filling), []byte("x"), 0o600))
 	}

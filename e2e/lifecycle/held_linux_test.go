@@ -93,8 +93,7 @@ func TestTerminalLines(t *testing.T) {
 	needShell(t)
 	place := rig.NewPlace(t, rig.Self())
 	c := open(t, place.Run(t.Context(), "--", "printf", "abc"))
-	c.expect(t, "abc\r\n")
-	c.expect(t, "tacho:")
+	c.expect(t, "abc\r\n", "tacho:")
 	c.exits(t, 0)
 
 	place = rig.NewPlace(t, rig.Self())

@@ -26,7 +26,7 @@ func linger(t *testing.T, mode rig.Mode, place *rig.Place, command ...string) (*
 	flags = append(flags, "--kill-grace", "200ms", "--", rig.Workload(), "linger")
 	s := start(t, place.Run(t.Context(), append(flags, command...)...))
 	s.expect(t, "ready")
-	r := running(t, place)
+	r := place.Running(t)
 	if r.Executor == nil || !rig.Alive(r.Executor.PID) || !rig.Alive(r.PID) {
 		t.Fatalf("the record of the running task names no live executor and command: %+v", r.Executor)
 	}
@@ -45,17 +45,6 @@ func gone(t *testing.T, place *rig.Place, parent *rig.Parent) {
 	}
 }
 
-// closed waits for the record's last word.
-func closed(t *testing.T, place *rig.Place) *record.Record {
-	t.Helper()
-	var r *record.Record
-	rig.Eventually(t, deadline, "the record is closed", func() bool {
-		r = place.TheRun(t).Record
-		return r.State != record.Running
-	})
-	return r
-}
-
 // TestKillRun kills tacho run: the task ends with it, and its record says so.
 func TestKillRun(t *testing.T) {
 	rig.Require(t)
@@ -70,7 +59,7 @@ func TestKillRun(t *testing.T) {
 				s, _, parent := linger(t, mode, place, args...)
 				rig.Must(t, s.cmd.Process.Kill())
 				gone(t, place, parent)
-				r := closed(t, place)
+				r := place.Closed(t)
 				if r.State != record.Exited || r.Diagnosis.Verdict != record.Stopped || r.Diagnosis.Summary == "" {
 					t.Errorf("state %q, verdict %q (%q), want exited, stopped and a sentence",
 						r.State, r.Diagnosis.Verdict, r.Diagnosis.Summary)
@@ -98,7 +87,7 @@ func TestKillExecutor(t *testing.T) {
 				t.Error("nothing was said")
 			}
 			t.Logf("stderr: %s", stderr)
-			end := closed(t, place)
+			end := place.Closed(t)
 			if end.Diagnosis.Verdict != record.ExecutorLost || end.Diagnosis.Summary == "" {
 				t.Errorf("state %q, verdict %q (%q), want executor_lost and a sentence",
 					end.State, end.Diagnosis.Verdict, end.Diagnosis.Summary)
@@ -135,7 +124,7 @@ func killBoth(t *testing.T, mode rig.Mode, runFirst bool) {
 	}
 	s := start(t, place.Run(t.Context(), append(flags, "--", "/bin/sh", "-c", script)...))
 	s.expect(t, "ready")
-	r := running(t, place)
+	r := place.Running(t)
 	victims := []int{s.cmd.Process.Pid, r.Executor.PID}
 	if !runFirst {
 		slices.Reverse(victims)
@@ -151,7 +140,7 @@ func killBoth(t *testing.T, mode rig.Mode, runFirst bool) {
 		t.Errorf("the next command says %q, want %q", out.Stderr, want)
 	}
 	gone(t, place, parent)
-	if end := closed(t, place); end.Diagnosis.Verdict != record.ExecutorLost {
+	if end := place.Closed(t); end.Diagnosis.Verdict != record.ExecutorLost {
 		t.Errorf("verdict %q, want executor_lost", end.Diagnosis.Verdict)
 	}
 	nothingLeft(t, place, parent)
@@ -166,7 +155,7 @@ func TestKillBothWithoutCgroup(t *testing.T) {
 	s := start(t, place.Run(t.Context(), "--cgroup", "none", "--interval", "20ms", "--report-interval", "20ms",
 		"--", "/bin/sh", "-c", "setsid sleep 1000 & echo ready; exec sleep 2000"))
 	s.expect(t, "ready")
-	r := running(t, place)
+	r := place.Running(t)
 	rig.Eventually(t, deadline, "both processes are reported", func() bool {
 		reports := rig.Reports(t, place.TheRun(t))
 		return len(reports) > 0 && len(reports[len(reports)-1].Processes.Rows) == 2
@@ -187,10 +176,7 @@ func TestKillCommand(t *testing.T) {
 			place := rig.NewPlace(t, mode.User)
 			s, r, parent := linger(t, mode, place)
 			rig.Must(t, syscall.Kill(r.PID, syscall.SIGKILL))
-			code, stderr := s.wait(t, deadline)
-			if code != 137 {
-				t.Errorf("exit code %d, want 137: %s", code, stderr)
-			}
+			s.exits(t, 137)
 			nothingLeft(t, place, parent)
 			if end := place.TheRun(t).Record; end.Diagnosis.Verdict != record.Signaled {
 				t.Errorf("verdict %q, want signaled", end.Diagnosis.Verdict)
@@ -211,7 +197,7 @@ func TestDetach(t *testing.T) {
 			if code, stderr := s.wait(t, deadline); code != 0 {
 				t.Fatalf("exit code %d: %s", code, stderr)
 			}
-			r := running(t, place)
+			r := place.Running(t)
 			if r.Executor == nil || !rig.Alive(r.Executor.PID) || !rig.Alive(r.PID) {
 				t.Fatal("the task did not go on")
 			}
@@ -226,7 +212,7 @@ func TestDetach(t *testing.T) {
 				t.Errorf("attach: exit code %d, want 143: %s", code, stderr)
 			}
 			gone(t, place, parent)
-			end := closed(t, place)
+			end := place.Closed(t)
 			if end.State != record.Exited || end.Diagnosis.Verdict != record.Stopped {
 				t.Errorf("state %q, verdict %q, want exited and stopped", end.State, end.Diagnosis.Verdict)
 			}
@@ -245,7 +231,7 @@ func TestDetachOutlivesItsCaller(t *testing.T) {
 	if code, stderr := s.wait(t, deadline); code != 0 {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
-	r := running(t, place)
+	r := place.Running(t)
 	// What a terminal that goes away does to those who are still in its session.
 	for _, signal := range []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM, syscall.SIGKILL} {
 		// Nobody is left in the group where all is well.

@@ -118,18 +118,12 @@ func (s *session) wait(t *testing.T, within time.Duration) (code int, stderr str
 	}
 }
 
-// running waits until the record says that the command runs, and returns it.
-func running(t *testing.T, place *rig.Place) *record.Record {
+// exits waits for the end, and holds the exit code.
+func (s *session) exits(t *testing.T, want int) {
 	t.Helper()
-	var found *record.Record
-	rig.Eventually(t, deadline, "a record says that the command runs", func() bool {
-		runs := place.Runs(t)
-		if len(runs) == 1 && runs[0].Record.State == record.Running && runs[0].Record.PID != 0 {
-			found = runs[0].Record
-		}
-		return found != nil
-	})
-	return found
+	if code, stderr := s.wait(t, deadline); code != want {
+		t.Errorf("exit code %d, want %d: %s", code, want, stderr)
+	}
 }
 
 // nothingLeft holds a place, and the cgroup around its task, to be as if nothing had been there.

@@ -23,7 +23,7 @@ func TestOtherPIDNamespace(t *testing.T) {
 	if out := rig.Capture(t, place.Run(t.Context(), "--detach", "--", rig.Workload(), "linger")); out.Code != 0 {
 		t.Fatalf("exit code %d: %s", out.Code, out.Stderr)
 	}
-	r := running(t, place)
+	r := place.Running(t)
 	dir := place.TheRun(t).Dir
 	inside := func(args ...string) rig.Output {
 		args = append([]string{"--pid", "--fork", "--mount-proc", rig.Tacho()}, args...)

@@ -40,8 +40,7 @@ func TestPause(t *testing.T) {
 			} else if err := unix.Kill(written(t, place, "tacho"), unix.SIGTSTP); err != nil {
 				t.Fatal(err)
 			}
-			c.expect(t, "Stopped")
-			c.expect(t, "outer> ")
+			c.expect(t, "Stopped", "outer> ")
 			rig.Eventually(t, deadline, "the command is stopped", func() bool { return state(t, command) == 'T' })
 			c.enter(t, "fg\n")
 			rig.Eventually(t, deadline, "the command goes on", func() bool { return state(t, command) == 'S' })

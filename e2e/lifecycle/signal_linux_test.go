@@ -39,10 +39,7 @@ func TestRunForwardsSignals(t *testing.T) {
 			s.expect(t, "ready")
 			rig.Must(t, s.cmd.Process.Signal(signal))
 			s.expect(t, "got "+name)
-			code, stderr := s.wait(t, deadline)
-			if code != 7 {
-				t.Errorf("exit code %d, want 7: %s", code, stderr)
-			}
+			s.exits(t, 7)
 			nothingLeft(t, place, nil)
 		})
 	}
@@ -56,7 +53,7 @@ func TestRunEndsByAForwardedSignal(t *testing.T) {
 			place := rig.NewPlace(t, rig.Self())
 			s := start(t, place.Run(t.Context(), "--", "/bin/sh", "-c", "echo ready; exec sleep 1000"))
 			s.expect(t, "ready")
-			r := running(t, place)
+			r := place.Running(t)
 			rig.Must(t, s.cmd.Process.Signal(signal))
 			code, stderr := s.wait(t, deadline)
 			if want := 128 + int(signal); code != want {

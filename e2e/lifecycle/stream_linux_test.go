@@ -224,9 +224,7 @@ func TestRunHoldsNoDescriptor(t *testing.T) {
 			if _, err := signal.WriteString("\n"); err != nil {
 				t.Error(err)
 			}
-			if err := cmd.Wait(); err != nil {
-				t.Error(err)
-			}
+			rig.Check(t, cmd.Wait())
 			rig.Eventually(t, deadline, "the run ends", func() bool { return len(place.Strays()) == 0 })
 		})
 	}

@@ -32,9 +32,7 @@ func TestTerminal(t *testing.T) {
 			flags, parent := mode.Place(t)
 			script := `tty; test -t 0 && test -t 1 && test -t 2 && echo streams; echo controlled >/dev/tty; printf 'a\nb\n'; exit 6`
 			c := open(t, place.Run(t.Context(), append(flags, "--", "/bin/sh", "-c", script)...))
-			c.expect(t, "/dev/pts/")
-			c.expect(t, "streams\r\n")
-			c.expect(t, "controlled\r\n")
+			c.expect(t, "/dev/pts/", "streams\r\n", "controlled\r\n")
 			// Each newline is turned once into what a terminal needs.
 			c.expect(t, "a\r\nb\r\n")
 			c.exits(t, 6)
@@ -49,8 +47,7 @@ func TestTerminalSize(t *testing.T) {
 	place := rig.NewPlace(t, rig.Self())
 	c := open(t, shell(t, place,
 		`stty size; trap 'stty size; exit 4' WINCH; echo ready; while :; do sleep 0.02; done`))
-	c.expect(t, "30 100\r\n")
-	c.expect(t, "ready\r\n")
+	c.expect(t, "30 100\r\n", "ready\r\n")
 	rig.Must(t, pty.Setsize(c.ptm, &pty.Winsize{Rows: 41, Cols: 123}))
 	c.expect(t, "41 123\r\n")
 	c.exits(t, 4)
@@ -127,8 +124,7 @@ func TestTerminalIsPutBack(t *testing.T) {
 				[ "$before" = "$(stty -g)" ] && echo same settings; echo "code $code"`
 			c := open(t, place.Command(t.Context(), "/bin/sh", "-c", outer, "sh",
 				rig.Tacho(), "run", "--output-dir", place.Out, "--", "/bin/sh", "-c", test.script))
-			c.expect(t, "same settings\r\n")
-			c.expect(t, test.says)
+			c.expect(t, "same settings\r\n", test.says)
 			c.wait(t)
 		})
 	}
@@ -146,8 +142,7 @@ func TestTerminalJobControl(t *testing.T) {
 	c.expect(t, "sleep 1000\r\n")
 	foreground(t, place, "sleep 1000")
 	c.enter(t, "\x1a")
-	c.expect(t, "Stopped")
-	c.expect(t, "inner> ")
+	c.expect(t, "Stopped", "inner> ")
 	c.enter(t, "jobs -r; bg; jobs -r | wc -l\n")
 	c.expect(t, "\r\n1\r\n")
 	c.enter(t, "fg\n")
@@ -167,15 +162,13 @@ func TestTerminalSuspend(t *testing.T) {
 	c.enter(t, rig.Tacho()+" run --output-dir "+place.Out+" -- /bin/sh -c 'echo ready; read x; echo \"got $x\"; exit 12'\n")
 	c.expect(t, "ready\r\n")
 	c.enter(t, "\x1a")
-	c.expect(t, "Stopped")
-	c.expect(t, "outer> ")
+	c.expect(t, "Stopped", "outer> ")
 	c.enter(t, "echo betw''een\n")
 	c.expect(t, "between\r\n")
 	c.enter(t, "fg\n")
 	c.expect(t, "run --output-dir")
 	c.enter(t, "later\n")
-	c.expect(t, "got later\r\n")
-	c.expect(t, "outer> ")
+	c.expect(t, "got later\r\n", "outer> ")
 	c.enter(t, "echo \"code $?\"; exit\n")
 	c.expect(t, "code 12\r\n")
 	c.wait(t)
@@ -196,13 +189,11 @@ func TestTerminalBackground(t *testing.T) {
 		t.Errorf("the command's terminal is not set up for lines: %v %s", err, modes)
 	}
 	c.enter(t, "echo \"jobs $(jobs -r | wc -l)\"\n")
-	c.expect(t, "jobs 1\r\n")
-	c.expect(t, "outer> ")
+	c.expect(t, "jobs 1\r\n", "outer> ")
 	c.enter(t, "fg\n")
 	c.expect(t, "run --interval")
 	c.enter(t, "later\n")
-	c.expect(t, "got later\r\n")
-	c.expect(t, "outer> ")
+	c.expect(t, "got later\r\n", "outer> ")
 	c.enter(t, "echo \"code $?\"; exit\n")
 	c.expect(t, "code 12\r\n")
 	c.wait(t)
@@ -225,8 +216,7 @@ func TestTerminalSentToBackground(t *testing.T) {
 				" -- /bin/sh -c 'echo ready; read x <go; : >gone; read x <end; exit 4'\n")
 			c.expect(t, "ready\r\n")
 			c.enter(t, "\x1a")
-			c.expect(t, "Stopped")
-			c.expect(t, "outer> ")
+			c.expect(t, "Stopped", "outer> ")
 			c.enter(t, "bg; echo >go\n")
 			rig.Eventually(t, deadline, "the command goes on", func() bool {
 				_, err := os.Stat(place.Path("gone"))
@@ -257,8 +247,7 @@ func TestTerminalOnlyWhereThereIsOne(t *testing.T) {
 	c := open(t, place.Command(t.Context(), "/bin/sh", "-c", `"$@" | cat`, "sh",
 		rig.Tacho(), "run", "--output-dir", place.Out, "--", "/bin/sh", "-c",
 		`test -t 1 || echo "no terminal"; readlink /proc/$$/fd/1; printf 'a\tb\n' | od -c | head -n 1`))
-	c.expect(t, "no terminal\r\n")
-	c.expect(t, "pipe:[")
+	c.expect(t, "no terminal\r\n", "pipe:[")
 	c.exits(t, 0)
 }
 

@@ -115,13 +115,9 @@ func TestHugePages(t *testing.T) {
 		t.Skip("it reserves huge pages of the machine: guests have some to spare")
 	}
 	const held, pool = 64 << 20, "/proc/sys/vm/nr_hugepages"
-	if err := os.WriteFile(pool, []byte("40"), 0); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, os.WriteFile(pool, []byte("40"), 0))
 	defer func() {
-		if err := os.WriteFile(pool, []byte("0"), 0); err != nil {
-			t.Error(err)
-		}
+		rig.Check(t, os.WriteFile(pool, []byte("0"), 0))
 	}()
 	for name, flags := range placements() {
 		t.Run(name, func(t *testing.T) {
@@ -137,9 +133,7 @@ func TestHugePages(t *testing.T) {
 			t.Skipf("mount with memory_hugetlb_accounting (since Linux 6.6): %v", err)
 		}
 		defer func() {
-			if err := unix.Mount("", mount, "", unix.MS_REMOUNT, ""); err != nil {
-				t.Error(err)
-			}
+			rig.Check(t, unix.Mount("", mount, "", unix.MS_REMOUNT, ""))
 		}()
 		r := checkHugePages(t, held)
 		if uncharged := number(t, r, "hugetlb_uncharged_bytes"); uncharged != 0 {
@@ -158,9 +152,7 @@ func mostHeld(t *testing.T, name string, share float64, task string, flags ...st
 	p := rig.NewPlace(t, rig.Self())
 	wait := start(t, p, task, append([]string{unlimited, "--report-interval", "500ms"}, flags...)...)
 	awaitReport(t, p, name, share)
-	if err := os.WriteFile(p.Path(goFile), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, os.WriteFile(p.Path(goFile), nil, 0o600))
 	told := wait()
 	entry := p.TheRun(t)
 	return told, entry.Record, mostOf(rig.Reports(t, entry), name)
@@ -261,20 +253,14 @@ func swapOn(t *testing.T, disk string, size int) {
 	binary.NativeEndian.PutUint32(header[1028:], uint32(size/page-1))
 	copy(header[page-10:], "SWAPSPACE2")
 	file, err := os.OpenFile(disk, os.O_WRONLY|os.O_SYNC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	_, err = file.WriteAt(header, 0)
 	if closed := file.Close(); err == nil {
 		err = closed
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	path, err := unix.BytePtrFromString(disk)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	swap := func(call uintptr) error {
 		if _, _, errno := unix.Syscall(call, uintptr(unsafe.Pointer(path)), 0, 0); errno != 0 {
 			return errno
@@ -284,9 +270,5 @@ func swapOn(t *testing.T, disk string, size int) {
 	if err := swap(unix.SYS_SWAPON); err != nil {
 		t.Skipf("swap to %s: %v", disk, err)
 	}
-	t.Cleanup(func() {
-		if err := swap(unix.SYS_SWAPOFF); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { rig.Check(t, swap(unix.SYS_SWAPOFF)) })
 }

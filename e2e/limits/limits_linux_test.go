@@ -112,9 +112,7 @@ func compete(t *testing.T) (light, heavy told) {
 			return err != nil
 		})
 	})
-	if err := os.WriteFile(p.Path(goFile), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, os.WriteFile(p.Path(goFile), nil, 0o600))
 	return outs["100"](), outs["300"]()
 }
 

@@ -63,9 +63,7 @@ func start(t *testing.T, p *rig.Place, task string, flags ...string) (wait func(
 func self(t *testing.T) string {
 	t.Helper()
 	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	return path
 }
 
@@ -106,9 +104,7 @@ func needLimits(t *testing.T) {
 func version(t *testing.T, controller string) (version int, mount string) {
 	t.Helper()
 	mounts, err := kernel.CgroupMounts(kernel.HostFS())
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	for _, m := range mounts {
 		if slices.Contains(m.Controllers, controller) {
 			return m.Version, m.Point
@@ -132,7 +128,5 @@ func needControllers(t *testing.T, controllers ...string) {
 func enableInRoot(t *testing.T, controller string) {
 	t.Helper()
 	_, mount := version(t, controller)
-	if err := os.WriteFile(filepath.Join(mount, "cgroup.subtree_control"), []byte("+"+controller), 0); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, os.WriteFile(filepath.Join(mount, "cgroup.subtree_control"), []byte("+"+controller), 0))
 }

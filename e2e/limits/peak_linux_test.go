@@ -23,17 +23,12 @@ import (
 // givenGroup makes a group in every hierarchy, as an orchestrator does for several tasks one after the other.
 func givenGroup(t *testing.T) *proto.CgroupPlacement {
 	t.Helper()
-	parent, err := rig.NewParent(t, rig.Self())
-	if err != nil {
-		t.Skip(err)
-	}
+	parent := rig.NeedParent(t)
 	if v, _ := version(t, "memory"); v == 2 {
 		enableInRoot(t, "memory")
 	}
 	mounts, err := kernel.CgroupMounts(kernel.HostFS())
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	given := &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_GIVEN, V1: map[string]string{}}
 	for _, mount := range mounts {
 		dir := filepath.Join(mount.Point, parent.Path)
@@ -56,29 +51,21 @@ func givenGroup(t *testing.T) *proto.CgroupPlacement {
 func touchIn(t *testing.T, given *proto.CgroupPlacement, number, bytes int) (record.HeadlineValue, *record.Record) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "peak")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	defer os.RemoveAll(dir)
 	c, err := client.Start(t.Context(), client.Options{Binary: rig.Tacho(), RuntimeDir: dir, ID: fmt.Sprint(number)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	defer c.Close()
 	_, err = c.Launch(t.Context(), &proto.LaunchRequest{
 		Id: fmt.Sprintf("peak-%d-%d", os.Getpid(), number), Command: self(t), Cgroup: given,
 		Env: []string{fmt.Sprintf("%s=touch %d", taskVariable, bytes)}, Stdio: &proto.Stdio{Mode: proto.Stdio_MODE_NULL},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	exit, r, err := c.Wait(t.Context())
 	if err != nil || exit.GetCode() != 0 {
 		t.Fatalf("%v, %v", exit, err)
 	}
-	if err := c.Shutdown(t.Context()); err != nil {
-		t.Error(err)
-	}
+	rig.Check(t, c.Shutdown(t.Context()))
 	peak := r.Headline["memory_peak_bytes"]
 	if peak.Value == nil {
 		t.Fatalf("no peak: %+v", peak)

@@ -218,9 +218,7 @@ func (a *agent) kill() {
 func (a *agent) clean() {
 	if a.process != nil && a.process.ProcessState == nil {
 		a.purge()
-		if err := a.process.Process.Signal(os.Interrupt); err != nil {
-			a.t.Error(err)
-		}
+		rig.Check(a.t, a.process.Process.Signal(os.Interrupt))
 		_ = a.process.Wait() // the exit code of an interrupted agent says nothing
 	}
 	if a.t.Failed() {
@@ -230,9 +228,7 @@ func (a *agent) clean() {
 		}
 	}
 	if a.log != nil {
-		if err := a.log.Close(); err != nil {
-			a.t.Error(err)
-		}
+		rig.Check(a.t, a.log.Close())
 	}
 	// The mounts of allocations go with their allocations; one that is left must not be emptied.
 	if err := os.RemoveAll(a.dir); err != nil {
@@ -313,14 +309,5 @@ func (a *agent) cliInput(input string, args ...string) (string, error) {
 // await waits until something holds.
 func (a *agent) await(what string, patience time.Duration, holds func() bool) {
 	a.t.Helper()
-	deadline := time.After(patience)
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			a.t.Fatalf("no %s in %s", what, patience)
-		}
-	}
+	rig.Poll(a.t, 50*time.Millisecond, patience, what, holds)
 }

@@ -23,14 +23,10 @@ var kills = flag.Int("kills", 5, "how often a process is killed in one test")
 // TestPluginKilled kills the plugin again and again while a task counts to its log.
 func TestPluginKilled(t *testing.T) {
 	a := start(t, true)
-	al := a.submit("counts")
-	al.awaitLog("10\n")
-	before := al.attributes()
+	al, before := a.counting()
 	total := al.cpuTotal()
 	for range *kills {
-		plugin := a.pluginProcess()
-		rig.Must(t, syscall.Kill(plugin, syscall.SIGKILL))
-		a.await("another plugin", time.Minute, func() bool { return a.pluginProcess() != plugin && a.pluginProcess() != 0 })
+		a.replacePlugin()
 		a.await("counters that go on", time.Minute, func() bool { return al.cpuTotal() > 0 })
 		if now := al.cpuTotal(); now < total {
 			t.Errorf("CPU seconds went down from %f to %f", total, now)
@@ -49,26 +45,20 @@ func TestLogsByHost(t *testing.T) {
 	if got := hello.logs("stdout"); got != "hello from hello\n" {
 		t.Errorf("stdout %q", got)
 	}
-	al := a.submit("counts")
-	al.awaitLog("10\n")
-	before := al.attributes()
+	al, before := a.counting()
 	for key, value := range before {
 		if strings.HasPrefix(key, "limit.") && value == "64 MiB" {
 			t.Errorf("a limit although none is to be enforced: %v", before)
 		}
 	}
-	plugin := a.pluginProcess()
-	rig.Must(t, syscall.Kill(plugin, syscall.SIGKILL))
-	a.await("another plugin", time.Minute, func() bool { return a.pluginProcess() != plugin && a.pluginProcess() != 0 })
+	a.replacePlugin()
 	al.checkUndisturbed(before["pid"])
 }
 
 // TestAgentKilled kills the agent again and again, and once the plugin with it.
 func TestAgentKilled(t *testing.T) {
 	a := start(t, false)
-	al := a.submit("counts")
-	al.awaitLog("10\n")
-	before := al.attributes()
+	al, before := a.counting()
 	for i := range *kills {
 		plugin := a.pluginProcess()
 		a.kill()
@@ -85,9 +75,7 @@ func TestAgentKilled(t *testing.T) {
 // TestExecutorKilled kills the executor of a task: the task goes with it, and its end says so.
 func TestExecutorKilled(t *testing.T) {
 	a := start(t, true)
-	al := a.submit("counts")
-	al.awaitLog("10\n")
-	attributes := al.attributes()
+	al, attributes := a.counting()
 	executor, err := strconv.Atoi(attributes["executor.pid"])
 	rig.Must(t, err)
 	rig.Must(t, syscall.Kill(executor, syscall.SIGKILL))
@@ -103,17 +91,29 @@ func TestExecutorKilled(t *testing.T) {
 // plugin that is started from it serves them.
 func TestBinaryReplaced(t *testing.T) {
 	a := start(t, true)
-	al := a.submit("counts")
-	al.awaitLog("10\n")
-	before := al.attributes()
+	al, before := a.counting()
 	path := filepath.Join(a.dir, "plugins", "tacho")
 	a.copyFile(path, path+".new")
 	rig.Must(t, os.Rename(path+".new", path))
-	plugin := a.pluginProcess()
-	rig.Must(t, syscall.Kill(plugin, syscall.SIGKILL))
-	a.await("another plugin", time.Minute, func() bool { return a.pluginProcess() != plugin && a.pluginProcess() != 0 })
+	a.replacePlugin()
 	a.await("stats by the other plugin", time.Minute, func() bool { _, ok := al.stats(); return ok })
 	al.checkUndisturbed(before["pid"])
+}
+
+// counting submits a job whose task counts to its log, and returns what the plugin says of it.
+func (a *agent) counting() (*allocation, map[string]string) {
+	a.t.Helper()
+	al := a.submit("counts")
+	al.awaitLog("10\n")
+	return al, al.attributes()
+}
+
+// replacePlugin kills the plugin and waits for the next one.
+func (a *agent) replacePlugin() {
+	a.t.Helper()
+	plugin := a.pluginProcess()
+	rig.Must(a.t, syscall.Kill(plugin, syscall.SIGKILL))
+	a.await("another plugin", time.Minute, func() bool { return a.pluginProcess() != plugin && a.pluginProcess() != 0 })
 }
 
 // pluginProcess is the agent's plugin, 0 while there is none.

@@ -5,7 +5,6 @@ package nomad_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/executor/client"
 )
 
@@ -59,9 +59,7 @@ func (a *agent) executors() map[string]int {
 // TestAgentKilledWhileStarting kills the agent while it starts tasks, every other time with the plugin: no task runs
 // twice once all run, and none is left once the job is purged, also of those that the agent never knew.
 func TestAgentKilledWhileStarting(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := rig.Random(t)
 	a := start(t, false)
 	var name string
 	t.Cleanup(func() { a.showUnstarted(name) })

@@ -28,23 +28,6 @@ const (
 	deadline = 30 * time.Second
 )
 
-// needMemory skips where tasks can be given no memory limits.
-func needMemory(t *testing.T) *rig.Parent {
-	t.Helper()
-	rig.Require(t)
-	if os.Geteuid() != 0 {
-		t.Skip("only root makes groups with memory limits everywhere")
-	}
-	parent, err := rig.NewParent(t, rig.Self())
-	if err != nil {
-		t.Skip(err)
-	}
-	if _, err := parent.MemoryPeak(); err != nil {
-		t.Skipf("no memory can be limited here: %v", err)
-	}
-	return parent
-}
-
 func self(t *testing.T) string {
 	t.Helper()
 	path, err := os.Executable()

@@ -83,7 +83,7 @@ func TestOwnLimit(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			parent := needMemory(t)
+			parent := rig.NeedMemory(t)
 			if test.v2 && !versionTwo() {
 				t.Skip("memory.oom.group is version 2's")
 			}
@@ -98,7 +98,7 @@ func TestOwnLimit(t *testing.T) {
 
 // TestAncestor has a group above the task run out of memory.
 func TestAncestor(t *testing.T) {
-	parent := needMemory(t)
+	parent := rig.NeedMemory(t)
 	rig.Must(t, parent.LimitMemory(limitBytes))
 	hold(t, run(t, parent, nil, roleEat, text(tooMuch)),
 		end{Code: 137, Verdict: record.Signaled, Kills: 1, Scope: record.Ancestor, Retryable: true, MainVictim: true})
@@ -114,7 +114,7 @@ func TestAncestor(t *testing.T) {
 // the executor where that may not protect itself (no CAP_SYS_RESOURCE).
 func hiddenKill(t *testing.T, limit int, log string) (place *rig.Place, out rig.Output, chosen bool) {
 	t.Helper()
-	parent := needMemory(t)
+	parent := rig.NeedMemory(t)
 	rig.Must(t, parent.LimitMemory(int64(limit)))
 	place = rig.NewPlace(t, rig.Self())
 	run := place.Run(t.Context(), "--cgroup-parent", hidden, "--interval", "100ms", "--live", "never", "--", self(t), roleEat, text(2*limit))
@@ -123,9 +123,7 @@ func hiddenKill(t *testing.T, limit int, log string) (place *rig.Place, out rig.
 	t.Cleanup(func() {
 		rig.Eventually(t, deadline, "all processes in the group have ended", func() bool { return len(parent.Processes()) == 0 })
 		for _, dir := range parent.Below() {
-			if err := os.Remove(dir); err != nil {
-				t.Error(err)
-			}
+			rig.Check(t, os.Remove(dir))
 		}
 	})
 	return place, out, cmd.ProcessState.ExitCode() < 0 || out.Code == 125 && !mayProtect(t)
@@ -183,7 +181,7 @@ func TestHiddenAncestor(t *testing.T) {
 
 // TestPIDNamespace has tacho and its task in a PID namespace of their own: the kernel's log has other numbers.
 func TestPIDNamespace(t *testing.T) {
-	parent := needMemory(t)
+	parent := rig.NeedMemory(t)
 	place := rig.NewPlace(t, rig.Self())
 	run := place.Run(t.Context(), "--cgroup-parent", parent.Path, "--memory", limitFlag, "--interval", "10ms", "--live", "never",
 		"--", self(t), roleEat, text(tooMuch))
@@ -202,7 +200,7 @@ func TestPIDNamespace(t *testing.T) {
 
 // TestHost has the machine run out of memory. It is for a machine of its own: a guest with -memory 256.
 func TestHost(t *testing.T) {
-	parent := needMemory(t)
+	parent := rig.NeedMemory(t)
 	meminfo, err := os.ReadFile("/proc/meminfo")
 	rig.Must(t, err)
 	total := integer(strings.Fields(string(meminfo))[1])
@@ -217,7 +215,7 @@ func TestHost(t *testing.T) {
 
 // TestKilledFromOutside kills a task that lives close to its limit: that is no OOM kill.
 func TestKilledFromOutside(t *testing.T) {
-	parent := needMemory(t)
+	parent := rig.NeedMemory(t)
 	place := rig.NewPlace(t, rig.Self())
 	cmd := place.Run(t.Context(), "--cgroup-parent", parent.Path, "--memory", limitFlag, "--interval", "100ms", "--live", "never",
 		"--", self(t), roleHold, text(limitBytes*8/10))
@@ -232,7 +230,7 @@ func TestKilledFromOutside(t *testing.T) {
 
 // TestCallerDied kills tacho run: the record says why the task was stopped.
 func TestCallerDied(t *testing.T) {
-	parent := needMemory(t)
+	parent := rig.NeedMemory(t)
 	place := rig.NewPlace(t, rig.Self())
 	cmd := place.Run(t.Context(), "--cgroup-parent", parent.Path, "--live", "never", "--", self(t), roleHold, "0")
 	startRole(t, place, cmd)

@@ -54,33 +54,14 @@ func startRole(t *testing.T, place *rig.Place, cmd *exec.Cmd) *record.Record {
 	if line != "ready\n" {
 		t.Fatalf("%q, %v, want ready", line, err)
 	}
-	return running(t, place)
-}
-
-// running waits until the record says that the command runs, and returns it.
-func running(t *testing.T, place *rig.Place) *record.Record {
-	t.Helper()
-	var found *record.Record
-	rig.Eventually(t, deadline, "a record says that the command runs", func() bool {
-		runs := place.Runs(t)
-		if len(runs) == 1 && runs[0].Record.State == record.Running && runs[0].Record.PID != 0 {
-			found = runs[0].Record
-		}
-		return found != nil
-	})
-	return found
+	return place.Running(t)
 }
 
 // closed waits for the end of tacho and for the record's last word.
 func closed(t *testing.T, place *rig.Place, cmd *exec.Cmd) *record.Record {
 	t.Helper()
 	_ = cmd.Wait() // how it ended is told by the record
-	var r *record.Record
-	rig.Eventually(t, deadline, "the record is closed", func() bool {
-		r = place.TheRun(t).Record
-		return r.State != record.Running
-	})
-	return r
+	return place.Closed(t)
 }
 
 // visit connects to the executor of a running task.
@@ -99,10 +80,6 @@ func visit(t *testing.T, place *rig.Place) *client.Client {
 	})
 	c, err := client.Visit(t.Context(), *found)
 	rig.Must(t, err)
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { rig.Check(t, c.Close()) })
 	return c
 }

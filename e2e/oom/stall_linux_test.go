@@ -53,7 +53,7 @@ func TestStallWords(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			parent := needMemory(t)
+			parent := rig.NeedMemory(t)
 			if test.v2 && !versionTwo() {
 				t.Skip("memory.high is version 2's")
 			}
@@ -75,7 +75,7 @@ func TestStallWords(t *testing.T) {
 // TestThrottledByAncestor has the quota on a cgroup above the task's: the task's own group counts nothing of it.
 func TestThrottledByAncestor(t *testing.T) {
 	const percent = 5 // holds also where others want the CPUs
-	parent := needMemory(t)
+	parent := rig.NeedMemory(t)
 	rig.Must(t, parent.LimitCPU(percent))
 	r := run(t, parent, nil, roleBusy, "1", "3s")
 	d := r.Diagnosis
@@ -103,7 +103,7 @@ func TestStarved(t *testing.T) {
 	if os.Getenv("TACHO_GUEST") != "" { // the two readings of an emulator are not of the same moment
 		tolerance = 0.15
 	}
-	parent := needMemory(t)
+	parent := rig.NeedMemory(t)
 	type starved struct {
 		place *rig.Place
 		cmd   *exec.Cmd
@@ -204,7 +204,7 @@ func TestSamplingGoesOn(t *testing.T) {
 	busy := cpuPressure() // before what the tasks themselves add to it
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			parent := needMemory(t)
+			parent := rig.NeedMemory(t)
 			place := rig.NewPlace(t, rig.Self())
 			args := []string{
 				"--cgroup-parent", parent.Path, "--interval", interval.String(), "--report-interval", interval.String(), "--live", "never",
@@ -279,7 +279,7 @@ func cpuPressure() float64 {
 // TestCgroupRemoved has somebody take the task's processes out of its cgroup and remove it while it runs: what was
 // read there is absent from then on, with the reason and the time, and what is read elsewhere goes on.
 func TestCgroupRemoved(t *testing.T) {
-	parent := needMemory(t)
+	parent := rig.NeedMemory(t)
 	place := rig.NewPlace(t, rig.Self())
 	began := time.Now()
 	cmd := place.Run(t.Context(), "--cgroup-parent", parent.Path, "--interval", "50ms", "--live", "never", "--", self(t), roleWander)

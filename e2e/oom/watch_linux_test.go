@@ -27,7 +27,7 @@ import (
 // TestEventLatency lets workers be killed one after another while their parent lives on, and holds that each is told
 // at once: the time of the kernel's line in its log against that of the event.
 func TestEventLatency(t *testing.T) {
-	parent := needMemory(t)
+	parent := rig.NeedMemory(t)
 	const kills = 12
 	place := rig.NewPlace(t, rig.Self())
 	cmd := place.Run(t.Context(), "--cgroup-parent", parent.Path, "--memory", limitFlag, "--live", "never",
@@ -177,7 +177,7 @@ func (l *kernelLog) kills(t *testing.T) []oom.LoggedKill {
 
 // TestIdleCost holds that an executor does nothing at all while its task sleeps and nobody asks.
 func TestIdleCost(t *testing.T) {
-	parent := needMemory(t)
+	parent := rig.NeedMemory(t)
 	place := rig.NewPlace(t, rig.Self())
 	cmd := place.Run(t.Context(), "--cgroup-parent", parent.Path, "--memory", limitFlag, "--interval", "1h", "--live", "never",
 		"--", self(t), roleHold, text(limitBytes/2))
@@ -223,7 +223,7 @@ func switches(t *testing.T, pid int) (n int) {
 // TestThrashingCost has a task live at its limit, which the kernel tells of all the time, and prints what that costs
 // the executor when nobody asks for samples.
 func TestThrashingCost(t *testing.T) {
-	parent := needMemory(t)
+	parent := rig.NeedMemory(t)
 	place := rig.NewPlace(t, rig.Self())
 	const limit = 24 * mib
 	file := bigFile(t, place, 4*limit)

@@ -119,9 +119,7 @@ func (a *realAgent) end(t *testing.T, reading *sync.WaitGroup, log *strings.Buil
 			}
 		}
 	}
-	if err := a.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Error(err)
-	}
+	rig.Check(t, a.cmd.Process.Signal(syscall.SIGTERM))
 	reading.Wait()
 	if err := a.cmd.Wait(); err != nil {
 		t.Errorf("the agent ended with %v", err)
@@ -129,9 +127,7 @@ func (a *realAgent) end(t *testing.T, reading *sync.WaitGroup, log *strings.Buil
 	if t.Failed() {
 		t.Logf("the agent said:\n%s", log.String())
 	}
-	if err := os.RemoveAll(a.dir); err != nil {
-		t.Error(err)
-	}
+	rig.Check(t, os.RemoveAll(a.dir))
 }
 
 // ask asks the API over the unix socket.

@@ -61,6 +61,30 @@ func NewParent(t testing.TB, owner User) (*Parent, error) {
 	return p, nil
 }
 
+// NeedParent is NewParent of the tests' own user; it skips the test where there is none.
+func NeedParent(t testing.TB) *Parent {
+	t.Helper()
+	parent, err := NewParent(t, Self())
+	if err != nil {
+		t.Skip(err)
+	}
+	return parent
+}
+
+// NeedMemory is NeedParent with memory that can be limited.
+func NeedMemory(t testing.TB) *Parent {
+	t.Helper()
+	Require(t)
+	if os.Geteuid() != 0 {
+		t.Skip("only root makes groups with memory limits everywhere")
+	}
+	parent := NeedParent(t)
+	if _, err := parent.MemoryPeak(); err != nil {
+		t.Skipf("no memory can be limited here: %v", err)
+	}
+	return parent
+}
+
 // Sub makes a group below the cgroup, in the hierarchies where it is, except those of some v1 controllers, or "" for v2. It
 // is removed before the cgroup is.
 func (p *Parent) Sub(t testing.TB, name string, owner User, lacks ...string) (*Parent, error) {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -64,9 +63,7 @@ func TryEach(t *testing.T, all []Failpoint, n int, try func(t *testing.T, f Fail
 	t.Helper()
 	selected := slices.Clone(all)
 	if !Exhaustive() {
-		seed := uint64(time.Now().UnixNano())
-		t.Logf("seed %d", seed)
-		rand.New(rand.NewPCG(seed, 0)).Shuffle(len(selected), func(i, j int) { selected[i], selected[j] = selected[j], selected[i] })
+		Random(t).Shuffle(len(selected), func(i, j int) { selected[i], selected[j] = selected[j], selected[i] })
 		selected = selected[:min(len(all), n)]
 	}
 	results := make(map[Failpoint]string)

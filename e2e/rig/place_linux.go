@@ -159,18 +159,3 @@ func (p *Place) Leftovers() []string {
 	}
 	return left
 }
-
-// Eventually waits until something holds, and fails the test where it still does not after this long.
-func Eventually(t testing.TB, within time.Duration, what string, holds func() bool) time.Duration {
-	t.Helper()
-	start := time.Now()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		if time.Since(start) > within {
-			t.Fatalf("after %s it still does not hold that %s", within, what)
-		}
-		<-tick.C
-	}
-	return time.Since(start)
-}

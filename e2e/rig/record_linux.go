@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/tachograph/tacho/executor/record"
 )
@@ -49,4 +50,30 @@ func Reports(t testing.TB, run record.Entry) []*record.Usage {
 		reports = append(reports, report)
 	}
 	return reports
+}
+
+// patience is how long anything may take that is expected to happen at all.
+const patience = 30 * time.Second
+
+// Running waits until the place's record says that the command runs, and returns it.
+func (p *Place) Running(t testing.TB) (found *record.Record) {
+	t.Helper()
+	Eventually(t, patience, "a record says that the command runs", func() bool {
+		runs := p.Runs(t)
+		if len(runs) == 1 && runs[0].Record.State == record.Running && runs[0].Record.PID != 0 {
+			found = runs[0].Record
+		}
+		return found != nil
+	})
+	return found
+}
+
+// Closed waits for the last word of the place's record, and returns it.
+func (p *Place) Closed(t testing.TB) (r *record.Record) {
+	t.Helper()
+	Eventually(t, patience, "the record is closed", func() bool {
+		r = p.TheRun(t).Record
+		return r.State != record.Running
+	})
+	return r
 }

@@ -4,8 +4,10 @@
 package rig
 
 import (
+	"math/rand/v2"
 	"os"
 	"testing"
+	"time"
 )
 
 const (
@@ -29,4 +31,41 @@ func Must(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Check fails the test at an error, and lets it go on.
+func Check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// Random returns random numbers, whose seed it logs.
+func Random(t testing.TB) *rand.Rand {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+// Eventually waits until something holds, and fails the test if it still does not after this long.
+func Eventually(t testing.TB, within time.Duration, what string, holds func() bool) time.Duration {
+	t.Helper()
+	return Poll(t, 2*time.Millisecond, within, what, holds)
+}
+
+// Poll is Eventually for a condition that costs something, which it looks at less often.
+func Poll(t testing.TB, every, within time.Duration, what string, holds func() bool) time.Duration {
+	t.Helper()
+	start := time.Now()
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for !holds() {
+		if time.Since(start) > within {
+			t.Fatalf("not in %s: %s", within, what)
+		}
+		<-tick.C
+	}
+	return time.Since(start)
 }

@@ -75,16 +75,12 @@ func converse(t *testing.T, binary string) {
 	if c, err = client.Reattach(ctx, *address, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Signal(ctx, unix.SIGUSR1, false); err != nil {
-		t.Error(err)
-	}
+	rig.Check(t, c.Signal(ctx, unix.SIGUSR1, false))
 	rig.Eventually(t, deadline, "the signal has come", func() bool {
 		text, err := os.ReadFile(filepath.Join(place.Path("logs"), "skew.stdout.0"))
 		return err == nil && strings.Contains(string(text), "got it")
 	})
-	if err := c.Stop(ctx, 0, deadline); err != nil {
-		t.Error(err)
-	}
+	rig.Check(t, c.Stop(ctx, 0, deadline))
 	end(ctx, t, c)
 }
 
@@ -181,10 +177,6 @@ func end(ctx context.Context, t *testing.T, c *client.Client) {
 	if final.State != record.Exited || final.Headline[procstats.HeadlineCPU.String()].Value == nil {
 		t.Errorf("record: state %s, headlines %v", final.State, final.Headline)
 	}
-	if err := c.Shutdown(ctx); err != nil {
-		t.Error(err)
-	}
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
+	rig.Check(t, c.Shutdown(ctx))
+	rig.Check(t, c.Close())
 }

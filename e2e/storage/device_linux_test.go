@@ -16,6 +16,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/e2e/rig"
 )
 
 const (
@@ -37,15 +39,11 @@ func rawOffset(device string) int64 {
 func counters(t *testing.T) (read, written int64) {
 	t.Helper()
 	text, err := os.ReadFile("/sys/block/" + filepath.Base(disk) + "/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	words := strings.Fields(string(text))
 	for i, n := range map[int]*int64{2: &read, 6: &written} {
 		sectors, err := strconv.ParseInt(words[i], 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, err)
 		*n = sectors * sector
 	}
 	return read, written
@@ -55,9 +53,7 @@ func counters(t *testing.T) (read, written int64) {
 func mount(t *testing.T, device string) (dir string) {
 	t.Helper()
 	dir = filepath.Join("/mnt", filepath.Base(device))
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, os.MkdirAll(dir, 0o755))
 	if err := unix.Mount(device, dir, "ext4", 0, ""); err != nil {
 		t.Fatalf("mount %s: %v", device, err)
 	}
@@ -81,17 +77,11 @@ const (
 func mapper(t *testing.T) (device string) {
 	t.Helper()
 	control, err := os.OpenFile("/dev/mapper/control", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	sectors, err := os.ReadFile("/sys/block/" + filepath.Base(disk) + "/size")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	length, err := strconv.ParseUint(strings.TrimSpace(string(sectors)), 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	created := dm(t, control, dmCreate, 0, nil)
 	number := binary.NativeEndian.Uint64(created[40:])
 	var target []byte
@@ -103,9 +93,7 @@ func mapper(t *testing.T) (device string) {
 	dm(t, control, dmResume, 0, nil)
 	t.Cleanup(func() {
 		dm(t, control, dmRemove, 0, nil)
-		if err := control.Close(); err != nil {
-			t.Error(err)
-		}
+		rig.Check(t, control.Close())
 	})
 	return fmt.Sprintf("/dev/dm-%d", number&0xff|number>>12&0xfff00)
 }
@@ -131,32 +119,18 @@ func dm(t *testing.T, control *os.File, request uintptr, targets uint32, data []
 func loop(t *testing.T, dir string, size int64) (device string) {
 	t.Helper()
 	file, err := os.Create(filepath.Join(dir, "image"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	defer func() {
-		if err := file.Close(); err != nil {
-			t.Error(err)
-		}
+		rig.Check(t, file.Close())
 	}()
-	if err := file.Truncate(size); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, file.Truncate(size))
 	device = "/dev/loop0"
 	f, err := os.OpenFile(device, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.IoctlSetInt(int(f.Fd()), unix.LOOP_SET_FD, int(file.Fd())); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
+	rig.Must(t, unix.IoctlSetInt(int(f.Fd()), unix.LOOP_SET_FD, int(file.Fd())))
 	t.Cleanup(func() {
-		if err := unix.IoctlSetInt(int(f.Fd()), unix.LOOP_CLR_FD, 0); err != nil {
-			t.Error(err)
-		}
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
+		rig.Check(t, unix.IoctlSetInt(int(f.Fd()), unix.LOOP_CLR_FD, 0))
+		rig.Check(t, f.Close())
 	})
 	return device
 }

@@ -52,9 +52,7 @@ type truth struct{ read, written, synced int64 }
 func run(t *testing.T, cgroup, role, path string) (*record.Record, truth) {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	p := rig.NewPlace(t, rig.Self())
 	unix.Sync()
 	cmd := p.Run(t.Context(), "--interval", "100ms", "--cgroup", cgroup, "--", self)
@@ -103,15 +101,11 @@ func measure(t *testing.T, cgroup, role, dir, raw string) {
 	case taskRaw, taskRawSynced:
 		path = raw
 	case taskOverwrite, taskRead:
-		if err := write(path, size, os.O_CREATE, true); err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, write(path, size, os.O_CREATE, true))
 	}
 	r, truth := run(t, cgroup, role, path)
 	if path != raw && !slices.Contains([]string{taskDeleted, taskNothing}, role) {
-		if err := os.Remove(path); err != nil {
-			t.Error(err)
-		}
+		rig.Check(t, os.Remove(path))
 	}
 	h := held{t, r}
 	for _, id := range []procstats.ID{

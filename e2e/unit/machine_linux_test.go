@@ -246,14 +246,5 @@ func (m *machine) mainPID() string { return m.property("MainPID") }
 // eventually polls: what is waited for happens in other processes.
 func (m *machine) eventually(what string, is func() bool) {
 	m.t.Helper()
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	deadline := time.After(patience)
-	for !is() {
-		select {
-		case <-ticker.C:
-		case <-deadline:
-			m.t.Fatalf("%s did not come", what)
-		}
-	}
+	rig.Poll(m.t, 50*time.Millisecond, patience, what, is)
 }

@@ -93,12 +93,8 @@ func (s spot) command(t *testing.T, p *rig.Place, args ...string) *exec.Cmd {
 	self := p.Path("self")
 	if _, err := os.Stat(self); err != nil {
 		content, err := os.ReadFile("/proc/self/exe")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(self, content, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, err)
+		rig.Must(t, os.WriteFile(self, content, 0o755))
 	}
 	cmd := p.Command(t.Context(), rig.Tacho(), args...)
 	cmd.Env = append(cmd.Env, taskVariable+"=parent")
@@ -115,15 +111,11 @@ func (s spot) command(t *testing.T, p *rig.Place, args ...string) *exec.Cmd {
 	cmd.SysProcAttr.Cloneflags = s.namespaces
 	if s.born != "" {
 		dir, err := os.Open(s.born)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, err)
 		t.Cleanup(func() { dir.Close() })
 		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(dir.Fd())
 	}
-	if err := confine.Wrap(cmd, self, o); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, confine.Wrap(cmd, self, o))
 	return cmd
 }
 
@@ -218,9 +210,7 @@ func isPureV2() bool {
 func isOnV1(t *testing.T, controller string) bool {
 	t.Helper()
 	mounts, err := kernel.CgroupMounts(kernel.HostFS())
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	return slices.ContainsFunc(mounts, func(m kernel.CgroupMount) bool {
 		return m.Version == 1 && slices.Contains(m.Controllers, controller)
 	})
@@ -229,18 +219,10 @@ func isOnV1(t *testing.T, controller string) bool {
 // makeGroup makes a v2 group that belongs to a user; whoever made the one above removes it.
 func makeGroup(t *testing.T, dir string, owner rig.User) {
 	t.Helper()
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.Remove(dir); err != nil {
-			t.Error(err)
-		}
-	})
+	rig.Must(t, os.Mkdir(dir, 0o755))
+	t.Cleanup(func() { rig.Check(t, os.Remove(dir)) })
 	for _, name := range []string{".", "cgroup.procs", "cgroup.threads", "cgroup.subtree_control"} {
-		if err := os.Chown(filepath.Join(dir, name), owner.UID, -1); err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, os.Chown(filepath.Join(dir, name), owner.UID, -1))
 	}
 }
 
@@ -252,9 +234,7 @@ func newGroups(t *testing.T, owner rig.User) (path string, folders []string) {
 		t.Skipf("no group can be made here: %v", err)
 	}
 	mounts, err := kernel.CgroupMounts(kernel.HostFS())
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	for _, mount := range mounts {
 		dir := filepath.Join(mount.Point, parent.Path)
 		if _, err := os.Stat(dir); err == nil {

@@ -141,11 +141,7 @@ func TestContainer(t *testing.T) {
 	}
 	// What the doctor says helps.
 	s.steps, s.args = append(s.steps, confine.Leaf), []string{"--cgroup-parent", "/"}
-	t.Cleanup(func() {
-		if err := os.Remove(filepath.Join(groups[0], "init")); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { rig.Check(t, os.Remove(filepath.Join(groups[0], "init"))) })
 	r, _ = s.run(t, "--memory", "64M")
 	if r.Cgroup.Placement != "parent" || len(r.Notes) > 0 || len(r.Limits) == 0 || *r.Limits[0].Effective != 64<<20 {
 		t.Errorf("placed %s, notes %q, limits %+v", r.Cgroup.Placement, r.Notes, r.Limits)

@@ -44,13 +44,9 @@ func serveDriver(t *testing.T, f plugin.Served) (*host.Remote, *grpc.ClientConn)
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	rig.Must(t, err)
 	t.Cleanup(func() {
-		if err := conn.Close(); err != nil {
-			t.Error(err)
-		}
+		rig.Check(t, conn.Close())
 		server.Stop()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
+		rig.Check(t, <-served)
 	})
 	return host.NewRemote(conn), conn
 }

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/tachograph/tacho/e2e/rig"
 )
 
 const root = "/sys/fs/cgroup"
@@ -41,14 +43,8 @@ func makeCgroup(t *testing.T, hierarchy string) string {
 		}
 		t.Skip("this user may not make cgroups, as it should be without delegation")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.Remove(dir); err != nil {
-			t.Error(err)
-		}
-	})
+	rig.Must(t, err)
+	t.Cleanup(func() { rig.Check(t, os.Remove(dir)) })
 	return dir
 }
 
@@ -116,18 +112,14 @@ func TestCgroupKill(t *testing.T) {
 	}
 	dir := makeCgroup(t, hierarchy)
 	folder, err := os.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	defer folder.Close()
 
 	var sleepers []*exec.Cmd
 	for range 5 {
 		cmd := copyOf(roleSleep)
 		cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(folder.Fd())}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		rig.Must(t, cmd.Start())
 		sleepers = append(sleepers, cmd)
 	}
 	if got := len(strings.Fields(read(t, dir+"/cgroup.procs"))); got != len(sleepers) {

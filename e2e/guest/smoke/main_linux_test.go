@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/tachograph/tacho/e2e/rig"
 )
 
 // What a copy of the test binary does instead of testing, as roleVariable says. The tests of this
@@ -107,17 +109,13 @@ func here(t *testing.T) guest {
 func read(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	return string(text)
 }
 
 func write(t *testing.T, file, text string) {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(text), 0); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, os.WriteFile(file, []byte(text), 0))
 }
 
 // value returns a value out of a file of "name value" lines.

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/tachograph/tacho/e2e/rig"
 )
 
 func TestKernel(t *testing.T) {
@@ -46,9 +48,7 @@ func TestDisk(t *testing.T) {
 	if errors.Is(err, fs.ErrNotExist) {
 		t.Skip("no disk was asked for (-disk)")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	sectors, err := strconv.Atoi(strings.TrimSpace(string(size)))
 	if err != nil || sectors == 0 {
 		t.Errorf("/sys/block/vda/size is %q", size)
@@ -58,17 +58,13 @@ func TestDisk(t *testing.T) {
 func TestUser(t *testing.T) {
 	here(t)
 	u, err := user.Current()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	if u.Username != os.Getenv("USER") || u.HomeDir != os.Getenv("HOME") {
 		t.Errorf("passwd has %s of %s, environment has %s of %s",
 			u.Username, u.HomeDir, os.Getenv("USER"), os.Getenv("HOME"))
 	}
 	for _, dir := range []string{u.HomeDir, os.TempDir()} {
-		if err := os.WriteFile(filepath.Join(dir, "mine"), nil, 0o600); err != nil {
-			t.Error(err)
-		}
+		rig.Check(t, os.WriteFile(filepath.Join(dir, "mine"), nil, 0o600))
 	}
 	err = os.WriteFile("/etc/mine", nil, 0o600)
 	if os.Getuid() == 0 && err != nil || os.Getuid() != 0 && !errors.Is(err, fs.ErrPermission) {
@@ -79,23 +75,17 @@ func TestUser(t *testing.T) {
 func TestLoopback(t *testing.T) {
 	here(t)
 	l, err := net.Listen("tcp", "localhost:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	defer l.Close()
 	c, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	c.Close()
 }
 
 func TestTerminal(t *testing.T) {
 	here(t)
 	f, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	f.Close()
 }
 
