@@ -4,6 +4,7 @@
 package record
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -34,12 +35,7 @@ type End struct {
 }
 
 // Operator returns what an operator wants to know beyond the summary; empty if that is nothing.
-func (e End) Operator() string {
-	if e.LastReading == "" || e.Remedy == "" {
-		return e.LastReading + e.Remedy
-	}
-	return e.LastReading + ". " + e.Remedy
-}
+func (e End) Operator() string { return join(". ", e.LastReading, e.Remedy) }
 
 // End describes how the task ended, from the facts of the record; its sentences are empty while the task runs.
 func (r *Record) End() End {
@@ -117,15 +113,9 @@ func (t describer) verdict() string {
 	case TimedOut:
 		return "Timed out" + t.escalation()
 	case StartFailed:
-		if t.d.Reason != "" {
-			return "Start failed: " + t.d.Reason
-		}
-		return "Start failed"
+		return join(": ", "Start failed", t.d.Reason)
 	case ExecutorLost:
-		if t.d.Reason != "" {
-			return "Executor lost: " + t.d.Reason
-		}
-		return "Executor lost: how the main process ended is not known"
+		return "Executor lost: " + cmp.Or(t.d.Reason, "how the main process ended is not known")
 	}
 	return ""
 }
@@ -169,10 +159,7 @@ func (f *RefusedForks) text() string {
 	if f == nil {
 		return ""
 	}
-	text := " after 1 fork was refused by "
-	if f.Count != 1 {
-		text = fmt.Sprintf(" after %d forks were refused by ", f.Count)
-	}
+	text := " after " + procstats.Counted(f.Count, "fork was", "forks were") + " refused by "
 	if f.Limit == nil {
 		return text + "the pids limit of a parent cgroup"
 	}
@@ -322,12 +309,7 @@ func (o *OOM) text() string {
 }
 
 // KillsText counts OOM kills.
-func KillsText(kills int64) string {
-	if kills == 1 {
-		return "1 OOM kill"
-	}
-	return fmt.Sprintf("%d OOM kills", kills)
-}
+func KillsText(kills int64) string { return procstats.Counted(kills, "OOM kill", "OOM kills") }
 
 // text is empty for no reading, and for one without a number.
 func (l *LastReading) text() string {
@@ -350,10 +332,7 @@ func (l *LastReading) text() string {
 // StallText is the word for what the run waited for, with the cgroup above it that throttled it: "cpu-throttled by
 // /batch".
 func (d *Diagnosis) StallText() string {
-	if d.ThrottledBy == "" {
-		return string(d.Stall)
-	}
-	return string(d.Stall) + " by " + d.ThrottledBy
+	return join(" by ", string(d.Stall), d.ThrottledBy)
 }
 
 // label is the command and the number, as in php-fpm[79699].

@@ -4,6 +4,7 @@
 package record
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -21,13 +22,7 @@ func (r *Record) Sentence() string {
 
 // join joins what is not empty.
 func join(separator string, texts ...string) string {
-	var present []string
-	for _, text := range texts {
-		if text != "" {
-			present = append(present, text)
-		}
-	}
-	return strings.Join(present, separator)
+	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), separator)
 }
 
 // peakText is empty if an OOM kill says what the peak was.

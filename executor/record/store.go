@@ -6,6 +6,7 @@ package record
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -190,9 +191,16 @@ func (s *Store) syncFolder() error {
 // outlives the process, and a crash of the machine can cost the last ones. The next line replaces a provisional one: it
 // begins where that began.
 func (s *Store) Append(u *Usage, provisional bool) error {
+	if err := s.append(u, provisional); err != nil {
+		return fmt.Errorf("write %s: %w", s.path(UsageFile), err)
+	}
+	return nil
+}
+
+func (s *Store) append(u *Usage, provisional bool) error {
 	line, err := encode(u, "")
 	if err != nil {
-		return fmt.Errorf("write %s: %w", s.path(UsageFile), err)
+		return err
 	}
 	size, err := s.usage.Seek(0, io.SeekEnd)
 	if err == nil && s.provisional > 0 {
@@ -201,11 +209,11 @@ func (s *Store) Append(u *Usage, provisional bool) error {
 	}
 	s.provisional = 0
 	if err != nil {
-		return fmt.Errorf("write %s: %w", s.path(UsageFile), err)
+		return err
 	}
 	whole, err := s.lastLineWhole(size)
 	if err != nil {
-		return fmt.Errorf("write %s: %w", s.path(UsageFile), err)
+		return err
 	}
 	if !whole {
 		line = append([]byte{'\n'}, line...)
@@ -215,7 +223,7 @@ func (s *Store) Append(u *Usage, provisional bool) error {
 	}
 	if err != nil {
 		// Half a line on a full disk would make the next one unreadable as well.
-		return fmt.Errorf("write %s: %w", s.path(UsageFile), errors.Join(err, s.usage.Truncate(size)))
+		return errors.Join(err, s.usage.Truncate(size))
 	}
 	if provisional {
 		s.provisional = int64(len(line))
@@ -240,8 +248,7 @@ func (s *Store) lastLineWhole(size int64) (bool, error) {
 
 func (s *Store) path(name string) string { return filepath.Join(s.dir, name) }
 
-// encode leaves <, > and & as they are: command lines are full of them and these are never embedded these files in
-// HTML.
+// encode leaves <, > and & as they are: command lines are full of them, and these files are never embedded in HTML.
 func encode(value any, indent string) ([]byte, error) {
 	var buffer bytes.Buffer
 	encoder := json.NewEncoder(&buffer)
@@ -293,10 +300,7 @@ func newestFirst(a, b Entry) int {
 	case b.Record == nil:
 		return -1
 	}
-	if order := b.Record.StartedAt.Compare(a.Record.StartedAt); order != 0 {
-		return order
-	}
-	return strings.Compare(b.Name, a.Name)
+	return cmp.Or(b.Record.StartedAt.Compare(a.Record.StartedAt), strings.Compare(b.Name, a.Name))
 }
 
 // ErrForeign is wrapped by the errors for files that are JSON and not a record of ours, or one of a later major
@@ -320,26 +324,21 @@ func Read(dir string) (*Record, error) {
 
 // Decode reads a record from the text of an info.json. Fields that this version does not know are passed over.
 func Decode(content []byte) (*Record, error) {
-	if err := checkSchema(content); err != nil {
-		return nil, err
-	}
-	r := new(Record)
-	if err := json.Unmarshal(content, r); err != nil {
-		return nil, placed(err, content)
-	}
-	return r, nil
+	return decode[Record](content)
 }
 
 // DecodeUsage reads one line of a usage.jsonl.
-func DecodeUsage(line []byte) (*Usage, error) {
-	if err := checkSchema(line); err != nil {
+func DecodeUsage(line []byte) (*Usage, error) { return decode[Usage](line) }
+
+func decode[T any](text []byte) (*T, error) {
+	if err := checkSchema(text); err != nil {
 		return nil, err
 	}
-	u := new(Usage)
-	if err := json.Unmarshal(line, u); err != nil {
-		return nil, placed(err, line)
+	value := new(T)
+	if err := json.Unmarshal(text, value); err != nil {
+		return nil, placed(err, text)
 	}
-	return u, nil
+	return value, nil
 }
 
 // ReadUsage yields the lines of the run's usage.jsonl in order. A line that cannot be read yields an error with

@@ -248,19 +248,12 @@ func printRunsCSV(out io.Writer, runs []listedRun) error {
 	for _, run := range runs {
 		lines = append(lines, []string{
 			run.Name, run.Path, string(run.State), run.StartedAt.UTC().Format(time.RFC3339Nano),
-			exactly(run.WallSeconds), exactInt(run.ExitCode), exactInt(run.Signal), exactly(run.CPUSeconds),
-			exactly(run.PeakBytes), string(run.Verdict), cli.CommandLine(run.Command), run.Message,
+			cli.Exactly(run.WallSeconds), exactInt(run.ExitCode), exactInt(run.Signal), cli.Exactly(run.CPUSeconds),
+			cli.Exactly(run.PeakBytes), string(run.Verdict), cli.CommandLine(run.Command), run.Message,
 			string(run.CPUGuarantee), string(run.PeakGuarantee), string(run.Outcome), run.CPUSource, run.PeakSource,
 		})
 	}
 	return w.WriteAll(lines)
-}
-
-func exactly(value *float64) string {
-	if value == nil {
-		return ""
-	}
-	return strconv.FormatFloat(*value, 'f', -1, 64)
 }
 
 func exactInt(value *int) string {

@@ -166,11 +166,11 @@ func runCharts(r *record.Record, points []*series.Point) (*chart.Axis, []chart.C
 	}
 	charts := []chart.Chart{s.cpu(), s.memory(), s.io(), s.pressure()}
 	network := s.network()
-	for _, one := range network.Series {
-		if _, high, ok := one.Range(); ok && high > 0 {
-			charts = append(charts, network)
-			break
-		}
+	if slices.ContainsFunc(network.Series, func(one chart.Series) bool {
+		_, high, ok := one.Range()
+		return ok && high > 0
+	}) {
+		charts = append(charts, network)
 	}
 	return s.axis(), charts
 }
@@ -262,15 +262,9 @@ func (s *pointSeries) rate(id procstats.ID) []float64 {
 	})
 }
 
-// limits returns the effective limit, which includes the cgroup's ancestors; without recorded limits, the limit of
-// the own cgroup.
+// limits returns the effective limit, if it is known.
 func (s *pointSeries) limits(label string, id procstats.ID) []chart.Limit {
-	for _, limit := range s.record.Limits {
-		if limit.Name == id.String() && limit.Effective != nil {
-			return []chart.Limit{{Label: label, Value: *limit.Effective}}
-		}
-	}
-	if value, ok := s.record.Measurements[id.String()].(float64); ok {
+	if value, ok := summary.EffectiveLimit(s.record, id); ok {
 		return []chart.Limit{{Label: label, Value: value}}
 	}
 	return nil

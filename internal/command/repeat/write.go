@@ -159,24 +159,19 @@ func writeCSV(out io.Writer, rows []Row) error {
 		"measurement", "series", "n", "mean", "stddev", "min", "max",
 		"guarantee", "change_ratio", "within_noise", "outliers", "reason",
 	}}
-	number := func(value *float64) string {
-		if value == nil {
-			return ""
-		}
-		return strconv.FormatFloat(*value, 'f', -1, 64)
-	}
 	for i := range rows {
 		r := &rows[i]
 		line := []string{r.Name, r.Group, "0", "", "", "", ""}
 		if s := r.Statistics; s != nil {
-			line = append(line[:2], strconv.Itoa(s.N), number(&s.Mean), number(s.StdDev), number(&s.Min), number(&s.Max))
+			line = append(line[:2], strconv.Itoa(s.N),
+				cli.Exactly(&s.Mean), cli.Exactly(s.StdDev), cli.Exactly(&s.Min), cli.Exactly(&s.Max))
 		}
 		within := ""
 		if r.WithinNoise != nil {
 			within = strconv.FormatBool(*r.WithinNoise)
 		}
 		lines = append(lines, append(line,
-			string(r.Guarantee), number(r.ChangeRatio), within, strings.Join(r.Outliers, " "), r.Reason))
+			string(r.Guarantee), cli.Exactly(r.ChangeRatio), within, strings.Join(r.Outliers, " "), r.Reason))
 	}
 	return w.WriteAll(lines)
 }

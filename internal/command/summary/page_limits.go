@@ -75,15 +75,15 @@ func isOwn(c *record.Cgroup, dir string) bool {
 	return c != nil && (c.V2 == dir || slices.Contains(slices.Collect(maps.Values(c.V1)), dir)) && dir != ""
 }
 
-// effectiveLimit returns the effective limit, or the limit of the task's own cgroup in records without limits.
-func effectiveLimit(r *record.Record, id procstats.ID) (limit float64, ok bool) {
+// EffectiveLimit returns the effective limit, which includes the cgroups above; of records without limits it returns
+// the limit of the task's own cgroup.
+func EffectiveLimit(r *record.Record, id procstats.ID) (limit float64, ok bool) {
 	for _, l := range r.Limits {
 		if l.Name == id.String() && l.Effective != nil {
 			return *l.Effective, true
 		}
 	}
-	limit, ok = r.Measurements[id.String()].(float64)
-	return limit, ok
+	return numberOf(r.Measurements, id)
 }
 
 // limitWord returns the name of a limit's flag, or the name of the limit if it has no flag.

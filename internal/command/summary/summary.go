@@ -132,7 +132,7 @@ func memorySummary(r *record.Record) string {
 		what = "exact, including page cache"
 	}
 	text := fmt.Sprintf("peak %s (%s)", peak, what)
-	if limit, ok := effectiveLimit(r, procstats.CgroupMemoryMax); ok {
+	if limit, ok := EffectiveLimit(r, procstats.CgroupMemoryMax); ok {
 		text += " of " + procstats.Bytes.Text(limit)
 	}
 	if swapped := headlineText(r, procstats.HeadlineSwap); swapped != "" {
