@@ -94,27 +94,6 @@ func TestHeadlineTextsNameTheirSources(t *testing.T) {
 	}
 }
 
-func TestKindsAllowWhatMeansSomething(t *testing.T) {
-	want := map[procstats.Kind]string{
-		procstats.Gauge: "last min max mean", procstats.Counter: "delta rate last",
-		procstats.Label: "last", procstats.Category: "tally", 0: "",
-	}
-	for kind, words := range want {
-		var got []string
-		for r := procstats.Last; r <= procstats.Tally; r++ {
-			if kind.Allows(r) != strings.Contains(words, r.String()) {
-				t.Errorf("%s allows %s: %v", kind, r, kind.Allows(r))
-			}
-		}
-		for _, r := range kind.Reductions() {
-			got = append(got, r.String())
-		}
-		if strings.Join(got, " ") != words {
-			t.Errorf("reductions of %s: %v, want %s", kind, got, words)
-		}
-	}
-}
-
 // TestWordsOfUnknownValues holds that a value of a newer build prints as what it is, and never as nothing.
 func TestWordsOfUnknownValues(t *testing.T) {
 	for got, want := range map[string]string{

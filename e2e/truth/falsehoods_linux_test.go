@@ -131,23 +131,36 @@ func here() string { return cmp.Or(os.Getenv(guestVariable), host) }
 
 // falsehoods counts false labels by kind, in each mode.
 type falsehoods struct {
-	mu   sync.Mutex
-	rows []falseRow
+	mu    sync.Mutex
+	modes map[string]falseCounts
 }
 
-type falseRow struct {
-	mode  string
-	seed  uint64
-	found []falsehood
+// falseCounts are those of a mode: its seeds, those with a false label, and the false labels by kind.
+type falseCounts struct {
+	seeds, failed int
+	by            map[kind]int
 }
 
-func (tab *falsehoods) add(m randomMode, seed uint64, found []falsehood) {
+func (tab *falsehoods) add(m randomMode, found []falsehood) {
 	tab.mu.Lock()
 	defer tab.mu.Unlock()
-	tab.rows = append(tab.rows, falseRow{m.String(), seed, found})
+	c := tab.modes[m.String()]
+	if c.seeds++; c.by == nil {
+		c.by = map[kind]int{}
+	}
+	if len(found) > 0 {
+		c.failed++
+	}
+	for _, wrong := range found {
+		c.by[wrong.kind]++
+	}
+	if tab.modes == nil {
+		tab.modes = map[string]falseCounts{}
+	}
+	tab.modes[m.String()] = c
 }
 
-// String is one line for each mode: its seeds, those with a false label, and the false labels by kind.
+// String is one line for each mode.
 func (tab *falsehoods) String() string {
 	kinds := []kind{notExact, tooHigh, tooLow, impossible, falseZero, notClosed, below0, missing, failed}
 	var b strings.Builder
@@ -158,22 +171,10 @@ func (tab *falsehoods) String() string {
 	}
 	fmt.Fprintln(w)
 	for _, m := range randomModes() {
-		count, bad, by := 0, 0, map[kind]int{}
-		for _, row := range tab.rows {
-			if row.mode != m.String() {
-				continue
-			}
-			count++
-			if len(row.found) > 0 {
-				bad++
-			}
-			for _, wrong := range row.found {
-				by[wrong.kind]++
-			}
-		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d", here(), m, count, bad)
+		c := tab.modes[m.String()]
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d", here(), m, c.seeds, c.failed)
 		for _, k := range kinds {
-			fmt.Fprintf(w, "\t%d", by[k])
+			fmt.Fprintf(w, "\t%d", c.by[k])
 		}
 		fmt.Fprintln(w)
 	}

@@ -144,7 +144,7 @@ func measureRandom(t *testing.T, m randomMode, seed uint64, tab *falsehoods) {
 	out := rig.Capture(t, cmd)
 	r.facts.outer = time.Since(began).Seconds()
 	found := r.compare(t, out)
-	tab.add(m, seed, found)
+	tab.add(m, found)
 	for _, wrong := range found {
 		t.Errorf("%s: %s: %s", wrong.kind, wrong.what, wrong.text)
 	}

@@ -20,31 +20,6 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// BenchmarkCgroupCollect reads the running system's cgroups: few files as headlines need them, and all.
-func BenchmarkCgroupCollect(b *testing.B) {
-	headlines := procstats.Select(procstats.CgroupCPUUsage, procstats.CgroupMemoryCurrent, procstats.CgroupMemoryPeak,
-		procstats.CgroupMemoryFile, procstats.CgroupMemoryShmem, procstats.CgroupMemoryActiveFile,
-		procstats.CgroupMemoryInactiveFile, procstats.CgroupMemorySlabReclaimable)
-	c := makeCgroups(b)
-	for name, cgroup := range map[string]procstats.Cgroup{"v1": {V1: c.V1}, "v2": {V2: c.V2}, "hybrid": c} {
-		for files, sel := range map[string]procstats.Selection{"four files": headlines, "all": totals()} {
-			b.Run(name+"/"+files, func(b *testing.B) {
-				s := openCgroup(Target{FS: kernel.HostFS(), Cgroup: cgroup}, sel)
-				closing(b, s)
-				if !s.Describe().Available {
-					b.Skip(s.Describe().Reason)
-				}
-				var sample procstats.Sample
-				b.ReportAllocs()
-				for b.Loop() {
-					sample.Reset()
-					s.Collect(&sample)
-				}
-			})
-		}
-	}
-}
-
 // sampler takes samples in a benchmark under a name.
 type sampler struct {
 	name   string

@@ -124,7 +124,7 @@ func TestChildOutside(t *testing.T) {
 }
 
 // TestForeignProcess has processes in the cgroup that are no descendants of the executor: the time that they had used
-// before is not the task's, and when one leaves it is the task's no more.
+// before is not the task's, their time since is also for a second reader, and when one leaves it is the task's no more.
 func TestForeignProcess(t *testing.T) {
 	busy := play(t, "busy")
 	target := enclosed(t, sleepers(t, 1)...)
@@ -138,6 +138,26 @@ func TestForeignProcess(t *testing.T) {
 	if used := mustNumber(t, &s, procstats.TreeCPU); used > 0.25 {
 		t.Errorf("%v s are the task's, though nearly all was used before", used)
 	}
+
+	row := func(s *procstats.Sample) *procstats.Readings {
+		for i := range s.Processes {
+			if s.Processes[i].PID == busy.Process.Pid {
+				return &s.Processes[i].Readings
+			}
+		}
+		t.Fatal("it has no row")
+		return nil
+	}
+	earlier := s.Clone()
+	row(earlier).Put(procstats.NumberReading(procstats.ProcessCPU, 0.125)) // as if it had worked on
+	second := treeOf(t, target)
+	second.continueFrom(earlier, func(procstats.ProcessID) bool { return true })
+	var again procstats.Sample
+	collect(&again, second)
+	if cpu, _ := row(&again).Number(procstats.ProcessCPU); cpu < 0.125 || cpu > 0.25 {
+		t.Errorf("it has used %v s since it joined, want what the first reader has seen", cpu)
+	}
+
 	enter(t, filepath.Dir(target.Cgroup.Procs()), busy.Process.Pid)
 	collect(&s, tree)
 	checkNumber(t, &s, procstats.TreeProcesses, 1)
@@ -205,34 +225,4 @@ func TestOutsideGoesOn(t *testing.T) {
 			checkNumber(t, &second, test.id, test.want)
 		})
 	}
-}
-
-// TestForeignProcessGoesOn has a second reader read a process that another program moved into the cgroup: its time
-// since is the task's still.
-func TestForeignProcessGoesOn(t *testing.T) {
-	busy := play(t, "busy")
-	target := enclosed(t, sleepers(t, 1)...)
-	target.Parent = 1 << 30 // no PID
-	first := treeOf(t, target)
-	var s procstats.Sample
-	collect(&s, first)
-	enter(t, target.Cgroup.Procs(), busy.Process.Pid)
-	collect(&s, first)
-	for i := range s.Processes {
-		if row := &s.Processes[i]; row.PID == busy.Process.Pid {
-			row.Readings.Put(procstats.NumberReading(procstats.ProcessCPU, 0.125)) // as if it had worked on
-		}
-	}
-	second := treeOf(t, target)
-	second.continueFrom(&s, func(procstats.ProcessID) bool { return true })
-	collect(&s, second)
-	for i := range s.Processes {
-		if row := &s.Processes[i]; row.PID == busy.Process.Pid {
-			if cpu, _ := row.Readings.Number(procstats.ProcessCPU); cpu < 0.125 || cpu > 0.25 {
-				t.Errorf("it has used %v s since it joined, want what the first reader has seen", cpu)
-			}
-			return
-		}
-	}
-	t.Error("it has no row")
 }

@@ -83,11 +83,6 @@ func TestHelperProcess(t *testing.T) {
 			for next() == nil {
 			}
 		}()
-	case "relays":
-		relay(t)
-	case "relay":
-		pass(os.NewFile(3, "from"), os.NewFile(4, "to"))
-		return
 	case "parent":
 		cmd := exec.Command("sh", "-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo ready; read x <&3")
 		cmd.ExtraFiles = []*os.File{os.NewFile(3, "hold")}
@@ -121,49 +116,6 @@ func forkAndWait() error {
 
 // spawnerMemory is what a process holds that starts others without end.
 const spawnerMemory = 64 << 20
-
-// relay starts three processes. One at a time holds memory: the one that has the token, which this process takes from
-// the last to the first. When this process ends, so does the first, and so do the others.
-func relay(t *testing.T) {
-	from, first, err := os.Pipe()
-	for range 3 {
-		must(t, err)
-		next, to, failed := os.Pipe()
-		if failed != nil {
-			t.Fatal(failed)
-		}
-		cmd := exec.Command(os.Args[0], "-test.run=^TestHelperProcess$")
-		cmd.Env = append(os.Environ(), helperEnv+"=relay")
-		cmd.ExtraFiles = []*os.File{from, to}
-		err = errors.Join(cmd.Start(), from.Close(), to.Close())
-		from = next
-	}
-	must(t, err)
-	go func() {
-		for token := []byte{1}; err == nil; _, err = from.Read(token) {
-			if _, err := first.Write(token); err != nil {
-				return
-			}
-		}
-	}()
-}
-
-// pass waits for the token, holds memory for a moment and passes the token on, without end.
-func pass(from, to *os.File) {
-	token := make([]byte, 1)
-	for {
-		if n, _ := from.Read(token); n != 1 {
-			return
-		}
-		memory, err := unix.Mmap(-1, 0, spawnerMemory, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE)
-		if err != nil || unix.Munmap(memory) != nil {
-			return
-		}
-		if _, err := to.Write(token); err != nil {
-			return
-		}
-	}
-}
 
 // init plays the role of a process whose main thread, on which init runs, ends before the others.
 //

@@ -292,7 +292,8 @@ func TestTreeComparesWithTheCgroup(t *testing.T) {
 	}{
 		{"its own", procstats.Cgroup{V2: t.TempDir()}, procstats.NumberReading(procstats.CgroupCPUUsage, 7), 7 - 0.5},
 		{
-			"shared with others", procstats.Cgroup{V2: t.TempDir(), Shared: true},
+			"shared with others",
+			procstats.Cgroup{V2: t.TempDir(), Shared: true},
 			procstats.NumberReading(procstats.CgroupCPUUsage, 7), 5.5 - 0.5,
 		},
 		{"removed", procstats.Cgroup{V2: t.TempDir()}, procstats.AbsentReading(procstats.CgroupCPUUsage, "removed"), -1},

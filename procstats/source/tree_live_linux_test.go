@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -195,8 +196,8 @@ func TestTreeTotalUnderChurn(t *testing.T) {
 func TestTreeCountsZombies(t *testing.T) {
 	targets := map[string]func(*testing.T, played) Target{
 		"children":  func(_ *testing.T, p played) Target { return rootsOf(p.Process.Pid) },
-		"cgroup v1": func(t *testing.T, p played) Target { return inCgroup(t, false, p) },
-		"cgroup v2": func(t *testing.T, p played) Target { return inCgroup(t, true, p) },
+		"cgroup v1": func(t *testing.T, p played) Target { return inCgroup(t, false, p.Process.Pid, p.child) },
+		"cgroup v2": func(t *testing.T, p played) Target { return inCgroup(t, true, p.Process.Pid, p.child) },
 	}
 	for name, target := range targets {
 		t.Run(name, func(t *testing.T) {
@@ -222,10 +223,11 @@ func TestTreeCountsZombies(t *testing.T) {
 	}
 }
 
-func inCgroup(tb testing.TB, v2 bool, p played) Target {
+// inCgroup is a task of processes in a cgroup of one version.
+func inCgroup(tb testing.TB, v2 bool, pids ...int) Target {
 	tb.Helper()
 	cgroup := makeCgroup(tb, v2)
-	enter(tb, cgroup.Procs(), p.Process.Pid, p.child)
+	enter(tb, cgroup.Procs(), pids...)
 	return Target{FS: kernel.HostFS(), Cgroup: cgroup}
 }
 
@@ -272,26 +274,23 @@ func TestTreeAllocatesNothing(t *testing.T) {
 	everything := procstats.SelectWhere(func(m procstats.Measurement) bool {
 		return m.Source == procstats.SourceTree || m.Source == procstats.SourceIO
 	})
-	targets := map[string]func(*testing.T) (Target, int){
-		"children": func(t *testing.T) (Target, int) { return rootsOf(sleepers(t, 5)...), defaultMaxKept },
-		"children, nothing kept open": func(t *testing.T) (Target, int) {
-			return rootsOf(sleepers(t, 5)...), 0
-		},
-		"children of threads": func(t *testing.T) (Target, int) { return rootsOf(os.Getpid()), defaultMaxKept },
-		"cgroup v1": func(t *testing.T) (Target, int) {
-			cgroup := makeCgroup(t, false)
-			enter(t, cgroup.Procs(), sleepers(t, 5)...)
-			return Target{FS: kernel.HostFS(), Cgroup: cgroup}, defaultMaxKept
-		},
-		"cgroup v2": func(t *testing.T) (Target, int) {
-			cgroup := makeCgroup(t, true)
-			enter(t, cgroup.V2, sleepers(t, 5)...)
-			return Target{FS: kernel.HostFS(), Cgroup: cgroup, MaxRows: 3}, defaultMaxKept
+	targets := map[string]func(*testing.T) Target{
+		"children":                    func(t *testing.T) Target { return rootsOf(sleepers(t, 5)...) },
+		"children, nothing kept open": func(t *testing.T) Target { return rootsOf(sleepers(t, 5)...) },
+		"children of threads":         func(*testing.T) Target { return rootsOf(os.Getpid()) },
+		"cgroup v1":                   func(t *testing.T) Target { return inCgroup(t, false, sleepers(t, 5)...) },
+		"cgroup v2": func(t *testing.T) Target {
+			target := inCgroup(t, true, sleepers(t, 5)...)
+			target.MaxRows = 3
+			return target
 		},
 	}
 	for name, target := range targets {
 		t.Run(name, func(t *testing.T) {
-			where, kept := target(t)
+			where, kept := target(t), defaultMaxKept
+			if strings.Contains(name, "nothing kept") {
+				kept = 0
+			}
 			m := newMembership(where)
 			m.maxKept = kept
 			tree, io := openTree(where, everything, m), openIO(where, everything, m)
