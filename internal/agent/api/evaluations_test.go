@@ -4,7 +4,6 @@
 package api
 
 import (
-	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
@@ -29,9 +28,7 @@ func TestPlacementFailures(t *testing.T) {
 	f.jobs[1].Unplaced = unplacedOn(secret)
 	h := newTestServer(f).Handler(false)
 	var all []evaluation
-	if err := json.Unmarshal(ask(t, h, "GET", "/v1/job/web/evaluations", "", withToken).Body.Bytes(), &all); err != nil {
-		t.Fatal(err)
-	}
+	get(t, h, "/v1/job/web/evaluations", &all, withToken)
 	if len(all) != 2 {
 		t.Fatalf("evaluations %+v", all)
 	}
@@ -60,13 +57,9 @@ func TestFollowup(t *testing.T) {
 	f.allocs[1].Rescheduled = epoch.Add(time.Hour)
 	h := newTestServer(f).Handler(false)
 	var shown struct{ FollowupEvalID string }
-	if err := json.Unmarshal(ask(t, h, "GET", "/v1/allocation/"+batchID, "").Body.Bytes(), &shown); err != nil {
-		t.Fatal(err)
-	}
+	get(t, h, "/v1/allocation/"+batchID, &shown)
 	var e evaluation
-	if err := json.Unmarshal(ask(t, h, "GET", "/v1/evaluation/"+shown.FollowupEvalID, "").Body.Bytes(), &e); err != nil {
-		t.Fatal(err)
-	}
+	get(t, h, "/v1/evaluation/"+shown.FollowupEvalID, &e)
 	if e.Status != "pending" || e.TriggeredBy != rescheduled || !e.WaitUntil.Equal(epoch.Add(time.Hour)) || e.JobID != "nightly" {
 		t.Errorf("evaluation %+v", e)
 	}

@@ -4,7 +4,6 @@
 package api
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"strings"
@@ -29,11 +28,8 @@ func TestFilter(t *testing.T) {
 		{"allocations", `TaskStates.web.State != dead`, []string{webID}},
 		{"nodes", `Name contains "nobody"`, nil},
 	} {
-		w := ask(t, h, "GET", "/v1/"+test.path+"?filter="+url.QueryEscape(test.filter), "")
 		var found []struct{ ID string }
-		if err := json.Unmarshal(w.Body.Bytes(), &found); err != nil {
-			t.Fatalf("%s: %d %s", test.filter, w.Code, w.Body)
-		}
+		get(t, h, "/v1/"+test.path+"?filter="+url.QueryEscape(test.filter), &found)
 		var ids []string
 		for _, f := range found {
 			ids = append(ids, f.ID)

@@ -50,6 +50,15 @@ func ask(t *testing.T, h http.Handler, method, path, body string, edits ...func(
 	return w
 }
 
+// get reads the JSON of an answer.
+func get(t *testing.T, h http.Handler, path string, into any, edits ...func(*http.Request)) {
+	t.Helper()
+	w := ask(t, h, "GET", path, "", edits...)
+	if err := json.Unmarshal(w.Body.Bytes(), into); w.Code != http.StatusOK || err != nil {
+		t.Fatalf("%s: %d, %v\n%s", path, w.Code, err, w.Body)
+	}
+}
+
 func theToken() string { return testToken }
 
 func withToken(r *http.Request) { r.Header.Set("X-Nomad-Token", testToken) }
@@ -155,9 +164,7 @@ func TestAllStats(t *testing.T) {
 			continue
 		}
 		var one any
-		if err := json.Unmarshal(ask(t, h, "GET", "/v1/client/allocation/"+a.ID+"/stats", "").Body.Bytes(), &one); err != nil {
-			t.Fatal(err)
-		}
+		get(t, h, "/v1/client/allocation/"+a.ID+"/stats", &one)
 		want[a.ID] = one
 	}
 	if diff := cmp.Diff(want, all); diff != "" || len(want) == 0 || len(want) == len(f.allocs) {

@@ -64,7 +64,7 @@ func TestDocs(t *testing.T) {
 // parsed is a job with texts in it, in its group, in the group's restart block and in its task.
 func parsed(t *testing.T, texts []any) *Job {
 	t.Helper()
-	text := fmt.Sprintf(`job "j" {
+	return parse(t, fmt.Sprintf(`job "j" {
 %s
 group "g" {
 %s
@@ -77,10 +77,5 @@ driver = "tacho"
 }
 task "main" { driver = "tacho" }
 }
-}`, texts...)
-	j, err := Parse(Source{Filename: "f.hcl", Text: text})
-	if err != nil {
-		t.Fatalf("%v in\n%s", err, text)
-	}
-	return j
+}`, texts...))
 }

@@ -51,6 +51,16 @@ job "demo" {
 }
 `
 
+// parse reads a job without mistakes.
+func parse(t *testing.T, text string) *Job {
+	t.Helper()
+	j, err := Parse(Source{Filename: "x.hcl", Text: text})
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	return j
+}
+
 func TestParse(t *testing.T) {
 	f, err := Read(Source{Filename: "x.hcl", Text: good, Variables: map[string]string{"greeting": "hi"}})
 	if err != nil {
@@ -145,11 +155,7 @@ job "j" {
 
 // A number is nanoseconds: that is what Nomad's own JSON has.
 func TestNanoseconds(t *testing.T) {
-	text := strings.Replace(good, `kill_timeout = "3s"`, "kill_timeout = 3000000000", 1)
-	j, err := Parse(Source{Filename: "x.hcl", Text: text, Variables: map[string]string{"greeting": "hi"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := parse(t, strings.Replace(good, `kill_timeout = "3s"`, "kill_timeout = 3000000000", 1))
 	if got := j.Group("g").Task("t").KillTimeout; got != 3*time.Second {
 		t.Errorf("kill_timeout is %s", got)
 	}
@@ -199,7 +205,7 @@ func TestParseRefuses(t *testing.T) {
 
 // TestPlacement has a file that chooses nodes, ports and rollouts, with a task directly in its job.
 func TestPlacement(t *testing.T) {
-	j, err := Parse(Source{Filename: "x.hcl", Text: `
+	j := parse(t, `
 job "j" {
   type      = "system"
   node_pool = "all"
@@ -242,10 +248,7 @@ job "j" {
     task "b" { driver = "tacho" }
   }
   task "alone" { driver = "tacho" }
-}`})
-	if err != nil {
-		t.Fatal(err)
-	}
+}`)
 	g := j.Group("g")
 	a, b := g.Task("a"), g.Task("b")
 	if a.Resources.MemoryLimitBytes() != 0 || a.Logs.MaxFiles != 3 || a.Logs.MaxFileSizeMB != 2 || b.Logs.MaxFiles*b.Logs.MaxFileSizeMB > 6 {
@@ -269,25 +272,6 @@ job "j" {
 	if alone := j.Group("alone"); alone == nil || alone.Task("alone") == nil || alone.Count != 1 {
 		t.Errorf("a task in its job: %+v", alone)
 	}
-}
-
-// FuzzParse holds the limits on a text against the tokens that the parser gets, besides that nothing panics.
-func FuzzParse(f *testing.F) {
-	const longest = 8 << 10 // so that many are tried
-	f.Add(good)
-	f.Add("job \"j\" {")
-	f.Fuzz(func(t *testing.T, text string) {
-		if len(text) > longest {
-			t.Skip()
-		}
-		j, err := Parse(Source{Filename: "f", Text: text})
-		if (err == nil) != (j != nil) {
-			t.Errorf("job %v, error %v", j, err)
-		}
-		if err != nil && strings.TrimSpace(err.Error()) == "" {
-			t.Error("an error without a text")
-		}
-	})
 }
 
 // TestTextsAreBounded has texts that would overflow the stack of the parser, or take all memory.
@@ -367,10 +351,7 @@ func TestLocalsNeedEachOther(t *testing.T) {
 		return "locals {\n" + b.String()
 	}
 	end := fmt.Sprintf(" l%04d = \"end\"\n}", 900)
-	j, err := Parse(Source{Filename: "f", Text: jobText(locals(900)+end, "", "user = local.l0000")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := parse(t, jobText(locals(900)+end, "", "user = local.l0000"))
 	if got := j.Groups[0].Tasks[0].User; got != "end" {
 		t.Errorf("user %q", got)
 	}

@@ -7,13 +7,25 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/tachograph/tacho/internal/agent/places"
 )
+
+// translate writes a job in JSON as a job file, each of whose lines has a place.
+func translate(t *testing.T, text string) *Translation {
+	t.Helper()
+	translation, err := Translate([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Count(translation.Source.Text, "\n"); lines != len(translation.paths) {
+		t.Errorf("%d lines and %d places", lines, len(translation.paths))
+	}
+	return translation
+}
 
 // TestTranslate holds jobs in JSON against the job files that they were read from.
 func TestTranslate(t *testing.T) {
@@ -96,18 +108,8 @@ job "web" {
     }, {"Name": "main", "Driver": "tacho"}]
   }]
 }`
-	want, err := Parse(Source{Filename: "x", Text: file})
-	if err != nil {
-		t.Fatal(err)
-	}
-	translation, err := Translate([]byte(inJSON))
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := Parse(translation.Source)
-	if err != nil {
-		t.Fatalf("%s\n%s", translation.Explain(err.Error()), translation.Source.Text)
-	}
+	translation := translate(t, inJSON)
+	want, got := parse(t, file), parse(t, translation.Source.Text)
 	ignore := cmp.Options{
 		cmpopts.IgnoreFields(Job{}, "Source"), cmpopts.IgnoreTypes(places.Places{}), cmpopts.IgnoreFields(Constraint{}, "Range"),
 		cmpopts.IgnoreFields(Template{}, "Range"), cmp.Transformer("text", func(v interface{ MarshalJSON() ([]byte, error) }) string {
@@ -137,11 +139,9 @@ func TestTranslateRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := strings.Replace(strings.Replace(group, "%s", test.task, 1), "%s", test.group, 1)
-			translation, err := Translate([]byte(text))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err = Parse(translation.Source); err == nil {
+			translation := translate(t, text)
+			_, err := Parse(translation.Source)
+			if err == nil {
 				t.Fatalf("it is accepted:\n%s", translation.Source.Text)
 			}
 			if got := translation.Explain(err.Error()); !strings.Contains(got, test.want) {
@@ -159,11 +159,8 @@ func TestPlaceOfNames(t *testing.T) {
 		`{"ID": "x", "TaskGroups": [{"Name": "a/b", "Tasks": [{"Name": "c/d", "Driver": "d"}]}]}`: "Job.TaskGroups[0].Name: Invalid name; the name of a group must have 1 to 128 characters and no slash\n" +
 			"Job.TaskGroups[0].Tasks[0].Name: Invalid name; the name of a task must have 1 to 128 characters and no slash",
 	} {
-		translation, err := Translate([]byte(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = Parse(translation.Source)
+		translation := translate(t, text)
+		_, err := Parse(translation.Source)
 		if err == nil {
 			t.Fatalf("%s is accepted", text)
 		}
@@ -177,28 +174,6 @@ func TestPlaceOfNames(t *testing.T) {
 	}
 }
 
-// FuzzTranslate translates anything: what is written is either a job or refused, and a text stays one text.
-func FuzzTranslate(f *testing.F) {
-	f.Add(`{"ID": "x"}`)
-	f.Add(`{"ID": "x", "Meta": {"a": "${b} $${c} %{d} \u2028"}, "TaskGroups": [{"Name": "g", "Tasks": [{"Name": "t", "Driver": "d"}]}]}`)
-	f.Fuzz(func(t *testing.T, text string) {
-		start := time.Now()
-		translation, err := Translate([]byte(text))
-		if err != nil {
-			return
-		}
-		if _, err := Parse(translation.Source); err != nil {
-			_ = translation.Explain(err.Error())
-		}
-		if lines := strings.Count(translation.Source.Text, "\n"); lines != len(translation.paths) {
-			t.Errorf("%d lines and %d places", lines, len(translation.paths))
-		}
-		if time.Since(start) > time.Minute {
-			t.Error("it takes more than a minute")
-		}
-	})
-}
-
 // TestScaling is how many allocations a group has that a scaling block is in, as a job file and as JSON.
 func TestScaling(t *testing.T) {
 	const (
@@ -209,17 +184,10 @@ func TestScaling(t *testing.T) {
 		file, inJSON string
 		want         int
 	}{{"", "null", 2}, {"count = 3", "3", 3}} {
-		translation, err := Translate([]byte(strings.Replace(inJSON, "%s", test.inJSON, 1)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, source := range []Source{{Filename: "x", Text: strings.Replace(file, "%s", test.file, 1)}, translation.Source} {
-			j, err := Parse(source)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := j.Groups[0].Count; got != test.want {
-				t.Errorf("%s: count %d, want %d", source.Text, got, test.want)
+		translated := translate(t, strings.Replace(inJSON, "%s", test.inJSON, 1)).Source.Text
+		for _, text := range []string{strings.Replace(file, "%s", test.file, 1), translated} {
+			if got := parse(t, text).Groups[0].Count; got != test.want {
+				t.Errorf("%s: count %d, want %d", text, got, test.want)
 			}
 		}
 	}

@@ -60,12 +60,8 @@ func TestRescheduleAttempts(t *testing.T) {
 
 func TestRescheduleBlocks(t *testing.T) {
 	read := func(kind, inJob, inGroup string) Reschedule {
-		j, err := Parse(Source{Filename: "x.hcl", Text: "job \"j\" {\ntype = \"" + kind + "\"\n" + inJob + "\ngroup \"g\" {\n" + inGroup +
-			"\ntask \"t\" {\ndriver = \"tacho\"\n}\n}\n}"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return j.Groups[0].Reschedule
+		return parse(t, "job \"j\" {\ntype = \""+kind+"\"\n"+inJob+"\ngroup \"g\" {\n"+inGroup+
+			"\ntask \"t\" {\ndriver = \"tacho\"\n}\n}\n}").Groups[0].Reschedule
 	}
 	if r := read("service", "", ""); !r.Unlimited || r.Delay != 30*time.Second {
 		t.Errorf("a service: %+v", r)

@@ -49,18 +49,11 @@ job "x" {
 	} {
 		shown := ""
 		for _, text := range []string{test.expression, ""} {
-			source := Source{Filename: "x", Text: fmt.Sprintf(file, text)}
+			hcl := fmt.Sprintf(file, text)
 			if text == "" {
-				translation, err := Translate(fmt.Appendf(nil, `{"ID": "x", "TaskGroups": [{"Name": "g", "Tasks": [{"Name": "t", "Driver": "d", "Config": {"a": %s}}]}]}`, shown))
-				if err != nil {
-					t.Fatal(err)
-				}
-				source = translation.Source
+				hcl = translate(t, fmt.Sprintf(`{"ID": "x", "TaskGroups": [{"Name": "g", "Tasks": [{"Name": "t", "Driver": "d", "Config": {"a": %s}}]}]}`, shown)).Source.Text
 			}
-			j, err := Parse(source)
-			if err != nil {
-				t.Fatalf("%s: %v", source.Text, err)
-			}
+			j := parse(t, hcl)
 			var b strings.Builder
 			encoder := json.NewEncoder(&b)
 			encoder.SetEscapeHTML(false)
@@ -77,13 +70,6 @@ job "x" {
 // TestSame is what makes another job.
 func TestSame(t *testing.T) {
 	const file = "job \"x\" {\n group \"g\" {\n count = 2\n task \"t\" {\n driver = \"d\"\n config {\n a = \"${upper(X)}\"\n }\n }\n }\n}"
-	parse := func(text string) *Job {
-		j, err := Parse(Source{Filename: "x", Text: text})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return j
-	}
 	for _, test := range []struct {
 		old, now string
 		want     bool
@@ -99,7 +85,7 @@ func TestSame(t *testing.T) {
 		{"upper(X)", "lower(X)", false},
 		{"${upper(X)}", "$${X}", false},
 	} {
-		if got := parse(file).Same(parse(strings.Replace(file, test.old, test.now, 1))); got != test.want {
+		if got := parse(t, file).Same(parse(t, strings.Replace(file, test.old, test.now, 1))); got != test.want {
 			t.Errorf("%q for %q: the same %t", test.now, test.old, got)
 		}
 	}
