@@ -192,6 +192,14 @@ type recorder struct {
 
 func (r *recorder) Name() string { return r.name }
 
+// noteEnd records that ctx of a phase at the end is over too early.
+func (r *recorder) noteEnd(ctx context.Context, phase, detail string) error {
+	if ctx.Err() != nil {
+		detail = " with a dead context"
+	}
+	return r.note(phase, detail)
+}
+
 func (r *recorder) note(phase, detail string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -215,24 +223,15 @@ func (r *recorder) Poststart(_ context.Context, req *hook.PoststartRequest) erro
 }
 
 func (r *recorder) Exited(ctx context.Context, req *hook.ExitedRequest) error {
-	if ctx.Err() != nil {
-		return r.note("exited", " with a dead context")
-	}
-	return r.note("exited", fmt.Sprintf(" %d", req.Exit.Code))
+	return r.noteEnd(ctx, "exited", fmt.Sprintf(" %d", req.Exit.Code))
 }
 
 func (r *recorder) Stop(ctx context.Context, _ *hook.StopRequest) error {
-	if ctx.Err() != nil {
-		return r.note("stop", " with a dead context")
-	}
-	return r.note("stop", "")
+	return r.noteEnd(ctx, "stop", "")
 }
 
 func (r *recorder) Shutdown(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return r.note("shutdown", " with a dead context")
-	}
-	return r.note("shutdown", "")
+	return r.noteEnd(ctx, "shutdown", "")
 }
 
 func (r *recorder) TaskChanged(state hook.State, event hook.Event) {

@@ -5,13 +5,10 @@ package hook_test
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/hook"
 )
@@ -46,9 +43,7 @@ func TestRunnerShutdownBesidesRunning(t *testing.T) {
 				after(5*time.Second + time.Millisecond)
 				before := len(s.record.seen())
 				s.wantDetached()
-				if diff := cmp.Diff([]string{"shutdown"}, s.record.seen()[before:]); diff != "" {
-					t.Errorf("what happened (-want +got):\n%s", diff)
-				}
+				same(t, "what happened", []string{"shutdown"}, s.record.seen()[before:])
 			})
 		})
 	}
@@ -151,11 +146,8 @@ func TestRunnerFinishesARequestedRestart(t *testing.T) {
 					t.Errorf("%d starts, state %+v; want one, and no attempt", s.driver.startCount(), state)
 				}
 				after(time.Hour) // it is not restarted again
-				s.Stop("enough")
-				s.wantDead(hook.EventKilled, false, s.State().Restarts)
-				if n := s.driver.startCount(); n != 1 {
-					t.Errorf("%d starts", n)
-				}
+				s.kill(s.State().Restarts)
+				s.wantStartCount(1)
 			}
 			if c.task != nil {
 				recoverTest(t, *c.task, config, life)
@@ -175,8 +167,7 @@ func TestRunnerFinishesASignal(t *testing.T) {
 		if calls := s.driver.tasks[0].calls; !slices.Equal(calls, []string{"signal SIGHUP"}) || s.State().Signal != "" {
 			t.Errorf("calls %v, state %+v", calls, s.State())
 		}
-		s.Stop("enough")
-		s.wantDead(hook.EventKilled, false, 0)
+		s.kill(0)
 		s.wantSeen("event Recovered", "poststart recovered", "event Signaled", "event Killing", "event Terminated", "exited 143", "stop",
 			"event Killed")
 	})
@@ -223,9 +214,7 @@ func TestRunnerStateLeftBehind(t *testing.T) {
 				before := time.Now()
 				s.run()
 				s.wantDead(c.last, false, c.restarts)
-				if n := s.driver.startCount(); n != c.starts {
-					t.Errorf("%d starts, want %d", n, c.starts)
-				}
+				s.wantStartCount(c.starts)
 				if took := time.Since(before); took > c.within {
 					t.Errorf("the task's life took %v, want at most %v", took, c.within)
 				}
@@ -249,9 +238,7 @@ func TestRunnerStateLeftBehind(t *testing.T) {
 			if s.err != nil || len(s.record.seen()) != 0 {
 				t.Errorf("Run of a dead task: %v, %v", s.err, s.record.seen())
 			}
-			if err := s.Restart("no"); !errors.Is(err, hook.ErrNotRunning) {
-				t.Errorf("Restart = %v, want ErrNotRunning", err)
-			}
+			wantErr(t, s.Restart("no"), hook.ErrNotRunning)
 		})
 	})
 }
@@ -273,13 +260,9 @@ func TestRunnerWithStatsHook(t *testing.T) {
 		if n := seen.count(); n != 30 {
 			t.Errorf("%d samples in three runs of 10 s, want 30", n)
 		}
-		if err := h.Err(); !errors.Is(err, hook.ErrNotRunning) {
-			t.Errorf("Err = %v, want ErrNotRunning", err)
-		}
+		wantErr(t, h.Err(), hook.ErrNotRunning)
 		want := []string{"prestart 0", "poststart with stats", "exited 1"}
-		if diff := cmp.Diff(want, record.seen()[:3]); diff != "" {
-			t.Errorf("what happened (-want +got):\n%s", diff)
-		}
+		same(t, "what happened", want, record.seen()[:3])
 	})
 }
 

@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tachograph/tacho/hook"
 )
 
@@ -118,9 +116,7 @@ func TestRunnerCountsRetriesOverRestarts(t *testing.T) {
 				if err := r.Run(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if diff := cmp.Diff(test.want, record.types()); diff != "" {
-					t.Errorf("events (-want +got):\n%s", diff)
-				}
+				same(t, "events", test.want, record.types())
 			})
 		})
 	}
@@ -144,16 +140,11 @@ func TestRunnerRetryIsCutShort(t *testing.T) {
 				s.run()
 				after(test.after)
 				if test.restart {
-					if err := s.Restart("impatient"); err != nil {
-						t.Error(err)
-					}
+					s.restart("impatient")
 					after(time.Second)
 				}
-				s.Stop("enough")
-				s.wantDead(hook.EventKilled, false, 1)
-				if n := s.driver.startCount(); n != test.starts {
-					t.Errorf("%d starts, want %d", n, test.starts)
-				}
+				s.kill(1)
+				s.wantStartCount(test.starts)
 				if w := s.State().Window; w.Used != 0 || w.Retried != 1 {
 					t.Errorf("window %+v, want one retry and no attempt", w)
 				}

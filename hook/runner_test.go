@@ -117,11 +117,44 @@ func (s *stage) wantClean() {
 	}
 }
 
+// restart asks for a restart, and kill ends the task and the test's run.
+func (s *stage) restart(reason string) {
+	s.t.Helper()
+	wantErr(s.t, s.Restart(reason), nil)
+}
+
+func (s *stage) kill(restarts int) {
+	s.t.Helper()
+	s.Stop("enough")
+	s.wantDead(hook.EventKilled, false, restarts)
+}
+
+func (s *stage) wantStartCount(want int) {
+	s.t.Helper()
+	if n := s.driver.startCount(); n != want {
+		s.t.Errorf("%d starts, want %d", n, want)
+	}
+}
+
+// wantErr compares an error; nil is success.
+func wantErr(t *testing.T, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("error %v, want %v", err, want)
+	}
+}
+
+// same compares what happened with what should have.
+func same(t *testing.T, what string, want, got any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
 func (s *stage) wantSeen(want ...string) {
 	s.t.Helper()
-	if diff := cmp.Diff(want, s.record.seen()); diff != "" {
-		s.t.Errorf("what happened (-want +got):\n%s", diff)
-	}
+	same(s.t, "what happened", want, s.record.seen())
 }
 
 // wantStarts checks when the task was started, in seconds after the first start. The jitter of a delay is a quarter.
@@ -321,9 +354,7 @@ func TestRunnerStartWaitsForRestartingPlugin(t *testing.T) {
 	stageTest(t, []taskStart{restarting, restarting, {runs: time.Second}}, hook.Config{}, func(t *testing.T, s *stage) {
 		s.run()
 		<-s.done
-		if n := s.driver.startCount(); n != 3 {
-			t.Errorf("%d starts, want 3", n)
-		}
+		s.wantStartCount(3)
 		if state := s.State(); state.Restarts != 0 || state.Exit == nil || !state.Exit.Successful() {
 			t.Errorf("state = %+v, want one run without restarts", state)
 		}
@@ -362,9 +393,7 @@ func TestRunnerWaitErrors(t *testing.T) {
 					t.Errorf("exit = %+v, want lost %t", exit, c.lost)
 				}
 				if c.lost { // a task that is not seen must not run beside its successor
-					if diff := cmp.Diff([]string{"stop SIGKILL 0s"}, s.driver.tasks[0].calls); diff != "" {
-						t.Errorf("calls (-want +got):\n%s", diff)
-					}
+					same(t, "calls", []string{"stop SIGKILL 0s"}, s.driver.tasks[0].calls)
 				}
 				if _, errors := s.log.counts(); errors != c.logErrors {
 					t.Errorf("%d errors in the log, want %d", errors, c.logErrors)

@@ -106,12 +106,8 @@ func TestStatsBlockedCallHoldsOneGoroutine(t *testing.T) {
 				}
 				_ = h.Poststart(t.Context(), &hook.PoststartRequest{Stats: f})
 				after(2500 * time.Millisecond)
-				if err := h.Err(); err != nil {
-					t.Errorf("Err of a later start = %v", err)
-				}
-				if err := h.Shutdown(t.Context()); err != nil {
-					t.Error(err)
-				}
+				wantErr(t, h.Err(), nil)
+				wantErr(t, h.Shutdown(t.Context()), nil)
 			})
 		})
 	}
@@ -127,17 +123,11 @@ func TestStatsAborted(t *testing.T) {
 				h := hook.NewStatsHook(hook.StatsConfig{Publish: true, Updater: f})
 				for range 2 { // another start begins anew
 					_ = h.Poststart(t.Context(), &hook.PoststartRequest{Stats: f})
-					if err := h.Err(); !errors.Is(err, hook.ErrStatsOpening) {
-						t.Errorf("Err = %v, want ErrStatsOpening", err)
-					}
+					wantErr(t, h.Err(), hook.ErrStatsOpening)
 					after(2 * time.Second)
-					if err := h.Err(); !errors.Is(err, hook.ErrStatsAborted) {
-						t.Errorf("Err = %v, want ErrStatsAborted", err)
-					}
+					wantErr(t, h.Err(), hook.ErrStatsAborted)
 				}
-				if err := h.Shutdown(t.Context()); err != nil {
-					t.Error(err)
-				}
+				wantErr(t, h.Shutdown(t.Context()), nil)
 			})
 		})
 	}
@@ -185,9 +175,7 @@ func TestStatsFaultsAreLogged(t *testing.T) {
 				}
 				close(release)
 				after(time.Second)
-				if err := h.Shutdown(t.Context()); err != nil {
-					t.Error(err)
-				}
+				wantErr(t, h.Shutdown(t.Context()), nil)
 			})
 		})
 	}

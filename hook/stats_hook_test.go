@@ -11,8 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tachograph/tacho/hook"
 )
 
@@ -75,8 +73,13 @@ func (b *bench) exited() {
 
 func (b *bench) wantWaits(want ...time.Duration) {
 	b.t.Helper()
-	if diff := cmp.Diff(want, b.driver.waits()); diff != "" {
-		b.t.Errorf("times between openings (-want +got):\n%s", diff)
+	same(b.t, "times between openings", want, b.driver.waits())
+}
+
+func (b *bench) wantOpenings(want int) {
+	b.t.Helper()
+	if n := len(b.driver.openings()); n != want {
+		b.t.Errorf("%d openings, want %d", n, want)
 	}
 }
 
@@ -95,17 +98,13 @@ func after(d time.Duration) {
 
 func TestStatsFlow(t *testing.T) {
 	benchTest(t, true, []opening{{stream: samples(100)}}, func(t *testing.T, b *bench) {
-		if err := b.Err(); !errors.Is(err, hook.ErrNotRunning) {
-			t.Errorf("Err before Poststart = %v, want ErrNotRunning", err)
-		}
+		wantErr(t, b.Err(), hook.ErrNotRunning)
 		b.poststart()
 		after(10 * time.Second)
 		if got := b.seen.count(); got != 11 {
 			t.Errorf("%d samples in 10 s, want 11: the first at once", got)
 		}
-		if err := b.Err(); err != nil {
-			t.Errorf("Err of an established stream = %v", err)
-		}
+		wantErr(t, b.Err(), nil)
 		b.exited()
 		b.wantWaits()
 		b.wantErrors(0)
@@ -117,9 +116,7 @@ func TestStatsClosedStreamIsOpenedAfterOneInterval(t *testing.T) {
 	benchTest(t, true, script, func(t *testing.T, b *bench) {
 		b.poststart()
 		after(2 * time.Second)
-		if err := b.Err(); !errors.Is(err, io.EOF) {
-			t.Errorf("Err of a closed stream = %v, want io.EOF", err)
-		}
+		wantErr(t, b.Err(), io.EOF)
 		after(3 * time.Second)
 		b.wantWaits(3*time.Second, time.Second)
 		b.wantErrors(0)
@@ -131,9 +128,7 @@ func TestStatsDriverThatClosesAtOnceMakesNoHotLoop(t *testing.T) {
 	benchTest(t, true, []opening{{stream: []message{endOfStream}}}, func(t *testing.T, b *bench) {
 		b.poststart()
 		after(59*time.Second + time.Second/2)
-		if n := len(b.driver.openings()); n != 60 {
-			t.Errorf("%d openings in a minute, want one per interval", n)
-		}
+		b.wantOpenings(60)
 		b.wantErrors(0)
 		b.exited()
 	})
@@ -145,9 +140,7 @@ func TestStatsDriverThatClosesAtOnceMakesNoHotLoop(t *testing.T) {
 		if n := len(driver.openings()); n > 11 {
 			t.Errorf("%d openings in a second of an absurd interval, want at most 11", n)
 		}
-		if err := h.Shutdown(t.Context()); err != nil {
-			t.Errorf("Shutdown: %v", err)
-		}
+		wantErr(t, h.Shutdown(t.Context()), nil)
 	})
 }
 
@@ -241,12 +234,8 @@ func TestStatsEndsQuietly(t *testing.T) {
 			benchTest(t, true, c.script, func(t *testing.T, b *bench) {
 				b.poststart()
 				after(time.Hour)
-				if n := len(b.driver.openings()); n != 1 {
-					t.Errorf("%d openings, want 1", n)
-				}
-				if err := b.Err(); !errors.Is(err, c.want) {
-					t.Errorf("Err = %v, want %v", err, c.want)
-				}
+				b.wantOpenings(1)
+				wantErr(t, b.Err(), c.want)
 				if debugs, errors := b.log.counts(); debugs != 1 || errors != 0 {
 					t.Errorf("log has %d debug lines and %d errors, want 1 and 0", debugs, errors)
 				}
@@ -262,9 +251,7 @@ func TestStatsDriverWithoutStats(t *testing.T) {
 		if err := b.Poststart(t.Context(), &hook.PoststartRequest{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.Err(); !errors.Is(err, hook.ErrStatsNotImplemented) {
-			t.Errorf("Err = %v, want ErrStatsNotImplemented", err)
-		}
+		wantErr(t, b.Err(), hook.ErrStatsNotImplemented)
 		b.exited()
 	})
 }
@@ -357,12 +344,8 @@ func TestStatsSilenceFollowsTheInterval(t *testing.T) {
 		h := hook.NewStatsHook(hook.StatsConfig{Publish: true, Interval: time.Minute, Updater: &updates{}})
 		_ = h.Poststart(t.Context(), &hook.PoststartRequest{Stats: driver})
 		after(7 * time.Minute)
-		if diff := cmp.Diff([]time.Duration{6 * time.Minute}, driver.waits()); diff != "" {
-			t.Errorf("opened again after five silent intervals and one more (-want +got):\n%s", diff)
-		}
-		if err := h.Exited(t.Context(), nil); err != nil {
-			t.Error(err)
-		}
+		same(t, "opened again after five silent intervals and one more", []time.Duration{6 * time.Minute}, driver.waits())
+		wantErr(t, h.Exited(t.Context(), nil), nil)
 	})
 }
 

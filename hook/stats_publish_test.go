@@ -33,12 +33,8 @@ func TestStatsPublishOffOpensNothing(t *testing.T) {
 	benchTest(t, false, []opening{{stream: samples(1000)}}, func(t *testing.T, b *bench) {
 		b.poststart()
 		after(time.Hour)
-		if n := len(b.driver.openings()); n != 0 {
-			t.Errorf("%d openings with publishing off", n)
-		}
-		if err := b.Err(); !errors.Is(err, hook.ErrNotPublished) {
-			t.Errorf("Err = %v, want ErrNotPublished", err)
-		}
+		b.wantOpenings(0)
+		wantErr(t, b.Err(), hook.ErrNotPublished)
 		b.exited()
 	})
 }
@@ -91,9 +87,7 @@ func TestStatsShutdownIsForGood(t *testing.T) {
 		b.setPublish(false)
 		b.setPublish(true)
 		after(time.Minute)
-		if n := len(b.driver.openings()); n != 1 {
-			t.Errorf("%d openings, want the one before Shutdown", n)
-		}
+		b.wantOpenings(1)
 		b.exited()
 	})
 }
@@ -110,9 +104,7 @@ func TestStatsDeafDriverAndNoTask(t *testing.T) {
 			t.Errorf("SetPublish(false) = %v, want the end of its ctx", err)
 		}
 		after(2 * time.Hour)
-		if n := len(b.driver.openings()); n != 1 {
-			t.Errorf("%d openings, want 1", n)
-		}
+		b.wantOpenings(1)
 		b.exited()
 	})
 }
@@ -128,12 +120,8 @@ func TestStatsLateSample(t *testing.T) {
 		if n := b.seen.count(); n != 0 {
 			t.Errorf("%d samples of a stream that was ended before", n)
 		}
-		if err := b.Err(); !errors.Is(err, hook.ErrStatsOpening) {
-			t.Errorf("Err = %v, want ErrStatsOpening", err)
-		}
-		if n := len(b.driver.openings()); n != 2 {
-			t.Errorf("%d openings, want 2", n)
-		}
+		wantErr(t, b.Err(), hook.ErrStatsOpening)
+		b.wantOpenings(2)
 		b.exited()
 	})
 }
@@ -171,9 +159,7 @@ func TestStatsErrFromUpdater(t *testing.T) {
 		}
 		b.setPublish(true)
 		after(time.Second)
-		if err := b.Err(); err != nil {
-			t.Errorf("Err = %v", err)
-		}
+		wantErr(t, b.Err(), nil)
 		b.exited()
 	})
 }

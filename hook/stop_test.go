@@ -4,11 +4,8 @@
 package hook_test
 
 import (
-	"errors"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/hook"
 )
@@ -43,12 +40,8 @@ func TestRunnerStop(t *testing.T) {
 				if took := time.Since(before); took > c.within || took < c.within/2 {
 					t.Errorf("stop took %v, want at most %v", took, c.within)
 				}
-				if diff := cmp.Diff(c.calls, s.driver.tasks[0].calls); diff != "" {
-					t.Errorf("calls (-want +got):\n%s", diff)
-				}
-				if diff := cmp.Diff(c.events, s.record.types()); diff != "" {
-					t.Errorf("events (-want +got):\n%s", diff)
-				}
+				same(t, "calls", c.calls, s.driver.tasks[0].calls)
+				same(t, "events", c.events, s.record.types())
 				if event, _ := s.record.last(); event.Message != "job is stopped" {
 					t.Errorf("message %q, want the reason of the first Stop", event.Message)
 				}
@@ -87,12 +80,8 @@ func TestRunnerStopBesidesRunning(t *testing.T) {
 				if took := time.Since(before); took > 5*time.Second {
 					t.Errorf("stop took %v, want at most the kill timeout of 5 s", took)
 				}
-				if n := s.driver.startCount(); n != c.starts {
-					t.Errorf("%d starts, want %d", n, c.starts)
-				}
-				if err := s.Restart("too late"); !errors.Is(err, hook.ErrNotRunning) {
-					t.Errorf("Restart of a dead task = %v, want ErrNotRunning", err)
-				}
+				s.wantStartCount(c.starts)
+				wantErr(t, s.Restart("too late"), hook.ErrNotRunning)
 			})
 		})
 	}
@@ -104,9 +93,7 @@ func TestRunnerRestart(t *testing.T) {
 		s.run()
 		for range 5 { // more often than any policy allows
 			after(time.Minute)
-			if err := s.Restart("new certificate"); err != nil {
-				t.Errorf("Restart: %v", err)
-			}
+			s.restart("new certificate")
 		}
 		after(time.Minute)
 		s.wantStarts(0, 60, 120, 180, 240, 300)
@@ -114,14 +101,11 @@ func TestRunnerRestart(t *testing.T) {
 			hook.EventSetup, hook.EventStarted, hook.EventRestartSignal, hook.EventKilling, hook.EventTerminated,
 			hook.EventRestarting, hook.EventSetup, hook.EventStarted,
 		}
-		if diff := cmp.Diff(want, s.record.types()[:len(want)]); diff != "" {
-			t.Errorf("events (-want +got):\n%s", diff)
-		}
+		same(t, "events", want, s.record.types()[:len(want)])
 		if at := s.State().RestartAt; !at.IsZero() {
 			t.Errorf("RestartAt of a running task = %v", at)
 		}
-		s.Stop("enough")
-		s.wantDead(hook.EventKilled, false, 5)
+		s.kill(5)
 	})
 }
 
@@ -134,14 +118,11 @@ func TestRunnerRestartEndsTheDelay(t *testing.T) {
 			t.Errorf("RestartAt is in %v, want the rest of the delay", time.Until(at))
 		}
 		for range 3 { // requested three times, done once
-			if err := s.Restart("impatient"); err != nil {
-				t.Errorf("Restart: %v", err)
-			}
+			s.restart("impatient")
 		}
 		after(time.Minute)
 		s.wantStarts(0, 3)
-		s.Stop("enough")
-		s.wantDead(hook.EventKilled, false, 1)
+		s.kill(1)
 	})
 }
 
@@ -149,13 +130,10 @@ func TestRunnerRestartDuringStartIsThatStart(t *testing.T) {
 	stageTest(t, []taskStart{{takes: time.Minute, obeys: true}}, hook.Config{}, func(t *testing.T, s *stage) {
 		s.run()
 		after(time.Second)
-		if err := s.Restart("too early"); err != nil {
-			t.Errorf("Restart: %v", err)
-		}
+		s.restart("too early")
 		after(time.Hour)
 		s.wantStarts(0)
-		s.Stop("enough")
-		s.wantDead(hook.EventKilled, false, 0)
+		s.kill(0)
 	})
 }
 
@@ -163,9 +141,7 @@ func TestRunnerStopDuringRestart(t *testing.T) {
 	stageTest(t, []taskStart{{obeys: true, ends: 4 * time.Second}}, hook.Config{}, func(t *testing.T, s *stage) {
 		s.run()
 		after(time.Second)
-		if err := s.Restart("first"); err != nil {
-			t.Errorf("Restart: %v", err)
-		}
+		s.restart("first")
 		after(time.Second)
 		s.Stop("then")
 		s.wantDead(hook.EventKilled, false, 0)
@@ -175,9 +151,7 @@ func TestRunnerStopDuringRestart(t *testing.T) {
 
 func TestRunnerSignal(t *testing.T) {
 	stageTest(t, []taskStart{{obeys: true}}, hook.Config{}, func(t *testing.T, s *stage) {
-		if err := s.Signal(t.Context(), "SIGHUP"); !errors.Is(err, hook.ErrNotRunning) {
-			t.Errorf("Signal before the start = %v, want ErrNotRunning", err)
-		}
+		wantErr(t, s.Signal(t.Context(), "SIGHUP"), hook.ErrNotRunning)
 		s.run()
 		after(time.Second)
 		if err := s.Signal(t.Context(), "SIGHUP"); err != nil {
@@ -186,13 +160,8 @@ func TestRunnerSignal(t *testing.T) {
 		if err := s.Signal(t.Context(), "SIGNONE"); err == nil || err.Error() != "signal SIGNONE: no such signal" {
 			t.Errorf("Signal = %v, want the driver's error", err)
 		}
-		s.Stop("enough")
-		s.wantDead(hook.EventKilled, false, 0)
-		if diff := cmp.Diff([]string{"signal SIGHUP", "signal SIGNONE", "stop  5s"}, s.driver.tasks[0].calls); diff != "" {
-			t.Errorf("calls (-want +got):\n%s", diff)
-		}
-		if err := s.Signal(t.Context(), "SIGHUP"); !errors.Is(err, hook.ErrNotRunning) {
-			t.Errorf("Signal after the end = %v, want ErrNotRunning", err)
-		}
+		s.kill(0)
+		same(t, "calls", []string{"signal SIGHUP", "signal SIGNONE", "stop  5s"}, s.driver.tasks[0].calls)
+		wantErr(t, s.Signal(t.Context(), "SIGHUP"), hook.ErrNotRunning)
 	})
 }
