@@ -64,6 +64,15 @@ func begin(t *testing.T, c config.Config) *running {
 	return run(t, newAgent(t, c))
 }
 
+// beginAlone runs an agent for one test, which is parallel to others; the agent and its tasks end with it.
+func beginAlone(t *testing.T) *running {
+	t.Helper()
+	t.Parallel()
+	r := begin(t, testConfig(shortDir(t)))
+	t.Cleanup(func() { r.end(true) })
+	return r
+}
+
 // run runs an agent.
 func run(t *testing.T, a *Agent) *running {
 	t.Helper()
@@ -118,6 +127,23 @@ func (r *running) submit(text string) []*allocation.Allocation {
 	return own
 }
 
+// sleeping runs a service that does nothing, and returns its allocation once it is running.
+func (r *running) sleeping() *allocation.Allocation {
+	r.t.Helper()
+	return r.await(r.submit(oneTask("service", "", "exec sleep 1000"))[0].ID, "running", isRunning)
+}
+
+// goesOn holds that the task of an allocation is the process that it was, and returns the allocation as it is now.
+func (r *running) goesOn(was *allocation.Allocation) *allocation.Allocation {
+	r.t.Helper()
+	now := r.await(was.ID, "running", isRunning)
+	got, want := now.Tasks["t"].Attributes["pid"], was.Tasks["t"].Attributes["pid"]
+	if got != want || now.Tasks["t"].State.Restarts != 0 {
+		r.t.Errorf("process %s, was %s; %d restarts", got, want, now.Tasks["t"].State.Restarts)
+	}
+	return now
+}
+
 // usage returns what the task t of an allocation uses.
 func (r *running) usage(id string) *figures.Figures {
 	r.t.Helper()
@@ -130,7 +156,8 @@ func (r *running) usage(id string) *figures.Figures {
 // await waits for an allocation to be as wanted, by the event feed.
 func (r *running) await(id, what string, is func(*allocation.Allocation) bool) *allocation.Allocation {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
+	// Tasks are stopped when the context of their test has ended.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.t.Context()), time.Minute)
 	defer cancel()
 	events := r.Feed().Subscribe(r.Feed().Index())
 	for {
@@ -169,9 +196,7 @@ func oneTask(jobType, more, command string) string {
 func isRunning(l *allocation.Allocation) bool { return l.ClientStatus == allocation.Running }
 
 func TestBatchJobRunsToItsEnd(t *testing.T) {
-	t.Parallel()
-	r := begin(t, testConfig(shortDir(t)))
-	defer r.end(true)
+	r := beginAlone(t)
 	l := r.submit(oneTask("batch", "env {\n A = \"${NOMAD_TASK_NAME}\"\n}\ntemplate {\n data = \"{{ env `A` }}!\"\n destination = \"local/f\"\n}",
 		"echo out $A; cat local/f; echo err >&2; pwd"))[0]
 	l = r.await(l.ID, "complete", func(l *allocation.Allocation) bool { return l.ClientStatus.Ended() })
@@ -237,13 +262,7 @@ func TestServiceIsRecoveredWithItsHistory(t *testing.T) {
 
 	r = begin(t, c)
 	defer r.end(true)
-	l = r.await(l.ID, "running", isRunning)
-	if got := l.Tasks["t"].Attributes["pid"]; got != pid {
-		t.Errorf("process %s, was %s", got, pid)
-	}
-	if got := l.Tasks["t"].State.Restarts; got != 0 {
-		t.Errorf("%d restarts", got)
-	}
+	r.goesOn(l)
 	r.eventually("history goes on", func() bool {
 		points, err := r.History(l.ID, "t", series.Query{Since: before.Wall})
 		return err == nil && len(points) > 4
@@ -268,9 +287,7 @@ func TestServiceIsRecoveredWithItsHistory(t *testing.T) {
 }
 
 func TestFailedTaskIsRestartedByItsPolicy(t *testing.T) {
-	t.Parallel()
-	r := begin(t, testConfig(shortDir(t)))
-	defer r.end(true)
+	r := beginAlone(t)
 	l := r.submit(oneTask("batch", "restart {\n attempts = 2\n interval = \"1h\"\n delay = \"10ms\"\n mode = \"fail\"\n}", "exit 3"))[0]
 	l = r.await(l.ID, "failed", func(l *allocation.Allocation) bool { return l.Tasks["t"].State.Phase == hook.PhaseDead })
 	if l.ClientStatus != allocation.Failed || l.Tasks["t"].State.Restarts != 2 || l.Tasks["t"].State.Exit.Code != 3 {
@@ -281,9 +298,7 @@ func TestFailedTaskIsRestartedByItsPolicy(t *testing.T) {
 // TestSnapshotsShare holds that what has not changed is the same in two snapshots, that what has changed is in the
 // next, and that a snapshot stays as it was.
 func TestSnapshotsShare(t *testing.T) {
-	t.Parallel()
-	r := begin(t, testConfig(shortDir(t)))
-	defer r.end(true)
+	r := beginAlone(t)
 	id := r.submit(oneTask("service", "", "exec sleep 1000"))[0].ID
 	other := r.submit(strings.ReplaceAll(oneTask("service", "", "exec sleep 1000"), `"test"`, `"other"`))[0].ID
 	driverSpoke := func(l *allocation.Allocation) bool {
@@ -381,11 +396,8 @@ func TestPublishingIsSwitchedWhileAJobIsPlaced(t *testing.T) {
 
 // TestReadersDoNotWaitForTheDisk looks at an allocation while a change of it is being stored.
 func TestReadersDoNotWaitForTheDisk(t *testing.T) {
-	t.Parallel()
-	r := begin(t, testConfig(shortDir(t)))
-	defer r.end(true)
-	id := r.submit(oneTask("service", "", "exec sleep 1000"))[0].ID
-	r.await(id, "running", isRunning)
+	r := beginAlone(t)
+	id := r.sleeping().ID
 	l, err := r.find(id)
 	must(t, err)
 	storing, goOn, stored := make(chan struct{}), make(chan struct{}), make(chan struct{})

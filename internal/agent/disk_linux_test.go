@@ -20,8 +20,7 @@ func TestStateCannotBePersisted(t *testing.T) {
 	t.Parallel()
 	c := testConfig(shortDir(t))
 	r := begin(t, c)
-	running := r.submit(oneTask("service", "", "exec sleep 1000"))[0]
-	r.await(running.ID, "running", isRunning)
+	running := r.sleeping()
 	if err := r.Health(); err != nil {
 		t.Errorf("health: %v", err)
 	}
@@ -53,8 +52,7 @@ func TestFullDisk(t *testing.T) {
 	}()
 	c := testConfig(dir)
 	r := begin(t, c)
-	running := r.submit(oneTask("service", "", "exec sleep 1000"))[0]
-	r.await(running.ID, "running", isRunning)
+	running := r.sleeping()
 	filler := filepath.Join(dir, "filler")
 	fill(t, filler)
 	r.checkUnwritable(running)

@@ -36,9 +36,7 @@ func inGroup(count int, tasks ...string) string {
 
 // TestLifecycleOrder lets tasks write when they begin and end, into the directory that they share.
 func TestLifecycleOrder(t *testing.T) {
-	t.Parallel()
-	r := begin(t, testConfig(shortDir(t)))
-	defer r.end(true)
+	r := beginAlone(t)
 	say := func(what, then string) string {
 		return fmt.Sprintf("echo %s >> $NOMAD_ALLOC_DIR/data/order; %s", what, then)
 	}
@@ -67,9 +65,7 @@ func TestLifecycleOrder(t *testing.T) {
 }
 
 func TestJobIsUpdatedInPlace(t *testing.T) {
-	t.Parallel()
-	r := begin(t, testConfig(shortDir(t)))
-	defer r.end(true)
+	r := beginAlone(t)
 	live := func() (ids []string) {
 		for _, l := range r.Snapshot().Allocations {
 			if l.DesiredStatus == allocation.DesiredRun {
@@ -140,9 +136,7 @@ func intersection(a, b []string) (both []string) {
 }
 
 func TestCoresAreReserved(t *testing.T) {
-	t.Parallel()
-	r := begin(t, testConfig(shortDir(t)))
-	defer r.end(true)
+	r := beginAlone(t)
 	all := len(r.Snapshot().Node.Resources.Cores)
 	text := func(id string, cores int) string {
 		return strings.Replace(inGroup(1, shell("t", fmt.Sprintf("resources {\n cores = %d\n}", cores), "exec sleep 1000")), "test", id, 1)
@@ -161,9 +155,7 @@ func TestCoresAreReserved(t *testing.T) {
 }
 
 func TestActsOnTasks(t *testing.T) {
-	t.Parallel()
-	r := begin(t, testConfig(shortDir(t)))
-	defer r.end(true)
+	r := beginAlone(t)
 	l := r.submit(inGroup(1, shell("t", "", "trap 'echo got' HUP; echo up; while :; do sleep 0.05; done")))[0]
 	r.await(l.ID, "running", isRunning)
 	logged := func(text string) func() bool {
@@ -244,9 +236,7 @@ func TestGarbage(t *testing.T) {
 
 // TestGarbageIsCollectedBetweenRegistrations holds that a job's versions are not forgotten while one is registered.
 func TestGarbageIsCollectedBetweenRegistrations(t *testing.T) {
-	t.Parallel()
-	r := begin(t, testConfig(shortDir(t)))
-	defer r.end(true)
+	r := beginAlone(t)
 	done := make(chan error, 1)
 	r.mu.Lock() // keeps the collection from its end
 	unlock := sync.OnceFunc(r.mu.Unlock)
@@ -265,9 +255,7 @@ func TestGarbageIsCollectedBetweenRegistrations(t *testing.T) {
 
 // TestFailedAllocationEndsWithItsLastTask has a task that goes on for a while after another one has failed.
 func TestFailedAllocationEndsWithItsLastTask(t *testing.T) {
-	t.Parallel()
-	r := begin(t, testConfig(shortDir(t)))
-	defer r.end(true)
+	r := beginAlone(t)
 	all := len(r.Snapshot().Node.Resources.Cores)
 	text := func(id, more string) string {
 		return fmt.Sprintf("job %q {\n group \"g\" {\n%s%s }\n}", id, more,
@@ -295,9 +283,7 @@ func TestFailedAllocationEndsWithItsLastTask(t *testing.T) {
 }
 
 func TestJobWithCoresIsUpdated(t *testing.T) {
-	t.Parallel()
-	r := begin(t, testConfig(shortDir(t)))
-	defer r.end(true)
+	r := beginAlone(t)
 	all := len(r.Snapshot().Node.Resources.Cores)
 	text := func(id, env string) string {
 		return strings.Replace(inGroup(1, shell("t", fmt.Sprintf("env {\n A = %q\n}\nresources {\n cores = %d\n}", env, all),
@@ -327,9 +313,7 @@ func TestJobWithCoresIsUpdated(t *testing.T) {
 
 // TestValidateEndsWithItsCaller has nobody who waits for the answer: templates may take long.
 func TestValidateEndsWithItsCaller(t *testing.T) {
-	t.Parallel()
-	r := begin(t, testConfig(shortDir(t)))
-	defer r.end(true)
+	r := beginAlone(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	text := inGroup(1, shell("t", "template {\n data = \"x\"\n destination = \"local/x\"\n}", "true"))
@@ -343,9 +327,7 @@ func TestValidateEndsWithItsCaller(t *testing.T) {
 
 // TestValidateSaysWhere has what only this machine knows to be wrong, each with its place.
 func TestValidateSaysWhere(t *testing.T) {
-	t.Parallel()
-	r := begin(t, testConfig(shortDir(t)))
-	defer r.end(true)
+	r := beginAlone(t)
 	const shape = "job \"j\" {\n%s\ngroup \"g\" {\ntask \"t\" {\ndriver = \"tacho\"\nconfig {\ncommand = \"true\"\n%s\n}\n%s\n}\n}\n}"
 	for name, tt := range map[string]struct{ job, config, task, want string }{
 		"datacenter":  {job: `datacenters = ["moon"]`, want: "f:2,15-23: Invalid value; datacenters: "},
@@ -389,9 +371,7 @@ func TestValidateSaysWhere(t *testing.T) {
 }
 
 func TestUnknownDriversAreRefused(t *testing.T) {
-	t.Parallel()
-	r := begin(t, testConfig(shortDir(t)))
-	defer r.end(true)
+	r := beginAlone(t)
 	tests := map[string]struct{ text, want string }{
 		"driver": {strings.Replace(oneTask("batch", "", "true"), `"tacho"`, `"tahco"`, 1), `unknown driver "tahco"; known drivers: tacho`},
 		"config": {
@@ -443,9 +423,7 @@ func TestTakePorts(t *testing.T) {
 
 // TestKillSignalIsChecked is about a name that would be found wrong when the task is to be stopped.
 func TestKillSignalIsChecked(t *testing.T) {
-	t.Parallel()
-	r := begin(t, testConfig(shortDir(t)))
-	defer r.end(true)
+	r := beginAlone(t)
 	for name, fault := range map[string]string{"": "", "SIGUSR1": "", "hup": "", "SIGTREM": `kill_signal: signal "SIGTREM"`} {
 		_, err := r.Validate(t.Context(), job.Source{Text: oneTask("batch", "kill_signal = \""+name+"\"", "true")})
 		if fault == "" && err != nil || fault != "" && (!errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), fault)) {

@@ -92,9 +92,7 @@ func TestUnplaced(t *testing.T) {
 // TestPortsAreAwaited has two allocations of one group that ask for the same port: the second waits until the first
 // is gone.
 func TestPortsAreAwaited(t *testing.T) {
-	t.Parallel()
-	r := begin(t, testConfig(shortDir(t)))
-	defer r.end(true)
+	r := beginAlone(t)
 	own := r.submit(strings.Replace(inGroup(2, shell("t", "", "exec sleep 1000")), "task ", "network {\nport \"p\" {\nstatic = 3\n}\n}\ntask ", 1))
 	if len(own) != 1 {
 		t.Fatalf("%d allocations", len(own))

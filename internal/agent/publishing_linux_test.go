@@ -56,8 +56,7 @@ func TestPublishingOffIsLoggedOnce(t *testing.T) {
 	a := newAgent(t, c)
 	a.log.(hclog.InterceptLogger).RegisterSink(&sink)
 	r := run(t, a)
-	id := r.submit(oneTask("service", "", "exec sleep 1000"))[0].ID
-	r.await(id, "running", isRunning)
+	id := r.sleeping().ID
 	must(t, r.RestartAlloc(id, "t"))
 	hooks := func() []logLine {
 		return sink.matching(func(l logLine) bool { return l.args["hook"] != nil })

@@ -31,11 +31,8 @@ func (r *running) successor(id string) *allocation.Allocation {
 }
 
 func TestReplaceAlloc(t *testing.T) {
-	t.Parallel()
-	r := begin(t, testConfig(shortDir(t)))
-	defer r.end(true)
-	first := r.submit(oneTask("service", "", "exec sleep 1000"))[0]
-	r.await(first.ID, "running", func(l *allocation.Allocation) bool { return l.ClientStatus == allocation.Running })
+	r := beginAlone(t)
+	first := r.sleeping()
 	must(t, r.ReplaceAlloc(first.ID))
 	r.successor(first.ID)
 	r.await(first.ID, "complete", func(l *allocation.Allocation) bool { return l.ClientStatus == allocation.Complete })
@@ -48,13 +45,8 @@ func TestReplaceAlloc(t *testing.T) {
 }
 
 func TestReschedule(t *testing.T) {
-	t.Parallel()
-	r := begin(t, testConfig(shortDir(t)))
-	defer r.end(true)
-	text := oneTask("batch", "", "exit 3")
-	text = strings.Replace(text, "group ", "reschedule {\nattempts = 1\ninterval = \"1h\"\ndelay = \"5s\"\n}\ngroup ", 1)
-	text = strings.Replace(text, "task ", "restart {\nattempts = 0\n}\ntask ", 1)
-	first := r.submit(text)[0]
+	r := beginAlone(t)
+	first := r.submit(rescheduled(3, 1, "5s"))[0]
 	next := r.successor(first.ID)
 	r.await(next.ID, "failed", func(l *allocation.Allocation) bool { return l.ClientStatus == allocation.Failed })
 	if n := len(r.Snapshot().Allocations); n != 2 {
@@ -69,9 +61,7 @@ func TestReplacementWaits(t *testing.T) {
 	dir := shortDir(t)
 	r := begin(t, testConfig(dir))
 	port := "network {\nport \"p\" {\nstatic = 3\n}\n}\n"
-	text := oneTask("batch", "", "exit 3")
-	text = strings.Replace(text, "group ", "reschedule {\nattempts = 1\ninterval = \"1h\"\ndelay = \"5s\"\n}\ngroup ", 1)
-	first := r.submit(strings.Replace(text, "task ", port+"restart {\nattempts = 0\n}\ntask ", 1))[0]
+	first := r.submit(strings.Replace(rescheduled(3, 1, "5s"), "task ", port+"task ", 1))[0]
 	r.await(first.ID, "failed", func(l *allocation.Allocation) bool { return l.ClientStatus == allocation.Failed })
 	other := strings.Replace(oneTask("service", "", "exec sleep 1000"), `job "test"`, `job "other"`, 1)
 	holder := r.submit(strings.Replace(other, "task ", port+"task ", 1))[0]
@@ -90,9 +80,7 @@ func TestReplacementWaits(t *testing.T) {
 
 // TestNamedIsThere asks for whatever an event or another allocation names, at once.
 func TestNamedIsThere(t *testing.T) {
-	t.Parallel()
-	r := begin(t, testConfig(shortDir(t)))
-	defer r.end(true)
+	r := beginAlone(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var readers sync.WaitGroup
 	readers.Go(func() {
@@ -131,9 +119,7 @@ func TestNamedIsThere(t *testing.T) {
 
 // TestUpdateLinks says of an allocation that a new version of its job replaces by which.
 func TestUpdateLinks(t *testing.T) {
-	t.Parallel()
-	r := begin(t, testConfig(shortDir(t)))
-	defer r.end(true)
+	r := beginAlone(t)
 	first := r.submit(oneTask("service", "", "exec sleep 1000"))[0]
 	r.submit(oneTask("service", "", "exec sleep 1001"))
 	r.successor(first.ID)
@@ -160,20 +146,19 @@ func TestUpdateLinks(t *testing.T) {
 	}
 }
 
-// rescheduled is a job whose task ends with a code, and that is replaced after a delay.
-func rescheduled(code int, delay string) string {
+// rescheduled is a job whose task ends with a code, and is replaced so many times in a day, each after a delay.
+func rescheduled(code, attempts int, delay string) string {
 	text := oneTask("batch", "", fmt.Sprintf("exit %d", code))
-	text = strings.Replace(text, "group ", fmt.Sprintf("reschedule {\nattempts = 3\ninterval = \"24h\"\ndelay = %q\n}\ngroup ", delay), 1)
+	block := fmt.Sprintf("reschedule {\nattempts = %d\ninterval = \"24h\"\ndelay = %q\n}\n", attempts, delay)
+	text = strings.Replace(text, "group ", block+"group ", 1)
 	return strings.Replace(text, "task ", "restart {\nattempts = 0\n}\ntask ", 1)
 }
 
 // TestGarbageLeavesWhatIsToBeReplaced collects garbage while a failed allocation waits for its replacement, which
 // would be forgotten with it, or made of nothing.
 func TestGarbageLeavesWhatIsToBeReplaced(t *testing.T) {
-	t.Parallel()
-	r := begin(t, testConfig(shortDir(t)))
-	defer r.end(true)
-	first := r.submit(rescheduled(3, "1h"))[0]
+	r := beginAlone(t)
+	first := r.submit(rescheduled(3, 3, "1h"))[0]
 	r.await(first.ID, "to be replaced", func(l *allocation.Allocation) bool { return !l.Rescheduled.IsZero() })
 	if removed, err := r.CollectGarbage(); err != nil || removed != 0 {
 		t.Errorf("%d removed, %v", removed, err)
@@ -191,9 +176,9 @@ func TestSupersededIsNotReplaced(t *testing.T) {
 	t.Parallel()
 	dir := shortDir(t)
 	r := begin(t, testConfig(dir))
-	first := r.submit(rescheduled(3, "5s"))[0]
+	first := r.submit(rescheduled(3, 3, "5s"))[0]
 	failed := r.await(first.ID, "to be replaced", func(l *allocation.Allocation) bool { return !l.Rescheduled.IsZero() })
-	second := r.submit(rescheduled(0, "5s"))[0]
+	second := r.submit(rescheduled(0, 3, "5s"))[0]
 	r.await(second.ID, "complete", func(l *allocation.Allocation) bool { return l.ClientStatus == allocation.Complete })
 	for range 2 {
 		r.eventually("an end of waiting", func() bool {
@@ -250,9 +235,7 @@ func TestReplacementAwaitsPrevious(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := begin(t, testConfig(shortDir(t)))
-			defer r.end(true)
+			r := beginAlone(t)
 			old := r.submit(text("a"))[0]
 			r.await(old.ID, "running", isRunning) // a stop during the start would kill it
 			data := func(id string) string { return filepath.Join(r.host.Dir, id, "alloc", "data") }
@@ -288,9 +271,7 @@ func TestReplacementAwaitsPrevious(t *testing.T) {
 
 // TestCompletedIsNotReplaced stops a batch allocation that completes at the same time: it does not run again.
 func TestCompletedIsNotReplaced(t *testing.T) {
-	t.Parallel()
-	r := begin(t, testConfig(shortDir(t)))
-	defer r.end(true)
+	r := beginAlone(t)
 	l := r.submit(oneTask("batch", "", "sleep 0.2"))[0]
 	r.registering.Lock()
 	stopped := make(chan error)
@@ -307,11 +288,8 @@ func TestCompletedIsNotReplaced(t *testing.T) {
 
 // TestScaleOfStoppedJob stops a job after its scaling has read it: it stays stopped.
 func TestScaleOfStoppedJob(t *testing.T) {
-	t.Parallel()
-	r := begin(t, testConfig(shortDir(t)))
-	defer r.end(true)
-	l := r.submit(oneTask("service", "", "exec sleep 1000"))[0]
-	r.await(l.ID, "running", isRunning)
+	r := beginAlone(t)
+	r.sleeping()
 	now, err := r.job("test")
 	must(t, err)
 	source, err := scaled(now, "g", 2)

@@ -50,26 +50,18 @@ func TestRestartDoesNotEvaluate(t *testing.T) {
 	t.Parallel()
 	c := testConfig(shortDir(t))
 	r := begin(t, c)
-	l := r.submit(oneTask("service", "", "exec sleep 1000"))[0]
-	l = r.await(l.ID, "running", isRunning)
+	l := r.sleeping()
 	before := r.jobJSON("test")
 	r.end(false)
-	store := openState(t, c)
-	versions, err := store.Jobs()
-	if err != nil || len(versions) != 1 {
-		t.Fatal(versions, err)
-	}
-	versions[0].Source.Text = "job {"
-	must(t, errors.Join(store.Apply(state.ChangeJob(versions[0])), store.Close()))
+	store, version := openJob(t, c)
+	version.Source.Text = "job {"
+	must(t, errors.Join(store.Apply(state.ChangeJob(version)), store.Close()))
 	r = begin(t, c)
 	defer r.end(true)
 	if diff := cmp.Diff(before, r.jobJSON("test")); diff != "" {
 		t.Errorf("the job (-before +after):\n%s", diff)
 	}
-	again := r.await(l.ID, "running", isRunning)
-	if got, want := again.Tasks["t"].Attributes["pid"], l.Tasks["t"].Attributes["pid"]; got != want {
-		t.Errorf("process %s, was %s", got, want)
-	}
+	r.goesOn(l)
 }
 
 // jobJSON is a job as the API shows it.
@@ -88,33 +80,20 @@ func TestTasksOutliveWhatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	c := testConfig(shortDir(t))
 	r := begin(t, c)
-	l := r.submit(oneTask("service", "", "exec sleep 1000"))[0]
-	l = r.await(l.ID, "running", isRunning)
-	pid := l.Tasks["t"].Attributes["pid"]
-	goesOn := func() {
-		t.Helper()
-		l = r.await(l.ID, "running", isRunning)
-		if got := l.Tasks["t"].Attributes["pid"]; got != pid || l.Tasks["t"].State.Restarts != 0 {
-			t.Errorf("process %s, was %s; %d restarts", got, pid, l.Tasks["t"].State.Restarts)
-		}
-	}
+	l := r.sleeping()
 	path := allocdir.In(r.host.Dir, l.ID).History("t")
 	r.end(false)
 	must(t, errors.Join(os.RemoveAll(path), os.MkdirAll(path, 0o700)))
 	r = begin(t, c)
-	goesOn()
+	r.goesOn(l)
 	r.eventually("failure of the history", func() bool { return r.Cost().Errors["history"] > 0 })
 	if got := r.Cost().Errors["history"]; got != 1 {
 		t.Errorf("%d failures of the history counted, want 1", got)
 	}
 	r.end(false)
 
-	store := openState(t, c)
-	versions, err := store.Jobs()
-	if err != nil || len(versions) != 1 {
-		t.Fatal(versions, err)
-	}
-	stricter := *versions[0]
+	store, version := openJob(t, c)
+	stricter := *version
 	stricter.Source.Text, stricter.Spec = "job {", nil
 	must(t, errors.Join(store.Apply(state.ChangeJob(&stricter)), store.Close()))
 	r = begin(t, c)
@@ -127,10 +106,10 @@ func TestTasksOutliveWhatCannotBeRead(t *testing.T) {
 	r.end(false)
 
 	store = openState(t, c)
-	must(t, errors.Join(store.Apply(state.ChangeJob(versions[0])), store.Close()))
+	must(t, errors.Join(store.Apply(state.ChangeJob(version)), store.Close()))
 	r = begin(t, c)
 	defer r.end(true)
-	goesOn()
+	r.goesOn(l)
 }
 
 // openState opens the state of an agent that does not run.
@@ -139,6 +118,17 @@ func openState(t *testing.T, c config.Config) *state.Store {
 	store, err := state.Open(filepath.Join(c.DataDir, "state.db"))
 	must(t, err)
 	return store
+}
+
+// openJob opens the state of an agent that does not run, and returns the only version of its only job.
+func openJob(t *testing.T, c config.Config) (*state.Store, *state.Job) {
+	t.Helper()
+	store := openState(t, c)
+	versions, err := store.Jobs()
+	if err != nil || len(versions) != 1 {
+		t.Fatal(versions, err)
+	}
+	return store, versions[0]
 }
 
 // TestJobIsStoppedAfterAKill begins with a state in which a job was stopped and its allocation was not.
@@ -151,19 +141,14 @@ func TestJobIsStoppedAfterAKill(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := testConfig(shortDir(t))
 			r := begin(t, c)
-			l := r.submit(oneTask("service", "", "exec sleep 1000"))[0]
-			r.await(l.ID, "running", isRunning)
+			l := r.sleeping()
 			r.end(false)
-			store := openState(t, c)
-			versions, err := store.Jobs()
-			if err != nil || len(versions) != 1 {
-				t.Fatal(versions, err)
-			}
-			change(versions[0])
-			must(t, errors.Join(store.Apply(state.ChangeJob(versions[0])), store.Close()))
+			store, version := openJob(t, c)
+			change(version)
+			must(t, errors.Join(store.Apply(state.ChangeJob(version)), store.Close()))
 			r = begin(t, c)
 			defer r.end(true)
-			if l, err = r.Snapshot().Allocation(l.ID); err != nil || l.DesiredStatus != allocation.DesiredStop {
+			if l, err := r.Snapshot().Allocation(l.ID); err != nil || l.DesiredStatus != allocation.DesiredStop {
 				t.Fatalf("allocation %+v, error %v", l, err)
 			}
 			r.await(l.ID, "complete", func(l *allocation.Allocation) bool { return l.ClientStatus == allocation.Complete })
@@ -265,8 +250,7 @@ func TestIndexesGoOn(t *testing.T) {
 	t.Parallel()
 	c := testConfig(shortDir(t))
 	r := begin(t, c)
-	l := r.submit(oneTask("service", "", "exec sleep 1000"))[0]
-	before := r.await(l.ID, "running", isRunning)
+	before := r.sleeping()
 	r.end(false)
 	newest := r.host.Feed.Index()
 
@@ -276,8 +260,10 @@ func TestIndexesGoOn(t *testing.T) {
 	if err != nil || first.Index <= newest {
 		t.Errorf("event %d after %d, %v", first.Index, newest, err)
 	}
-	if l, err := r.Snapshot().Allocation(l.ID); err != nil || l.CreateIndex != before.CreateIndex || l.CreateIndex == 0 {
-		t.Errorf("made with index %d, was %d, error %v", l.CreateIndex, before.CreateIndex, err)
+	l, err := r.Snapshot().Allocation(before.ID)
+	must(t, err)
+	if l.CreateIndex != before.CreateIndex || l.CreateIndex == 0 {
+		t.Errorf("made with index %d, was %d", l.CreateIndex, before.CreateIndex)
 	}
 }
 
@@ -286,9 +272,7 @@ func TestNoSecondTaskBesideALiveOne(t *testing.T) {
 	t.Parallel()
 	c := testConfig(shortDir(t))
 	r := begin(t, c)
-	l := r.submit(oneTask("service", "", "exec sleep 1000"))[0]
-	l = r.await(l.ID, "running", isRunning)
-	pid := l.Tasks["t"].Attributes["pid"]
+	l := r.sleeping()
 	all, err := client.List(filepath.Join(c.DataDir, "run"))
 	if err != nil || len(all) != 1 {
 		t.Fatalf("executors %v, %v; want one", all, err)
@@ -298,10 +282,7 @@ func TestNoSecondTaskBesideALiveOne(t *testing.T) {
 		t.Helper()
 		samples := r.Cost().Samples
 		r.eventually("fresh reading", func() bool { return r.Cost().Samples > samples })
-		l = r.await(l.ID, "running", isRunning)
-		if got := l.Tasks["t"].Attributes["pid"]; got != pid || l.Tasks["t"].State.Restarts != 0 {
-			t.Errorf("process %s, was %s; %d restarts; events %+v", got, pid, l.Tasks["t"].State.Restarts, l.Tasks["t"].Events)
-		}
+		r.goesOn(l)
 	}
 	r.end(false)
 

@@ -187,76 +187,34 @@ func (s *totalsTest) ends(amount float64) {
 // TestTotals takes every counter of the table through three starts, which all end in the same way.
 func TestTotals(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string]func(*totalsTest){
-		"with a record": func(s *totalsTest) { s.begin(); s.read(4); s.recorded(10); s.exited(); s.decided() },
-		"never read":    func(s *totalsTest) { s.begin(); s.recorded(10); s.exited(); s.decided() },
-		"reported again": func(s *totalsTest) {
-			s.begin()
-			s.recorded(10)
-			s.exited()
-			s.exited()
-			s.decided()
-			s.kill()
-			s.exited()
+	type step = func(*totalsTest)
+	begin, recovered, exited := (*totalsTest).begin, (*totalsTest).recovered, (*totalsTest).exited
+	decided, kill := (*totalsTest).decided, (*totalsTest).kill
+	read := func(amount float64) step { return func(s *totalsTest) { s.read(amount) } }
+	recorded := func(amount float64) step { return func(s *totalsTest) { s.recorded(amount) } }
+	for name, start := range map[string][]step{
+		"with a record":           {begin, read(4), recorded(10), exited, decided},
+		"never read":              {begin, recorded(10), exited, decided},
+		"reported again":          {begin, recorded(10), exited, exited, decided, kill, exited},
+		"recovered":               {begin, read(4), kill, recovered, read(7), recorded(10), exited, decided},
+		"while the agent is away": {begin, read(4), recorded(10), kill, exited, decided},
+		"before a kill of the agent that does not know it yet": {
+			begin, read(4), recorded(10), exited, kill, exited, decided,
 		},
-		"recovered": func(s *totalsTest) {
-			s.begin()
-			s.read(4)
-			s.kill()
-			s.recovered()
-			s.read(7)
-			s.recorded(10)
-			s.exited()
-			s.decided()
-		},
-		"while the agent is away": func(s *totalsTest) {
-			s.begin()
-			s.read(4)
-			s.recorded(10)
-			s.kill()
-			s.exited()
-			s.decided()
-		},
-		"before a kill of the agent that does not know it yet": func(s *totalsTest) {
-			s.begin()
-			s.read(4)
-			s.recorded(10)
-			s.exited()
-			s.kill()
-			s.exited()
-			s.decided()
-		},
-		"before a kill of the agent that knows it": func(s *totalsTest) {
-			s.begin()
-			s.read(4)
-			s.recorded(10)
-			s.exited()
-			s.decided()
-			s.kill()
-		},
-		"with a record that has less than was read": func(s *totalsTest) {
-			s.begin()
-			s.read(10)
-			s.recorded(9)
-			s.exited()
-			s.decided()
-		},
-		"with a counter that is read lower for once": func(s *totalsTest) {
-			s.begin()
-			s.read(10)
-			s.read(4)
-			s.exited()
-			s.decided()
-		},
-		"without a record":               func(s *totalsTest) { s.begin(); s.read(10); s.exited(); s.decided() },
-		"without a record and the agent": func(s *totalsTest) { s.begin(); s.read(10); s.kill(); s.exited(); s.decided() },
+		"before a kill of the agent that knows it":   {begin, read(4), recorded(10), exited, decided, kill},
+		"with a record that has less than was read":  {begin, read(10), recorded(9), exited, decided},
+		"with a counter that is read lower for once": {begin, read(10), read(4), exited, decided},
+		"without a record":                           {begin, read(10), exited, decided},
+		"without a record and the agent":             {begin, read(10), kill, exited, decided},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &totalsTest{t: t, dir: t.TempDir(), seen: map[string]float64{}, want: map[string]float64{}}
 			s.launch()
 			defer func() { s.close() }()
 			for range 3 {
-				start(s)
+				for _, step := range start {
+					step(s)
+				}
 				s.ends(10)
 				got := map[string]float64{}
 				for name := range s.want {

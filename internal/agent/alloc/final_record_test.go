@@ -59,10 +59,7 @@ func TestFallbackRecord(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			failed := &Task{
-				host: &Host{}, alloc: &Alloc{Job: &job.Job{}, Group: &job.Group{}}, spec: &job.Task{},
-				usage: usageAfter(sample),
-			}
+			failed := taskWith(usageAfter(sample))
 			r := failed.fallbackRecord(test.exit, state.Task{State: hook.State{StartedAt: at.Add(-time.Minute)}}, nil)
 			if diff := cmp.Diff(test.want, r.End()); diff != "" {
 				t.Errorf("end (-want +got):\n%s", diff)
@@ -75,6 +72,10 @@ func TestFallbackRecord(t *testing.T) {
 			}
 		})
 	}
+}
+
+func taskWith(u *usage) *Task {
+	return &Task{host: &Host{}, alloc: &Alloc{Job: &job.Job{}, Group: &job.Group{}}, spec: &job.Task{}, usage: u}
 }
 
 // usageAfter has one reading of a task.
@@ -95,7 +96,7 @@ func TestFallbackReadingOfNobody(t *testing.T) {
 		s.SetNumber(procstats.TreeMemory, rss)
 		u.UpdateStats(s)
 	}
-	ended := &Task{host: &Host{}, alloc: &Alloc{Job: &job.Job{}, Group: &job.Group{}}, spec: &job.Task{}, usage: u}
+	ended := taskWith(u)
 	r := ended.fallbackRecord(hook.Exit{Code: 2, At: readingAt(2 * time.Second).Wall}, state.Task{Starts: 1}, nil)
 	if got := r.End().LastReading; got != "2 s before: 1 GiB" || r.Measurements[procstats.TreeMemory.String()] != float64(1<<30) {
 		t.Errorf("last reading %q, measurements %v", got, r.Measurements)
@@ -114,10 +115,7 @@ func TestFallbackTotals(t *testing.T) {
 		Measurements: map[string]any{"cgroup_cpu_usage_seconds_total": cpu, "psi_cpu_some_seconds_total": 0.5},
 		Headline:     map[string]record.HeadlineValue{"cpu_seconds_total": {Value: &cpu}, "memory_bytes": {Reason: "not read"}},
 	}
-	lost := &Task{
-		host: &Host{}, alloc: &Alloc{Job: &job.Job{}, Group: &job.Group{}}, spec: &job.Task{},
-		usage: usageAfter(last),
-	}
+	lost := taskWith(usageAfter(last))
 	r := lost.fallbackRecord(hook.Exit{Lost: "executor_lost: process 9 died", At: last.Wall.Add(time.Second)}, state.Task{}, saved)
 	want := map[string]any{"cgroup_cpu_usage_seconds_total": cpu, "psi_cpu_some_seconds_total": 0.5, "tree_memory_bytes": float64(1 << 30)}
 	if diff := cmp.Diff(want, r.Measurements); diff != "" || len(r.Absent) > 0 {
