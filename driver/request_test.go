@@ -47,63 +47,49 @@ func TestPlacement(t *testing.T) {
 	task := func(group string) *TaskConfig {
 		return &TaskConfig{Resources: &Resources{Linux: &LinuxResources{CpusetCgroup: group}}}
 	}
-	auto := proto.CgroupPlacement_MODE_AUTO
-	given := proto.CgroupPlacement_MODE_GIVEN
+	const group = "nomad.slice/share.slice/x.web.scope"
+	type place = proto.CgroupPlacement
+	auto, given := proto.CgroupPlacement_MODE_AUTO, proto.CgroupPlacement_MODE_GIVEN
+	made, ownMemory := &place{Mode: given, V2: v2 + "/" + group}, map[string]string{"memory": "own"}
 	for _, test := range []struct {
 		name string
 		host kernel.FS
 		task *TaskConfig
 		own  ConfigBlock
-		want *proto.CgroupPlacement
+		want *place
 	}{
-		{"nothing said", pure, &TaskConfig{}, ConfigBlock{}, &proto.CgroupPlacement{Mode: auto, Parent: "/tasks"}},
-		{
-			"v2, by the host", pure, task("nomad.slice/share.slice/x.web.scope"),
-			ConfigBlock{},
-			&proto.CgroupPlacement{Mode: given, V2: v2 + "/nomad.slice/share.slice/x.web.scope"},
-		},
-		{
-			"v2, the whole path", pure, task(v2 + "/nomad.slice/share.slice/x.web.scope"),
-			ConfigBlock{},
-			&proto.CgroupPlacement{Mode: given, V2: v2 + "/nomad.slice/share.slice/x.web.scope"},
-		},
-		{
-			"v2, mounted twice, and a v1 hierarchy of others", several, task("nomad.slice/share.slice/x.web.scope"),
-			ConfigBlock{},
-			&proto.CgroupPlacement{Mode: given, V2: v2 + "/nomad.slice/share.slice/x.web.scope"},
-		},
+		{"nothing said", pure, &TaskConfig{}, ConfigBlock{}, &place{Mode: auto, Parent: "/tasks"}},
+		{"v2, by the host", pure, task(group), ConfigBlock{}, made},
+		{"v2, the whole path", pure, task(v2 + "/" + group), ConfigBlock{}, made},
+		{"v2, mounted twice, and a v1 hierarchy of others", several, task(group), ConfigBlock{}, made},
 		{
 			"v2, not made", pure, task("nomad.slice/share.slice/y.web.scope"),
 			ConfigBlock{},
-			&proto.CgroupPlacement{Mode: auto, Parent: "/tasks"},
+			&place{Mode: auto, Parent: "/tasks"},
 		},
 		{
 			"v1", hybrid, task("/nomad"),
 			ConfigBlock{},
-			&proto.CgroupPlacement{Mode: auto, Parent: "/tasks", V1: map[string]string{"cpuset": cpuset + "/nomad"}},
+			&place{Mode: auto, Parent: "/tasks", V1: map[string]string{"cpuset": cpuset + "/nomad"}},
 		},
+		{"v1, not made", hybrid, task("/gone"), ConfigBlock{}, &place{Mode: auto, Parent: "/tasks"}},
 		{
-			"v1, not made", hybrid, task("/gone"),
-			ConfigBlock{},
-			&proto.CgroupPlacement{Mode: auto, Parent: "/tasks"},
-		},
-		{
-			"v2 override", pure, task("nomad.slice/share.slice/x.web.scope"),
+			"v2 override", pure, task(group),
 			ConfigBlock{CgroupV2: "own"},
-			&proto.CgroupPlacement{Mode: given, V2: v2 + "/own", Shared: true},
+			&place{Mode: given, V2: v2 + "/own", Shared: true},
 		},
 		{
 			"nowhere but below the mount", pure, &TaskConfig{},
 			ConfigBlock{CgroupV2: "../../own"},
-			&proto.CgroupPlacement{Mode: given, V2: v2 + "/own", Shared: true},
+			&place{Mode: given, V2: v2 + "/own", Shared: true},
 		},
 		{
 			"v1 override", hybrid, task("/nomad"),
-			ConfigBlock{CgroupV1: map[string]string{"memory": "own"}},
-			&proto.CgroupPlacement{Mode: given, V1: map[string]string{"memory": memory + "/own"}, Shared: true},
+			ConfigBlock{CgroupV1: ownMemory},
+			&place{Mode: given, V1: map[string]string{"memory": memory + "/own"}, Shared: true},
 		},
 		{"v2 override, not mounted", hybrid, &TaskConfig{}, ConfigBlock{CgroupV2: "own"}, nil},
-		{"v1 override, not mounted", pure, &TaskConfig{}, ConfigBlock{CgroupV1: map[string]string{"memory": "own"}}, nil},
+		{"v1 override, not mounted", pure, &TaskConfig{}, ConfigBlock{CgroupV1: ownMemory}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := placement(test.host, test.task, &test.own, Config{CgroupParent: "/tasks"})

@@ -69,13 +69,7 @@ func TestOpenedAgainAtOnce(t *testing.T) {
 	must(t, os.WriteFile(begin, nil, 0o600))
 	var counted int64
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); recv(t, second) {
-		counted = 0
-		for _, row := range l.CommandsSoFar(asked.ID, time.Now().Add(-time.Hour)).Rows {
-			if row.Name == "true" {
-				counted += row.Processes
-			}
-		}
-		if counted == 10 {
+		if counted = countTrue(l.CommandsSoFar(asked.ID, time.Now().Add(-time.Hour))); counted == 10 {
 			return
 		}
 	}

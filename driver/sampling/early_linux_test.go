@@ -38,9 +38,7 @@ func TestEarly(t *testing.T) {
 		t.Errorf("packets: %+v of %+v", packets, source)
 	}
 	close(over)
-	for err == nil {
-		_, err = s.Recv()
-	}
+	drain(s)
 	loop.Close()
 	if c := loop.Commands(task.ID, time.Now()); c != nil {
 		t.Errorf("after the stream: %+v", c)

@@ -41,9 +41,7 @@ func TestCommands(t *testing.T) {
 	k.final.SetCommands(c)
 	checkCommands(t, k.final)
 	close(over)
-	for err == nil {
-		_, err = s.Recv()
-	}
+	drain(s)
 	loop.Close() // waits for what closes the task's files
 	if c := loop.Commands(task.ID, k.final.StartedAt); c != nil {
 		t.Errorf("a task without a stream has commands: %+v", c)
@@ -66,10 +64,7 @@ func TestCommandsSoFar(t *testing.T) {
 		if c == nil || c.Reason != "" {
 			t.Skipf("no exit records here: %+v", c)
 		}
-		processes = 0
-		for _, row := range c.Rows {
-			processes += row.Processes
-		}
+		processes = c.Processes()
 		if c.UnattributedCPUSeconds == nil {
 			t.Fatalf("no total: %+v", c)
 		}
@@ -80,6 +75,16 @@ func TestCommandsSoFar(t *testing.T) {
 	if processes < 300 {
 		t.Errorf("%d processes were recorded", processes)
 	}
+}
+
+// countTrue counts the ended processes of /bin/true.
+func countTrue(c *record.Commands) (n int64) {
+	for _, row := range c.Rows {
+		if row.Name == "true" {
+			n += row.Processes
+		}
+	}
+	return n
 }
 
 func checkCommands(t *testing.T, r *record.Record) {
@@ -106,14 +111,6 @@ func TestCommandsGoOn(t *testing.T) {
 	t.Parallel()
 	k := run(t, "while ! [ -p over ]; do sleep 0.01; done; for n in 1 2 3; do read x <go; for i in 1 2 3 4 5; do /bin/true; done; echo $n >over; done; exit 3", nil)
 	task := k.task()
-	count := func(c *record.Commands) (n int64) {
-		for _, row := range c.Rows {
-			if row.Name == "true" {
-				n += row.Processes
-			}
-		}
-		return n
-	}
 	for _, fifo := range []string{"go", "over"} {
 		must(t, unix.Mkfifo(filepath.Join(k.folder, fifo), 0o600))
 	}
@@ -135,15 +132,15 @@ func TestCommandsGoOn(t *testing.T) {
 			t.Skipf("no exit records here: %s", c.Reason)
 		}
 		turn()
-		if c = loop.CommandsSoFar(task.ID, task.Started); count(c) != int64(5*(reader+1)) || len(c.Gaps) != reader {
-			t.Errorf("reader %d: %d processes, gaps %v", reader+1, count(c), c.Gaps)
+		if c = loop.CommandsSoFar(task.ID, task.Started); countTrue(c) != int64(5*(reader+1)) || len(c.Gaps) != reader {
+			t.Errorf("reader %d: %d processes, gaps %v", reader+1, countTrue(c), c.Gaps)
 		}
 		loop.Close()
 	}
 	turn()
 	<-k.done
 	c := k.final.Commands
-	if c == nil || count(c) != 10 || len(c.Gaps) != 2 || c.Gaps[1].To.Before(c.Gaps[1].From) || k.final.EndedAt.Before(c.Gaps[1].To) {
+	if c == nil || countTrue(c) != 10 || len(c.Gaps) != 2 || c.Gaps[1].To.Before(c.Gaps[1].From) || k.final.EndedAt.Before(c.Gaps[1].To) {
 		t.Fatalf("the record has %+v", c)
 	}
 	if c.UnattributedCPUSeconds == nil || *c.UnattributedCPUSeconds <= 0 {

@@ -115,6 +115,12 @@ func open(t *testing.T, l *sampling.Loop, k *task, interval time.Duration) *samp
 	return s
 }
 
+// drain receives to the end of a stream.
+func drain(s *sampling.Stream) {
+	for err := error(nil); err == nil; _, err = s.Recv() {
+	}
+}
+
 func recv(t *testing.T, s *sampling.Stream) *procstats.Sample {
 	t.Helper()
 	sample, err := s.Recv()

@@ -5,7 +5,6 @@ package command_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -43,11 +42,7 @@ func agentIn(t *testing.T, log, config string, args ...string) *exec.Cmd {
 	file, err := os.Create(log)
 	must(t, err)
 	defer file.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
-	t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, "/proc/self/exe")
-	cmd.Args = append([]string{"tacho", "agent", "--config", config}, args...)
-	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+	cmd := tachoProcess(t, append([]string{"agent", "--config", config}, args...)...)
 	cmd.Stderr = file
 	must(t, cmd.Start())
 	return cmd

@@ -141,12 +141,18 @@ func TestMistakes(t *testing.T) {
 			t.Errorf("tacho %s: exit code %d, stdout %q, stderr %q: want an error in one line", line, code, &stdout, text)
 		}
 	}
+	compareGolden(t, golden, got.String())
+}
+
+// compareGolden compares what was shown with a file, or writes the file.
+func compareGolden(t *testing.T, path, got string) {
+	t.Helper()
 	if *update {
-		must(t, os.WriteFile(golden, []byte(got.String()), 0o600))
+		must(t, os.WriteFile(path, []byte(got), 0o600))
 	}
-	want, err := os.ReadFile(golden)
+	want, err := os.ReadFile(path)
 	must(t, err)
-	if diff := cmp.Diff(string(want), got.String()); diff != "" {
+	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -21,15 +21,21 @@ import (
 // patience is how long anything may take that is expected to happen at all.
 const patience = 30 * time.Second
 
+// tachoProcess is a process of tacho, which is killed if it takes too long.
+func tachoProcess(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, "/proc/self/exe")
+	cmd.Args = append([]string{"tacho"}, args...)
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+	return cmd
+}
+
 // tachoRun is tacho run with the folder of runs that it is given.
 func tachoRun(t *testing.T, dir string, args ...string) *exec.Cmd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, "/proc/self/exe")
-	cmd.Args = append([]string{"tacho", "run", "--summary", "none", "--output-dir", dir}, args...)
-	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
-	return cmd
+	return tachoProcess(t, append([]string{"run", "--summary", "none", "--output-dir", dir}, args...)...)
 }
 
 // TestCaptureOnAFullDisk holds that a copy that cannot be written costs the command nothing: neither its life nor its

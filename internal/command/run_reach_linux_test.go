@@ -5,11 +5,9 @@ package command_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -31,13 +29,10 @@ type user struct {
 // tacho runs a command of tacho and returns its exit code and what it wrote.
 func (u user) tacho(t *testing.T, args ...string) (code, stdout, stderr string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "/proc/self/exe")
-	cmd.Args = append([]string{"tacho"}, args...)
+	cmd := tachoProcess(t, args...)
 	cmd.Dir = u.dir
 	// A shell has PWD from its user, who may have come by a symbolic link.
-	cmd.Env = append(os.Environ(), append(u.env, "GORACE=atexit_sleep_ms=0", "PWD="+u.dir)...)
+	cmd.Env = append(cmd.Env, append(u.env, "PWD="+u.dir)...)
 	if u.stranger && os.Getuid() == 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{
 			Cloneflags:  unix.CLONE_NEWUSER,

@@ -8,20 +8,17 @@ import (
 	"fmt"
 	"io"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/creack/pty"
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/internal/command"
 )
 
 // TestScreens holds what terminals of four widths show: testdata/screens.txt has it all. No line is wider than its terminal.
 func TestScreens(t *testing.T) {
-	const golden = "testdata/screens.txt"
 	t.Setenv("TZ", "UTC")
 	t.Setenv("NO_COLOR", "1")
 	t.Setenv("TACHO_OUTPUT_DIR", "testdata/runs")
@@ -62,14 +59,7 @@ func TestScreens(t *testing.T) {
 			agent.Close()
 		}
 	}
-	if *update {
-		must(t, os.WriteFile(golden, []byte(got.String()), 0o600))
-	}
-	want, err := os.ReadFile(golden)
-	must(t, err)
-	if diff := cmp.Diff(string(want), got.String()); diff != "" {
-		t.Error(diff)
-	}
+	compareGolden(t, "testdata/screens.txt", got.String())
 }
 
 // screenOf returns what a command writes to a terminal.
@@ -85,9 +75,7 @@ func screenOf(t *testing.T, columns uint16, args []string) string {
 		written <- string(text)
 	}()
 	command.Execute(context.Background(), args, strings.NewReader(""), terminal, terminal)
-	if err := terminal.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, terminal.Close())
 	return <-written
 }
 

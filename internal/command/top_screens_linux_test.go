@@ -16,7 +16,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/creack/pty"
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/internal/command"
 )
@@ -65,13 +64,7 @@ func TestTopScreens(t *testing.T) {
 		top.quit(t)
 		agent.Close()
 	}
-	if *update {
-		must(t, os.WriteFile(golden, []byte(got.String()), 0o600))
-		return
-	}
-	if diff := cmp.Diff(string(content), got.String()); diff != "" {
-		t.Error(diff)
-	}
+	compareGolden(t, golden, got.String())
 }
 
 // screenLimit is how long a screen may take, screenPause how long one stands that is written to the golden file.
