@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -17,36 +16,15 @@ import (
 	"github.com/tachograph/tacho/e2e/rig"
 )
 
-// reluctant is a service that takes 400 ms to end, and whose policy allows no restart.
-const reluctant = `
-job "reluctant" {
-  group "g" {
-    restart {
-      attempts = 0
-      mode     = "fail"
-    }
-    task "t" {
-      driver       = "tacho"
-      kill_timeout = "5s"
-      config {
-        command = "/bin/sh"
-        args    = ["-c", "trap 'sleep 0.4; exit 9' INT; echo $$ >> $NOMAD_ALLOC_DIR/data/starts; while :; do sleep 0.05; done"]
-      }
-      resources {
-        memory = 32
-      }
-    }
-  }
-}
-`
-
 // TestRestartOutlivesAKill kills the agent while a restart that a user asked for is under way: it is finished, and
 // spends no attempt. TACHO_TRIES says how often.
 func TestRestartOutlivesAKill(t *testing.T) {
 	h := newHost(t, "")
 	random := rig.Random(t)
 	h.begin()
-	h.run(reluctant)
+	// It takes 400 ms to end, and its policy allows no restart.
+	h.run(shellJob("reluctant", "service", noRestart, 32,
+		"trap 'sleep 0.4; exit 9' INT; echo $$ >> $NOMAD_ALLOC_DIR/data/starts; while :; do sleep 0.05; done"))
 	id := h.allocations()[0].ID
 	starts := func(n int) {
 		t.Helper()
@@ -83,10 +61,9 @@ func TestStopWhileStarting(t *testing.T) {
 			}
 		}()
 	}
-	job := strings.Replace(once, "count = 8", "count = 1", 1)
 	for i := range rig.Tries(8) {
 		name := fmt.Sprintf("brief%d", i)
-		h.run(fmt.Sprintf(job, name))
+		h.run(once(name, 1))
 		pause(time.Duration(random.Int64N(int64(500 * time.Millisecond))))
 		h.stop(name)
 	}

@@ -208,6 +208,32 @@ func (h *host) get(path string, into any) {
 	}
 }
 
+// shellJob returns a job with a group g, lines for it, and a task t that runs a script.
+func shellJob(name, kind, group string, memoryMiB int, script string) string {
+	return fmt.Sprintf(`
+job %q {
+  type = %q
+  group "g" {
+    %s
+    task "t" {
+      driver       = "tacho"
+      kill_timeout = "5s"
+      config {
+        command = "/bin/sh"
+        args    = ["-c", %q]
+      }
+      resources {
+        memory = %d
+      }
+    }
+  }
+}
+`, name, kind, group, script, memoryMiB)
+}
+
+// noRestart is a policy.
+const noRestart = "restart {\n attempts = 0\n mode = \"fail\"\n}"
+
 // run runs a job.
 func (h *host) run(text string) {
 	h.t.Helper()

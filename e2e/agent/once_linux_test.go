@@ -15,28 +15,10 @@ import (
 )
 
 // once is a job whose tasks witness each of their starts, and whose policy allows one.
-const once = `
-job %q {
-  type = "batch"
-  group "g" {
-    count = 8
-    restart {
-      attempts = 0
-      mode     = "fail"
-    }
-    task "t" {
-      driver = "tacho"
-      config {
-        command = "/bin/sh"
-        args    = ["-c", "echo $$ >> $NOMAD_ALLOC_DIR/data/starts; exec sleep 1000"]
-      }
-      resources {
-        memory = 32
-      }
-    }
-  }
+func once(name string, count int) string {
+	return shellJob(name, "batch", fmt.Sprintf("count = %d\n%s", count, noRestart), 32,
+		"echo $$ >> $NOMAD_ALLOC_DIR/data/starts; exec sleep 1000")
 }
-`
 
 // TestKilledAgentStartsOnce kills the agent while it starts tasks: each starts once, and none runs beside itself.
 func TestKilledAgentStartsOnce(t *testing.T) {
@@ -49,7 +31,7 @@ func TestKilledAgentStartsOnce(t *testing.T) {
 	for round := range rounds {
 		name := fmt.Sprintf("once%d", round)
 		h.begin()
-		h.run(fmt.Sprintf(once, name))
+		h.run(once(name, 8))
 		pause(time.Duration(random.Int64N(int64(300 * time.Millisecond))))
 		h.end(syscall.SIGKILL)
 		h.begin()

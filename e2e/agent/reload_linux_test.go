@@ -18,22 +18,8 @@ import (
 	"github.com/tachograph/tacho/e2e/rig"
 )
 
-const sleeper = `
-job "sleeper" {
-  group "g" {
-    task "t" {
-      driver = "tacho"
-      config {
-        command = "/bin/sh"
-        args    = ["-c", "exec sleep 1000"]
-      }
-      resources {
-        memory = 32
-      }
-    }
-  }
-}
-`
+// sleeper is a job whose task does nothing.
+func sleeper() string { return shellJob("sleeper", "service", "", 32, "exec sleep 1000") }
 
 // stats is what these tests look at of /v1/client/allocation/ID/stats.
 type stats struct {
@@ -60,7 +46,7 @@ func (h *host) running(job string) (id string) {
 func TestHangupTurnsPublishing(t *testing.T) {
 	h := newHost(t, "")
 	h.begin()
-	id := h.running(sleeper)
+	id := h.running(sleeper())
 	timestamp := func() int64 {
 		var s stats
 		h.get("/v1/client/allocation/"+id+"/stats", &s)
@@ -99,7 +85,7 @@ func (h *host) logged(text string) bool {
 func TestTerminatedAgentLeavesTasks(t *testing.T) {
 	h := newHost(t, publishing)
 	h.begin()
-	id := h.running(sleeper)
+	id := h.running(sleeper())
 	before := h.processes()
 	h.end(syscall.SIGTERM)
 	if left := h.processes(); len(before) == 0 || !slices.Equal(left, before) {
@@ -126,7 +112,7 @@ func TestDevAgentLeavesNothing(t *testing.T) {
 		rig.Must(t, err)
 		defer os.RemoveAll(tmp)
 		job := filepath.Join(tmp, "job.hcl")
-		rig.Must(t, os.WriteFile(job, []byte(sleeper), 0o644))
+		rig.Must(t, os.WriteFile(job, []byte(sleeper()), 0o644))
 		config := filepath.Join(tmp, "config.hcl")
 		rig.Must(t, os.WriteFile(config, []byte("ports {\n  http = -1\n}\n"), 0o644))
 		if as != nil {

@@ -18,30 +18,6 @@ const (
 	tooMuch     = "exec tail /dev/zero"
 )
 
-// eater is a job whose policy allows no restart.
-func eater(name, command string, memoryMiB int) string {
-	return fmt.Sprintf(`
-job %[1]q {
-  group %[1]q {
-    restart {
-      attempts = 0
-      mode     = "fail"
-    }
-    task "t" {
-      driver = "tacho"
-      config {
-        command = "/bin/sh"
-        args    = ["-c", %[2]q]
-      }
-      resources {
-        memory = %[3]d
-      }
-    }
-  }
-}
-`, name, command, memoryMiB)
-}
-
 // details are what these tests look at of /v1/allocation/ID.
 type details struct {
 	ClientStatus string
@@ -55,14 +31,14 @@ type details struct {
 	}
 }
 
-// await runs a job and waits until its allocation is as wanted.
-func (h *host) await(job, name, what string, is func(*details) bool) details {
+// await runs a job whose policy allows no restart, and waits until its allocation is as wanted.
+func (h *host) await(name, script string, memoryMiB int, what string, is func(*details) bool) details {
 	h.t.Helper()
-	h.run(job)
+	h.run(shellJob(name, "service", noRestart, memoryMiB, script))
 	var d details
 	h.eventually(what, func() bool {
 		for _, a := range h.allocations() {
-			if a.TaskGroup == name {
+			if a.JobID == name {
 				h.get("/v1/allocation/"+a.ID, &d)
 				return is(&d)
 			}
@@ -91,7 +67,7 @@ func TestMemoryOfOthersTakesNoAttempt(t *testing.T) {
 	h := newHost(t, driver)
 	h.begin()
 
-	d := h.await(eater("shared", tooMuchOnce, 512), "shared", "the second start", func(d *details) bool {
+	d := h.await("shared", tooMuchOnce, 512, "the second start", func(d *details) bool {
 		return d.ClientStatus == "running" && d.TaskStates["t"].Restarts == 1
 	})
 	why := d.event("Restarting", "which counts as no attempt")
@@ -103,7 +79,7 @@ func TestMemoryOfOthersTakesNoAttempt(t *testing.T) {
 	}
 
 	failed := func(d *details) bool { return d.ClientStatus == "failed" }
-	d = h.await(eater("own", tooMuch, 24), "own", "the end at the own limit", failed)
+	d = h.await("own", tooMuch, 24, "the end at the own limit", failed)
 	if d.TaskStates["t"].Restarts != 0 || d.event("Not Restarting", "policy allows no restarts") == "" {
 		t.Errorf("at its own limit: %+v", d.TaskStates["t"])
 	}
@@ -117,7 +93,7 @@ func TestMemoryOfOthersTakesNoAttempt(t *testing.T) {
 	h.configure(driver + "client {\n  retry_host_oom = false\n}\n")
 	h.hangup()
 	h.eventually("the reload", func() bool { return h.logged("reloaded configuration") })
-	d = h.await(eater("off", tooMuch, 512), "off", "the end without a retry", failed)
+	d = h.await("off", tooMuch, 512, "the end without a retry", failed)
 	if d.TaskStates["t"].Restarts != 0 || d.event("Not Restarting", "policy allows no restarts") == "" {
 		t.Errorf("switched off: %+v", d.TaskStates["t"])
 	}

@@ -23,53 +23,8 @@ import (
 
 const countedTelemetry = "telemetry {\n  publish_allocation_metrics = true\n  collection_interval = \"100ms\"\n  prometheus_metrics = true\n}\n"
 
-// counted is a job whose task is killed at its own limit in each of its three starts.
-const counted = `
-job "counted" {
-  group "g" {
-    restart {
-      attempts = 2
-      interval = "1h"
-      delay    = "500ms"
-      mode     = "fail"
-    }
-    task "t" {
-      driver = "tacho"
-      config {
-        command = "/bin/sh"
-        args    = ["-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 0.4; exec tail /dev/zero"]
-      }
-      resources {
-        memory = 24
-      }
-    }
-  }
-}
-`
-
-// burning is a job whose task uses one CPU as long as it runs.
-const burning = `
-job "burning" {
-  group "g" {
-    restart {
-      attempts = 2
-      interval = "1h"
-      delay    = "200ms"
-      mode     = "fail"
-    }
-    task "t" {
-      driver = "tacho"
-      config {
-        command = "/bin/sh"
-        args    = ["-c", "while :; do :; done"]
-      }
-      resources {
-        memory = 24
-      }
-    }
-  }
-}
-`
+// twoRestarts is a policy with a delay.
+const twoRestarts = "restart {\n attempts = 2\n interval = \"1h\"\n delay = %q\n mode = \"fail\"\n}"
 
 // counters reads the counters of tasks again and again, over all agents of a host.
 type counters struct {
@@ -155,7 +110,8 @@ func (c *counters) end(t *testing.T) {
 func TestCountersGoOn(t *testing.T) {
 	h := newHost(t, countedTelemetry)
 	h.begin()
-	h.run(counted)
+	h.run(shellJob("counted", "service", fmt.Sprintf(twoRestarts, "500ms"), 24,
+		"i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 0.4; exec tail /dev/zero"))
 	c := watchCounters(h)
 	await := func(what, name string, least float64) {
 		t.Helper()
@@ -209,7 +165,8 @@ func TestCountersOfLostExecutors(t *testing.T) {
 	h.configure("telemetry {\n  publish_allocation_metrics = true\n  collection_interval = \"1m\"\n  prometheus_metrics = true\n}\n" +
 		fmt.Sprintf("plugin \"tacho\" {\n  config {\n    runtime_dir   = %q\n    cgroup_parent = %q\n  }\n}\n", run, parent.Path))
 	h.begin()
-	h.run(burning)
+	// It uses one CPU as long as it runs.
+	h.run(shellJob("burning", "service", fmt.Sprintf(twoRestarts, "200ms"), 24, "while :; do :; done"))
 	c := watchCounters(h)
 	uses := func(least time.Duration) {
 		t.Helper()

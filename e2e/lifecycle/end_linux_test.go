@@ -68,36 +68,30 @@ func number(n *int) string {
 // TestRunEndsWhatRunsTooLong checks --timeout: 124, and nothing of the task left.
 func TestRunEndsWhatRunsTooLong(t *testing.T) {
 	rig.Require(t)
-	for _, mode := range rig.Modes() {
-		t.Run(mode.String(), func(t *testing.T) {
-			place := rig.NewPlace(t, mode.User)
-			flags, parent := mode.Place(t)
-			s := start(t, place.Run(t.Context(), append(flags, "--timeout", "500ms", "--", rig.Workload(), "linger")...))
-			s.exits(t, 124)
-			nothingLeft(t, place, parent)
-			r := place.TheRun(t).Record
-			if r.Diagnosis.Verdict != record.TimedOut {
-				t.Errorf("verdict %q, want timed_out", r.Diagnosis.Verdict)
-			}
-		})
-	}
+	eachMode(t, func(t *testing.T, mode rig.Mode, place *rig.Place) {
+		flags, parent := mode.Place(t)
+		s := start(t, place.Run(t.Context(), append(flags, "--timeout", "500ms", "--", rig.Workload(), "linger")...))
+		s.exits(t, 124)
+		nothingLeft(t, place, parent)
+		r := place.TheRun(t).Record
+		if r.Diagnosis.Verdict != record.TimedOut {
+			t.Errorf("verdict %q, want timed_out", r.Diagnosis.Verdict)
+		}
+	})
 }
 
 // TestRunLeavesNothing checks that what a command leaves behind ends with it.
 func TestRunLeavesNothing(t *testing.T) {
 	rig.Require(t)
 	needShell(t)
-	for _, mode := range rig.Modes() {
-		t.Run(mode.String(), func(t *testing.T) {
-			place := rig.NewPlace(t, mode.User)
-			flags, parent := mode.Place(t)
-			// The daemon leaves session, parent and descriptors; the shell ends once it is there.
-			script := fmt.Sprintf("%q linger >ready 2>&1 </dev/null & until grep -q ready ready; do sleep 0.02; done; exit 5", rig.Workload())
-			s := start(t, place.Run(t.Context(), append(flags, "--", "/bin/sh", "-c", script)...))
-			s.exits(t, 5)
-			nothingLeft(t, place, parent)
-		})
-	}
+	eachMode(t, func(t *testing.T, mode rig.Mode, place *rig.Place) {
+		flags, parent := mode.Place(t)
+		// The daemon leaves session, parent and descriptors; the shell ends once it is there.
+		script := fmt.Sprintf("%q linger >ready 2>&1 </dev/null & until grep -q ready ready; do sleep 0.02; done; exit 5", rig.Workload())
+		s := start(t, place.Run(t.Context(), append(flags, "--", "/bin/sh", "-c", script)...))
+		s.exits(t, 5)
+		nothingLeft(t, place, parent)
+	})
 }
 
 // TestRunIsQuick checks that a command's end is also tacho's.

@@ -73,28 +73,25 @@ func TestKillRun(t *testing.T) {
 // TestKillExecutor kills the executor: the task ends, tacho run says so.
 func TestKillExecutor(t *testing.T) {
 	rig.Require(t)
-	for _, mode := range rig.Modes() {
-		t.Run(mode.String(), func(t *testing.T) {
-			place := rig.NewPlace(t, mode.User)
-			s, r, parent := linger(t, mode, place)
-			rig.Must(t, syscall.Kill(r.Executor.PID, syscall.SIGKILL))
-			gone(t, place, parent)
-			code, stderr := s.wait(t, deadline)
-			if code != 125 {
-				t.Errorf("exit code %d, want 125", code)
-			}
-			if stderr == "" {
-				t.Error("nothing was said")
-			}
-			t.Logf("stderr: %s", stderr)
-			end := place.Closed(t)
-			if end.Diagnosis.Verdict != record.ExecutorLost || end.Diagnosis.Summary == "" {
-				t.Errorf("state %q, verdict %q (%q), want executor_lost and a sentence",
-					end.State, end.Diagnosis.Verdict, end.Diagnosis.Summary)
-			}
-			nothingLeft(t, place, parent)
-		})
-	}
+	eachMode(t, func(t *testing.T, mode rig.Mode, place *rig.Place) {
+		s, r, parent := linger(t, mode, place)
+		rig.Must(t, syscall.Kill(r.Executor.PID, syscall.SIGKILL))
+		gone(t, place, parent)
+		code, stderr := s.wait(t, deadline)
+		if code != 125 {
+			t.Errorf("exit code %d, want 125", code)
+		}
+		if stderr == "" {
+			t.Error("nothing was said")
+		}
+		t.Logf("stderr: %s", stderr)
+		end := place.Closed(t)
+		if end.Diagnosis.Verdict != record.ExecutorLost || end.Diagnosis.Summary == "" {
+			t.Errorf("state %q, verdict %q (%q), want executor_lost and a sentence",
+				end.State, end.Diagnosis.Verdict, end.Diagnosis.Summary)
+		}
+		nothingLeft(t, place, parent)
+	})
 }
 
 // TestKillRunAndExecutor kills tacho run and the executor at the same time: the command ends with them, and the next
@@ -171,54 +168,48 @@ func TestKillBothWithoutCgroup(t *testing.T) {
 // TestKillCommand kills the command only: its end is an end like any other, and its family goes with it.
 func TestKillCommand(t *testing.T) {
 	rig.Require(t)
-	for _, mode := range rig.Modes() {
-		t.Run(mode.String(), func(t *testing.T) {
-			place := rig.NewPlace(t, mode.User)
-			s, r, parent := linger(t, mode, place)
-			rig.Must(t, syscall.Kill(r.PID, syscall.SIGKILL))
-			s.exits(t, 137)
-			nothingLeft(t, place, parent)
-			if end := place.TheRun(t).Record; end.Diagnosis.Verdict != record.Signaled {
-				t.Errorf("verdict %q, want signaled", end.Diagnosis.Verdict)
-			}
-		})
-	}
+	eachMode(t, func(t *testing.T, mode rig.Mode, place *rig.Place) {
+		s, r, parent := linger(t, mode, place)
+		rig.Must(t, syscall.Kill(r.PID, syscall.SIGKILL))
+		s.exits(t, 137)
+		nothingLeft(t, place, parent)
+		if end := place.TheRun(t).Record; end.Diagnosis.Verdict != record.Signaled {
+			t.Errorf("verdict %q, want signaled", end.Diagnosis.Verdict)
+		}
+	})
 }
 
 // TestDetach leaves a task running, looks at it, and stops it.
 func TestDetach(t *testing.T) {
 	rig.Require(t)
-	for _, mode := range rig.Modes() {
-		t.Run(mode.String(), func(t *testing.T) {
-			place := rig.NewPlace(t, mode.User)
-			flags, parent := mode.Place(t)
-			flags = append(flags, "--detach", "--", rig.Workload(), "linger")
-			s := start(t, place.Run(t.Context(), flags...))
-			if code, stderr := s.wait(t, deadline); code != 0 {
-				t.Fatalf("exit code %d: %s", code, stderr)
-			}
-			r := place.Running(t)
-			if r.Executor == nil || !rig.Alive(r.Executor.PID) || !rig.Alive(r.PID) {
-				t.Fatal("the task did not go on")
-			}
-			dir := place.TheRun(t).Dir
-			attached := start(t, place.Command(t.Context(), rig.Tacho(), "attach", dir))
-			out := rig.Capture(t, place.Command(t.Context(), rig.Tacho(), "stop", dir))
-			if out.Code != 0 {
-				t.Errorf("stop: exit code %d: %s", out.Code, out.Stderr)
-			}
-			// The linger of the workload ends by SIGTERM.
-			if code, stderr := attached.wait(t, deadline); code != 143 {
-				t.Errorf("attach: exit code %d, want 143: %s", code, stderr)
-			}
-			gone(t, place, parent)
-			end := place.Closed(t)
-			if end.State != record.Exited || end.Diagnosis.Verdict != record.Stopped {
-				t.Errorf("state %q, verdict %q, want exited and stopped", end.State, end.Diagnosis.Verdict)
-			}
-			nothingLeft(t, place, parent)
-		})
-	}
+	eachMode(t, func(t *testing.T, mode rig.Mode, place *rig.Place) {
+		flags, parent := mode.Place(t)
+		flags = append(flags, "--detach", "--", rig.Workload(), "linger")
+		s := start(t, place.Run(t.Context(), flags...))
+		if code, stderr := s.wait(t, deadline); code != 0 {
+			t.Fatalf("exit code %d: %s", code, stderr)
+		}
+		r := place.Running(t)
+		if r.Executor == nil || !rig.Alive(r.Executor.PID) || !rig.Alive(r.PID) {
+			t.Fatal("the task did not go on")
+		}
+		dir := place.TheRun(t).Dir
+		attached := start(t, place.Command(t.Context(), rig.Tacho(), "attach", dir))
+		out := rig.Capture(t, place.Command(t.Context(), rig.Tacho(), "stop", dir))
+		if out.Code != 0 {
+			t.Errorf("stop: exit code %d: %s", out.Code, out.Stderr)
+		}
+		// The linger of the workload ends by SIGTERM.
+		if code, stderr := attached.wait(t, deadline); code != 143 {
+			t.Errorf("attach: exit code %d, want 143: %s", code, stderr)
+		}
+		gone(t, place, parent)
+		end := place.Closed(t)
+		if end.State != record.Exited || end.Diagnosis.Verdict != record.Stopped {
+			t.Errorf("state %q, verdict %q, want exited and stopped", end.State, end.Diagnosis.Verdict)
+		}
+		nothingLeft(t, place, parent)
+	})
 }
 
 // TestDetachOutlivesItsCaller kills the session that tacho run --detach was called in.

@@ -31,6 +31,13 @@ func needShell(t *testing.T) {
 	}
 }
 
+// eachMode runs a test in a place of its own for each user and placement.
+func eachMode(t *testing.T, test func(t *testing.T, mode rig.Mode, place *rig.Place)) {
+	for _, mode := range rig.Modes() {
+		t.Run(mode.String(), func(t *testing.T) { test(t, mode, rig.NewPlace(t, mode.User)) })
+	}
+}
+
 // session is a command that was started, with its output to be read while it runs.
 type session struct {
 	cmd    *exec.Cmd

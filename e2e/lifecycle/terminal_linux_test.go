@@ -25,20 +25,17 @@ func shell(t *testing.T, place *rig.Place, script string) *exec.Cmd {
 // TestTerminal checks that a command at a terminal has one: by name, for all three streams, and as /dev/tty.
 func TestTerminal(t *testing.T) {
 	rig.Require(t)
-	for _, mode := range rig.Modes() {
-		t.Run(mode.String(), func(t *testing.T) {
-			needShell(t)
-			place := rig.NewPlace(t, mode.User)
-			flags, parent := mode.Place(t)
-			script := `tty; test -t 0 && test -t 1 && test -t 2 && echo streams; echo controlled >/dev/tty; printf 'a\nb\n'; exit 6`
-			c := open(t, place.Run(t.Context(), append(flags, "--", "/bin/sh", "-c", script)...))
-			c.expect(t, "/dev/pts/", "streams\r\n", "controlled\r\n")
-			// Each newline is turned once into what a terminal needs.
-			c.expect(t, "a\r\nb\r\n")
-			c.exits(t, 6)
-			nothingLeft(t, place, parent)
-		})
-	}
+	eachMode(t, func(t *testing.T, mode rig.Mode, place *rig.Place) {
+		needShell(t)
+		flags, parent := mode.Place(t)
+		script := `tty; test -t 0 && test -t 1 && test -t 2 && echo streams; echo controlled >/dev/tty; printf 'a\nb\n'; exit 6`
+		c := open(t, place.Run(t.Context(), append(flags, "--", "/bin/sh", "-c", script)...))
+		c.expect(t, "/dev/pts/", "streams\r\n", "controlled\r\n")
+		// Each newline is turned once into what a terminal needs.
+		c.expect(t, "a\r\nb\r\n")
+		c.exits(t, 6)
+		nothingLeft(t, place, parent)
+	})
 }
 
 // TestTerminalSize checks that the command knows how large the window is, and learns of it when that changes.

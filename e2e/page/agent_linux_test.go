@@ -173,14 +173,12 @@ func TestRealAgent(t *testing.T) {
 
 	t.Run("a value changes by itself", func(t *testing.T) {
 		tab.waitFor(t, `/\d/.test(`+cell+`?.innerText)`)
-		var before string
-		tab.eval(t, cell+".innerHTML", &before)
+		before := evaluate[string](t, tab, cell+".innerHTML")
 		tab.waitFor(t, cell+".innerHTML !== "+quote(before))
 	})
 	t.Run("a task that ends is told of", func(t *testing.T) {
 		tab.waitFor(t, `document.querySelector('table.ended')?.innerText.includes('eater')`)
-		var why string
-		tab.eval(t, `document.querySelector('table.ended').innerText`, &why)
+		why := evaluate[string](t, tab, `document.querySelector('table.ended').innerText`)
 		if !strings.Contains(why, "oom-killed") || !strings.Contains(why, "out of memory (limit 32 MiB") {
 			t.Errorf("the page says of the task that was killed: %s", why)
 		}
@@ -193,8 +191,7 @@ func TestRealAgent(t *testing.T) {
 		a.configure(t, true)
 		tab.waitFor(t, `document.getElementById('notice') === null`)
 		tab.waitFor(t, `/\d/.test(`+cell+`.innerText)`)
-		var path string
-		tab.eval(t, `document.querySelector('a.task[href$="/counter"]').getAttribute('href')`, &path)
+		path := evaluate[string](t, tab, `document.querySelector('a.task[href$="/counter"]').getAttribute('href')`)
 		tab.visit(t, site+path)
 		tab.waitFor(t, `document.querySelector('.happened')?.innerText.includes('publishing was off')`)
 		tab.waitFor(t, `document.querySelector('[data-live="chart-cpu"] .gap') !== null`)

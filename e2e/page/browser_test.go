@@ -276,7 +276,14 @@ func (p *tab) visit(t *testing.T, address string) {
 	p.waitFor(t, "location.href === "+quote(address)+" && document.readyState === 'complete'")
 }
 
-// eval returns the value of an expression as the page sees it.
+// evaluate returns the value of an expression as the page sees it.
+func evaluate[T any](t *testing.T, p *tab, expression string) (value T) {
+	t.Helper()
+	p.eval(t, expression, &value)
+	return value
+}
+
+// eval is evaluate into a value; nil for none.
 func (p *tab) eval(t *testing.T, expression string, into any) {
 	t.Helper()
 	raw, err := p.tryEval(t, expression)

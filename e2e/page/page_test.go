@@ -44,8 +44,7 @@ func TestOverview(t *testing.T) {
 
 	t.Run("a value changes by itself", func(t *testing.T) {
 		cell := `document.querySelector('[data-live$="api cpu"]').innerHTML`
-		var before string
-		tab.eval(t, cell, &before)
+		before := evaluate[string](t, tab, cell)
 		tab.waitFor(t, cell+" !== "+quote(before))
 	})
 	t.Run("an ended task has its verdict", func(t *testing.T) {
@@ -61,8 +60,7 @@ func TestOverview(t *testing.T) {
 		stage.Add(x)
 		tab.waitFor(t, `document.querySelector('a.task[href*="arrives"]') !== null`)
 		tab.waitFor(t, `document.activeElement.matches('a.task[href*="extract"]')`)
-		var page string
-		tab.eval(t, `document.querySelector('table.ended').innerText`, &page)
+		page := evaluate[string](t, tab, `document.querySelector('table.ended').innerText`)
 		if strings.Contains(page, "arrives") {
 			t.Error("a task that runs stands among the ended ones")
 		}
@@ -92,8 +90,7 @@ func TestTask(t *testing.T) {
 	})
 	t.Run("the charts move", func(t *testing.T) {
 		value := `document.querySelector('[data-live="chart-cpu"] svg').dataset.chart`
-		var before string
-		tab.eval(t, value, &before)
+		before := evaluate[string](t, tab, value)
 		tab.waitFor(t, value+" !== "+quote(before))
 	})
 	t.Run("the process table adds up", func(t *testing.T) {
@@ -160,8 +157,7 @@ func TestKeyboard(t *testing.T) {
 	tab.waitFor(t, `getComputedStyle(document.activeElement).outlineStyle !== 'none'`)
 	for range 40 {
 		tab.key(t, "Tab", 9)
-		var task bool
-		tab.eval(t, `document.activeElement.classList.contains('task')`, &task)
+		task := evaluate[bool](t, tab, `document.activeElement.classList.contains('task')`)
 		if task {
 			tab.key(t, "Enter", 13)
 			tab.waitFor(t, `location.pathname.startsWith('/alloc/')`)
@@ -184,13 +180,11 @@ func TestWithoutScripts(t *testing.T) {
 	for end := time.Now().Add(patience); !whole && time.Now().Before(end); {
 		tab.eval(t, "location.href === "+quote(address)+" && document.readyState === 'complete'", &whole)
 	}
-	var lines int
-	tab.eval(t, `document.querySelectorAll('.chart svg .line').length`, &lines)
+	lines := evaluate[int](t, tab, `document.querySelectorAll('.chart svg .line').length`)
 	if lines < 6 {
 		t.Errorf("the charts have %d lines", lines)
 	}
-	var figures string
-	tab.eval(t, `document.querySelector('.figures').innerText`, &figures)
+	figures := evaluate[string](t, tab, `document.querySelector('.figures').innerText`)
 	if !strings.Contains(figures, "MiB") {
 		t.Errorf("the numbers are %q", figures)
 	}
@@ -278,8 +272,7 @@ func TestFits(t *testing.T) {
 		} {
 			tab.window(t, width, 900, "light")
 			tab.visit(t, site+path)
-			var wide int
-			tab.eval(t, "document.documentElement.scrollWidth", &wide)
+			wide := evaluate[int](t, tab, "document.documentElement.scrollWidth")
 			if wide > width {
 				t.Errorf("%s is %d wide in a window of %d", path, wide, width)
 			}

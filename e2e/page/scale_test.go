@@ -26,8 +26,7 @@ func TestHeight(t *testing.T) {
 		for _, query := range []string{"", "?sort=cpu", "?sort=name&page=3"} {
 			tab.window(t, window.width, window.height, "light")
 			tab.visit(t, site+"/"+query)
-			var high int
-			tab.eval(t, "document.documentElement.scrollHeight", &high)
+			high := evaluate[int](t, tab, "document.documentElement.scrollHeight")
 			t.Logf("%d wide, /%s: %d px", window.width, query, high)
 			if high > window.screens*window.height {
 				t.Errorf("%d wide, /%s: %d px are more than %d screens", window.width, query, high, window.screens)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -30,19 +31,32 @@ func pairs() [][2]build {
 	return [][2]build{{a, a}, {a, b}, {b, a}}
 }
 
-// need builds both, so that a test that has to be skipped has started nothing.
-func need(t *testing.T, pair [2]build) {
-	t.Helper()
-	for _, b := range pair {
-		b.binary(t)
+// forPairs runs a test in a place of its own for each pair, with the binary of the one and of the other.
+func forPairs(t *testing.T, verb string, test func(t *testing.T, place *rig.Place, starter, other string)) {
+	for _, pair := range pairs() {
+		t.Run(pair[0].name+" "+verb+" "+pair[1].name, func(t *testing.T) {
+			// Both are built first, so that a test that has to be skipped has started nothing.
+			starter, other := pair[0].binary(t), pair[1].binary(t)
+			test(t, rig.NewPlace(t, rig.Self()), starter, other)
+		})
 	}
+}
+
+// tacho runs a command, which has to succeed, and returns what it says.
+func tacho(t *testing.T, place *rig.Place, binary string, args ...string) string {
+	t.Helper()
+	out := rig.Capture(t, place.Command(t.Context(), binary, args...))
+	if out.Code != 0 {
+		t.Errorf("tacho %s: code %d\n%s%s", strings.Join(args, " "), out.Code, out.Stdout, out.Stderr)
+	}
+	return out.Stdout
 }
 
 // detached starts a task that runs on without its caller, and returns its record.
 func detached(t *testing.T, place *rig.Place, binary string) record.Entry {
 	t.Helper()
 	out := rig.Capture(t, place.Command(t.Context(), binary, "run", "--detach", "--output-dir", place.Out, "--interval", "50ms",
-		"--", "sh", "-c", "trap 'exit 3' TERM; while :; do sleep 0.02; done"))
+		"--", "sh", "-c", "trap 'exit 3' TERM; : > ready; while :; do sleep 0.02; done"))
 	if out.Code != 0 {
 		t.Fatalf("tacho run --detach: code %d\n%s%s", out.Code, out.Stdout, out.Stderr)
 	}
@@ -55,6 +69,10 @@ func detached(t *testing.T, place *rig.Place, binary string) record.Entry {
 		for _, pid := range []int{run.Record.Executor.PID, run.Record.PID} {
 			rig.Kill(pid)
 		}
+	})
+	rig.Eventually(t, deadline, "the task is ready", func() bool {
+		_, err := os.Stat(place.Path("ready"))
+		return err == nil
 	})
 	return run
 }
@@ -75,72 +93,46 @@ func ended(t *testing.T, place *rig.Place, run record.Entry) {
 }
 
 func TestStop(t *testing.T) {
-	for _, pair := range pairs() {
-		t.Run(pair[0].name+" is stopped by "+pair[1].name, func(t *testing.T) {
-			need(t, pair)
-			place := rig.NewPlace(t, rig.Self())
-			run := detached(t, place, pair[0].binary(t))
-			out := rig.Capture(t, place.Command(t.Context(), pair[1].binary(t), "stop", "--output-dir", place.Out, "last"))
-			if out.Code != 0 {
-				t.Errorf("tacho stop: code %d\n%s%s", out.Code, out.Stdout, out.Stderr)
-			}
-			ended(t, place, run)
-			show := rig.Capture(t, place.Command(t.Context(), pair[1].binary(t), "show", "--output-dir", place.Out, "last"))
-			if show.Code != 0 || !strings.Contains(show.Stdout, "stopped") {
-				t.Errorf("tacho show: code %d\n%s%s", show.Code, show.Stdout, show.Stderr)
-			}
-		})
-	}
+	forPairs(t, "is stopped by", func(t *testing.T, place *rig.Place, starter, other string) {
+		run := detached(t, place, starter)
+		tacho(t, place, other, "stop", "--output-dir", place.Out, "last")
+		ended(t, place, run)
+		if show := tacho(t, place, other, "show", "--output-dir", place.Out, "last"); !strings.Contains(show, "stopped") {
+			t.Errorf("tacho show says\n%s", show)
+		}
+	})
 }
 
 func TestExecutors(t *testing.T) {
-	for _, pair := range pairs() {
-		t.Run(pair[0].name+" is killed by "+pair[1].name, func(t *testing.T) {
-			need(t, pair)
-			place := rig.NewPlace(t, rig.Self())
-			run := detached(t, place, pair[0].binary(t))
-			list := rig.Capture(t, place.Command(t.Context(), pair[1].binary(t), "executors", "ls"))
-			// Earlier versions say alive.
-			if list.Code != 0 || !lineWith(list.Stdout, run.Record.ID, "running") && !lineWith(list.Stdout, run.Record.ID, "alive") {
-				t.Errorf("tacho executors ls: code %d\n%s%s", list.Code, list.Stdout, list.Stderr)
-			}
-			out := rig.Capture(t, place.Command(t.Context(), pair[1].binary(t), "executors", "kill", run.Record.ID))
-			if out.Code != 0 {
-				t.Errorf("tacho executors kill: code %d\n%s%s", out.Code, out.Stdout, out.Stderr)
-			}
-			ended(t, place, run)
-		})
-	}
+	forPairs(t, "is killed by", func(t *testing.T, place *rig.Place, starter, other string) {
+		run := detached(t, place, starter)
+		list := tacho(t, place, other, "executors", "ls")
+		// Earlier versions say alive.
+		if !lineWith(list, run.Record.ID, "running") && !lineWith(list, run.Record.ID, "alive") {
+			t.Errorf("tacho executors ls says\n%s", list)
+		}
+		tacho(t, place, other, "executors", "kill", run.Record.ID)
+		ended(t, place, run)
+	})
 }
 
 // What an executor left behind is cleared up by the other build.
 func TestStrays(t *testing.T) {
-	for _, pair := range pairs() {
-		t.Run(pair[0].name+" is cleared up by "+pair[1].name, func(t *testing.T) {
-			need(t, pair)
-			place := rig.NewPlace(t, rig.Self())
-			run := detached(t, place, pair[0].binary(t))
-			rig.Kill(run.Record.Executor.PID)
-			rig.Eventually(t, deadline, "the executor is gone", func() bool { return !rig.Alive(run.Record.Executor.PID) })
-			out := rig.Capture(t, place.Command(t.Context(), pair[1].binary(t), "executors", "kill", run.Record.ID))
-			if out.Code != 0 {
-				t.Errorf("tacho executors kill: code %d\n%s%s", out.Code, out.Stdout, out.Stderr)
-			}
-			rig.Eventually(t, deadline, "the task is gone", func() bool { return !rig.Alive(run.Record.PID) })
-			if r := place.TheRun(t).Record; r.State != record.Lost {
-				t.Errorf("the record says %s, want lost", r.State)
-			}
-		})
-	}
+	forPairs(t, "is cleared up by", func(t *testing.T, place *rig.Place, starter, other string) {
+		run := detached(t, place, starter)
+		rig.Kill(run.Record.Executor.PID)
+		rig.Eventually(t, deadline, "the executor is gone", func() bool { return !rig.Alive(run.Record.Executor.PID) })
+		tacho(t, place, other, "executors", "kill", run.Record.ID)
+		rig.Eventually(t, deadline, "the task is gone", func() bool { return !rig.Alive(run.Record.PID) })
+		if r := place.TheRun(t).Record; r.State != record.Lost {
+			t.Errorf("the record says %s, want lost", r.State)
+		}
+	})
 }
 
 func lineWith(text string, words ...string) bool {
-	for line := range strings.SplitSeq(text, "\n") {
-		found := true
-		for _, word := range words {
-			found = found && strings.Contains(line, word)
-		}
-		if found {
+	for line := range strings.Lines(text) {
+		if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
 			return true
 		}
 	}
@@ -150,28 +142,21 @@ func lineWith(text string, words ...string) bool {
 // TestReplacedBinary puts another build in the place of the file that an executor was started from, as an upgrade
 // does, and a rollback.
 func TestReplacedBinary(t *testing.T) {
-	for _, pair := range pairs() {
-		t.Run(pair[0].name+" becomes "+pair[1].name, func(t *testing.T) {
-			need(t, pair)
-			place := rig.NewPlace(t, rig.Self())
-			path := place.Path("tacho")
-			install(t, pair[0].binary(t), path)
-			run := detached(t, place, path)
-			install(t, pair[1].binary(t), path)
-			exe, err := os.Readlink("/proc/" + pid(run.Record.Executor.PID) + "/exe")
-			if err != nil || !strings.HasSuffix(exe, " (deleted)") {
-				t.Errorf("the executor runs %q, %v; want the file that was replaced", exe, err)
-			}
-			if out := rig.Capture(t, place.Command(t.Context(), path, "ls", "--output-dir", place.Out)); out.Code != 0 ||
-				!strings.Contains(out.Stdout, "running") {
-				t.Errorf("tacho ls: code %d\n%s%s", out.Code, out.Stdout, out.Stderr)
-			}
-			if out := rig.Capture(t, place.Command(t.Context(), path, "stop", "--output-dir", place.Out, "last")); out.Code != 0 {
-				t.Errorf("tacho stop: code %d\n%s%s", out.Code, out.Stdout, out.Stderr)
-			}
-			ended(t, place, run)
-		})
-	}
+	forPairs(t, "becomes", func(t *testing.T, place *rig.Place, starter, other string) {
+		path := place.Path("tacho")
+		install(t, starter, path)
+		run := detached(t, place, path)
+		install(t, other, path)
+		exe, err := os.Readlink("/proc/" + strconv.Itoa(run.Record.Executor.PID) + "/exe")
+		if err != nil || !strings.HasSuffix(exe, " (deleted)") {
+			t.Errorf("the executor runs %q, %v; want the file that was replaced", exe, err)
+		}
+		if list := tacho(t, place, path, "ls", "--output-dir", place.Out); !strings.Contains(list, "running") {
+			t.Errorf("tacho ls says\n%s", list)
+		}
+		tacho(t, place, path, "stop", "--output-dir", place.Out, "last")
+		ended(t, place, run)
+	})
 }
 
 // install puts a binary in the place of another as package managers do: under another name first, then renamed.
@@ -185,5 +170,3 @@ func install(t *testing.T, binary, path string) {
 	_, err = io.Copy(to, from)
 	rig.Must(t, errors.Join(err, to.Close(), os.Rename(to.Name(), filepath.Clean(path))))
 }
-
-func pid(n int) string { return strconv.Itoa(n) }
