@@ -30,9 +30,6 @@ func (d *Tacho) AdoptTask(ctx context.Context, config *TaskConfig) (*TaskHandle,
 		return nil, err
 	}
 	t, err := d.adopt(ctx, config)
-	if t != nil {
-		t.follow(d.ctx)
-	}
 	d.settle(config.ID, t)
 	if err != nil {
 		return nil, fmt.Errorf("adopt task %s: %w", config.Name, err)

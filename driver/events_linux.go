@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/executor/proto"
-	"github.com/tachograph/tacho/internal/failpoint"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -297,25 +296,16 @@ func (t *task) passStream(ctx, attended context.Context) error {
 const passedFile = "events.told"
 
 func (t *task) readPassed() uint64 {
-	text, err := os.ReadFile(filepath.Join(t.state.Address.Folder, passedFile))
-	if err != nil {
-		return 0
-	}
+	text, _ := os.ReadFile(filepath.Join(t.state.Address.Folder, passedFile))
 	sequence, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
-	if err != nil {
+	if err != nil { // of an empty text too
 		return 0
 	}
 	return sequence
 }
 
 func (t *task) persistPassed(sequence uint64) {
-	path := filepath.Join(t.state.Address.Folder, passedFile)
-	text := strconv.AppendUint(nil, sequence, 10)
-	err := failpoint.Err("driver.events.persist")
-	if err == nil {
-		err = os.WriteFile(path, text, 0o600)
-	}
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := t.note(passedFile, strconv.AppendUint(nil, sequence, 10), "driver.events.persist"); err != nil {
 		t.log.Warn("persist reported events", "error", err)
 	}
 }

@@ -131,13 +131,21 @@ func (d *Tacho) confirm(t *task) {
 	if d.watch == nil || t.confirmed.Swap(true) {
 		return
 	}
-	err := failpoint.Err("plugin.confirm")
-	if err == nil {
-		err = os.WriteFile(filepath.Join(t.state.Address.Folder, confirmedFile), nil, 0o600)
-	}
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := t.note(confirmedFile, nil, "plugin.confirm"); err != nil {
 		t.log.Warn("confirm start of task", "error", err)
 	}
+}
+
+// note writes a file into the executor's directory; that of an executor that is gone needs none.
+func (t *task) note(file string, text []byte, point string) error {
+	err := failpoint.Err(point)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(t.state.Address.Folder, file), text, 0o600)
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 func isConfirmed(folder string) bool { return hasFile(folder, confirmedFile) }

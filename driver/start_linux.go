@@ -32,15 +32,25 @@ func (d *Tacho) StartTask(ctx context.Context, config *TaskConfig) (*TaskHandle,
 		return nil, nil, Recoverable(err, false)
 	}
 	t, err := d.start(ctx, config)
-	if t != nil {
-		t.follow(d.ctx)
-	}
 	d.settle(config.ID, t)
 	if err != nil {
 		return nil, nil, fmt.Errorf("start task %s: %w", config.Name, err)
 	}
 	handle, err := t.handle()
 	return handle, nil, err
+}
+
+// settle ends a reservation, and follows the task; t is nil where there is no task after all.
+func (d *Tacho) settle(id string, t *task) {
+	if t != nil {
+		t.follow(d.ctx)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.starting, id)
+	if t != nil {
+		d.tasks[id] = t
+	}
 }
 
 // handle identifies the task for recovery.
@@ -212,9 +222,6 @@ func (d *Tacho) RecoverTask(ctx context.Context, handle *TaskHandle) error {
 	}
 	failpoint.At("driver.recover")
 	t, err := d.recover(ctx, config, state)
-	if t != nil {
-		t.follow(d.ctx)
-	}
 	d.settle(config.ID, t)
 	if err != nil {
 		return fmt.Errorf("recover task %s: %w", config.Name, err)

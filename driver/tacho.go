@@ -268,16 +268,6 @@ func (d *Tacho) startsEarlier(id string) bool {
 	return false
 }
 
-// settle ends a reservation; t is nil where there is no task after all.
-func (d *Tacho) settle(id string, t *task) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.starting, id)
-	if t != nil {
-		d.tasks[id] = t
-	}
-}
-
 // slowStart is how long a start counts towards the limit: one that hangs must not delay the others.
 const slowStart = 2 * time.Second
 

@@ -52,11 +52,8 @@ func (r *Record) holdAgainst(c *Commands) {
 	if _, known := s.Task.Number(procstats.ExitsCPU); !known || !counted {
 		return
 	}
-	for _, id := range [...]procstats.ID{procstats.ExitsCPU, procstats.ExitsLeft, procstats.TreeCPUUnattributed} {
-		if value, known := s.Task.Number(id); known {
-			r.Measurements[id.String()] = value
-		}
-	}
+	present, _ := Values(s.Task)
+	maps.Copy(r.Measurements, present)
 	if p := r.Processes; p != nil && p.TotalCPUSeconds != nil && p.UnattributedCPUSeconds != nil {
 		*p.TotalCPUSeconds, *p.UnattributedCPUSeconds = after, *p.UnattributedCPUSeconds+after-before
 	}
