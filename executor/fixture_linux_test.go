@@ -92,11 +92,7 @@ func startWith(t testing.TB, change func(*client.Options)) *fixture {
 	// Short: the path of a unix socket is limited to 107 bytes. For everybody: tasks have other users.
 	dir, err := os.MkdirTemp("/tmp", "tacho")
 	must(t, err)
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
 	must(t, os.Chmod(dir, 0o755))
 	f := &fixture{
 		t: t, dir: dir, mark: fmt.Sprintf("%d-%d", os.Getpid(), fixtures.Add(1)),

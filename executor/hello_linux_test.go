@@ -30,11 +30,7 @@ func (f *fixture) raw() proto.ExecutorClient {
 	f.t.Helper()
 	conn, err := grpc.NewClient("unix:"+f.Address().Socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	must(f.t, err)
-	f.t.Cleanup(func() {
-		if err := conn.Close(); err != nil {
-			f.t.Error(err)
-		}
-	})
+	f.t.Cleanup(func() { must(f.t, conn.Close()) })
 	return proto.NewExecutorClient(conn)
 }
 

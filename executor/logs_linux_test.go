@@ -225,11 +225,7 @@ func TestLogsOnAFullDisk(t *testing.T) {
 	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=256k,mode=0777"); err != nil {
 		t.Skipf("a small disk to be filled cannot be mounted: %v", err)
 	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(disk, 0); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must(t, unix.Unmount(disk, 0)) })
 	ballast := filepath.Join(disk, "ballast")
 	must(t, os.WriteFile(ballast, make([]byte, 200<<10), 0o600))
 	f.run("seq 1 30000", logs)
@@ -257,11 +253,7 @@ func TestLogsLost(t *testing.T) {
 			if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=64k,mode=0777"); err != nil {
 				t.Skipf("a small disk to be filled cannot be mounted: %v", err)
 			}
-			t.Cleanup(func() {
-				if err := unix.Unmount(disk, 0); err != nil {
-					t.Error(err)
-				}
-			})
+			t.Cleanup(func() { must(t, unix.Unmount(disk, 0)) })
 			f.run("seq 1 20000", logs) // 108,894 bytes: what the disk does not take goes into the pipe
 			_, final := f.wait()
 			f.expectEvent("log_dropped")

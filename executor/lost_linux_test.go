@@ -87,9 +87,7 @@ func TestExecutorDiesAlone(t *testing.T) {
 	f.runSleeper(withoutCgroup)
 	f.killExecutor()
 	f.eventually(withinSecond, "the main process is gone", func() bool { return len(f.processes()) == 0 })
-	if err := f.KillTask(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must(t, f.KillTask(t.Context()))
 }
 
 // An executor that dies before it has answered Launch may have started the task.
@@ -222,9 +220,7 @@ func TestReattach(t *testing.T) {
 	if exit, _ := f.wait(); exit.GetCode() != 9 {
 		t.Errorf("exit %v, want 9", exit)
 	}
-	if err := visitor.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, visitor.Close())
 }
 
 func TestReattachRefused(t *testing.T) {

@@ -53,11 +53,7 @@ func hostGroup(t *testing.T) (placement *proto.CgroupPlacement, dir string) {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Skipf("cannot make a group for a task: %v", err)
 		}
-		t.Cleanup(func() {
-			if err := os.Remove(dir); err != nil {
-				t.Error(err)
-			}
-		})
+		t.Cleanup(func() { must(t, os.Remove(dir)) })
 		return placement, dir
 	}
 	t.Skip("no cgroup hierarchy is mounted here")

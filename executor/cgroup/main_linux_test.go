@@ -372,9 +372,7 @@ func newPath(t *testing.T, path string) string {
 			if len(left) > 0 {
 				t.Errorf("left behind: %v", left)
 			}
-			if err := removeTree(dir); err != nil {
-				t.Error(err)
-			}
+			must(t, removeTree(dir))
 		})
 	}
 	return path

@@ -199,11 +199,7 @@ func TestCreateInScopeOfUserManager(t *testing.T) {
 	if err := os.Mkdir("/run/systemd", 0o755); err != nil {
 		t.Skipf("there is a systemd here already: %v", err)
 	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll("/run/systemd"); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must(t, os.RemoveAll("/run/systemd")) })
 	must(t, os.Mkdir("/run/systemd/system", 0o755))
 	enableInRoot(t)
 	path := newPath(t, "/user")
@@ -233,11 +229,7 @@ func userManager(t *testing.T, path string) (runtimeDir string) {
 	t.Helper()
 	runtimeDir, err := os.MkdirTemp("", "run")
 	must(t, err)
-	t.Cleanup(func() {
-		if err := os.RemoveAll(runtimeDir); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must(t, os.RemoveAll(runtimeDir)) })
 	must(t, os.Chown(runtimeDir, nobody, nobody))
 	cmd := exec.Command(systemd, "--user", "--log-target=console")
 	cmd.Env = []string{"XDG_RUNTIME_DIR=" + runtimeDir, "HOME=" + runtimeDir, "PATH=/usr/bin:/bin", "SYSTEMD_UNIT_PATH=" + quietUnits(t)}

@@ -56,9 +56,7 @@ func start(t testing.TB, o logs.Options) *running {
 	t.Cleanup(func() {
 		cancel()
 		<-r.ended
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, r.Close())
 	})
 	return r
 }

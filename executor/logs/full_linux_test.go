@@ -24,11 +24,7 @@ func smallDisk(t *testing.T) string {
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m,mode=0777"); err != nil {
 		t.Skipf("a small disk to be filled cannot be mounted, which takes root: %v", err)
 	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, 0); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must(t, unix.Unmount(dir, 0)) })
 	return dir
 }
 

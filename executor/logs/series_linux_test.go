@@ -30,9 +30,7 @@ func newSeries(t testing.TB, dir string, maxBytes int64, maxFiles int) (*series,
 		if err := s.close(); err != nil {
 			t.Error(err)
 		}
-		if err := f.close(); err != nil {
-			t.Error(err)
-		}
+		must(t, f.close())
 	})
 	return s, &odd
 }
@@ -178,11 +176,7 @@ func TestAttacks(t *testing.T) {
 			t.Run(name+", "+moment, func(t *testing.T) {
 				top, err := os.MkdirTemp("/tmp", "logs") // the path of a socket is limited to 107 bytes
 				must(t, err)
-				t.Cleanup(func() {
-					if err := os.RemoveAll(top); err != nil {
-						t.Error(err)
-					}
-				})
+				t.Cleanup(func() { must(t, os.RemoveAll(top)) })
 				dir, victim := filepath.Join(top, "logs"), filepath.Join(top, "victim")
 				must(t, os.Mkdir(dir, 0o777))
 				must(t, os.WriteFile(victim, []byte(precious), 0o600))

@@ -58,9 +58,7 @@ func TestExtend(t *testing.T) {
 			if diff := cmp.Diff(test.want, o.kills); diff != "" {
 				t.Errorf("kills (-want +got):\n%s", diff)
 			}
-			if err := watcher.Close(); err != nil {
-				t.Error(err)
-			}
+			must(t, watcher.Close())
 		})
 	}
 }

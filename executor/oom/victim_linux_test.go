@@ -136,9 +136,7 @@ func TestVictimsFromSample(t *testing.T) {
 	if diff := cmp.Diff([]record.Victim{workerOf(main, 1<<20)}, f.victims); diff != "" || !f.main {
 		t.Errorf("the main process, %v (-want +got):\n%s", f.main, diff)
 	}
-	if err := v.close(); err != nil {
-		t.Error(err)
-	}
+	must(t, v.close())
 }
 
 // TestVictimsAreNotGuessed holds that of several that are gone none is named, and never the main process.

@@ -188,9 +188,7 @@ func TestWatcher(t *testing.T) {
 	if diff := cmp.Diff(want, n.list); diff != "" {
 		t.Errorf("notices (-want +got):\n%s", diff)
 	}
-	if err := w.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, w.Close())
 }
 
 // countingLayout counts the looks.
@@ -233,9 +231,7 @@ func TestIdle(t *testing.T) {
 		t.Error(err)
 	}
 	w.Look(func(_, _ record.OOMCounters) { t.Error("a kill was noticed in a group that is gone") })
-	if err := w.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, w.Close())
 }
 
 // TestNotWatched holds that every case in which nothing can be watched says why, and can be run all the same.
@@ -258,9 +254,7 @@ func TestNotWatched(t *testing.T) {
 				t.Error(err)
 			}
 			w.Look(nil)
-			if err := w.Close(); err != nil {
-				t.Error(err)
-			}
+			must(t, w.Close())
 		})
 	}
 }

@@ -24,11 +24,7 @@ func reapingTest(t *testing.T) {
 	t.Helper()
 	set := func(on uintptr) error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, on, 0, 0, 0) }
 	must(t, set(1))
-	t.Cleanup(func() {
-		if err := set(0); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must(t, set(0)) })
 }
 
 // killDescendants signals every process below this one and returns their numbers.

@@ -47,8 +47,6 @@ func TestFinalSampleIsNew(t *testing.T) {
 		if cpu, ok := final.Task.Number(procstats.RusageCPU); cpu != 1 || !ok {
 			t.Errorf("the final sample has %v s of CPU, want what was read after the end", cpu)
 		}
-		if err := r.Close(final); err != nil {
-			t.Error(err)
-		}
+		must(t, r.Close(final))
 	})
 }

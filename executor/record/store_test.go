@@ -149,9 +149,7 @@ func TestCreateRejectsTheFolderOfAnotherRun(t *testing.T) {
 	again, err := Open(dir)
 	must(t, err)
 	defer again.Close()
-	if err := again.Put(exampleRecord("x", time.Now())); err != nil {
-		t.Error(err)
-	}
+	must(t, again.Put(exampleRecord("x", time.Now())))
 }
 
 func TestStoreFollowsARenamedFolder(t *testing.T) {
