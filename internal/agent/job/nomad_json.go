@@ -27,10 +27,12 @@ type Translation struct {
 	Source Source
 	// Stop says that the job shall not run.
 	Stop  bool
-	paths []string
-	// labels are what stands behind the first word of a line, by its index: the name of a block.
-	labels map[int]string
+	lines []jsonLine
 }
+
+// jsonLine has the JSON paths of a line: of the line as a whole, and of the label behind its first word, if there is
+// one.
+type jsonLine struct{ path, label string }
 
 // Translate writes a job in the JSON of Nomad's API as a job file. It also writes what a job file cannot express, so
 // that Read rejects it by its name. It omits null and empty values, whose defaults are those of the file.
@@ -39,11 +41,11 @@ func Translate(text []byte) (*Translation, error) {
 	if err := newDecoder(text).Decode(&j); err != nil {
 		return nil, fmt.Errorf("read the job's JSON: %w", jsonError(err))
 	}
-	w := &jsonWriter{labels: map[int]string{}}
+	w := &jsonWriter{}
 	w.labelled("Job", "job", "ID", j, func() { w.object("Job", j, jobKeys()) })
 	stop, _ := j["Stop"].(bool)
 	source := Source{Filename: jsonFilename, Text: w.text.String()}
-	return &Translation{Source: source, Stop: stop, paths: w.paths, labels: w.labels}, nil
+	return &Translation{Source: source, Stop: stop, lines: w.lines}, nil
 }
 
 // jsonError explains in the words of JSON why a text is not a job.
@@ -69,13 +71,13 @@ func (t *Translation) Explain(message string) string {
 	return inJSON.ReplaceAllStringFunc(message, func(place string) string {
 		found := inJSON.FindStringSubmatch(place)
 		line, err := strconv.Atoi(found[1])
-		if err != nil || line < 1 || line > len(t.paths) {
+		if err != nil || line < 1 || line > len(t.lines) {
 			return place
 		}
-		if label := t.labels[line-1]; label != "" && found[2] != "" && found[2] != "1" {
+		if label := t.lines[line-1].label; label != "" && found[2] != "" && found[2] != "1" {
 			return label
 		}
-		return t.paths[line-1]
+		return t.lines[line-1].path
 	})
 }
 
@@ -92,14 +94,13 @@ type keys map[string]writer
 
 // jsonWriter writes a job file and records the JSON path of each line.
 type jsonWriter struct {
-	text   strings.Builder
-	paths  []string
-	labels map[int]string
+	text  strings.Builder
+	lines []jsonLine
 }
 
 func (w *jsonWriter) line(path, format string, args ...any) {
 	fmt.Fprintf(&w.text, format+"\n", args...)
-	w.paths = append(w.paths, path)
+	w.lines = append(w.lines, jsonLine{path: path})
 }
 
 // object writes an object. A key without a rule is written under its name in a job file, which Read rejects if it is
@@ -120,8 +121,8 @@ func (w *jsonWriter) object(path string, o object, rules keys) {
 
 // labelled writes a block that is named by a key of its object.
 func (w *jsonWriter) labelled(path, kind, key string, o object, inside func()) {
-	w.labels[len(w.paths)] = path + "." + key
 	w.line(path, "%s %s {", kind, quoted(o.text(key), false))
+	w.lines[len(w.lines)-1].label = path + "." + key
 	inside()
 	w.line(path, "}")
 }

@@ -21,8 +21,8 @@ func translate(t *testing.T, text string) *Translation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lines := strings.Count(translation.Source.Text, "\n"); lines != len(translation.paths) {
-		t.Errorf("%d lines and %d places", lines, len(translation.paths))
+	if lines := strings.Count(translation.Source.Text, "\n"); lines != len(translation.lines) {
+		t.Errorf("%d lines and %d places", lines, len(translation.lines))
 	}
 	return translation
 }
