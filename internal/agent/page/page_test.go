@@ -35,9 +35,7 @@ func moment() time.Time { return time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC) 
 func stage(t testing.TB) *pagetest.Agent {
 	t.Helper()
 	a := pagetest.Stage(moment)
-	if err := a.WriteLogs(t.TempDir()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.WriteLogs(t.TempDir()))
 	return a
 }
 
@@ -95,15 +93,11 @@ func golden(t *testing.T, name, content string) {
 	got := textOf(t, content)
 	path := filepath.Join("testdata", name+".txt")
 	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(got), 0o644))
 		return
 	}
 	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
 		t.Errorf("the page has changed; -update takes it over (-want +got):\n%s", diff)
 	}
@@ -113,9 +107,7 @@ func golden(t *testing.T, name, content string) {
 func textOf(t *testing.T, content string) string {
 	t.Helper()
 	root, err := html.Parse(strings.NewReader(content))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var b strings.Builder
 	var walk func(n *html.Node)
 	walk = func(n *html.Node) {
@@ -291,9 +283,7 @@ func TestHostile(t *testing.T) {
 		Started: moment().Add(-time.Hour), Output: bad,
 	}
 	a.Add(talker)
-	if err := a.WriteLogs(t.TempDir()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.WriteLogs(t.TempDir()))
 	a.Add(x, end)
 	if content := get(t, serve(a, true), task(3, "talker")).Body.String(); !strings.Contains(content,
 		"alert(1)&lt;/script&gt;") {
@@ -321,9 +311,7 @@ func TestHostile(t *testing.T) {
 func checkHarmless(t *testing.T, path, content string) {
 	t.Helper()
 	root, err := html.Parse(strings.NewReader(content))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for n := range root.Descendants() {
 		if n.Type == html.TextNode && strings.ContainsAny(n.Data, "\x00\x1b\u202e") {
 			t.Errorf("%s: %q is shown as it is", path, n.Data)
@@ -447,5 +435,13 @@ func TestMoved(t *testing.T) {
 		if w := get(t, h, from); w.Code != http.StatusFound || w.Header().Get("Location") != to {
 			t.Errorf("%s leads to %q (%d), want %q", from, w.Header().Get("Location"), w.Code, to)
 		}
+	}
+}
+
+// must ends a test if its preparation failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -36,13 +36,9 @@ type events struct {
 func listen(t *testing.T, address string) *events {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { response.Body.Close() })
 	if response.StatusCode != http.StatusOK {
 		t.Fatalf("%s: %s", address, response.Status)
@@ -155,22 +151,16 @@ func TestCompressed(t *testing.T) {
 	} {
 		server := httptest.NewServer(p.Handler(tt.trusted))
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+tt.path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r.Header.Set("Accept-Encoding", "gzip") // by hand: it is not decoded then
 		response, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got := response.Header.Get("Content-Encoding") == "gzip"; got != tt.compressed {
 			t.Errorf("%s, trusted %v: compressed is %v", tt.path, tt.trusted, got)
 		}
 		if tt.compressed {
 			z, err := gzip.NewReader(response.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if _, err := io.ReadFull(z, make([]byte, 500)); err != nil { // each event is sent at once
 				t.Error(err)
 			}
@@ -252,13 +242,9 @@ func TestSlowReader(t *testing.T) {
 	defer server.Close()
 	defer p.Close()
 	conn, err := net.Dial("tcp", server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
-	if err := conn.(*net.TCPConn).SetReadBuffer(4096); err != nil {
-		t.Fatal(err)
-	}
+	must(t, conn.(*net.TCPConn).SetReadBuffer(4096))
 	if _, err := io.WriteString(conn, "GET /page/stream/ HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -268,13 +254,9 @@ func TestSlowReader(t *testing.T) {
 	ctx := t.Context()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/page/stream/", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		response, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		code := response.StatusCode
 		response.Body.Close()
 		if code == http.StatusOK {
@@ -324,9 +306,7 @@ func TestManyTasks(t *testing.T) {
 		compressed := get(t, h, path, "Accept-Encoding", "gzip").Body
 		size := compressed.Len()
 		z, err := gzip.NewReader(compressed)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if whole, err := io.ReadAll(z); err != nil || string(whole) != content {
 			t.Errorf("compressed, it is another page: %v", err)
 		}

@@ -22,9 +22,7 @@ import (
 // starts or logs anything.
 func TestUselessAgentStartsNothing(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = taken.Close() }()
 	for text, want := range map[string]string{
 		"ports {\n http = -1\n}\nacl {\n token_file = \"/nonexistent\"\n}\n":      "acl.token_file: read token",
@@ -32,9 +30,7 @@ func TestUselessAgentStartsNothing(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		data, file := filepath.Join(dir, "data"), filepath.Join(dir, "agent.hcl")
-		if err := os.WriteFile(file, fmt.Appendf(nil, "data_dir = %q\n%s", data, text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, fmt.Appendf(nil, "data_dir = %q\n%s", data, text), 0o600))
 		var stdout, log bytes.Buffer
 		err := runAgent(t.Context(), agentOptions{config: []string{file}}, &stdout, &log)
 		if err == nil || !strings.Contains(err.Error(), want) || stdout.Len()+log.Len() > 0 {

@@ -30,29 +30,21 @@ import (
 func writeCertificate(t *testing.T, dir string, serial int64) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	about := &x509.Certificate{
 		SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
 	certificate, err := x509.CreateCertificate(rand.Reader, about, about, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	writeSecret(t, filepath.Join(dir, "cert"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate})))
 	writeSecret(t, filepath.Join(dir, "key"), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})))
 }
 
 func writeSecret(t *testing.T, file, text string) {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(text), 0o600))
 }
 
 // TestSecretsAreReloaded changes the token and the certificate of what is served.
@@ -65,13 +57,9 @@ func TestSecretsAreReloaded(t *testing.T) {
 	writeCertificate(t, dir, 1)
 	log := hclog.NewNullLogger()
 	e, err := openEndpoint(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s, err := openServices(agent.New(c, log), c, e, log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	served := make(chan error, 1)
 	go func() { served <- s.servers[1].Serve(s.listeners[1]) }()
 	defer func() {
@@ -88,14 +76,10 @@ func TestSecretsAreReloaded(t *testing.T) {
 			DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 		}}
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+s.listeners[1].Addr().String()+"/v1/regions", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r.Header.Set("X-Nomad-Token", token)
 		resp, err := client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer resp.Body.Close()
 		return resp.StatusCode, resp.TLS.PeerCertificates[0].SerialNumber.Int64()
 	}
@@ -112,13 +96,19 @@ func TestSecretsAreReloaded(t *testing.T) {
 	writeSecret(t, c.ACL.TokenFile, "two")
 	writeCertificate(t, dir, 2)
 	now, err := readSecrets(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.keys.replace(now)
 	check("reloaded", "two", "one", 2)
 	writeSecret(t, c.TLS.KeyFile, "broken")
 	if _, err := readSecrets(c); err == nil || !strings.Contains(err.Error(), "read certificate") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// must ends a test if its preparation failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -25,12 +25,8 @@ func TestExportRoundTrip(t *testing.T) {
 	var text, lines strings.Builder
 	for format, out := range map[string]*strings.Builder{"csv": &text, "jsonl": &lines} {
 		write, err := exporter(out, format)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := write(`a,"run"`, points); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, write(`a,"run"`, points))
 	}
 	rows, err := csv.NewReader(strings.NewReader(text.String())).ReadAll()
 	if err != nil || len(rows) != 1+len(points) || len(points) < 3 {
@@ -40,9 +36,7 @@ func TestExportRoundTrip(t *testing.T) {
 	w := csv.NewWriter(&again)
 	decoder := json.NewDecoder(strings.NewReader(lines.String()))
 	for i, row := range rows {
-		if err := w.Write(row[1:]); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.Write(row[1:]))
 		if i == 0 {
 			continue
 		}
@@ -58,9 +52,7 @@ func TestExportRoundTrip(t *testing.T) {
 	}
 	w.Flush()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, record.SamplesFile), []byte(again.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, record.SamplesFile), []byte(again.String()), 0o600))
 	var before, after [][]string
 	for _, p := range points {
 		before = append(before, p.Fields())

@@ -19,41 +19,25 @@ func TestReport(t *testing.T) {
 	const hostile = `</code><script>alert(1)</script><img src=x onerror=alert(1)>'"`
 	dir := t.TempDir()
 	for _, name := range []string{"one", "two"} {
-		if err := os.CopyFS(filepath.Join(dir, name), os.DirFS("../testdata/runs/2026.03.04T10.00.00-100")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.CopyFS(filepath.Join(dir, name), os.DirFS("../testdata/runs/2026.03.04T10.00.00-100")))
 		store, err := record.Open(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r, err := record.Read(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r.Command, r.Message, r.Labels, r.Notes, r.Host.Name = []string{hostile}, hostile, map[string]string{hostile: hostile}, []string{hostile}, hostile
 		r.Limits[0].Where, r.Diagnosis.Summary = hostile, hostile
-		if err := store.Put(r); err != nil {
-			t.Fatal(err)
-		}
-		if err := store.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, store.Put(r))
+		must(t, store.Close())
 	}
 	output := filepath.Join(dir, "report.html")
 	cmd := newReport()
 	cmd.SetArgs([]string{filepath.Join(dir, "one"), filepath.Join(dir, "two"), "-o", output})
-	if err := cmd.Execute(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Execute())
 	file, err := os.Open(output)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer file.Close()
 	page, err := html.Parse(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	elements := map[string]int{}
 	for n := range page.Descendants() {
 		if n.Type != html.ElementNode {
@@ -69,5 +53,13 @@ func TestReport(t *testing.T) {
 	const charts = 2 * 4
 	if elements["script"] != 1 || elements["img"] != 0 || elements["section"] != 3 || elements["svg"] != 1+charts || elements["table"] < 5 {
 		t.Errorf("elements: %v", elements)
+	}
+}
+
+// must ends a test if its preparation failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -46,23 +46,13 @@ func TestMarkLost(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "run")
 			store, err := record.Create(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			test.before.SchemaVersion = record.SchemaVersion
-			if err := store.Put(&test.before); err != nil {
-				t.Fatal(err)
-			}
-			if err := store.Close(); err != nil {
-				t.Fatal(err)
-			}
-			if err := markLost(dir, test.ended); err != nil {
-				t.Fatal(err)
-			}
+			must(t, store.Put(&test.before))
+			must(t, store.Close())
+			must(t, markLost(dir, test.ended))
 			got, err := record.Read(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			type told struct {
 				State   record.State
 				Ended   time.Time
@@ -84,9 +74,7 @@ func TestMarkLost(t *testing.T) {
 func TestMarkLostKeepsReports(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	store, err := record.Create(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	began := time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC)
 	reported := began.Add(3 * time.Second)
 	err = errors.Join(
@@ -97,13 +85,9 @@ func TestMarkLostKeepsReports(t *testing.T) {
 		}, false),
 		store.Close(), markLost(dir, began.Add(4*time.Second)),
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r, err := record.Read(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cpu := r.Headline[procstats.HeadlineCPU.String()]
 	if r.Samples != 4 || !r.AsOf.Equal(reported) || cpu.Value == nil || *cpu.Value != 1.5 {
 		t.Errorf("%d samples as of %s, CPU time %+v; want 4 as of %s, 1.5 s", r.Samples, r.AsOf, cpu, reported)
@@ -113,17 +97,13 @@ func TestMarkLostKeepsReports(t *testing.T) {
 // TestKillReportedNeedsTheRecord holds that a record that cannot be read is an error, and that none at all is not.
 func TestKillReportedNeedsTheRecord(t *testing.T) {
 	boot, err := kernel.BootID(kernel.HostFS())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir := t.TempDir()
 	address := wire.Address{RecordDir: dir, BootID: boot}
 	if err := killReported(address); err != nil {
 		t.Errorf("without a record: %v", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, record.InfoFile), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, record.InfoFile), []byte("{"), 0o600))
 	if err := killReported(address); err == nil {
 		t.Error("the record is damaged, and no error says so")
 	}
@@ -134,42 +114,28 @@ func TestRemoveUnlaunched(t *testing.T) {
 	runtime := t.TempDir()
 	mkdir := func(name string) string {
 		folder := filepath.Join(runtime, name)
-		if err := os.Mkdir(folder, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(folder, 0o700))
 		return folder
 	}
 	lock := func(folder string) *os.File {
 		file, err := os.Create(filepath.Join(folder, "owner.lock"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { file.Close() })
 		return file
 	}
 	lock(mkdir("abandoned"))
-	if err := unix.Flock(int(lock(mkdir("owned")).Fd()), unix.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Flock(int(lock(mkdir("owned")).Fd()), unix.LOCK_EX))
 	launched := mkdir("launched")
 	lock(launched)
-	if err := (&wire.Address{ID: "launched", Folder: launched}).Write(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, (&wire.Address{ID: "launched", Folder: launched}).Write())
 	mkdir("somebody else's")
 	mkdir(".start-killed before it was locked")
 	lock(mkdir(".start-killed"))
-	if err := unix.Flock(int(lock(mkdir(".start-now")).Fd()), unix.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
-	if err := removeUnlaunched(runtime); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Flock(int(lock(mkdir(".start-now")).Fd()), unix.LOCK_EX))
+	must(t, removeUnlaunched(runtime))
 	var got []string
 	entries, err := os.ReadDir(runtime)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, entry := range entries {
 		got = append(got, entry.Name())
 	}
@@ -185,12 +151,8 @@ func TestOrphans(t *testing.T) {
 	if isOrphan(t.Context(), address) {
 		t.Error("a run without a folder has been lost")
 	}
-	if err := os.Mkdir(address.Folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := address.Write(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(address.Folder, 0o700))
+	must(t, address.Write())
 	if !isOrphan(t.Context(), address) {
 		t.Error("a run whose executor and owner are dead has not been lost")
 	}
@@ -199,13 +161,9 @@ func TestOrphans(t *testing.T) {
 // TestLook has executors in each state: this process stands for live ones, and no process for dead ones.
 func TestLook(t *testing.T) {
 	self, err := kernel.Identify(kernel.HostFS(), os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	boot, err := kernel.BootID(kernel.HostFS())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	alive, dead := self.ProcessID, procstats.ProcessID{PID: self.PID, Start: self.Start + 1}
 	task := wire.Owner{AllocID: "0123456789", Task: "web"}
 	for name, test := range map[string]struct {
@@ -226,29 +184,19 @@ func TestLook(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder := filepath.Join(t.TempDir(), "x")
-			if err := os.Mkdir(folder, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Mkdir(folder, 0o700))
 			lock, err := os.Create(filepath.Join(folder, client.LockFile))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer lock.Close()
 			if test.owned {
-				if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-					t.Fatal(err)
-				}
+				must(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
 			}
 			if a := test.address; a != nil {
 				a.ID, a.Folder, a.BootID = "x", folder, boot
-				if err := a.Write(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, a.Write())
 			}
 			l, err := look(folder)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if l.ID != "x" || l.State != test.state || l.OwnerText != test.owner || l.Remedy != test.remedy || l.Connected != test.owned {
 				t.Errorf("got %+v, want %+v", l, test)
 			}

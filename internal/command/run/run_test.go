@@ -32,9 +32,7 @@ func TestNewID(t *testing.T) {
 				t.Errorf("%s again", id)
 			}
 			ids = append(ids, id)
-			if err := os.Mkdir(filepath.Join(o.outputDir, id+taken), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Mkdir(filepath.Join(o.outputDir, id+taken), 0o700))
 		}
 	})
 }
@@ -47,9 +45,7 @@ func TestLookUp(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir)
 	for name, mode := range map[string]os.FileMode{"good": 0o755, "plain": 0o644} {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, mode); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), nil, mode))
 	}
 	for _, test := range []struct {
 		name string
@@ -122,5 +118,13 @@ func TestParseIOMax(t *testing.T) {
 		if limit, err := parseIOMax(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v (%v), want %q", text, limit, err, want)
 		}
+	}
+}
+
+// must ends a test if its preparation failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

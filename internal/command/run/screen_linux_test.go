@@ -29,18 +29,12 @@ func TestLiveLine(t *testing.T) {
 		20: "tacho 12m34s", 60: short, 80: short + " · 12 threads", 120: short + " · 12 threads", 200: short + " · 12 threads",
 	} {
 		master, terminal, err := pty.Open()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := pty.Setsize(terminal, &pty.Winsize{Rows: 24, Cols: columns}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, pty.Setsize(terminal, &pty.Winsize{Rows: 24, Cols: columns}))
 		(&screen{errors: terminal, terminal: true}).draw(words)
 		text := make([]byte, 1000)
 		n, err := master.Read(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got := strings.TrimSuffix(strings.TrimPrefix(string(text[:n]), "\r"), "\x1b[K\r")
 		if got != want {
 			t.Errorf("%d columns: %q, want %q", columns, got, want)

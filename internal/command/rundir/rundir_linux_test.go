@@ -17,13 +17,9 @@ import (
 func TestCurrentState(t *testing.T) {
 	host := kernel.HostFS()
 	boot, err := kernel.BootID(host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	self, err := kernel.Identify(host, os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	live := record.Process{PID: self.PID, StartTicks: self.Start}
 	for _, test := range []struct {
 		name   string
@@ -54,28 +50,18 @@ func TestSplitIncomplete(t *testing.T) {
 	add := func(name string, files ...string) string {
 		dir := filepath.Join(root, name)
 		store, err := record.Create(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := store.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, store.Close())
 		for _, file := range files {
-			if err := os.WriteFile(filepath.Join(dir, file), []byte("text"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(filepath.Join(dir, file), []byte("text"), 0o600))
 		}
 		return dir
 	}
 	incomplete, others := add("incomplete", "stdout"), add("others", "notes.txt")
 	lock, err := Lock(add("starting"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	entries, err := List(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	gotOthers, gotIncomplete := SplitIncomplete(entries)
 	dirs := func(entries []record.Entry) (list []string) {
 		for _, entry := range entries {
@@ -89,9 +75,7 @@ func TestSplitIncomplete(t *testing.T) {
 	if err := RemoveIncomplete(filepath.Join(root, "starting")); err == nil {
 		t.Error("a run that is starting was removed")
 	}
-	if err := lock.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lock.Close())
 	for _, dir := range []string{incomplete, others} {
 		if err := RemoveIncomplete(dir); err != nil {
 			t.Error(err)

@@ -16,19 +16,11 @@ func TestFind(t *testing.T) {
 	root := t.TempDir()
 	for _, name := range []string{"20260304T10", "20260304T11", "20260304", "last"} {
 		store, err := record.Create(filepath.Join(root, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := store.Put(&record.Record{Version: record.Version{SchemaVersion: record.SchemaVersion}}); err != nil {
-			t.Fatal(err)
-		}
-		if err := store.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, store.Put(&record.Record{Version: record.Version{SchemaVersion: record.SchemaVersion}}))
+		must(t, store.Close())
 	}
-	if err := os.Mkdir(filepath.Join(root, "20270101"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(filepath.Join(root, "20270101"), 0o700))
 	for _, test := range []struct{ word, want, fails string }{
 		{"20260304T10", "20260304T10", ""},
 		{"20260304", "20260304", ""}, // the whole name of one, the prefix of others
@@ -50,5 +42,13 @@ func TestFind(t *testing.T) {
 	}
 	if _, err := Find(filepath.Join(root, "nothing"), "last"); err == nil || !strings.HasPrefix(err.Error(), "no runs in") {
 		t.Errorf("last of no runs: %v", err)
+	}
+}
+
+// must ends a test if its preparation failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
