@@ -127,6 +127,14 @@ func (f *frame) draw(key, name string, c chart.Chart) drawnChart {
 	return drawnChart{Key: key, Title: c.Title, Name: name, Body: template.HTML(c.HTML(&f.axis))}
 }
 
+// transfer draws the bytes that a task takes in and gives out.
+func (f *frame) transfer(key, name, what string, in, out chart.Series) drawnChart {
+	in.Class, out.Class = "read", "write"
+	return f.draw(key, name, chart.Chart{
+		Title: what + ", in bytes a second", Unit: procstats.BytesPerSecond, Series: []chart.Series{in, out},
+	})
+}
+
 // measured reports whether any of the readings has a figures.Quantity.
 func (f *frame) measured(q figures.Quantity) bool {
 	return slices.ContainsFunc(f.shown, func(i int) bool { return !math.IsNaN(f.moments[i].Value(q)) })
@@ -154,13 +162,9 @@ func (f *frame) charts() []drawnChart {
 		f.draw("chart-memory", "memory_bytes", chart.Chart{
 			Title: "Memory", Unit: procstats.Bytes, Limits: f.limits("limit", figures.MemoryLimit), Series: memory,
 		}),
-		f.draw("chart-io", "io_read_bytes_total", chart.Chart{
-			Title: "Storage, in bytes a second", Unit: procstats.BytesPerSecond,
-			Series: []chart.Series{
-				{Label: "read", Class: "read", Values: f.rates(figures.Read)},
-				{Label: "written", Class: "write", Values: f.rates(figures.Written)},
-			},
-		}),
+		f.transfer("chart-io", "io_read_bytes_total", "Storage",
+			chart.Series{Label: "read", Values: f.rates(figures.Read)},
+			chart.Series{Label: "written", Values: f.rates(figures.Written)}),
 		f.draw("chart-pressure", "psi_cpu_some_seconds_total", chart.Chart{
 			Title: "Pressure, share of the time that some process waited", Unit: procstats.Share,
 			Series: []chart.Series{
@@ -171,13 +175,9 @@ func (f *frame) charts() []drawnChart {
 		}),
 	}
 	if f.counted(figures.Received) || f.counted(figures.Sent) {
-		drawn = append(drawn, f.draw("chart-network", "network_received_bytes_total", chart.Chart{
-			Title: "Network, in bytes a second", Unit: procstats.BytesPerSecond,
-			Series: []chart.Series{
-				{Label: "received", Class: "read", Values: f.rates(figures.Received)},
-				{Label: "sent", Class: "write", Values: f.rates(figures.Sent)},
-			},
-		}))
+		drawn = append(drawn, f.transfer("chart-network", "network_received_bytes_total", "Network",
+			chart.Series{Label: "received", Values: f.rates(figures.Received)},
+			chart.Series{Label: "sent", Values: f.rates(figures.Sent)}))
 	}
 	if f.measured(figures.Disk) {
 		drawn = append(drawn, f.draw("chart-disk", "disk_usage_bytes", chart.Chart{

@@ -35,6 +35,13 @@ func (killedOften) History(_, _ string, q series.Query) (points []series.Point, 
 	return points, nil
 }
 
+// memoryChart is the drawing of the memory on the page of a task.
+func memoryChart(content string) string {
+	_, chart, _ := strings.Cut(content, `data-live="chart-memory"`)
+	chart, _, _ = strings.Cut(chart, "</svg>")
+	return chart
+}
+
 // TestEveryKillIsMarked holds that 30 OOM kills in an hour are 30 marks in each chart, and few lines below them.
 func TestEveryKillIsMarked(t *testing.T) {
 	t.Parallel()
@@ -45,8 +52,7 @@ func TestEveryKillIsMarked(t *testing.T) {
 	})
 	content := get(t, page.New(killedOften{a}, page.Options{Now: moment, HistorySpan: 3 * time.Hour}).Handler(false),
 		task(1, "t")+"?span=1h").Body.String()
-	_, chart, _ := strings.Cut(content, `data-live="chart-memory"`)
-	chart, _, _ = strings.Cut(chart, "</svg>")
+	chart := memoryChart(content)
 	if n := strings.Count(chart, `class="event oom"`); n != 30 {
 		t.Errorf("30 kills have %d marks", n)
 	}
@@ -75,9 +81,7 @@ func TestOnlyKillsAreMarked(t *testing.T) {
 			Events: []allocation.Event{end},
 		})
 		content := get(t, serve(a, false), task(1, "t")).Body.String()
-		_, chart, _ := strings.Cut(content, `data-live="chart-memory"`)
-		chart, _, _ = strings.Cut(chart, "</svg>")
-		if n := strings.Count(chart, `class="event oom"`); n != want {
+		if n := strings.Count(memoryChart(content), `class="event oom"`); n != want {
 			t.Errorf("oom_killed = %s: %d marks, want %d", oom, n, want)
 		}
 		if overview := textOf(t, get(t, serve(a, false), "/").Body.String()); !strings.Contains(overview,

@@ -85,6 +85,11 @@ func (t *Table) Texts() [][]string {
 // Empty reports whether the table has no rows.
 func (t *Table) Empty() bool { return len(t.rows) == 0 }
 
+// Lines returns the lines of the table.
+func (t *Table) Lines(p Palette) []string {
+	return strings.Split(strings.TrimSuffix(t.Render(p), "\n"), "\n")
+}
+
 // Render returns the lines of the table, each with its newline.
 func (t *Table) Render(p Palette) string {
 	lines := t.rows

@@ -63,7 +63,7 @@ func (m *topModel) head(width int) []string {
 
 // list returns the page of all tasks, scrolled to the selected one.
 func (m *topModel) list(width, room int) []string {
-	lines := strings.Split(strings.TrimSuffix(m.table(true, width).Render(m.palette), "\n"), "\n")
+	lines := m.table(true, width).Lines(m.palette)
 	head, lines := lines[:1], lines[1:]
 	if len(lines) == 0 {
 		text := "  no tasks"
@@ -231,8 +231,7 @@ func (m *topModel) treeLines(width int) []string {
 	for _, note := range notes {
 		add("", "", note)
 	}
-	lines = append(lines, strings.Split(strings.TrimSuffix(t.Render(m.palette), "\n"), "\n")...)
-	return append(lines, m.commandLines(row, width)...)
+	return slices.Concat(lines, t.Lines(m.palette), m.commandLines(row, width))
 }
 
 // taskHead names a task and what it uses. On a narrow screen it takes a second line: what a page is opened for is not
@@ -267,9 +266,8 @@ func (m *topModel) commandLines(row *topRow, width int) []string {
 	if m.failedFirst {
 		title = "Processes that ended, by command, failed first (f: by CPU)"
 	}
-	table := summary.LiveCommandTable(c, width, m.failedFirst).Render(m.palette)
-	lines := append([]string{"", m.palette.Bold(cli.Cut(title, width))},
-		strings.Split(strings.TrimSuffix(table, "\n"), "\n")...)
+	table := summary.LiveCommandTable(c, width, m.failedFirst).Lines(m.palette)
+	lines := append([]string{"", m.palette.Bold(cli.Cut(title, width))}, table...)
 	if c.LostRecords > 0 || len(c.Gaps) > 0 { // that it began a moment after the task is said elsewhere
 		for _, note := range summary.CommandNotes(c) {
 			lines = append(lines, cli.Cut("  "+note, width))
