@@ -26,7 +26,7 @@ func (w *workload) churn() {
 			defer exitIfFailed()
 			for range shells {
 				// The shell's own 2 ms come after those of its commands, so that it has something to report besides.
-				wait(role{burn: 2 * time.Millisecond, commands: commands}.start())
+				wait(role{Burn: 2 * time.Millisecond, Commands: commands}.start())
 			}
 		})
 	}
@@ -36,7 +36,7 @@ func (w *workload) churn() {
 
 // hundred has a hundred processes alive at once that have used 4 ms each: less than one tick of stat.
 func (w *workload) hundred() {
-	c := w.startCrew(100, role{burn: 4 * time.Millisecond})
+	c := w.startCrew(100, role{Burn: 4 * time.Millisecond})
 	c.reported()
 	// Time for a sample that has all of them.
 	time.Sleep(1200 * time.Millisecond)
@@ -80,18 +80,18 @@ func (c *crew) letGo() {
 }
 
 // abandon starts children and never waits: they stay zombies until it ends itself.
-func (w *workload) abandon() { w.unwaited(10, role{burn: 80 * time.Millisecond}, w.lastWords()) }
+func (w *workload) abandon() { w.unwaited(10, role{Burn: 80 * time.Millisecond}, w.lastWords()) }
 
 // ignore has its children reaped by the kernel: their times are lost.
 func (w *workload) ignore() {
 	last := w.lastWords()
 	signal.Ignore(syscall.SIGCHLD)
-	w.unwaited(10, role{burn: 80 * time.Millisecond}, last)
+	w.unwaited(10, role{Burn: 80 * time.Millisecond}, last)
 }
 
 // daemons leaves its session and its parent behind, twice, as daemons do.
 func (w *workload) daemons() {
-	w.unwaited(4, role{burn: 150 * time.Millisecond, daemon: true}, w.lastWords())
+	w.unwaited(4, role{Burn: 150 * time.Millisecond, Daemon: true}, w.lastWords())
 }
 
 // lastWords says what a child uses after its report, to exit: the median of some that are waited for. One alone can
@@ -100,7 +100,7 @@ func (w *workload) lastWords() time.Duration {
 	var all [7]time.Duration
 	for i := range all {
 		reports, reporter := pipe()
-		p := role{burn: 5 * time.Millisecond, report: reporter}.start()
+		p := role{Burn: 5 * time.Millisecond, report: reporter}.start()
 		check(reporter.Close())
 		w.truth.Processes++
 		state := value(p.Wait())
@@ -118,7 +118,7 @@ func (w *workload) unwaited(count int, r role, last time.Duration) {
 	r.report = reporter
 	for range count {
 		r.leave()
-		if r.daemon {
+		if r.Daemon {
 			w.truth.Processes++ // the one in the middle
 		}
 	}

@@ -107,7 +107,7 @@ func (w *workload) noteIO(size int64) {
 // reapIO has a child that writes and reads 50 MB, is seen with it, and is reaped by a parent that is seen after it.
 func (w *workload) reapIO() {
 	const size = 50_000_000
-	c := w.startCrew(1, role{copied: size, dir: w.dir})
+	c := w.startCrew(1, role{Copied: size, Dir: w.dir})
 	c.reported()
 	time.Sleep(600 * time.Millisecond)
 	c.letGo()

@@ -45,12 +45,12 @@ func linger(args []string) {
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
 	}
 	reports, reporter := pipe()
-	r := role{report: reporter, linger: true}
+	r := role{report: reporter, Linger: true}
 	r.leave()
-	r.daemon = true
+	r.Daemon = true
 	r.leave()
 	readReports(reports, 2)
 	check(reports.Close())
 	value(fmt.Println("ready"))
-	role{linger: true}.finish()
+	role{Linger: true}.finish()
 }

@@ -114,7 +114,7 @@ func (w *workload) shared() {
 	const size, sharers = 256 * mib, 8
 	file := memfd(0)
 	check(file.Truncate(size))
-	c := w.startCrew(sharers, role{share: file, shareSize: size})
+	c := w.startCrew(sharers, role{share: file, ShareSize: size})
 	memory := touchShared(file, size)
 	c.reported()
 	w.truth.Memory.Shared = new(int64(size))

@@ -4,12 +4,13 @@
 package main
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -27,24 +28,26 @@ const (
 type role struct {
 	// self is the program, where the process that starts the role cannot find it.
 	self string
-	// daemon starts the rest of the role in a grandchild, in a session of its own, and exits at once.
-	daemon bool
-	// commands starts this many busy children, one after the other.
-	commands int
-	// share maps and touches this file, of this size.
+	// Daemon starts the rest of the role in a grandchild, in a session of its own, and exits at once.
+	Daemon bool
+	// Commands starts this many busy children, one after the other.
+	Commands int
+	// share is mapped and touched, ShareSize bytes of it.
 	share     *os.File
-	shareSize int64
-	// copied writes this many bytes to a file in dir and reads them again.
-	copied int64
-	dir    string
-	// burn uses the CPU until the process has used this much.
-	burn time.Duration
-	// report writes the process's CPU clock, in nanoseconds, to this file.
-	report *os.File
-	// hold waits until this file ends.
-	hold *os.File
-	// linger waits for something that does not come.
-	linger bool
+	ShareSize int64
+	// Copied writes this many bytes to a file in Dir and reads them again.
+	Copied int64
+	Dir    string
+	// Burn uses the CPU until the process has used this much.
+	Burn time.Duration
+	// report is where the process writes its CPU clock, in nanoseconds.
+	report  *os.File
+	Reports bool // there is one, as start says
+	// hold is waited for until it ends.
+	hold  *os.File
+	Holds bool
+	// Linger waits for something that does not come.
+	Linger bool
 }
 
 func standard() []*os.File { return []*os.File{os.Stdin, os.Stdout, os.Stderr} }
@@ -57,27 +60,17 @@ func (r role) start() *os.Process {
 	if self == "" {
 		self = value(os.Executable())
 	}
-	args := []string{
-		filepath.Base(self), "child",
-		"-daemon=" + strconv.FormatBool(r.daemon),
-		"-commands=" + strconv.Itoa(r.commands),
-		"-share=" + strconv.FormatInt(r.shareSize, 10),
-		"-copy=" + strconv.FormatInt(r.copied, 10),
-		"-dir=" + r.dir,
-		"-burn=" + r.burn.String(),
-		"-report=" + strconv.FormatBool(r.report != nil),
-		"-hold=" + strconv.FormatBool(r.hold != nil),
-		"-linger=" + strconv.FormatBool(r.linger),
-	}
+	r.Reports, r.Holds = r.report != nil, r.hold != nil
+	args := []string{filepath.Base(self), "child", string(value(json.Marshal(r)))}
 	return value(os.StartProcess(self, args, &os.ProcAttr{
 		Files: append(standard(), r.report, r.hold, r.share),
-		Sys:   &syscall.SysProcAttr{Setsid: r.daemon},
+		Sys:   &syscall.SysProcAttr{Setsid: r.Daemon},
 	}))
 }
 
 // leave starts a process in a role and does not wait for it, but for the one that starts a daemon.
 func (r role) leave() {
-	if p := r.start(); r.daemon {
+	if p := r.start(); r.Daemon {
 		wait(p)
 	} else {
 		check(p.Release())
@@ -87,47 +80,37 @@ func (r role) leave() {
 // child takes on the role that its arguments describe.
 func child(args []string) {
 	var r role
-	flags := newFlags("child")
-	flags.BoolVar(&r.daemon, "daemon", false, "")
-	flags.IntVar(&r.commands, "commands", 0, "")
-	flags.Int64Var(&r.shareSize, "share", 0, "")
-	flags.Int64Var(&r.copied, "copy", 0, "")
-	flags.StringVar(&r.dir, "dir", "", "")
-	flags.DurationVar(&r.burn, "burn", 0, "")
-	flags.BoolVar(&r.linger, "linger", false, "")
-	report := flags.Bool("report", false, "")
-	hold := flags.Bool("hold", false, "")
-	check(flags.Parse(args))
-	if *report {
+	check(json.Unmarshal([]byte(strings.Join(args, "")), &r))
+	if r.Reports {
 		r.report = os.NewFile(reportFD, "report")
 	}
-	if *hold {
+	if r.Holds {
 		r.hold = os.NewFile(holdFD, "hold")
 	}
-	if r.shareSize > 0 {
+	if r.ShareSize > 0 {
 		r.share = os.NewFile(shareFD, "share")
 	}
 	r.play()
 }
 
 func (r role) play() {
-	if r.daemon {
-		r.daemon = false
+	if r.Daemon {
+		r.Daemon = false
 		r.leave()
 		return
 	}
-	for range r.commands {
-		wait(role{burn: 5 * time.Millisecond}.start())
+	for range r.Commands {
+		wait(role{Burn: 5 * time.Millisecond}.start())
 	}
 	if r.share != nil {
-		touchShared(r.share, r.shareSize)
+		touchShared(r.share, r.ShareSize)
 	}
-	if r.copied > 0 {
-		file := filepath.Join(r.dir, "copied")
-		writeFile(file, r.copied, 0)
+	if r.Copied > 0 {
+		file := filepath.Join(r.Dir, "copied")
+		writeFile(file, r.Copied, 0)
 		readFile(file, 0)
 	}
-	burn(unix.CLOCK_PROCESS_CPUTIME_ID, r.burn)
+	burn(unix.CLOCK_PROCESS_CPUTIME_ID, r.Burn)
 	r.finish()
 }
 
@@ -139,7 +122,7 @@ func (r role) finish() {
 	if r.hold != nil {
 		value(io.Copy(io.Discard, r.hold))
 	}
-	if r.linger {
+	if r.Linger {
 		time.Sleep(time.Hour)
 	}
 }

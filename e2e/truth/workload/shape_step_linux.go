@@ -29,7 +29,7 @@ func (p *player) step(i int) {
 		time.Sleep(step.Time)
 	case shape.Churn:
 		for range step.Count {
-			p.wait(role{self: p.self, burn: step.Time}.start())
+			p.wait(role{self: p.self, Burn: step.Time}.start())
 		}
 	case shape.Session:
 		if _, err := unix.Setsid(); !errors.Is(err, unix.EPERM) {
@@ -93,7 +93,7 @@ func (p *player) share(step shape.Step) {
 	check(file.Truncate(step.Size))
 	touched, toucher := pipe()
 	for range step.Count {
-		child := role{self: p.self, share: file, shareSize: step.Size, report: toucher, hold: p.letGo}.start()
+		child := role{self: p.self, share: file, ShareSize: step.Size, report: toucher, hold: p.letGo}.start()
 		p.children = append(p.children, child)
 	}
 	check(toucher.Close())
