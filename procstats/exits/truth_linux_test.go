@@ -47,25 +47,28 @@ func TestPeaksOfShort(t *testing.T) {
 	}
 }
 
+// runAsPID runs a helper in a cgroup with the next PID chosen, which another process of the machine may get: it returns
+// the one that it has.
+func runAsPID(t *testing.T, dir, path, code string, pid int) int {
+	t.Helper()
+	if err := os.WriteFile("/proc/sys/kernel/ns_last_pid", strconv.AppendInt(nil, int64(pid-1), 10), 0); err != nil {
+		t.Skipf("the next PID cannot be chosen here: %v", err)
+	}
+	cmd := exec.Command(path, code)
+	cmd.Env = append(os.Environ(), "EXITS_HELPER=exit")
+	return run(t, dir, cmd)
+}
+
 // TestReusedPIDs runs processes one after the other with one PID: each is one, with a name and a status of its own.
 func TestReusedPIDs(t *testing.T) {
-	const last, rounds, tries = "/proc/sys/kernel/ns_last_pid", 5, 500 // another process of the machine may get the PID
-	r, dir, self := openReader(t), group(t), linkTo(t, "first")
-	again := linkTo(t, "again")
+	const rounds, tries = 5, 500
+	r, dir, again := openReader(t), group(t), linkTo(t, "again")
 	w, err := r.Watch(dir)
 	must(t, err)
-	helper := func(path, code string) *exec.Cmd {
-		cmd := exec.Command(path, code)
-		cmd.Env = append(os.Environ(), "EXITS_HELPER=exit")
-		return cmd
-	}
-	pid := run(t, dir, helper(self, "0"))
+	pid := runAsPID(t, dir, linkTo(t, "first"), "0", os.Getpid()+1)
 	processes, reused := int64(0), 0
 	for ; reused < rounds && processes < tries; processes++ {
-		if err := os.WriteFile(last, strconv.AppendInt(nil, int64(pid-1), 10), 0); err != nil {
-			t.Skipf("the next PID cannot be chosen here: %v", err)
-		}
-		if run(t, dir, helper(again, "7")) == pid {
+		if runAsPID(t, dir, again, "7", pid) == pid {
 			reused++
 		}
 	}
@@ -93,36 +96,24 @@ func linkTo(t *testing.T, name string) string {
 // TestSharedPlace holds that the largest resident set of a process is not called its own if another has taken the
 // place of what it inherited: a PID that many places further.
 func TestSharedPlace(t *testing.T) {
-	const last, places, tries = "/proc/sys/kernel/ns_last_pid", 8192, 50
-	r, dir := openReader(t), group(t)
-	second := linkTo(t, "second")
+	const places, tries = 8192, 50
+	r, dir, second := openReader(t), group(t), linkTo(t, "second")
 	w, err := r.Watch(dir)
 	must(t, err)
 	shared, first := false, ""
-	for try := range tries {
+	for try := 0; try < tries && !shared; try++ {
 		first = "first" + strconv.Itoa(try) // a row of its own: the largest of several need not be the one that shares
 		long := exec.Command(linkTo(t, first))
 		long.Env = append(os.Environ(), "EXITS_HELPER=wait")
 		hold, err := long.StdinPipe()
-		if err == nil {
-			err = start(t, dir, long)
-		}
-		must(t, err)
+		must(t, errors.Join(err, start(t, dir, long)))
+		t.Cleanup(func() { _, _ = hold.Close(), long.Wait() }) // if the test is skipped
 		other := long.Process.Pid + places
 		if other >= 32_000 { // the least kernel.pid_max is 32768
 			other -= 2 * places
 		}
-		chosen := os.WriteFile(last, strconv.AppendInt(nil, int64(other-1), 10), 0)
-		short := exec.Command(second, "0")
-		short.Env = append(os.Environ(), "EXITS_HELPER=exit")
-		shared = run(t, dir, short) == other
+		shared = runAsPID(t, dir, second, "0", other) == other
 		must(t, errors.Join(hold.Close(), long.Wait()))
-		if chosen != nil {
-			t.Skipf("the next PID cannot be chosen here: %v", chosen)
-		}
-		if shared {
-			break
-		}
 	}
 	s, err := w.Finish(time.Second)
 	must(t, errors.Join(err, w.Close()))
