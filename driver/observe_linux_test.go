@@ -214,6 +214,20 @@ func TestEventsOverRestart(t *testing.T) {
 	}
 }
 
+// loseExecutor kills an executor while the driver is there, or away and recovers the task later.
+func (f *fixture) loseExecutor(pid int, handle *driver.TaskHandle, away bool) {
+	f.t.Helper()
+	if away {
+		must(f.t, f.Close())
+	}
+	must(f.t, syscall.Kill(pid, syscall.SIGKILL))
+	if away {
+		f.await("end of the executor", func() bool { return !runs(pid) })
+		f.open()
+		must(f.t, f.RecoverTask(f.t.Context(), handle))
+	}
+}
+
 func TestExecutorLost(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -227,15 +241,7 @@ func TestExecutorLost(t *testing.T) {
 			status, err := f.InspectTask(t.Context(), config.ID)
 			must(t, err)
 			executor, main := number(t, status.Attributes["executor.pid"]), number(t, status.Attributes["pid"])
-			if test.away {
-				must(t, f.Close())
-			}
-			must(t, syscall.Kill(executor, syscall.SIGKILL))
-			if test.away {
-				f.await("end of the executor", func() bool { return !runs(executor) })
-				f.open()
-				must(t, f.RecoverTask(t.Context(), handle))
-			}
+			f.loseExecutor(executor, handle, test.away)
 			exit := f.wait(config.ID)
 			if exit.Err == nil || !strings.Contains(exit.Err.Error(), "executor_lost") || exit.Signal != int(syscall.SIGKILL) {
 				t.Errorf("exit %+v, want executor_lost", exit)
@@ -282,15 +288,7 @@ func TestLostCommands(t *testing.T) {
 			must(t, os.WriteFile(begin, nil, 0o600))
 			f.awaitOutput(config, "ready")
 			address := f.executor()
-			if test.away {
-				must(t, f.Close())
-			}
-			must(t, syscall.Kill(address.Executor.PID, syscall.SIGKILL))
-			if test.away {
-				f.await("end of the executor", func() bool { return !runs(address.Executor.PID) })
-				f.open()
-				must(t, f.RecoverTask(t.Context(), handle))
-			}
+			f.loseExecutor(address.Executor.PID, handle, test.away)
 			f.wait(config.ID)
 			<-received
 			final, err := f.FinalRecord(config.ID)

@@ -80,6 +80,15 @@ func cpu(seconds float64) map[procstats.ID]float64 {
 	return map[procstats.ID]float64{procstats.CgroupCPUUsage: seconds}
 }
 
+// manyColumns are so many measurements.
+func manyColumns(n int) map[procstats.ID]float64 {
+	values := make(map[procstats.ID]float64)
+	for id := range procstats.ID(n) {
+		values[id+1] = float64(id)
+	}
+	return values
+}
+
 func add(t *testing.T, r *Ring, from, to int) {
 	t.Helper()
 	for n := from; n <= to; n++ {
@@ -134,10 +143,7 @@ func TestRingTellsAbsentFromZero(t *testing.T) {
 func TestRingWidens(t *testing.T) {
 	r := open(t, filepath.Join(t.TempDir(), "h"), 4)
 	add(t, r, 1, 2)
-	many := make(map[procstats.ID]float64)
-	for id := range procstats.ID(3 * spare) {
-		many[id+1] = float64(id)
-	}
+	many := manyColumns(3 * spare)
 	must(t, r.Add(sample(3, many), 1))
 	points, err := r.Points(Query{})
 	must(t, err)
@@ -190,19 +196,13 @@ func TestRingKeepsWhatItHasWhereItCannotWiden(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "h")
 	r := open(t, path, 4)
 	add(t, r, 1, 2)
-	tooMany := make(map[procstats.ID]float64)
-	for id := range procstats.ID(maxColumns) {
-		tooMany[id+1] = 1
-	}
+	tooMany := manyColumns(maxColumns)
 	if err := r.Add(sample(3, tooMany), 1); err == nil {
 		t.Error("there is no bound")
 	}
 	// As a full disk would have it.
 	must(t, os.MkdirAll(filepath.Join(path+".new", "x"), 0o700))
-	many := make(map[procstats.ID]float64)
-	for id := range procstats.ID(3 * spare) {
-		many[id+1] = 1
-	}
+	many := manyColumns(3 * spare)
 	if err := r.Add(sample(3, many), 1); err == nil {
 		t.Error("written where there is no room")
 	}

@@ -118,10 +118,7 @@ func TestRingHasProcesses(t *testing.T) {
 func TestRingIsBounded(t *testing.T) {
 	t.Parallel()
 	const slots, measurements = 50, 80
-	values := map[procstats.ID]float64{}
-	for id := range procstats.ID(measurements) {
-		values[id+1] = 1
-	}
+	values := manyColumns(measurements)
 	for processes, want := range map[int]int64{0: 824, 1: 872, 2: 920, 3: 1016, 5: 1208, 8: 1208, 100: 1208} {
 		path := filepath.Join(t.TempDir(), "h")
 		r := open(t, path, slots)
