@@ -105,6 +105,7 @@ func (a *agent) counting() (*allocation, map[string]string) {
 	a.t.Helper()
 	al := a.submit("counts")
 	al.awaitLog("10\n")
+	al.awaitEvent("Driver", "started pid ") // which the server learns later than the client has the log
 	return al, al.attributes()
 }
 
