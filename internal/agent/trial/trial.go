@@ -62,13 +62,13 @@ func Run(ctx context.Context, kind string, input []byte, limit time.Duration) er
 	cmd.Env = append(os.Environ(), marker+"=1")
 	cmd.Stdin = bytes.NewReader(input)
 	err := cmd.Run()
-	_, ended := errors.AsType[*exec.ExitError](err)
+	exit, ended := errors.AsType[*exec.ExitError](err)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case ended && limited.Err() != nil:
 		return ErrTime
-	case ended:
+	case ended && exit.Exited(): // a signal comes from elsewhere, such as the OOM killer, and says nothing of the input
 		return ErrFailed
 	}
 	return err
