@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// The runtime looks for changed CPU limits with a timer; an executor that nobody asks must not wake up.
+// The runtime looks for changed CPU limits with a timer; an executor without callers must not wake up.
 //go:debug updatemaxprocs=0
 
 // Tacho measures what a task really uses, what it waits for, and why it ends. This file only decides which of its

@@ -102,7 +102,7 @@ func (e *Executor) launchTask(
 	if err := e.watchFolder(); err != nil {
 		e.log.Debug("an executor whose directory is removed stays", "error", err)
 	}
-	// Whoever gives the call up does not know of the task.
+	// A caller that gives up does not know of the task.
 	defer context.AfterFunc(ctx, e.callerIsGone)()
 	t, c, err := e.prepare(request)
 	if err == nil {

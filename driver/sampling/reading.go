@@ -49,7 +49,7 @@ type Task struct {
 	Rows        bool
 	RowInterval time.Duration
 	// SamplingBudget is the share of one core that reading it may take; 0 for the default. Stretched is called when
-	// an interval becomes at least twice as long as ever before, with what from, what to and why; it may be nil.
+	// an interval becomes at least twice as long as before, with what from, what to and why; it may be nil.
 	SamplingBudget float64
 	Stretched      func(text string)
 	// Done is closed when the task has ended.

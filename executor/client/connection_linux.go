@@ -17,7 +17,7 @@ import (
 const restAfter = 250 * time.Millisecond
 
 // connection is a connection to an executor that is open only while there are calls. An open one holds six goroutines
-// and some 60 KiB in this process, for each task, and a host has hundreds of which nothing is new for hours.
+// and some 60 KiB in this process, for each task, and a host has hundreds without news for hours.
 type connection struct {
 	dial func() (*grpc.ClientConn, error)
 

@@ -84,7 +84,7 @@ func (c *Client) clear() error {
 	return KillTask(ctx, *address)
 }
 
-// End ends an executor and its task, whoever owns it: the task gets a signal, 0 for its own, and the grace. An
+// End ends an executor and its task, also of another owner: the task gets a signal, 0 for its own, and the grace. An
 // executor that does not answer, or does not end, is killed, and what is left of its task with it.
 func End(ctx context.Context, address wire.Address, signal syscall.Signal, grace time.Duration) error {
 	if Alive(address) {

@@ -198,7 +198,7 @@ func (p *LogParser) complete(kill LoggedKill) (LoggedKill, bool) {
 		kill.Constraint, kill.OOMCgroup, kill.TaskCgroup = p.dump.Constraint, p.dump.OOMCgroup, p.dump.TaskCgroup
 		p.dump.PID, p.lastPID = kill.PID, kill.PID
 	default:
-		// Another kill, of which the first lines were left out.
+		// The first lines of another kill are missing.
 		p.dump, p.lastPID = nil, kill.PID
 	}
 	return kill, true

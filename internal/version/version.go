@@ -12,10 +12,10 @@ import (
 // stamped is set by the linker: -X github.com/tachograph/tacho/internal/version.stamped=v1.2.3. Empty in builds by
 // "go install" and "go test", which know their module version from the build information.
 //
-//nolint:gochecknoglobals // the linker can set nothing else; nobody writes to it
+//nolint:gochecknoglobals // the linker can set nothing else; the program only reads it
 var stamped string
 
-// unknown is the version of a build that nobody gave one.
+// unknown is the version of a build without one.
 const unknown = "0.0.0-dev"
 
 // String returns the version of this build without a leading v, such as "1.2.3" or

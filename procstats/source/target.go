@@ -53,7 +53,7 @@ type Target struct {
 }
 
 // Shared is what the sources of several tasks have in common: the memory that files are read into, and files of the
-// machine. Whoever opens, collects or closes them holds its lock.
+// machine. Opening, collecting and closing hold its lock.
 type Shared struct {
 	sync.Mutex
 	// Watches has the settings of cgroups, as limits, read again after a write to one, and not at every collection.

@@ -121,7 +121,7 @@ func (p *Page) signOut(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// SignInLink returns the path of a page that signs its first reader in, for a minute. Whoever prints it shows it to
+// SignInLink returns the path of a page that signs its first reader in, for a minute. The caller shows it to
 // those who may do everything.
 func (p *Page) SignInLink() string { return p.desk.Link() }
 

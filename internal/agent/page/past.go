@@ -89,7 +89,7 @@ func (p *past) whole(a task) bool {
 	return t != nil && !t.readAt.IsZero()
 }
 
-// stale reports that the history has to be asked: nobody looked for a while, the task was started anew, or readings
+// stale reports that the history has to be asked: no page was open for a while, the task was started anew, or readings
 // have stopped, which the history knows the reason of.
 func (p *past) stale(t *track, a task, now time.Time) bool {
 	if t.readAt.IsZero() || t.restarts != a.state.State.Restarts {

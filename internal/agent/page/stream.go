@@ -43,7 +43,7 @@ type points struct {
 // open makes the source of a live page, and says what the page shows already; nil if that is not known.
 type open func(v *view) (s source, shown cells, err error)
 
-// stream serves the changes of a page for as long as somebody looks:
+// stream serves the changes of a page for as long as a page is open:
 //
 //	event: cells    data: {"NAME": "HTML", …}           what has changed since the event before, or the page
 //	event: points   data: {"step": 0.02, "values": […]}   the small lines go on

@@ -47,7 +47,7 @@ type Pace struct {
 	credit time.Duration
 }
 
-// New returns one with a budget, a share of one core; 0 is the default. usage returns the CPU time of whoever samples,
+// New returns one with a budget, a share of one core; 0 is the default. usage returns the CPU time of the sampler,
 // and stretched is told when an interval becomes longer than ever before, and at least twice as long.
 func New(budget float64, usage func() time.Duration, stretched func(text string)) *Pacer {
 	return &Pacer{budget: cmp.Or(budget, defaultBudget), usage: usage, stretched: stretched}
