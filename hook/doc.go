@@ -7,13 +7,13 @@
 // knows nothing of drivers, agents and wires: a driver implements [Starter] and [Handle], a state store implements
 // [Observer], and each hook implements the stages it needs.
 //
-//	               Config.Recovered ─┐
-//	                                 ▼
-//	┌─► prestart ──► start ──► poststart ──► running ──► exited ──► policy ──► stop ──► dead
-//	│       └── failed ┴─────────────────────────────────────────────▲ │
-//	└────────────────────────────── delay ◄────────────────────────────┘
+//	               Config.Recovered -+
+//	                                 v
+//	+-> prestart --> start --> poststart --> running --> exited --> policy --> stop --> dead
+//	|       +-- failed +---------------------------------------------^ |
+//	+------------------------------ delay <----------------------------+
 //
-//	in every state: ctx of Run is done ──► shutdown (the task keeps running)
+//	in every state: ctx of Run is done --> shutdown (the task keeps running)
 //
 // Prestart, poststart and exited hooks are called for every start, stop hooks once, when the task will not be
 // started again. A task that outlived its agent enters at poststart. The errors of one stage's hooks are logged as one,
@@ -30,9 +30,9 @@
 // samples of the task's present start. No sample is delivered after a method that ends the stream has returned nil.
 //
 //	          Poststart                           first sample
-//	(no task) ─────────► opening ───────────────────────────────► established
-//	                      │  ▲ ▲                                   │
-//	  failed: 1,2,4,5,5 s │  │ └──────── after one interval ───────┤ closed, broken or silent
-//	                      └──┘                                     │
+//	(no task) ---------> opening -------------------------------> established
+//	                      |  ^ ^                                   |
+//	  failed: 1,2,4,5,5 s |  | +-------- after one interval -------+ closed, broken or silent
+//	                      +--+                                     |
 //	    not implemented, unrecoverable: ended       Exited, Shutdown, SetPublish(false): ended
 package hook
