@@ -20,6 +20,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 const module = "github.com/tachograph/tacho"
@@ -65,7 +67,8 @@ var parts = []part{
 		avoids: []string{"net", "net/http", "os/exec"}, why: "it only reads what the kernel hands it",
 	},
 	{dir: "internal/version", modules: []string{}},
-	{dir: "docs", modules: []string{}}, // for tests only
+	{dir: "docs", modules: []string{}},             // for tests only
+	{dir: "internal/testkit", modules: []string{}}, // for tests only
 	{dir: "internal/failpoint", modules: []string{}},
 	{
 		dir: "internal/eventlog", modules: []string{},
@@ -352,7 +355,5 @@ func TestKernelFilesAreReadInOneRoom(t *testing.T) {
 		})
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 }

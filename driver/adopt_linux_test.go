@@ -14,13 +14,13 @@ import (
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // executors lists what is in the runtime directory.
 func (f *fixture) executors() []*wire.Address {
 	f.t.Helper()
-	all, err := client.List(f.options.Config.RuntimeDir)
-	must(f.t, err)
+	all := testkit.Value(client.List(f.options.Config.RuntimeDir))(f.t)
 	return all
 }
 
@@ -57,8 +57,7 @@ func TestAdoptTask(t *testing.T) {
 				test.before(f, address)
 			}
 			f.open()
-			handle, err := f.AdoptTask(t.Context(), config)
-			must(t, err)
+			handle := testkit.Value(f.AdoptTask(t.Context(), config))(t)
 			if killed, err := f.KillOrphans(t.Context()); err != nil || len(killed) > 0 {
 				t.Errorf("killed %v, %v", killed, err)
 			}

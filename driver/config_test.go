@@ -18,6 +18,7 @@ import (
 
 	"github.com/tachograph/tacho/docs"
 	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -289,8 +290,7 @@ func TestMeasurements(t *testing.T) {
 		{"disk {\n interval = \"1h\"\n budget = \"5ms\"\n}", "disk {\n interval = \"20s\"\n}", "default,disk", interval, budget},
 		{"disk {\n interval = \"20s\"\n}", `measurements = "disk"`, "disk", interval, 0},
 	} {
-		selection, err := procstats.ParseSelection(test.selection)
-		must(t, err)
+		selection := testkit.Value(procstats.ParseSelection(test.selection))(t)
 		var want []uint32
 		for _, id := range selection.IDs() {
 			want = append(want, uint32(id))
@@ -437,9 +437,4 @@ func FuzzEncode(f *testing.F) {
 }
 
 // must ends the test if something that it only prepares, or relies on, has failed.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -27,8 +28,7 @@ func (f *fixture) runCounted(config *driver.TaskConfig, started func()) *record.
 	if exit := f.wait(config.ID); exit.Code != 3 {
 		f.t.Fatalf("exit code %d", exit.Code)
 	}
-	r, err := f.FinalRecord(config.ID)
-	must(f.t, err)
+	r := testkit.Value(f.FinalRecord(config.ID))(f.t)
 	return r
 }
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // serveOnSocket has the driver serve its numbers on a socket, and returns a client of it.
@@ -45,8 +46,7 @@ func TestEndpointBesideAFrozenExecutor(t *testing.T) {
 	client := f.serveOnSocket()
 	f.silence(pid)
 	defer signal(t, pid, syscall.SIGCONT)
-	response, err := client.Get("http://tacho/metrics")
-	must(t, err)
+	response := testkit.Value(client.Get("http://tacho/metrics"))(t)
 	page, err := io.ReadAll(response.Body)
 	must(t, errors.Join(err, response.Body.Close()))
 	if !strings.Contains(string(page), fine.Name) || strings.Contains(string(page), frozen.Name) {
@@ -94,8 +94,7 @@ func TestSampleOfARecoveredTask(t *testing.T) {
 	f := newFixture(t, nil)
 	config := f.shell("exec sleep 1000")
 	handle := f.start(config)
-	cached, err := f.Sample(t.Context(), config.ID, time.Hour)
-	must(t, err)
+	cached := testkit.Value(f.Sample(t.Context(), config.ID, time.Hour))(t)
 	if again, err := f.Sample(t.Context(), config.ID, time.Hour); err != nil || again.Mono != cached.Mono {
 		t.Fatalf("nothing is cached: %v, %v", again, err)
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -82,8 +83,7 @@ func TestLimits(t *testing.T) {
 	if _, _, err := f.StartTask(t.Context(), config); err != nil {
 		t.Skipf("limits cannot be applied here: %v", err)
 	}
-	status, err := f.InspectTask(t.Context(), config.ID)
-	must(t, err)
+	status := testkit.Value(f.InspectTask(t.Context(), config.ID))(t)
 	if got := status.Attributes["limit.cgroup_memory_max_bytes"]; got != "40 MiB" {
 		t.Errorf("memory limit as read back %q in %v", got, status.Attributes)
 	}
@@ -95,8 +95,7 @@ func TestLimitsNotEnforced(t *testing.T) {
 	config := f.shell("exec sleep 1000")
 	config.Resources = &driver.Resources{Linux: &driver.LinuxResources{MemoryLimitBytes: 40 << 20, CPUShares: 200}}
 	f.start(config)
-	status, err := f.InspectTask(t.Context(), config.ID)
-	must(t, err)
+	status := testkit.Value(f.InspectTask(t.Context(), config.ID))(t)
 	for key, value := range status.Attributes {
 		if strings.HasPrefix(key, "limit.") && value == "40 MiB" {
 			t.Errorf("a limit although none is to be enforced: %v", status.Attributes)
@@ -106,8 +105,7 @@ func TestLimitsNotEnforced(t *testing.T) {
 
 // TestGivenCgroup starts a task in the cgroup that the host made for it, as on pure v2.
 func TestGivenCgroup(t *testing.T) {
-	mounts, err := kernel.CgroupMounts(kernel.HostFS())
-	must(t, err)
+	mounts := testkit.Value(kernel.CgroupMounts(kernel.HostFS()))(t)
 	if len(mounts) != 1 || mounts[0].Version != 2 {
 		t.Skip("cgroup v2 is not the only layout here; hosts make groups for tasks only then")
 	}
@@ -127,8 +125,7 @@ func TestGivenCgroup(t *testing.T) {
 		MemoryLimitBytes: 40 << 20, CPUShares: 200, CpusetCgroup: group,
 	}}
 	f.start(config)
-	status, err := f.InspectTask(t.Context(), config.ID)
-	must(t, err)
+	status := testkit.Value(f.InspectTask(t.Context(), config.ID))(t)
 	if got := cgroupOf(t, status.Attributes["pid"]); got != "/"+name {
 		t.Errorf("the task is in %s, want /%s", got, name)
 	}
@@ -144,8 +141,7 @@ func TestGivenCgroup(t *testing.T) {
 
 func cgroupOf(t *testing.T, pid string) string {
 	t.Helper()
-	text, err := os.ReadFile("/proc/" + pid + "/cgroup")
-	must(t, err)
+	text := testkit.Value(os.ReadFile("/proc/" + pid + "/cgroup"))(t)
 	return strings.TrimPrefix(strings.TrimSpace(string(text)), "0::")
 }
 
@@ -171,8 +167,7 @@ func TestNetworkNamespace(t *testing.T) {
 	config.Network = &driver.NetworkIsolation{Mode: driver.NetworkGroup, Path: "/var/run/netns/" + name}
 	f.start(config)
 	f.awaitOutput(config, "net:")
-	own, err := os.Readlink("/proc/self/ns/net")
-	must(t, err)
+	own := testkit.Value(os.Readlink("/proc/self/ns/net"))(t)
 	theirs := f.output(config)
 	if theirs == own+"\n" {
 		t.Errorf("the task is in the host's namespace %s", own)
@@ -239,8 +234,7 @@ func TestEndpoint(t *testing.T) {
 	}
 	get := func(path string, status int) string {
 		t.Helper()
-		response, err := client.Get("http://tacho" + path)
-		must(t, err)
+		response := testkit.Value(client.Get("http://tacho" + path))(t)
 		text, err := io.ReadAll(response.Body)
 		must(t, errors.Join(err, response.Body.Close()))
 		if response.StatusCode != status {

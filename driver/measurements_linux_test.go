@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -29,8 +30,7 @@ func TestOptionalMeasurements(t *testing.T) {
 			f.start(config)
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
-			stream, err := f.TaskStats(ctx, config.ID, 100*time.Millisecond)
-			must(t, err)
+			stream := testkit.Value(f.TaskStats(ctx, config.ID, 100*time.Millisecond))(t)
 			before := receive(t, stream, procstats.DiskUsage, 0)
 			if pss := receive(t, stream, procstats.SmapsPSS, 1); pss < 4096 {
 				t.Errorf("%v bytes of proportional memory", pss)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/plugin/proto/drivers"
 	"github.com/tachograph/tacho/plugin/wire"
 	"github.com/tachograph/tacho/procstats"
@@ -46,8 +47,7 @@ func TestStats(t *testing.T) {
 	}
 	before = first
 	for range 5 {
-		sample, err := stream.Recv()
-		must(t, err)
+		sample := testkit.Value(stream.Recv())(t)
 		checkSample(t, sample, before)
 		if !sample.Wall.After(before.Wall) {
 			t.Errorf("read at %s, not after %s", sample.Wall, before.Wall)
@@ -104,8 +104,7 @@ func TestStatsRefused(t *testing.T) {
 		t.Errorf("interval 0: %v", err)
 	}
 	f.wait(config.ID)
-	stream, err := f.TaskStats(t.Context(), config.ID, time.Second)
-	must(t, err)
+	stream := testkit.Value(f.TaskStats(t.Context(), config.ID, time.Second))(t)
 	if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
 		t.Errorf("stats of an ended task: %v, want EOF", err)
 	}
@@ -126,8 +125,7 @@ func (f *fixture) events() driver.Stream[*driver.Event] {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), time.Minute)
 	f.t.Cleanup(cancel)
-	stream, err := f.TaskEvents(ctx)
-	must(f.t, err)
+	stream := testkit.Value(f.TaskEvents(ctx))(f.t)
 	return stream
 }
 
@@ -238,8 +236,7 @@ func TestExecutorLost(t *testing.T) {
 			config := f.shell("i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done; echo ready; sleep 1000")
 			handle := f.start(config)
 			f.awaitOutput(config, "ready")
-			status, err := f.InspectTask(t.Context(), config.ID)
-			must(t, err)
+			status := testkit.Value(f.InspectTask(t.Context(), config.ID))(t)
 			executor, main := number(t, status.Attributes["executor.pid"]), number(t, status.Attributes["pid"])
 			f.loseExecutor(executor, handle, test.away)
 			exit := f.wait(config.ID)
@@ -247,8 +244,7 @@ func TestExecutorLost(t *testing.T) {
 				t.Errorf("exit %+v, want executor_lost", exit)
 			}
 			f.await("end of the task", func() bool { return !runs(main) })
-			final, err := f.FinalRecord(config.ID)
-			must(t, err)
+			final := testkit.Value(f.FinalRecord(config.ID))(t)
 			if status.Attributes["cgroup"] == "" {
 				return // nothing counted for the task alone
 			}
@@ -291,8 +287,7 @@ func TestLostCommands(t *testing.T) {
 			f.loseExecutor(address.Executor.PID, handle, test.away)
 			f.wait(config.ID)
 			<-received
-			final, err := f.FinalRecord(config.ID)
-			must(t, err)
+			final := testkit.Value(f.FinalRecord(config.ID))(t)
 			var ended int64
 			if final.Commands != nil {
 				for _, row := range final.Commands.Rows {
@@ -326,17 +321,14 @@ func TestLostOutside(t *testing.T) {
 	if err != nil {
 		t.Skipf("no process can be moved: %v", err)
 	}
-	stream, err := f.TaskStats(t.Context(), config.ID, 20*time.Millisecond)
-	must(t, err)
+	stream := testkit.Value(f.TaskStats(t.Context(), config.ID, 20*time.Millisecond))(t)
 	for seen := 0.0; seen == 0; {
-		s, err := stream.Recv()
-		must(t, err)
+		s := testkit.Value(stream.Recv())(t)
 		seen, _ = s.Task.Number(procstats.TreeLeftMemory)
 	}
 	must(t, syscall.Kill(address.Executor.PID, syscall.SIGKILL))
 	f.wait(config.ID)
-	final, err := f.FinalRecord(config.ID)
-	must(t, err)
+	final := testkit.Value(f.FinalRecord(config.ID))(t)
 	left := final.Measurements[procstats.TreeLeftMemory.String()]
 	if peak := final.Headline[procstats.HeadlineMemoryPeak.String()]; left != 1.0 || peak.Guarantee == procstats.Exact {
 		t.Errorf("the record has %v that left, and a peak that is %s", left, peak.Guarantee)
@@ -345,8 +337,7 @@ func TestLostOutside(t *testing.T) {
 
 func number(t *testing.T, text string) int {
 	t.Helper()
-	n, err := strconv.Atoi(text)
-	must(t, err)
+	n := testkit.Value(strconv.Atoi(text))(t)
 	return n
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -48,8 +49,7 @@ func TestKillOrphans(t *testing.T) {
 	must(t, os.Symlink(filepath.Join(f.dir, "outside"), filepath.Join(run, "link")))
 	must(t, os.Mkdir(filepath.Join(run, "linked"), 0o700))
 	must(t, os.Symlink(filepath.Join(f.dir, "outside", "owner.lock"), filepath.Join(run, "linked", "owner.lock")))
-	lock, err := os.Open(owned)
-	must(t, err)
+	lock := testkit.Value(os.Open(owned))(t)
 	defer lock.Close()
 	must(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
 

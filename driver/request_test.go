@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -190,8 +191,7 @@ func TestFindCommand(t *testing.T) {
 }
 
 func TestIDRanges(t *testing.T) {
-	ranges, err := parseIDRanges("denied_host_uids", " 0, 10-15 ,22,")
-	must(t, err)
+	ranges := testkit.Value(parseIDRanges("denied_host_uids", " 0, 10-15 ,22,"))(t)
 	for id, want := range map[uint32]bool{0: true, 1: false, 10: true, 15: true, 16: false, 22: true} {
 		if ranges.Has(id) != want {
 			t.Errorf("%d: %t", id, !want)
@@ -241,9 +241,4 @@ func TestOOMScoreBound(t *testing.T) {
 }
 
 // must ends the test if something that it only prepares, or relies on, has failed.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must

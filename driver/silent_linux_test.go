@@ -15,6 +15,7 @@ import (
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // executor is the address of the one executor there is.
@@ -71,8 +72,7 @@ func TestRecoverOwned(t *testing.T) {
 	config := f.shell("sleep 1000")
 	handle := f.start(config)
 	f.restart()
-	lock, err := os.Open(filepath.Join(f.executor().Folder, "owner.lock"))
-	must(t, err)
+	lock := testkit.Value(os.Open(filepath.Join(f.executor().Folder, "owner.lock")))(t)
 	must(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
 	if err := f.RecoverTask(t.Context(), handle); !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("recover what another process owns: %v, want %v", err, driver.ErrUnavailable)

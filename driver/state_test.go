@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func FuzzState(f *testing.F) {
@@ -24,10 +26,8 @@ func FuzzState(f *testing.F) {
 		if s.Address.Folder == "" || s.Address.Executor.PID <= 0 {
 			t.Errorf("accepted %+v", s)
 		}
-		encoded, err := s.encode()
-		must(t, err)
-		again, err := decodeState(&TaskHandle{Version: HandleVersion, DriverState: encoded})
-		must(t, err)
+		encoded := testkit.Value(s.encode())(t)
+		again := testkit.Value(decodeState(&TaskHandle{Version: HandleVersion, DriverState: encoded}))(t)
 		if d := cmp.Diff(s, again); d != "" {
 			t.Errorf("state (-before +after):\n%s", d)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // fixture is a driver with a place for its tasks.
@@ -35,8 +36,7 @@ func newFixture(t *testing.T, change func(*driver.Config)) *fixture {
 	t.Helper()
 	t.Parallel()
 	// Short: the path of a unix socket is limited to 107 bytes.
-	dir, err := os.MkdirTemp("/tmp", "tacho")
-	must(t, err)
+	dir := testkit.Value(os.MkdirTemp("/tmp", "tacho"))(t)
 	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
 	config := driver.DefaultConfig()
 	config.RuntimeDir = filepath.Join(dir, "run")
@@ -105,16 +105,14 @@ func (f *fixture) wait(id string) *driver.ExitResult {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), time.Minute)
 	defer cancel()
-	exit, err := f.WaitTask(ctx, id)
-	must(f.t, err)
+	exit := testkit.Value(f.WaitTask(ctx, id))(f.t)
 	return exit
 }
 
 // output is what a task wrote to its standard output.
 func (f *fixture) output(config *driver.TaskConfig) string {
 	f.t.Helper()
-	text, err := os.ReadFile(config.StdoutPath)
-	must(f.t, err)
+	text := testkit.Value(os.ReadFile(config.StdoutPath))(f.t)
 	return string(text)
 }
 
@@ -134,8 +132,7 @@ func TestExit(t *testing.T) {
 			if d := cmp.Diff(&test.want, f.wait(config.ID)); d != "" {
 				t.Errorf("exit (-want +got):\n%s", d)
 			}
-			status, err := f.InspectTask(t.Context(), config.ID)
-			must(t, err)
+			status := testkit.Value(f.InspectTask(t.Context(), config.ID))(t)
 			if status.State != driver.TaskExited || status.CompletedAt.Before(status.StartedAt) || status.StartedAt.IsZero() {
 				t.Errorf("status after the end: %+v", status)
 			}
@@ -299,8 +296,7 @@ func TestRecover(t *testing.T) {
 	for range 2 { // the second time does nothing
 		must(t, f.RecoverTask(t.Context(), handle))
 	}
-	fifo, err := os.OpenFile(filepath.Join(config.AllocDir, config.Name, "go"), os.O_WRONLY, 0)
-	must(t, err)
+	fifo := testkit.Value(os.OpenFile(filepath.Join(config.AllocDir, config.Name, "go"), os.O_WRONLY, 0))(t)
 	if _, err := fifo.WriteString("\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -366,8 +362,7 @@ func TestRecoverRefuses(t *testing.T) {
 			}
 			test.change(&handle, address)
 			if string(handle.DriverState) == string(good.DriverState) {
-				text, err := json.Marshal(state)
-				must(t, err)
+				text := testkit.Value(json.Marshal(state))(t)
 				handle.DriverState = text
 			}
 			if err := f.RecoverTask(t.Context(), &handle); err == nil {

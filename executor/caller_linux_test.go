@@ -14,6 +14,7 @@ import (
 	goplugin "github.com/hashicorp/go-plugin"
 
 	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // TestCallerDiesBeforeLaunch takes an executor's caller away before it has asked for a task, as the kernel does with
@@ -29,8 +30,7 @@ func TestCallerDiesBeforeLaunch(t *testing.T) {
 				wire.Handshake().MagicCookieKey + "=" + wire.Handshake().MagicCookieValue,
 				goplugin.EnvUnixSocketDir + "=" + folder,
 			}
-			stdout, err := cmd.StdoutPipe()
-			must(t, err)
+			stdout := testkit.Value(cmd.StdoutPipe())(t)
 			must(t, cmd.Start())
 			// It has ended where the test went well.
 			t.Cleanup(func() { _ = cmd.Process.Kill() })

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // execution is an exec under test.
@@ -26,8 +27,7 @@ type execution struct {
 
 func (f *fixture) exec(ctx context.Context, setup *proto.ExecSetup) *execution {
 	f.t.Helper()
-	stream, err := f.Exec(ctx)
-	must(f.t, err)
+	stream := testkit.Value(f.Exec(ctx))(f.t)
 	x := &execution{BidiStreamingClient: stream, t: f.t}
 	x.send(&proto.ExecRequest{Message: &proto.ExecRequest_Setup{Setup: setup}})
 	return x

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -230,8 +231,7 @@ func TestExecContext(t *testing.T) {
 func TestExecRefused(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	stream, err := f.Exec(t.Context())
-	must(t, err)
+	stream := testkit.Value(f.Exec(t.Context()))(t)
 	early := &execution{BidiStreamingClient: stream, t: t}
 	if err := early.finish(); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("exec before Launch: %v", err)
@@ -253,8 +253,7 @@ func TestExecRefused(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			stream, err := f.Exec(t.Context())
-			must(t, err)
+			stream := testkit.Value(f.Exec(t.Context()))(t)
 			x := &execution{BidiStreamingClient: stream, t: t}
 			x.send(tt.message)
 			if err := x.finish(); status.Code(err) != tt.want {
@@ -321,8 +320,7 @@ func TestExecCallerIsGone(t *testing.T) {
 	f := start(t)
 	f.runSleeper()
 	visitor := f.visit()
-	stream, err := visitor.Exec(t.Context())
-	must(t, err)
+	stream := testkit.Value(visitor.Exec(t.Context()))(t)
 	x := &execution{BidiStreamingClient: stream, t: t}
 	x.send(setupOf("sh", "-c", "echo ready; exec sleep 1000"))
 	x.expect("ready")
@@ -360,8 +358,7 @@ func TestExecIsCharged(t *testing.T) {
 		f := start(t)
 		f.runSleeper(place)
 		used := func() float64 {
-			sample, err := f.Sample(t.Context(), 0, false)
-			must(t, err)
+			sample := testkit.Value(f.Sample(t.Context(), 0, false))(t)
 			for _, h := range procstats.Headlines(sample, procstats.History{}) {
 				if h.ID == procstats.HeadlineCPU {
 					seconds, ok := h.Reading.Number()

@@ -25,6 +25,7 @@ import (
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 const (
@@ -172,8 +173,7 @@ func (f *fixture) folders() []string {
 // processes lists the live processes of the fixture's task, by their mark.
 func (f *fixture) processes() []int {
 	var pids []int
-	folders, err := filepath.Glob("/proc/[0-9]*")
-	must(f.t, err)
+	folders := testkit.Value(filepath.Glob("/proc/[0-9]*"))(f.t)
 	for _, folder := range folders {
 		// A zombie has no environment any more.
 		environ, err := os.ReadFile(filepath.Join(folder, "environ"))
@@ -215,8 +215,7 @@ func (f *fixture) run(script string, changes ...func(*proto.LaunchRequest)) *pro
 	for _, change := range changes {
 		change(request)
 	}
-	launched, err := f.Launch(f.t.Context(), request)
-	must(f.t, err)
+	launched := testkit.Value(f.Launch(f.t.Context(), request))(f.t)
 	f.launched = launched
 	return launched
 }
@@ -305,9 +304,4 @@ func needCgroup(t *testing.T) {
 }
 
 // must ends the test if something that it only prepares, or relies on, has failed.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must

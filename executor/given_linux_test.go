@@ -12,6 +12,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -20,8 +21,7 @@ import (
 func givenGroup(t *testing.T) *proto.CgroupPlacement {
 	t.Helper()
 	needRoot(t, "making cgroups")
-	mounts, err := kernel.CgroupMounts(kernel.HostFS())
-	must(t, err)
+	mounts := testkit.Value(kernel.CgroupMounts(kernel.HostFS()))(t)
 	given := &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_GIVEN, V1: map[string]string{}}
 	for _, mount := range mounts {
 		if mount.ReadOnly || (mount.Version == 1 && len(mount.Controllers) == 0) {
@@ -63,8 +63,7 @@ func TestGivenGroupUsedBefore(t *testing.T) {
 			r.Cgroup, r.Record.IntervalNs = given, int64(50*time.Millisecond)
 		})
 		f.expect("ready")
-		sample, err := f.Sample(t.Context(), 0, true)
-		must(t, err)
+		sample := testkit.Value(f.Sample(t.Context(), 0, true))(t)
 		f.write("go", "\n")
 		_, final := f.wait()
 		return sample, final

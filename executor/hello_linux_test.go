@@ -22,6 +22,7 @@ import (
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -38,8 +39,7 @@ func TestHello(t *testing.T) {
 	t.Parallel()
 	f := start(t)
 	hello := f.Hello()
-	boot, err := kernel.BootID(kernel.HostFS())
-	must(t, err)
+	boot := testkit.Value(kernel.BootID(kernel.HostFS()))(t)
 	if hello.GetProtocolMin() != wire.ProtocolMin || hello.GetProtocolMax() != wire.ProtocolMax || hello.GetBootId() != boot {
 		t.Errorf("greeting %v", hello)
 	}
@@ -104,8 +104,7 @@ func TestSocketIsPrivate(t *testing.T) {
 	t.Parallel()
 	f := start(t)
 	for path, want := range map[string]os.FileMode{f.Address().Folder: 0o700, f.Address().Socket: 0o600} {
-		info, err := os.Stat(path)
-		must(t, err)
+		info := testkit.Value(os.Stat(path))(t)
 		if info.Mode().Perm()&^want != 0 {
 			t.Errorf("%s has mode %s, want at most %s", path, info.Mode(), want)
 		}
@@ -247,8 +246,7 @@ func TestEventsEnd(t *testing.T) {
 	if got := strings.Join(kinds, " "); got != "launched main_exited exited" {
 		t.Errorf("events %q", got)
 	}
-	stream, err := f.Events(t.Context())
-	must(t, err)
+	stream := testkit.Value(f.Events(t.Context()))(t)
 	for range 3 {
 		if _, err := stream.Recv(); err != nil {
 			t.Fatal(err)

@@ -16,21 +16,20 @@ import (
 
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // visit connects to the fixture's executor a second time; the test closes it.
 func (f *fixture) visit() *client.Client {
 	f.t.Helper()
-	visitor, err := client.Visit(f.t.Context(), f.Address())
-	must(f.t, err)
+	visitor := testkit.Value(client.Visit(f.t.Context(), f.Address()))(f.t)
 	return visitor
 }
 
 // write writes to a file of the fixture, such as a FIFO that its task waits for.
 func (f *fixture) write(name, text string) {
 	f.t.Helper()
-	file, err := os.OpenFile(filepath.Join(f.dir, name), os.O_WRONLY, 0)
-	must(f.t, err)
+	file := testkit.Value(os.OpenFile(filepath.Join(f.dir, name), os.O_WRONLY, 0))(f.t)
 	defer file.Close()
 	if _, err := file.WriteString(text); err != nil {
 		f.t.Fatal(err)
@@ -42,8 +41,7 @@ func (f *fixture) expectEvent(kind string) *proto.Event {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), soon)
 	defer cancel()
-	stream, err := f.Events(ctx)
-	must(f.t, err)
+	stream := testkit.Value(f.Events(ctx))(f.t)
 	for {
 		event, err := stream.Recv()
 		if err != nil {
@@ -60,8 +58,7 @@ func (f *fixture) allEvents() []*proto.Event {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), soon)
 	defer cancel()
-	stream, err := f.Events(ctx)
-	must(f.t, err)
+	stream := testkit.Value(f.Events(ctx))(f.t)
 	var all []*proto.Event
 	for {
 		event, err := stream.Recv()
@@ -83,16 +80,14 @@ func (f *fixture) privateDirty() int {
 // procNumber returns the number after a key in a file of lines.
 func (f *fixture) procNumber(path, key string) int {
 	f.t.Helper()
-	file, err := os.Open(path)
-	must(f.t, err)
+	file := testkit.Value(os.Open(path))(f.t)
 	defer file.Close()
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		fields := strings.Fields(lines.Text())
 		if len(fields) < 2 || fields[0] != key {
 			continue
 		}
-		n, err := strconv.Atoi(fields[1])
-		must(f.t, err)
+		n := testkit.Value(strconv.Atoi(fields[1]))(f.t)
 		return n
 	}
 	f.t.Fatalf("%s has no %s", path, key)

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // withLogs is a task whose output goes to log files.
@@ -37,18 +38,15 @@ func (f *fixture) withLogs(change func(*proto.Logs)) func(*proto.LaunchRequest) 
 func (f *fixture) logText(stream string) string {
 	f.t.Helper()
 	stem := filepath.Join(f.dir, "logs", "web."+stream+".")
-	paths, err := filepath.Glob(stem + "*")
-	must(f.t, err)
+	paths := testkit.Value(filepath.Glob(stem + "*"))(f.t)
 	number := func(path string) int {
-		n, err := strconv.Atoi(strings.TrimPrefix(path, stem))
-		must(f.t, err)
+		n := testkit.Value(strconv.Atoi(strings.TrimPrefix(path, stem)))(f.t)
 		return n
 	}
 	slices.SortFunc(paths, func(a, b string) int { return number(a) - number(b) })
 	var all strings.Builder
 	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		must(f.t, err)
+		text := testkit.Value(os.ReadFile(path))(f.t)
 		all.Write(text)
 	}
 	return all.String()
@@ -183,11 +181,9 @@ func TestLogsRefused(t *testing.T) {
 // noCgroupLeft holds that a start that failed has left no cgroup.
 func (f *fixture) noCgroupLeft() {
 	f.t.Helper()
-	left, err := filepath.Glob("/sys/fs/cgroup/*/tacho-test-" + f.mark)
-	must(f.t, err)
+	left := testkit.Value(filepath.Glob("/sys/fs/cgroup/*/tacho-test-" + f.mark))(f.t)
 	for _, pattern := range []string{"/sys/fs/cgroup/tacho-test-", "/sys/fs/cgroup/*/*/tacho-test-", "/sys/fs/cgroup/*/*/*/tacho-test-"} {
-		more, err := filepath.Glob(pattern + f.mark)
-		must(f.t, err)
+		more := testkit.Value(filepath.Glob(pattern + f.mark))(f.t)
 		left = append(left, more...)
 	}
 	if len(left) > 0 {
@@ -208,8 +204,7 @@ func TestLogsOfAnotherUser(t *testing.T) {
 		t.Errorf("standard output %q, want %q; standard error %q", got, want, f.logText("stderr"))
 	}
 	// Its files are not the task's to change.
-	info, err := os.Stat(filepath.Join(f.dir, "logs", "web.stdout.0"))
-	must(t, err)
+	info := testkit.Value(os.Stat(filepath.Join(f.dir, "logs", "web.stdout.0")))(t)
 	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || int(stat.Uid) != os.Geteuid() {
 		t.Errorf("the log file belongs to somebody else: %+v", info.Sys())
 	}

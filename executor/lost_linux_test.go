@@ -18,6 +18,7 @@ import (
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // killExecutor is what the OOM killer, or an operator, does to an executor.
@@ -152,8 +153,7 @@ func TestLeash(t *testing.T) {
 		f, leash := leashed(t)
 		dir := filepath.Join(f.dir, "record")
 		must(t, os.Mkdir(dir, 0o700))
-		store, err := record.Create(dir)
-		must(t, err)
+		store := testkit.Value(record.Create(dir))(t)
 		must(t, store.Close())
 		f.run(family+"while :; do sleep 1000; done", place, func(r *proto.LaunchRequest) {
 			r.LeashFd, r.KillGraceNs = 3, int64(100*time.Millisecond)
@@ -168,8 +168,7 @@ func TestLeash(t *testing.T) {
 			t.Fatal("the executor has not ended with its leash")
 		}
 		f.noneLeftButExecutor()
-		final, err := record.Read(dir)
-		must(t, err)
+		final := testkit.Value(record.Read(dir))(t)
 		if final.State != record.Exited || final.Diagnosis.Verdict != record.Stopped {
 			t.Errorf("the record says %s, %s", final.State, final.Diagnosis.Verdict)
 		}
@@ -197,8 +196,7 @@ func TestReattach(t *testing.T) {
 	f.run("mkfifo go; echo ready; read x < go; exit 9")
 	f.expect("ready")
 	address := f.Address()
-	kept, err := wire.ReadAddress(address.Folder)
-	must(t, err)
+	kept := testkit.Value(wire.ReadAddress(address.Folder))(t)
 	if kept.Executor != address.Executor || kept.Main != address.Main || kept.Socket != address.Socket || kept.BootID != address.BootID {
 		t.Errorf("the address on disk is %+v, the client's %+v", kept, address)
 	}
@@ -210,8 +208,7 @@ func TestReattach(t *testing.T) {
 		t.Error(err)
 	}
 	must(t, f.Close())
-	again, err := client.Reattach(t.Context(), *kept, nil)
-	must(t, err)
+	again := testkit.Value(client.Reattach(t.Context(), *kept, nil))(t)
 	f.Client = again
 	if got := again.Hello().GetLaunched().GetMain().GetPid(); got != f.launched.GetMain().GetPid() {
 		t.Errorf("the task's main process is %d, was %d", got, f.launched.GetMain().GetPid())
@@ -261,8 +258,7 @@ func TestReattachRefused(t *testing.T) {
 		})
 	}
 	// None of them has kept the lock, nor done anything to the task.
-	again, err := client.Reattach(t.Context(), f.Address(), nil)
-	must(t, err)
+	again := testkit.Value(client.Reattach(t.Context(), f.Address(), nil))(t)
 	f.Client = again
 	if len(f.processes()) != 1 {
 		t.Errorf("processes %v", f.processes())
@@ -284,8 +280,7 @@ func TestReattachToAnotherSocket(t *testing.T) {
 			c.Close()
 		}
 	}
-	again, err := client.Reattach(t.Context(), f.Address(), nil)
-	must(t, err)
+	again := testkit.Value(client.Reattach(t.Context(), f.Address(), nil))(t)
 	f.Client = again
 }
 

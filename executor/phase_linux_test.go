@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // cell is what the table says of an event in a phase.
@@ -24,10 +26,7 @@ func cell(p phase, ev event) string {
 
 // TestPhaseTable holds that the documentation has each pair of a phase and an event.
 func TestPhaseTable(t *testing.T) {
-	text, err := os.ReadFile("../docs/executor-protocol.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Value(os.ReadFile("../docs/executor-protocol.md"))(t)
 	rows := map[string][]string{}
 	for line := range strings.SplitSeq(string(text), "\n") {
 		cells := strings.Split(strings.Trim(line, "|"), "|")

@@ -27,6 +27,7 @@ import (
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // bare is an executor whose caller is the test itself, without a client: the test can die for it.
@@ -320,8 +321,7 @@ func TestAbandon(t *testing.T) {
 	for range 12 {
 		f := &fixture{t: t, dir: t.TempDir(), mark: fmt.Sprintf("%d-%d", os.Getpid(), fixtures.Add(1)), out: os.DevNull, err: os.DevNull}
 		options := client.Options{Binary: self(), RuntimeDir: shortDir(t), ID: "test-" + f.mark}
-		c, err := client.Start(t.Context(), options)
-		must(t, err)
+		c := testkit.Value(client.Start(t.Context(), options))(t)
 		ctx, cancel := context.WithTimeout(t.Context(), rand.N(30*time.Millisecond))
 		_, launchErr := c.Launch(ctx, f.request("exec sleep 1000"))
 		cancel()
@@ -340,8 +340,7 @@ func TestAbandon(t *testing.T) {
 // shortDir is a runtime directory: the path of a unix socket is limited to 107 bytes.
 func shortDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "tacho")
-	must(t, err)
+	dir := testkit.Value(os.MkdirTemp("/tmp", "tacho"))(t)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // TestPriority holds that an executor goes before others where it may, and that its task does not.
@@ -50,8 +51,7 @@ func TestPriority(t *testing.T) {
 // notRaised says what of an executor does not go before others; empty if everything does but the thread that forks.
 func notRaised(t *testing.T, pid int) string {
 	t.Helper()
-	threads, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/stat")
-	must(t, err)
+	threads := testkit.Value(filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/stat"))(t)
 	seen := map[int]int{}
 	for _, thread := range threads {
 		seen[niceOf(t, thread)]++
@@ -108,8 +108,7 @@ func needPriority(t *testing.T) (own int) {
 
 func patientThreads(t *testing.T, pid int) int {
 	t.Helper()
-	threads, err := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/task")
-	must(t, err)
+	threads := testkit.Value(os.ReadDir("/proc/" + strconv.Itoa(pid) + "/task"))(t)
 	patient := 0
 	for _, thread := range threads {
 		if timerSlack(t, thread.Name()) == "500000" {
@@ -121,15 +120,13 @@ func patientThreads(t *testing.T, pid int) int {
 
 func timerSlack(t *testing.T, process string) string {
 	t.Helper()
-	text, err := os.ReadFile("/proc/" + process + "/timerslack_ns")
-	must(t, err)
+	text := testkit.Value(os.ReadFile("/proc/" + process + "/timerslack_ns"))(t)
 	return strings.TrimSpace(string(text))
 }
 
 func niceOf(t *testing.T, stat string) int {
 	t.Helper()
-	text, err := os.ReadFile(stat)
-	must(t, err)
+	text := testkit.Value(os.ReadFile(stat))(t)
 	return parseNice(t, string(text))
 }
 
@@ -137,7 +134,6 @@ func niceOf(t *testing.T, stat string) int {
 func parseNice(t *testing.T, stat string) int {
 	t.Helper()
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
-	nice, err := strconv.Atoi(fields[19-3])
-	must(t, err)
+	nice := testkit.Value(strconv.Atoi(fields[19-3]))(t)
 	return nice
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/executor/process"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -38,9 +39,7 @@ func startChild(t *testing.T, r *reaper, script string) (pid int, end <-chan end
 	pid, end, err := r.start(func() (int, error) {
 		return syscall.ForkExec("/bin/sh", []string{"sh", "-c", script}, &syscall.ProcAttr{})
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return pid, end
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/reader"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -19,10 +20,7 @@ import (
 // old.
 func TestReportsOfALongRun(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
-	store, err := record.Create(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := testkit.Value(record.Create(dir))(t)
 	r := &recorder{
 		log: hclog.NewNullLogger(), store: store, interval: 10 * time.Second, report: time.Minute, growing: time.Minute,
 		info: new(record.Record), reader: new(reader.Reader),
@@ -34,9 +32,7 @@ func TestReportsOfALongRun(t *testing.T) {
 	r.reportEnds = began.Mono + r.report
 	reports := func() (all []*record.Usage) {
 		for u, err := range record.ReadUsage(dir) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			all = append(all, u)
 		}
 		return all

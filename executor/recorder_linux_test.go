@@ -13,6 +13,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -20,8 +21,7 @@ import (
 func (f *fixture) record() string {
 	f.t.Helper()
 	dir := filepath.Join(f.dir, "record")
-	store, err := record.Create(dir)
-	must(f.t, err)
+	store := testkit.Value(record.Create(dir))(f.t)
 	must(f.t, store.Close())
 	return dir
 }
@@ -64,8 +64,7 @@ func TestFirstSample(t *testing.T) {
 	eachPlacement(t, func(t *testing.T, place func(*proto.LaunchRequest)) {
 		f := start(t)
 		f.runSleeper(place)
-		sample, err := f.Sample(t.Context(), time.Hour, true)
-		must(t, err)
+		sample := testkit.Value(f.Sample(t.Context(), time.Hour, true))(t)
 		if n, ok := sample.Task.Number(procstats.TreeProcesses); !ok || n < 1 || len(sample.Processes) < 1 {
 			t.Errorf("%v processes (measured: %t) and %d rows while the task runs", n, ok, len(sample.Processes))
 		}
@@ -82,8 +81,7 @@ func TestReportOfShortRun(t *testing.T) {
 			r.Record = &proto.RecordOptions{Dir: dir, IntervalNs: int64(time.Second), ReportIntervalNs: int64(time.Minute)}
 		})
 		f.wait()
-		text, err := os.ReadFile(filepath.Join(dir, "usage.jsonl"))
-		must(t, err)
+		text := testkit.Value(os.ReadFile(filepath.Join(dir, "usage.jsonl")))(t)
 		var report record.Usage
 		if err := json.Unmarshal(text, &report); err != nil {
 			t.Fatalf("%v in %s", err, text)

@@ -14,6 +14,7 @@ import (
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -37,8 +38,7 @@ func stranger(t *testing.T) (pid int, alive func() bool) {
 // hostGroup makes a group in the hierarchy of pids, or in that of v2.
 func hostGroup(t *testing.T) (placement *proto.CgroupPlacement, dir string) {
 	t.Helper()
-	mounts, err := kernel.CgroupMounts(kernel.HostFS())
-	must(t, err)
+	mounts := testkit.Value(kernel.CgroupMounts(kernel.HostFS()))(t)
 	placement = &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_GIVEN}
 	for _, mount := range mounts {
 		dir = filepath.Join(mount.Point, "shared-"+strconv.Itoa(os.Getpid()))
@@ -104,10 +104,8 @@ func TestRootIsShared(t *testing.T) {
 func TestKillTaskOfUsedNumber(t *testing.T) {
 	t.Parallel()
 	pid, alive := stranger(t)
-	now, err := kernel.Identify(kernel.HostFS(), pid)
-	must(t, err)
-	boot, err := kernel.BootID(kernel.HostFS())
-	must(t, err)
+	now := testkit.Value(kernel.Identify(kernel.HostFS(), pid))(t)
+	boot := testkit.Value(kernel.BootID(kernel.HostFS()))(t)
 	const hour = 3600 * 100 // in clock ticks
 	main := procstats.ProcessID{PID: pid, Start: now.Start - min(now.Start-1, hour)}
 	address := wire.Address{ID: "x", Folder: filepath.Join(t.TempDir(), "x"), BootID: boot, Main: main, Executor: main}

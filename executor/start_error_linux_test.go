@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // TestStartReasons has the kernel refuse commands, and wants to be told which file it was about. DIR stands for the
@@ -82,8 +83,7 @@ func TestStartReasons(t *testing.T) {
 }
 
 func openForWriting(f *fixture, _ *proto.LaunchRequest) {
-	file, err := os.OpenFile(filepath.Join(f.dir, "x"), os.O_WRONLY, 0)
-	must(f.t, err)
+	file := testkit.Value(os.OpenFile(filepath.Join(f.dir, "x"), os.O_WRONLY, 0))(f.t)
 	f.t.Cleanup(func() { _ = file.Close() })
 }
 

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -313,10 +314,8 @@ func TestOOMScore(t *testing.T) {
 	if f.stdout() != "500\n" {
 		t.Errorf("oom_score_adj %q, want 500", f.stdout())
 	}
-	own, err := os.ReadFile("/proc/self/oom_score_adj")
-	must(t, err)
-	executors, err := os.ReadFile("/proc/" + str(int32(f.Address().Executor.PID)) + "/oom_score_adj")
-	must(t, err)
+	own := testkit.Value(os.ReadFile("/proc/self/oom_score_adj"))(t)
+	executors := testkit.Value(os.ReadFile("/proc/" + str(int32(f.Address().Executor.PID)) + "/oom_score_adj"))(t)
 	want := "-1000\n"
 	if err := exec.Command("sh", "-c", "echo -1000 > /proc/self/oom_score_adj").Run(); err != nil {
 		want = string(own) // it takes CAP_SYS_RESOURCE, which root may lack

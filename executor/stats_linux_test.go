@@ -18,6 +18,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -38,15 +39,13 @@ func (f *fixture) stream(interval time.Duration, rows bool) *client.StatsStream 
 	f.t.Helper()
 	ctx, cancel := context.WithCancel(f.t.Context())
 	f.t.Cleanup(cancel)
-	stream, err := f.Stats(ctx, interval, rows)
-	must(f.t, err)
+	stream := testkit.Value(f.Stats(ctx, interval, rows))(f.t)
 	return stream
 }
 
 func receive(t testing.TB, s *client.StatsStream) *procstats.Sample {
 	t.Helper()
-	sample, err := s.Recv()
-	must(t, err)
+	sample := testkit.Value(s.Recv())(t)
 	return sample
 }
 
@@ -88,8 +87,7 @@ func TestStatsShare(t *testing.T) {
 	const interval, streams, ticks = 200 * time.Millisecond, 20, 5
 	f := start(t)
 	f.runSleeper()
-	before, err := f.Sample(t.Context(), 0, true)
-	must(t, err)
+	before := testkit.Value(f.Sample(t.Context(), 0, true))(t)
 	var reading sync.WaitGroup
 	for range streams {
 		stream := f.stream(interval, true)
@@ -105,8 +103,7 @@ func TestStatsShare(t *testing.T) {
 		})
 	}
 	reading.Wait()
-	after, err := f.Sample(t.Context(), 0, true)
-	must(t, err)
+	after := testkit.Value(f.Sample(t.Context(), 0, true))(t)
 	elapsed := int((after.Mono - before.Mono) / interval)
 	made := collections(t, after) - collections(t, before)
 	t.Logf("%d collections for %d readers over %d intervals", made, 2*streams, elapsed)
@@ -121,8 +118,7 @@ func TestSampleAge(t *testing.T) {
 	f := start(t)
 	f.runSleeper()
 	const readers = 1000
-	before, err := f.Sample(t.Context(), 0, false)
-	must(t, err)
+	before := testkit.Value(f.Sample(t.Context(), 0, false))(t)
 	began := time.Now()
 	var reading sync.WaitGroup
 	for range 10 {
@@ -141,8 +137,7 @@ func TestSampleAge(t *testing.T) {
 	}
 	reading.Wait()
 	took := time.Since(began)
-	after, err := f.Sample(t.Context(), 0, false)
-	must(t, err)
+	after := testkit.Value(f.Sample(t.Context(), 0, false))(t)
 	made := collections(t, after) - collections(t, before)
 	t.Logf("%d readers in %s: %d collections", readers, took, made)
 	if most := 2 + int(took/time.Second); made > most {
@@ -156,8 +151,7 @@ func TestNothingIsSampled(t *testing.T) {
 	f.run("mkfifo go; echo ready; read x < go")
 	f.expect("ready")
 	<-time.After(500 * time.Millisecond)
-	sample, err := f.Sample(t.Context(), 0, false)
-	must(t, err)
+	sample := testkit.Value(f.Sample(t.Context(), 0, false))(t)
 	// The baseline, and this one, which counts itself only afterwards.
 	if made := collections(t, sample); made > 2 {
 		t.Errorf("%d collections were made", made)
@@ -203,10 +197,8 @@ func TestStatsEnd(t *testing.T) {
 		t.Errorf("the end of the task: %v", err)
 	}
 	// The last sample of an ended task is its final one, however often it is asked for.
-	one, err := f.Sample(t.Context(), 0, false)
-	must(t, err)
-	two, err := f.Sample(t.Context(), 0, false)
-	must(t, err)
+	one := testkit.Value(f.Sample(t.Context(), 0, false))(t)
+	two := testkit.Value(f.Sample(t.Context(), 0, false))(t)
 	if one.Mono != two.Mono {
 		t.Errorf("samples of an ended task were taken at %s and %s", one.Mono, two.Mono)
 	}

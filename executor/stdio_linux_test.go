@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestOutputPaths(t *testing.T) {
@@ -28,8 +29,7 @@ func TestOutputPaths(t *testing.T) {
 		fifo := filepath.Join(f.dir, "fifo")
 		must(t, unix.Mkfifo(fifo, 0o600))
 		// Before the task, which would keep what it writes to itself while nobody reads.
-		reader, err := os.OpenFile(fifo, os.O_RDONLY|unix.O_NONBLOCK, 0)
-		must(t, err)
+		reader := testkit.Value(os.OpenFile(fifo, os.O_RDONLY|unix.O_NONBLOCK, 0))(t)
 		defer reader.Close()
 		paths := []string{filepath.Join(f.dir, "file"), fifo}
 		if stderr {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestRunnerShutdownLeavesTheTask(t *testing.T) {
@@ -251,9 +252,7 @@ func TestRunnerWithStatsHook(t *testing.T) {
 		seen, record := &updates{}, &recorder{name: "all"}
 		h := hook.NewStatsHook(hook.StatsConfig{Publish: true, Updater: seen})
 		r := hook.New(hook.Config{Starter: measured{tasks, stats}, Hooks: []hook.Hook{h, record}, Restart: service})
-		if err := r.Run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, r.Run(t.Context()))
 		if n := len(stats.openings()); n != 3 || stats.openNow() != 0 || stats.most != 1 {
 			t.Errorf("%d streams, %d open at the end, %d at once, want 3, 0, 1", n, stats.openNow(), stats.most)
 		}

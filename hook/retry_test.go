@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // hostOOM is the end of a task that is not at fault.
@@ -113,9 +114,7 @@ func TestRunnerCountsRetriesOverRestarts(t *testing.T) {
 				record := &recorder{name: "all"}
 				driver := &taskDriver{script: []taskStart{{runs: time.Second}}}
 				r := hook.New(hook.Config{Starter: driver, Observer: record, Retry: always, State: state})
-				if err := r.Run(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, r.Run(t.Context()))
 				same(t, "events", test.want, record.types())
 			})
 		})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // bench is a stats hook between a scripted driver and a counter. Each test runs in a bubble of fake time, which also
@@ -248,9 +249,7 @@ func TestStatsEndsQuietly(t *testing.T) {
 func TestStatsDriverWithoutStats(t *testing.T) {
 	benchTest(t, true, nil, func(t *testing.T, b *bench) {
 		b.exited() // without a Poststart
-		if err := b.Poststart(t.Context(), &hook.PoststartRequest{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, b.Poststart(t.Context(), &hook.PoststartRequest{}))
 		wantErr(t, b.Err(), hook.ErrStatsNotImplemented)
 		b.exited()
 	})

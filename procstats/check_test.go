@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -26,9 +27,7 @@ func TestNote(t *testing.T) {
 		t.Error(diff)
 	}
 	var read map[string]struct{ Notes []procstats.Note }
-	if err := json.Unmarshal(procstats.AppendHeadlinesJSON(nil, []procstats.HeadlineValue{cpu}), &read); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(procstats.AppendHeadlinesJSON(nil, []procstats.HeadlineValue{cpu}), &read))
 	if diff := cmp.Diff(cpu.Notes, read["cpu_seconds_total"].Notes); diff != "" {
 		t.Error(diff)
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -21,10 +22,7 @@ func TestExplain(t *testing.T) {
 		"cgroup_memory_peak_bytes", "psi_memory_full_seconds_total", "process_state", "memory_bytes",
 	} {
 		t.Run(name, func(t *testing.T) {
-			text, err := procstats.Explain(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := testkit.Value(procstats.Explain(name))(t)
 			golden(t, "testdata/explain/"+name+".golden.txt", []byte(text))
 		})
 	}

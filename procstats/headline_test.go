@@ -14,6 +14,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -38,10 +39,7 @@ type headlineCase struct {
 // headlineCases reads a file of cases.
 func headlineCases(t *testing.T, path string) (cases []headlineCase) {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Value(os.ReadFile(path))(t)
 	for paragraph := range strings.SplitSeq(strings.TrimSpace(string(text)), "\n\n") {
 		c := headlineCase{want: map[string]string{}}
 		for line := range strings.SplitSeq(strings.ReplaceAll(paragraph, "\n\t", " "), "\n") {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -45,9 +46,7 @@ func TestAppendJSON(t *testing.T) {
 		t.Fatalf("not JSON: %s", got)
 	}
 	var indented bytes.Buffer
-	if err := json.Indent(&indented, got, "", "  "); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Indent(&indented, got, "", "  "))
 	indented.WriteByte('\n')
 	golden(t, "testdata/sample.golden.json", indented.Bytes())
 }
@@ -110,9 +109,7 @@ func FuzzAppendJSON(f *testing.F) {
 			Measurements, Absent map[string]any
 			Processes            struct{ Rows []struct{ Command string } }
 		}
-		if err := json.Unmarshal(procstats.AppendJSON(nil, s, nil), &got); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, json.Unmarshal(procstats.AppendJSON(nil, s, nil), &got))
 		if want := strings.ToValidUTF8(command, "\uFFFD"); len(got.Processes.Rows) != 1 ||
 			strings.ReplaceAll(got.Processes.Rows[0].Command, "\uFFFD", "") != strings.ReplaceAll(want, "\uFFFD", "") {
 			t.Fatalf("command %q became %v", command, got.Processes.Rows)

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // TestNothingIsHidden holds, of every file for every operating system, that nothing runs but what callers call, and
@@ -26,10 +28,7 @@ func TestNothingIsHidden(t *testing.T) {
 				continue
 			}
 			set := token.NewFileSet()
-			file, err := parser.ParseFile(set, name, nil, parser.SkipObjectResolution)
-			if err != nil {
-				t.Fatal(err)
-			}
+			file := testkit.Value(parser.ParseFile(set, name, nil, parser.SkipObjectResolution))(t)
 			ast.Inspect(file, func(n ast.Node) bool {
 				_, isText := n.(*ast.BasicLit)
 				if hidden := hiddenIn(n); hidden != "" && !(isText && strings.HasPrefix(name, "rows_")) {

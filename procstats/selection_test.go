@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -34,10 +35,7 @@ func TestParseSelection(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.expr, func(t *testing.T) {
-			s, err := procstats.ParseSelection(tt.expr)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := testkit.Value(procstats.ParseSelection(tt.expr))(t)
 			if diff := cmp.Diff(tt.want, s.Names()); diff != "" {
 				t.Errorf("names (-want +got):\n%s", diff)
 			}
@@ -49,24 +47,15 @@ func TestParseSelection(t *testing.T) {
 }
 
 func TestParseSelectionStartsFromDefaultWhereItTakesAway(t *testing.T) {
-	got, err := procstats.ParseSelection("-cgroup,-executor")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := procstats.ParseSelection("default,-cgroup,-executor")
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := testkit.Value(procstats.ParseSelection("-cgroup,-executor"))(t)
+	want := testkit.Value(procstats.ParseSelection("default,-cgroup,-executor"))(t)
 	if got != want || got.Empty() || got.HasSource(procstats.SourceExecutor) {
 		t.Errorf("got %v, want %v", got.Names(), want.Names())
 	}
 }
 
 func TestParseSelectionOfHeadlines(t *testing.T) {
-	s, err := procstats.ParseSelection("cpu_cores,memory_charged_bytes")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Value(procstats.ParseSelection("cpu_cores,memory_charged_bytes"))(t)
 	if !s.Has(procstats.RusageCPU) || s.Has(procstats.HeadlineCores) || s.Has(procstats.HeadlineMemoryCharged) {
 		t.Errorf("headlines select %v", s.Names())
 	}

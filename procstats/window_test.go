@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -179,10 +180,7 @@ func TestWindowsLoseNothingBetweenThem(t *testing.T) {
 	for i := 1; i <= 6; i++ {
 		w.Add(sampleAt(at(float64(i)), number(procstats.CgroupCPUUsage, 1+float64(i*i)), number(procstats.CgroupMemoryCurrent, float64(i))))
 		if i%2 == 0 {
-			delta, err := w.Reduce(procstats.CgroupCPUUsage, procstats.Delta)
-			if err != nil {
-				t.Fatal(err)
-			}
+			delta := testkit.Value(w.Reduce(procstats.CgroupCPUUsage, procstats.Delta))(t)
 			grown, _ := delta.Number()
 			total += grown
 			if first, last := w.Span(); last.Mono-first.Mono != 2*time.Second {
@@ -294,10 +292,7 @@ func FuzzWindow(f *testing.F) {
 			}
 			steps = steps[3:]
 			for _, r := range []procstats.Reduction{procstats.Delta, procstats.Rate} {
-				got, err := w.Reduce(procstats.CgroupCPUUsage, r)
-				if err != nil {
-					t.Fatal(err)
-				}
+				got := testkit.Value(w.Reduce(procstats.CgroupCPUUsage, r))(t)
 				if v, ok := got.Number(); ok && (v < 0 || math.IsInf(v, 0) || math.IsNaN(v)) {
 					t.Fatalf("%s is %v", r, v)
 				}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tachograph/tacho/driver/sampling"
 	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -24,8 +25,7 @@ func TestAskedWhileItCloses(t *testing.T) {
 	l := newLoop(t)
 	for range 20 {
 		ctx, cancel := context.WithCancel(t.Context())
-		s, err := l.Open(ctx, k.task(), 50*time.Millisecond)
-		must(t, err)
+		s := testkit.Value(l.Open(ctx, k.task(), 50*time.Millisecond))(t)
 		recv(t, s)
 		var asking sync.WaitGroup
 		asked := make(chan struct{})
@@ -58,13 +58,11 @@ func TestOpenedAgainAtOnce(t *testing.T) {
 	slow := &slowExecutor{Executor: k.Client, asked: make(chan struct{})}
 	asked.Executor = slow
 	ctx, cancel := context.WithCancel(t.Context())
-	first, err := l.Open(ctx, asked, 50*time.Millisecond)
-	must(t, err)
+	first := testkit.Value(l.Open(ctx, asked, 50*time.Millisecond))(t)
 	recv(t, first)
 	<-slow.asked
 	cancel()
-	second, err := l.Open(t.Context(), asked, 50*time.Millisecond)
-	must(t, err)
+	second := testkit.Value(l.Open(t.Context(), asked, 50*time.Millisecond))(t)
 	recv(t, second)
 	must(t, os.WriteFile(begin, nil, 0o600))
 	var counted int64

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // TestEarly holds that a stream goes on with what was counted of a task since before its start, packets and
@@ -20,8 +22,7 @@ func TestEarly(t *testing.T) {
 	over := make(chan struct{})
 	task.Done = over
 	loop.Count(task.ID, task.Cgroup, true)
-	s, err := loop.Open(t.Context(), task, 20*time.Millisecond)
-	must(t, err)
+	s := testkit.Value(loop.Open(t.Context(), task, 20*time.Millisecond))(t)
 	if !loop.Asked() {
 		t.Error("a stream was opened, and nobody has asked")
 	}

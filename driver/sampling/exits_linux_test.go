@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // TestCommands holds that a task that is read here has the commands of all processes that ended since, and that one
@@ -27,8 +28,7 @@ func TestCommands(t *testing.T) {
 	task := k.task()
 	over := make(chan struct{})
 	task.Done = over // the driver asks before it closes its own
-	s, err := loop.Open(ctx, task, 20*time.Millisecond)
-	must(t, err)
+	s := testkit.Value(loop.Open(ctx, task, 20*time.Millisecond))(t)
 	must(t, os.WriteFile(filepath.Join(k.folder, "go"), []byte("\n"), 0o600))
 	<-k.done
 	c := loop.Commands(task.ID, k.final.StartedAt)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/driver/sampling"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // newLimitedLoop returns a loop of a process that may have so many files open.
@@ -68,8 +69,7 @@ func TestMoreTasks(t *testing.T) {
 // openFiles counts the descriptors of this process, but for those of the exit records, which all tasks share.
 func openFiles(t *testing.T) int {
 	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	must(t, err)
+	entries := testkit.Value(os.ReadDir("/proc/self/fd"))(t)
 	n := 0
 	for _, entry := range entries {
 		name, _ := os.Readlink("/proc/self/fd/" + entry.Name())

@@ -19,6 +19,7 @@ import (
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -56,11 +57,9 @@ func run(t testing.TB, script string, change func(*proto.LaunchRequest)) *task {
 	if os.Geteuid() != 0 {
 		t.Skip("making cgroups takes root")
 	}
-	dir, err := os.MkdirTemp("/tmp", "sampling")
-	must(t, err)
+	dir := testkit.Value(os.MkdirTemp("/tmp", "sampling"))(t)
 	id := filepath.Base(dir)
-	c, err := client.Start(t.Context(), client.Options{RuntimeDir: filepath.Join(dir, "run"), ID: id})
-	must(t, err)
+	c := testkit.Value(client.Start(t.Context(), client.Options{RuntimeDir: filepath.Join(dir, "run"), ID: id}))(t)
 	k := &task{Client: c, t: t, folder: dir, done: make(chan struct{})}
 	request := &proto.LaunchRequest{
 		Id: id, Command: "/bin/sh", Args: []string{"-c", script}, Env: []string{"PATH=" + os.Getenv("PATH")}, Dir: dir,
@@ -110,8 +109,7 @@ func open(t *testing.T, l *sampling.Loop, k *task, interval time.Duration) *samp
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	t.Cleanup(cancel)
-	s, err := l.Open(ctx, k.task(), interval)
-	must(t, err)
+	s := testkit.Value(l.Open(ctx, k.task(), interval))(t)
 	return s
 }
 
@@ -123,16 +121,14 @@ func drain(s *sampling.Stream) {
 
 func recv(t *testing.T, s *sampling.Stream) *procstats.Sample {
 	t.Helper()
-	sample, err := s.Recv()
-	must(t, err)
+	sample := testkit.Value(s.Recv())(t)
 	return sample
 }
 
 // givenGroup makes a group in every hierarchy, as a host does that keeps it.
 func givenGroup(t *testing.T) *proto.CgroupPlacement {
 	t.Helper()
-	mounts, err := kernel.CgroupMounts(kernel.HostFS())
-	must(t, err)
+	mounts := testkit.Value(kernel.CgroupMounts(kernel.HostFS()))(t)
 	given := &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_GIVEN, V1: map[string]string{}}
 	for _, mount := range mounts {
 		if mount.ReadOnly || mount.Version == 1 && len(mount.Controllers) == 0 {
@@ -160,9 +156,4 @@ func givenGroup(t *testing.T) *proto.CgroupPlacement {
 }
 
 // must ends the test if something that it only prepares, or relies on, has failed.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must

@@ -16,6 +16,7 @@ import (
 	"github.com/tachograph/tacho/driver/sampling"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -70,8 +71,7 @@ func use(t *testing.T, given *proto.CgroupPlacement) {
 func compareBoth(t *testing.T, s *sampling.Stream, k *task) {
 	t.Helper()
 	before := recv(t, s)
-	executors, err := k.Sample(t.Context(), 0, true)
-	must(t, err)
+	executors := testkit.Value(k.Sample(t.Context(), 0, true))(t)
 	answered := kernel.Now().Mono // the executor has read all by now, and the loop's next sample is read after it
 	after := recv(t, s)
 	for after.Mono < answered {
@@ -252,8 +252,7 @@ func TestExecutorSleeps(t *testing.T) {
 
 func executorCPU(t *testing.T, k *task) time.Duration {
 	t.Helper()
-	cpu, err := kernel.ProcessCPU(k.Address().Executor.PID)
-	must(t, err)
+	cpu := testkit.Value(kernel.ProcessCPU(k.Address().Executor.PID))(t)
 	return cpu
 }
 
@@ -292,8 +291,7 @@ func TestSamplingBudget(t *testing.T) {
 		default:
 		}
 	}
-	s, err := loop.Open(t.Context(), task, requested)
-	must(t, err)
+	s := testkit.Value(loop.Open(t.Context(), task, requested))(t)
 	for range 10_000 {
 		sample := recv(t, s)
 		now, _ := sample.Task.Number(procstats.ExecutorInterval)

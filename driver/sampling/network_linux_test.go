@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -27,8 +28,7 @@ func TestNetwork(t *testing.T) {
 	task := k.task()
 	over := make(chan struct{})
 	task.Done = over // the driver asks before it closes its own
-	s, err := loop.Open(ctx, task, time.Minute)
-	must(t, err)
+	s := testkit.Value(loop.Open(ctx, task, time.Minute))(t)
 	must(t, os.WriteFile(filepath.Join(k.folder, "go"), []byte("\n"), 0o600))
 	<-k.done
 	sample, source := loop.Network(task.ID)
@@ -79,8 +79,7 @@ func deaf(file string) int {
 func TestPacketsWhileAsleep(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "address")
-	self, err := os.Executable()
-	must(t, err)
+	self := testkit.Value(os.Executable())(t)
 	k := run(t, "exec "+self+" deaf "+file, nil)
 	if _, source := networkOf(t, k); !source.Available {
 		t.Skipf("packets are not counted here: %s", source.Reason)
@@ -91,8 +90,7 @@ func TestPacketsWhileAsleep(t *testing.T) {
 	for deadline := time.Now().Add(limit); address == nil && time.Now().Before(deadline); recv(t, s) {
 		address, _ = os.ReadFile(file)
 	}
-	conn, err := net.Dial("udp4", string(address))
-	must(t, err)
+	conn := testkit.Value(net.Dial("udp4", string(address)))(t)
 	defer conn.Close()
 	received := func(of *procstats.Sample) float64 {
 		n, ok := of.Task.Number(procstats.SkbLoopbackReceivedPackets)

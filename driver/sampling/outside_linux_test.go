@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -26,10 +27,8 @@ func TestLeftGoesOn(t *testing.T) {
 	for _, fifo := range []string{"pid", "go"} {
 		must(t, unix.Mkfifo(filepath.Join(k.folder, fifo), 0o600))
 	}
-	text, err := os.ReadFile(filepath.Join(k.folder, "pid"))
-	must(t, err)
-	leaver, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	must(t, err)
+	text := testkit.Value(os.ReadFile(filepath.Join(k.folder, "pid")))(t)
+	leaver := testkit.Value(strconv.Atoi(strings.TrimSpace(string(text))))(t)
 	c := k.Address().Cgroup
 	outside := filepath.Join(filepath.Dir(cmp.Or(c.V1["memory"], c.V2)), "cgroup.procs")
 	if err := os.WriteFile(outside, text, 0); err != nil {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -91,8 +92,7 @@ func TestSets(t *testing.T) {
 	k := run(t, "(while :; do :; done) & while :; do /bin/true; done", nil)
 	of := k.task()
 	of.RowInterval = 200 * time.Millisecond
-	s, err := newLoop(t).Open(t.Context(), of, 20*time.Millisecond)
-	must(t, err)
+	s := testkit.Value(newLoop(t).Open(t.Context(), of, 20*time.Millisecond))(t)
 	for range 120 { // it is young for ten intervals of the rows
 		recv(t, s)
 	}

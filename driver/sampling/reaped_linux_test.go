@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -34,10 +35,7 @@ func TestReapedIsAskedForOnce(t *testing.T) {
 	r := &reading{
 		loop: &Loop{now: kernel.Now}, ctx: t.Context(), task: Task{Executor: executor, Process: procstats.ProcessID{PID: os.Getpid()}},
 	}
-	waited, err := kernel.ReadWaited(kernel.HostFS(), os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	waited := testkit.Value(kernel.ReadWaited(kernel.HostFS(), os.Getpid()))(t)
 	r.executor.waited = waited
 	r.executor.set(&proto.Reaped{}, kernel.Now())
 	look := func(want int) {
@@ -55,9 +53,7 @@ func TestReapedIsAskedForOnce(t *testing.T) {
 		for began := time.Now(); time.Since(began) < time.Millisecond; { // its CPU clock moves
 		}
 	}
-	if err := exec.Command("/bin/true").Run(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, exec.Command("/bin/true").Run())
 	look(1)
 	look(1)
 	if got := r.executor.get().Processes; got != 1 {

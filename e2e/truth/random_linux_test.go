@@ -18,6 +18,7 @@ import (
 	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/e2e/truth/shape"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -136,8 +137,7 @@ func measureRandom(t *testing.T, m randomMode, seed uint64, tab *falsehoods) {
 	began := time.Now()
 	cmd := r.place.Run(t.Context(), slices.Concat(flags, r.shape.Flags(), []string{"--"}, command)...)
 	if folders := r.stand.Folders(""); len(folders) > 0 {
-		folder, err := os.Open(folders[0])
-		must(t, err)
+		folder := testkit.Value(os.Open(folders[0]))(t)
 		defer folder.Close()
 		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(folder.Fd())
 	}
@@ -213,8 +213,7 @@ func (r *randomRun) ground(t *testing.T) []string {
 	flags := []string{"--cgroup", "none"}
 	r.joins = base.Folders(base.Hierarchies()...)
 	if r.mode.coverage != without {
-		in, err := meter.Sub(t, "in", r.mode.user, lacks...)
-		must(t, err)
+		in := testkit.Value(meter.Sub(t, "in", r.mode.user, lacks...))(t)
 		flags = []string{"--cgroup", "auto", "--cgroup-parent", in.Path}
 		missing := slices.DeleteFunc(base.Hierarchies(), func(h string) bool { return len(in.Folders(h)) > 0 })
 		r.joins = base.Folders(missing...)
@@ -288,13 +287,11 @@ func (r *randomRun) compare(t *testing.T, out rig.Output) []falsehood {
 // gather completes the facts.
 func (r *randomRun) gather(t *testing.T, stdout string) {
 	t.Helper()
-	reports, err := shape.Parse(stdout)
-	must(t, err)
+	reports := testkit.Value(shape.Parse(stdout))(t)
 	f := &r.facts
 	f.cpus = float64(runtime.NumCPU())
 	f.addReports(r.shape, reports)
-	used, err := r.meter.CPU()
-	must(t, err)
+	used := testkit.Value(r.meter.CPU())(t)
 	f.cpu = used.Seconds()
 	var moving float64
 	for _, report := range reports {
@@ -308,8 +305,7 @@ func (r *randomRun) gather(t *testing.T, stdout string) {
 	}
 	f.slack = around(f.cpu, cpuSlack) + moving
 	if r.shape.Quota > 0 {
-		throttled, err := r.meter.Throttled()
-		must(t, err)
+		throttled := testkit.Value(r.meter.Throttled())(t)
 		f.throttled = throttled.Seconds()
 	}
 	if peak, err := r.meter.MemoryPeak(); err == nil {

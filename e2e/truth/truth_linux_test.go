@@ -12,16 +12,12 @@ import (
 	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/e2e/truth"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(rig.Main(m)) }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 // subject is a workload under measurement, and what is held against it.
 type subject struct {
@@ -176,15 +172,13 @@ func TestWorkload(t *testing.T) {
 			if out.Code != 0 {
 				t.Fatalf("exit code %d: %s", out.Code, out.Stderr)
 			}
-			known, err := truth.Read(place.Path("truth"))
-			must(t, err)
+			known := testkit.Value(truth.Read(place.Path("truth")))(t)
 			waited := (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
 			within(t, "wait4", waited, known.CPU.Own+known.CPU.Waited)
 			if meter == nil {
 				return
 			}
-			used, err := meter.CPU()
-			must(t, err)
+			used := testkit.Value(meter.CPU())(t)
 			within(t, "cgroup", used.Seconds(), known.CPU.Total-*known.CPU.BeforeMeter)
 		})
 	}

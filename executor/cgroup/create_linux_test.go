@@ -12,14 +12,14 @@ import (
 	"testing"
 
 	"github.com/tachograph/tacho/e2e/confine"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // isIn reports whether /proc/PID/cgroup says that a process is where the groups are.
 func (o *outcome) isIn(t *testing.T) {
 	t.Helper()
-	mounts, err := kernel.CgroupMounts(kernel.HostFS())
-	must(t, err)
+	mounts := testkit.Value(kernel.CgroupMounts(kernel.HostFS()))(t)
 	for controller, dir := range o.Group.V1 {
 		path := pathWithin(dir, mounts)
 		if !strings.Contains(o.Task, controller+":"+path+"\n") && !strings.Contains(o.Task, controller+",cpuacct:"+path+"\n") {
@@ -130,8 +130,7 @@ func TestCreateInParent(t *testing.T) {
 // helps.
 func TestParentMissingInAHierarchy(t *testing.T) {
 	needRoot(t)
-	mounts, err := kernel.CgroupMounts(kernel.HostFS())
-	must(t, err)
+	mounts := testkit.Value(kernel.CgroupMounts(kernel.HostFS()))(t)
 	for controller, limits := range map[string]Limits{"cpu": {CPUQuota: new(0.5)}, "cpuset": {Cpuset: "0"}} {
 		t.Run(controller, func(t *testing.T) {
 			i := slices.IndexFunc(mounts, func(m kernel.CgroupMount) bool {
@@ -174,11 +173,9 @@ func TestCreateWithCpusetOfHost(t *testing.T) {
 		t.Skip("the cpuset controller is not on cgroup v1 here")
 	}
 	const online = "/sys/devices/system/cpu/online"
-	all, err := os.ReadFile(online)
-	must(t, err)
+	all := testkit.Value(os.ReadFile(online))(t)
 	path := newPath(t, "/shared")
-	mounts, err := kernel.CgroupMounts(kernel.HostFS())
-	must(t, err)
+	mounts := testkit.Value(kernel.CgroupMounts(kernel.HostFS()))(t)
 	i := slices.IndexFunc(mounts, func(m kernel.CgroupMount) bool { return slices.Contains(m.Controllers, "cpuset") })
 	shared := filepath.Join(mounts[i].Point, path)
 	must(t, write(shared, cpusetFile, "0"))

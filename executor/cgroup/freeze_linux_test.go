@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/e2e/rig/nopidfd"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -39,8 +40,7 @@ func TestKillWhatDoesNotFreeze(t *testing.T) {
 	t.Cleanup(func() { empty(t, g) })
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = []string{planVariable + "=forks"}
-	begin, err := cmd.StdinPipe()
-	must(t, err)
+	begin := testkit.Value(cmd.StdinPipe())(t)
 	must(t, cmd.Start())
 	must(t, write(dir, procsFile, strconv.Itoa(cmd.Process.Pid)))
 	if _, err := begin.Write([]byte("\n")); err != nil {
@@ -51,8 +51,7 @@ func TestKillWhatDoesNotFreeze(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		for {
-			pids, err := g.PIDs()
-			must(t, err)
+			pids := testkit.Value(g.PIDs())(t)
 			if enough(len(pids)) {
 				return
 			}

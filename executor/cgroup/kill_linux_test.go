@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -17,8 +18,7 @@ import (
 // TestEmptyInOneHierarchy empties a group that has a process in one of its hierarchies only.
 func TestEmptyInOneHierarchy(t *testing.T) {
 	needRoot(t)
-	g, err := Create(Options{FS: kernel.HostFS(), ID: fmt.Sprint("one-", os.Getpid())})
-	must(t, err)
+	g := testkit.Value(Create(Options{FS: kernel.HostFS(), ID: fmt.Sprint("one-", os.Getpid())}))(t)
 	folders := g.Folders()
 	defer func() {
 		if err := g.Remove(); err != nil {

@@ -14,6 +14,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/e2e/confine"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // limit finds one of the limits that hold.
@@ -231,8 +232,7 @@ func TestLimitPartition(t *testing.T) {
 	if err != nil || len(partitions) == 0 {
 		t.Skip("this machine has no partitions")
 	}
-	number, err := os.ReadFile(filepath.Join(filepath.Dir(partitions[0]), "dev"))
-	must(t, err)
+	number := testkit.Value(os.ReadFile(filepath.Join(filepath.Dir(partitions[0]), "dev")))(t)
 	limits := Limits{IO: []IOLimit{{Device: strings.TrimSpace(string(number)), ReadBytesPerSecond: new(int64(1))}}}
 	o := execute(t, plan{Limits: limits, Parent: newPath(t, "/part")}, 0, "/")
 	if !strings.Contains(o.Error, "it is a partition") {
@@ -248,8 +248,7 @@ func wholeDevice(t *testing.T) string {
 		if err != nil || len(files) == 0 {
 			continue
 		}
-		number, err := os.ReadFile(files[0])
-		must(t, err)
+		number := testkit.Value(os.ReadFile(files[0]))(t)
 		return strings.TrimSpace(string(number))
 	}
 	t.Skip("this machine has no disk")

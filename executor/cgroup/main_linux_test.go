@@ -26,6 +26,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/e2e/confine"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -227,8 +228,7 @@ func execute(t *testing.T, p plan, uid int, path string, env ...string) *outcome
 // command is this binary that carries out the plan.
 func (p plan) command(t *testing.T, uid int, env []string) *exec.Cmd {
 	t.Helper()
-	text, err := json.Marshal(p)
-	must(t, err)
+	text := testkit.Value(json.Marshal(p))(t)
 	binary := copySelf(t)
 	cmd := exec.Command(binary)
 	cmd.Dir = "/"
@@ -286,8 +286,7 @@ func startIn(t *testing.T, cmd *exec.Cmd, path string) {
 // roots maps the v1 controllers that tasks are put into, and "" for v2, to where they are mounted.
 func roots(t *testing.T) map[string]string {
 	t.Helper()
-	mounts, err := kernel.CgroupMounts(kernel.HostFS())
-	must(t, err)
+	mounts := testkit.Value(kernel.CgroupMounts(kernel.HostFS()))(t)
 	points := map[string]string{}
 	for _, mount := range mounts {
 		if mount.Version == 2 {
@@ -415,9 +414,4 @@ func give(t *testing.T, path string, uid int) {
 const nobody = 65534
 
 // must ends the test if something that it only prepares, or relies on, has failed.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must

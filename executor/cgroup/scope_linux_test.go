@@ -16,6 +16,8 @@ import (
 	"time"
 
 	godbus "github.com/godbus/dbus/v5"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // manager is as much of systemd as scopes need: it makes the cgroup, moves the processes, and reports the job.
@@ -102,8 +104,7 @@ func (m *manager) move(r request) error {
 func (m *manager) serve() string {
 	m.t.Helper()
 	address := startBus(m.t)
-	conn, err := godbus.Connect(address)
-	must(m.t, err)
+	conn := testkit.Value(godbus.Connect(address))(m.t)
 	m.conn = conn
 	m.t.Cleanup(func() { conn.Close() })
 	must(m.t, conn.Export(m, systemdPath, systemdIface))

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/e2e/confine"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 const systemd = "/lib/systemd/systemd"
@@ -98,8 +99,7 @@ func (m *machine) execute(t *testing.T, p plan) *outcome {
 	t.Helper()
 	path := m.path + "/visitor"
 	must(t, os.MkdirAll(filepath.Join(roots(t)[""], path), 0o755))
-	group, err := os.Open(filepath.Join(roots(t)[""], path))
-	must(t, err)
+	group := testkit.Value(os.Open(filepath.Join(roots(t)[""], path)))(t)
 	defer group.Close()
 	// Done from within the group: nothing is started across the border of a namespace.
 	p.Before = []confine.Step{confine.InitCgroupNamespace}
@@ -227,8 +227,7 @@ func TestCreateInScopeOfUserManager(t *testing.T) {
 // userManager starts a systemd for the user nobody in a group and returns its XDG_RUNTIME_DIR.
 func userManager(t *testing.T, path string) (runtimeDir string) {
 	t.Helper()
-	runtimeDir, err := os.MkdirTemp("", "run")
-	must(t, err)
+	runtimeDir = testkit.Value(os.MkdirTemp("", "run"))(t)
 	t.Cleanup(func() { must(t, os.RemoveAll(runtimeDir)) })
 	must(t, os.Chown(runtimeDir, nobody, nobody))
 	cmd := exec.Command(systemd, "--user", "--log-target=console")

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // Whoever asks for the owner holds the lock for a moment, which must not be taken for one.
@@ -55,10 +56,7 @@ func TestOwned(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(address.Folder, LockFile)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("looking made the file: %v", err)
 	}
-	owner, err := lock(t.Context(), address.Folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	owner := testkit.Value(lock(t.Context(), address.Folder))(t)
 	if !Owned(address) {
 		t.Error("an owner is not seen")
 	}
@@ -88,9 +86,7 @@ func TestTemporaryDir(t *testing.T) {
 		}
 	}
 	want(ours, "nothing there")
-	if err := os.Symlink("/", ours); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Symlink("/", ours))
 	want(fallback, "somebody else's")
 	if err := CheckRuntimeDir(fallback); err == nil || !strings.HasSuffix(err.Error(), "using "+fallback+" meanwhile") {
 		t.Errorf("nothing says that %s is used: %v", fallback, err)
@@ -98,21 +94,13 @@ func TestTemporaryDir(t *testing.T) {
 	t.Setenv("HOME", os.DevNull)
 	want(ours+"-2", "somebody else's, and no home directory")
 	t.Setenv("HOME", home)
-	if err := makeX(t, fallback); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, makeX(t, fallback))
 	want(fallback, "somebody else's, and one of before")
-	if err := os.Remove(ours); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(ours))
 	want(fallback, "one of before")
-	if err := os.RemoveAll(fallback); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.RemoveAll(fallback))
 	want(ours, "nothing there again")
-	if err := makeX(t, ours); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, makeX(t, ours))
 	want(ours, "ours")
 	if err := CheckRuntimeDir(ours); err != nil {
 		t.Errorf("ours: %v", err)
@@ -133,9 +121,7 @@ func makeX(t *testing.T, runtimeDir string) error {
 func TestRemoveFolderWhileItIsWritten(t *testing.T) {
 	for range 100 {
 		folder := filepath.Join(t.TempDir(), "executor")
-		if err := os.Mkdir(folder, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Mkdir(folder, 0o700))
 		writing := make(chan struct{})
 		var writer sync.WaitGroup
 		writer.Go(func() {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // BenchmarkStart measures the way from nothing to an executor's first answer, with the whole tacho binary named by
@@ -23,24 +24,16 @@ func BenchmarkStart(b *testing.B) {
 		b.Skip("TACHO_BIN names no tacho binary: make bench builds one and sets it")
 	}
 	dir := b.TempDir()
-	if err := os.Chmod(dir, 0o700); err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, os.Chmod(dir, 0o700))
 	var times []time.Duration
 	for b.Loop() {
 		began := time.Now()
 		c, err := client.Start(b.Context(), client.Options{Binary: binary, RuntimeDir: dir, ID: fmt.Sprint(len(times))})
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, err)
 		times = append(times, time.Since(began))
 		b.StopTimer()
-		if err := c.Shutdown(b.Context()); err != nil {
-			b.Fatal(err)
-		}
-		if err := c.Close(); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, c.Shutdown(b.Context()))
+		testkit.Must(b, c.Close())
 		b.StartTimer()
 	}
 	slices.Sort(times)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -26,9 +27,7 @@ import (
 func TestStartIsGivenUp(t *testing.T) {
 	dir := t.TempDir()
 	mute := filepath.Join(dir, "mute")
-	if err := os.WriteFile(mute, []byte("#!/bin/sh\nexec sleep 1000\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(mute, []byte("#!/bin/sh\nexec sleep 1000\n"), 0o700))
 	run := filepath.Join(dir, "run")
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
@@ -68,17 +67,9 @@ func (ending) Shutdown(context.Context, *proto.ShutdownRequest, ...grpc.CallOpti
 // that is no error.
 func TestShutdownOfOneThatEnds(t *testing.T) {
 	cmd := exec.Command("sleep", "1000")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	self, err := kernel.Identify(kernel.HostFS(), cmd.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	watched, err := watch(self.ProcessID, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, cmd.Start())
+	self := testkit.Value(kernel.Identify(kernel.HostFS(), cmd.Process.Pid))(t)
+	watched := testkit.Value(watch(self.ProcessID, nil, nil))(t)
 	c := &Client{rpc: ending{}, process: watched, address: wire.Address{Socket: filepath.Join(t.TempDir(), "plugin1")}}
 	ends := time.AfterFunc(2*lostGrace, func() {
 		_ = cmd.Process.Kill()

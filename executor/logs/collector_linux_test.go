@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/executor/logs"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // soon is how long anything may take that is expected to happen at all.
@@ -111,11 +112,9 @@ func (r *running) quiet(t testing.TB) {
 func series(t testing.TB, dir, stream string) []string {
 	t.Helper()
 	stem := filepath.Join(dir, "task."+stream+".")
-	paths, err := filepath.Glob(stem + "*")
-	must(t, err)
+	paths := testkit.Value(filepath.Glob(stem + "*"))(t)
 	number := func(path string) int {
-		n, err := strconv.Atoi(strings.TrimPrefix(path, stem))
-		must(t, err)
+		n := testkit.Value(strconv.Atoi(strings.TrimPrefix(path, stem)))(t)
 		return n
 	}
 	slices.SortFunc(paths, func(a, b string) int { return number(a) - number(b) })
@@ -127,8 +126,7 @@ func text(t testing.TB, dir, stream string) string {
 	t.Helper()
 	var all strings.Builder
 	for _, path := range series(t, dir, stream) {
-		content, err := os.ReadFile(path)
-		must(t, err)
+		content := testkit.Value(os.ReadFile(path))(t)
 		all.Write(content)
 	}
 	return all.String()
@@ -188,8 +186,7 @@ func TestOpenRefuses(t *testing.T) {
 
 func descriptors(t testing.TB) int {
 	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	must(t, err)
+	entries := testkit.Value(os.ReadDir("/proc/self/fd"))(t)
 	return len(entries)
 }
 
@@ -217,8 +214,7 @@ func TestNothingIsLost(t *testing.T) {
 		sum := sha256.New()
 		paths := series(t, dir, stream)
 		for n, path := range paths {
-			content, err := os.ReadFile(path)
-			must(t, err)
+			content := testkit.Value(os.ReadFile(path))(t)
 			sum.Write(content)
 			if n < len(paths)-1 && content[len(content)-1] != '\n' {
 				t.Errorf("%s ends within a line", path)
@@ -308,9 +304,4 @@ func BenchmarkCollect(b *testing.B) {
 }
 
 // must ends the test if something that it only prepares, or relies on, has failed.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must

@@ -14,13 +14,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // newSeries opens the series "t.stdout" in a folder, and returns what it finds odd there.
 func newSeries(t testing.TB, dir string, maxBytes int64, maxFiles int) (*series, *[]string) {
 	t.Helper()
-	f, err := openFolder(dir)
-	must(t, err)
+	f := testkit.Value(openFolder(dir))(t)
 	var odd []string
 	s, err := openSeries(f, "t.stdout", Options{MaxFileBytes: maxBytes, MaxFiles: maxFiles}, func(name string, _ error) {
 		odd = append(odd, name)
@@ -38,8 +39,7 @@ func newSeries(t testing.TB, dir string, maxBytes int64, maxFiles int) (*series,
 func put(t testing.TB, s *series, text string) {
 	t.Helper()
 	for p := []byte(text); len(p) > 0; {
-		n, err := s.write(p)
-		must(t, err)
+		n := testkit.Value(s.write(p))(t)
 		if n == 0 {
 			t.Fatalf("nothing of %q was written, and no error", p)
 		}
@@ -50,8 +50,7 @@ func put(t testing.TB, s *series, text string) {
 // files returns the texts of the files of "t.stdout", by number; for what is no regular file its kind.
 func files(t testing.TB, dir string) map[int64]string {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	must(t, err)
+	entries := testkit.Value(os.ReadDir(dir))(t)
 	texts := map[int64]string{}
 	for _, entry := range entries {
 		number, ok := fileNumber("t.stdout", entry.Name())
@@ -62,8 +61,7 @@ func files(t testing.TB, dir string) map[int64]string {
 			texts[number] = entry.Type().String()
 			continue
 		}
-		text, err := os.ReadFile(filepath.Join(dir, entry.Name()))
-		must(t, err)
+		text := testkit.Value(os.ReadFile(filepath.Join(dir, entry.Name())))(t)
 		texts[number] = string(text)
 	}
 	return texts
@@ -315,9 +313,4 @@ func FuzzSeries(f *testing.F) {
 }
 
 // must ends the test if something that it only prepares, or relies on, has failed.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must

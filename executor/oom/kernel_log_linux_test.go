@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"testing"
 	"time"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // TestReader goes through this machine's log twice: the second time there is hardly anything left.
@@ -23,8 +25,7 @@ func TestReader(t *testing.T) {
 		}
 	}()
 	began := time.Now()
-	first, err := r.Next()
-	must(t, err)
+	first := testkit.Value(r.Next())(t)
 	t.Logf("%d kills in the log, read in %s", len(first), time.Since(began))
 	var sequence uint64
 	for _, kill := range first {
@@ -36,8 +37,7 @@ func TestReader(t *testing.T) {
 	if err := r.Wait(time.Millisecond); err != nil {
 		t.Error(err)
 	}
-	again, err := r.Next()
-	must(t, err)
+	again := testkit.Value(r.Next())(t)
 	for _, kill := range again {
 		if kill.Sequence <= sequence {
 			t.Errorf("record %d was read twice", kill.Sequence)

@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // parseAll reads a stream of records as /dev/kmsg gives them, one after another.
@@ -24,8 +26,7 @@ func parseAll(t testing.TB, data []byte) []LoggedKill {
 		if line[0] == ' ' {
 			continue // the dictionary of the record before
 		}
-		record, err := ParseLogRecord(line)
-		must(t, err)
+		record := testkit.Value(ParseLogRecord(line))(t)
 		if kill, ok := p.Add(record); ok {
 			kills = append(kills, kill)
 		}
@@ -83,8 +84,7 @@ func TestCaptured(t *testing.T) {
 	}
 	for _, name := range []string{"4.19-v1", "6.1-v1", "6.1-v2", "6.12-v2", "6.18-v1"} {
 		t.Run(name, func(t *testing.T) {
-			data, err := os.ReadFile(filepath.Join("testdata", name+".kmsg"))
-			must(t, err)
+			data := testkit.Value(os.ReadFile(filepath.Join("testdata", name+".kmsg")))(t)
 			var got []kill
 			for _, k := range parseAll(t, data) {
 				if !k.HasRSS || k.Sequence == 0 || k.Time == 0 {
@@ -228,9 +228,4 @@ func FuzzParser(f *testing.F) {
 }
 
 // must ends the test if something that it only prepares, or relies on, has failed.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must

@@ -20,6 +20,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -34,8 +35,7 @@ func child(t *testing.T, name string, args ...string) procstats.ProcessID {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	identity, err := kernel.Identify(kernel.HostFS(), cmd.Process.Pid)
-	must(t, err)
+	identity := testkit.Value(kernel.Identify(kernel.HostFS(), cmd.Process.Pid))(t)
 	return identity.ProcessID
 }
 
@@ -256,8 +256,7 @@ func TestLogged(t *testing.T) {
 				}
 				var got [][]int
 				for _, number := range test.asks {
-					kills, err := v.logged(number)
-					must(t, err)
+					kills := testkit.Value(v.logged(number))(t)
 					var pids []int
 					for _, kill := range kills {
 						pids = append(pids, kill.PID)
@@ -350,8 +349,7 @@ func TestUserspaceKillers(t *testing.T) {
 // TestVictimOfAGroup holds that the process which the kernel chose is the victim, and not the main process that was
 // killed with it.
 func TestVictimOfAGroup(t *testing.T) {
-	log, err := os.ReadFile("testdata/6.12-v2.kmsg")
-	must(t, err)
+	log := testkit.Value(os.ReadFile("testdata/6.12-v2.kmsg"))(t)
 	kills := parseAll(t, log)
 	const main, chosen = 161, 165
 	v := &victimFinder{host: kernel.HostFS(), path: "/tasks/task", main: procstats.ProcessID{PID: main}}

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -66,8 +67,7 @@ type place struct {
 // newPlace makes the groups below this process's own, or skips the test with the reason why it cannot.
 func newPlace(t *testing.T) place {
 	t.Helper()
-	here, err := kernel.FindCgroup(kernel.HostFS(), os.Getpid())
-	must(t, err)
+	here := testkit.Value(kernel.FindCgroup(kernel.HostFS(), os.Getpid()))(t)
 	p := place{version: 1}
 	base := here.V1["memory"]
 	if base == "" {

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -30,8 +31,7 @@ func reapingTest(t *testing.T) {
 // killDescendants signals every process below this one and returns their numbers.
 func killDescendants(t *testing.T) (pids []int) {
 	t.Helper()
-	list, err := Descendants(kernel.HostFS(), new(sync.Mutex))
-	must(t, err)
+	list := testkit.Value(Descendants(kernel.HostFS(), new(sync.Mutex)))(t)
 	for _, p := range list {
 		pids = append(pids, p.PID())
 		if err := errors.Join(p.Signal(unix.SIGKILL), p.Close()); err != nil {
@@ -78,8 +78,7 @@ func TestDescendants(t *testing.T) {
 // A child that a list names under a number is below us only if its parent has that number still.
 func TestParentUsedAgain(t *testing.T) {
 	parent, child := start(t, "plain", 1), start(t, "plain", 1)
-	held, err := Open(kernel.HostFS(), parent.ids[0])
-	must(t, err)
+	held := testkit.Value(Open(kernel.HostFS(), parent.ids[0]))(t)
 	defer held.Close()
 	host := kernel.FS{Proc: t.TempDir()}
 	pid := child.ids[0].PID
@@ -87,8 +86,7 @@ func TestParentUsedAgain(t *testing.T) {
 		t.Helper()
 		dir := filepath.Join(host.Proc, strconv.Itoa(pid))
 		must(t, os.MkdirAll(dir, 0o755))
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		must(t, err)
+		stat := testkit.Value(os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)))(t)
 		stat = slices.Concat([]byte(fmt.Sprintf("%d (x) S %d", pid, ppid)), afterParent(stat))
 		must(t, os.WriteFile(filepath.Join(dir, "stat"), stat, 0o644))
 	}

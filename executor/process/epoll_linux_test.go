@@ -11,6 +11,8 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // pipe is a pipe whose reading end does not block.
@@ -59,13 +61,11 @@ func TestEpollSet(t *testing.T) {
 	for range 3 {
 		read, write := pipe(t)
 		writers[read], readers = write, append(readers, read)
-		if err := s.Add(read, func() bool {
+		testkit.Must(t, s.Add(read, func() bool {
 			more := drain(read)
 			called <- read
 			return more
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	for range 2 {
 		for _, read := range readers {
@@ -102,13 +102,11 @@ func TestEpollSetRemoveWaits(t *testing.T) {
 	defer s.Close()
 	read, write := pipe(t)
 	began, end, removed := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	if err := s.Add(read, func() bool {
+	testkit.Must(t, s.Add(read, func() bool {
 		close(began)
 		<-end
 		return false
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	send(t, write)
 	<-began
 	go func() {
@@ -141,8 +139,7 @@ func TestEpollSetAddRefuses(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	s := NewEpollSet()
 	defer s.Close()
-	file, err := os.CreateTemp(t.TempDir(), "")
-	must(t, err)
+	file := testkit.Value(os.CreateTemp(t.TempDir(), ""))(t)
 	defer file.Close()
 	if err := s.Add(int(file.Fd()), func() bool { return false }); !errors.Is(err, unix.EPERM) {
 		t.Errorf("add a plain file: %v, want %v", err, unix.EPERM)

@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -150,15 +151,12 @@ func start(t *testing.T, roles string, n int, change ...func(*exec.Cmd)) *family
 	must(t, err)
 	defer stdin.Close()
 	f.Stdin, f.hold = stdin, hold
-	out, err := f.StdoutPipe()
-	must(t, err)
+	out := testkit.Value(f.StdoutPipe())(t)
 	must(t, f.Start())
 	lines := bufio.NewReader(out)
 	for range n {
-		line, err := lines.ReadString('\n')
-		must(t, err)
-		pid, err := strconv.Atoi(strings.TrimSpace(line))
-		must(t, err)
+		line := testkit.Value(lines.ReadString('\n'))(t)
+		pid := testkit.Value(strconv.Atoi(strings.TrimSpace(line)))(t)
 		f.ids = append(f.ids, identify(t, pid))
 	}
 	t.Cleanup(func() {
@@ -197,8 +195,7 @@ func (f *family) await(what string, ok func() bool) {
 
 func identify(t *testing.T, pid int) procstats.ProcessID {
 	t.Helper()
-	now, err := kernel.Identify(kernel.HostFS(), pid)
-	must(t, err)
+	now := testkit.Value(kernel.Identify(kernel.HostFS(), pid))(t)
 	return now.ProcessID
 }
 
@@ -206,9 +203,4 @@ func identify(t *testing.T, pid int) procstats.ProcessID {
 func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
 // must ends the test if something that it only prepares, or relies on, has failed.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/e2e/rig/nopidfd"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -121,8 +122,7 @@ func TestSignalNeedsProof(t *testing.T) {
 func TestWait(t *testing.T) {
 	eachWay(t, func(t *testing.T, _ bool) {
 		f := start(t, "plain", 1)
-		p, err := Open(kernel.HostFS(), f.ids[0])
-		must(t, err)
+		p := testkit.Value(Open(kernel.HostFS(), f.ids[0]))(t)
 		cause := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		waited := make(chan error)
@@ -155,8 +155,7 @@ func TestWait(t *testing.T) {
 func TestExec(t *testing.T) {
 	f := start(t, "execs,session", 2)
 	for _, id := range f.ids {
-		p, err := Open(kernel.HostFS(), id)
-		must(t, err)
+		p := testkit.Value(Open(kernel.HostFS(), id))(t)
 		if err := errors.Join(p.Signal(unix.SIGKILL), p.Close()); err != nil {
 			t.Error(err)
 		}

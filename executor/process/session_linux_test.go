@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/e2e/rig/nopidfd"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -21,8 +22,7 @@ func sessionOf(t *testing.T) (f *family, leader procstats.ProcessID, outside pro
 	t.Helper()
 	f = start(t, "session,plain,session", 3)
 	for _, id := range f.ids {
-		session, err := unix.Getsid(id.PID)
-		must(t, err)
+		session := testkit.Value(unix.Getsid(id.PID))(t)
 		switch {
 		case id.PID == f.Process.Pid:
 			leader = id

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -28,8 +29,7 @@ func TestState(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			f := start(t, "plain", 1)
-			p, err := Open(host, f.ids[0])
-			must(t, err)
+			p := testkit.Value(Open(host, f.ids[0]))(t)
 			defer p.Close()
 			other := f.ids[0]
 			other.Start++
@@ -62,8 +62,7 @@ func TestFirstThreadHasEnded(t *testing.T) {
 	if got := StateOf(host, f.ids[0]); got != Alive {
 		t.Errorf("state %v, want %v", got, Alive)
 	}
-	p, err := Open(host, f.ids[0])
-	must(t, err)
+	p := testkit.Value(Open(host, f.ids[0]))(t)
 	if err := errors.Join(p.Signal(unix.SIGKILL), p.Close()); err != nil {
 		t.Error(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 const golden = "testdata/wire.golden"
@@ -26,14 +27,9 @@ var update = flag.Bool("update", false, "write "+golden+" anew")
 func TestWireGolden(t *testing.T) {
 	got := describe(proto.File_executor_proto_executor_proto)
 	if *update {
-		if err := os.WriteFile(golden, []byte(strings.Join(got, "\n")+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(golden, []byte(strings.Join(got, "\n")+"\n"), 0o644))
 	}
-	text, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Value(os.ReadFile(golden))(t)
 	if d := cmp.Diff(strings.Split(strings.TrimSuffix(string(text), "\n"), "\n"), got); d != "" {
 		t.Errorf("the generated code and %s differ (-golden +generated):\n%s", golden, d)
 	}

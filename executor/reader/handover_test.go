@@ -18,6 +18,7 @@ import (
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -37,16 +38,14 @@ func countedAt(n int, ended, lost int64) *record.Handed {
 
 func openHandover(t *testing.T, folder string) *HandoverWriter {
 	t.Helper()
-	w, err := OpenHandover(folder)
-	must(t, err)
+	w := testkit.Value(OpenHandover(folder))(t)
 	t.Cleanup(func() { _ = w.Close() })
 	return w
 }
 
 func readHandover(t *testing.T, folder string) *Handover {
 	t.Helper()
-	h, err := ReadHandover(folder)
-	must(t, err)
+	h := testkit.Value(ReadHandover(folder))(t)
 	return h
 }
 
@@ -151,15 +150,13 @@ func TestEarlierHandover(t *testing.T) {
 	}
 	seal := func(h *proto.Handover) []byte {
 		t.Helper()
-		content, err := googleproto.Marshal(h)
-		must(t, err)
+		content := testkit.Value(googleproto.Marshal(h))(t)
 		head := binary.LittleEndian.AppendUint32(nil, uint32(len(content))) //nolint:gosec // small
 		return append(binary.LittleEndian.AppendUint32(head, crc32.ChecksumIEEE(content)), content...)
 	}
 	write("samples", seal(&proto.Handover{Last: wire.FromSample(sampleAt(2), false)}))
 	write("rows", seal(&proto.Handover{Rows: wire.FromSample(sampleAt(1), true)}))
-	text, err := json.Marshal(countedAt(2, 3, 0))
-	must(t, err)
+	text := testkit.Value(json.Marshal(countedAt(2, 3, 0)))(t)
 	write("commands.json", text)
 	h := readHandover(t, folder)
 	h.hold(t, 2, 0, 1)
@@ -173,9 +170,4 @@ func TestEarlierHandover(t *testing.T) {
 }
 
 // must ends the test if something that it only prepares, or relies on, has failed.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must

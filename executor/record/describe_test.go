@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -164,8 +165,7 @@ func TestScopesDiffer(t *testing.T) {
 func TestRecordHasItsEnd(t *testing.T) {
 	for _, c := range endCases() {
 		r := c.record()
-		text, err := json.Marshal(r)
-		must(t, err)
+		text := testkit.Value(json.Marshal(r))(t)
 		decoded := &Record{}
 		must(t, json.Unmarshal(text, decoded))
 		for _, r := range []*Record{r, decoded} {
@@ -186,8 +186,7 @@ func TestRecordHasItsEnd(t *testing.T) {
 func TestRedacted(t *testing.T) {
 	for _, c := range endCases() {
 		full, r := c.record(), c.record().Redacted()
-		text, err := json.Marshal(r)
-		must(t, err)
+		text := testkit.Value(json.Marshal(r))(t)
 		if strings.Contains(string(text), "secret") {
 			t.Errorf("%s: the secret is in %s", c.name, text)
 		}

@@ -21,6 +21,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 var update = flag.Bool("update", false, "write the schemas in docs")
@@ -38,11 +40,9 @@ func parseSources(t *testing.T, dirs ...string) sources {
 	t.Helper()
 	s := sources{map[string]string{}, map[string][]string{}}
 	for _, dir := range dirs {
-		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
-		must(t, err)
+		files := testkit.Value(filepath.Glob(filepath.Join(dir, "*.go")))(t)
 		for _, name := range files {
-			file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
-			must(t, err)
+			file := testkit.Value(parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments))(t)
 			ast.Inspect(file, func(n ast.Node) bool {
 				s.add(n)
 				return true
@@ -142,8 +142,7 @@ func (s sources) documentOf(t *testing.T, title string, of reflect.Type) []byte 
 	defs := node{}
 	root := s.schemaOf(of, defs)
 	root["$schema"], root["title"], root["$defs"] = "https://json-schema.org/draft/2020-12/schema", title, defs
-	text, err := json.MarshalIndent(root, "", "  ")
-	must(t, err)
+	text := testkit.Value(json.MarshalIndent(root, "", "  "))(t)
 	return append(text, '\n')
 }
 
@@ -182,8 +181,7 @@ func newValidator(t *testing.T, document []byte) validator {
 // validate returns what is wrong with a record in JSON; empty for nothing.
 func (v validator) validate(t *testing.T, record any) string {
 	t.Helper()
-	text, err := encode(record, "")
-	must(t, err)
+	text := testkit.Value(encode(record, ""))(t)
 	var value any
 	must(t, json.Unmarshal(text, &value))
 	return v.check("record", v.schema, value)

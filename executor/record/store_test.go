@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func exampleRecord(id string, started time.Time) *Record {
@@ -44,8 +46,7 @@ func exampleUsage(from time.Time) *Usage {
 
 func TestStoreWritesWhatReadReads(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "runs", "one")
-	store, err := Create(dir)
-	must(t, err)
+	store := testkit.Value(Create(dir))(t)
 	defer store.Close()
 
 	started := time.Date(2026, 3, 4, 5, 6, 7, 89, time.UTC)
@@ -54,8 +55,7 @@ func TestStoreWritesWhatReadReads(t *testing.T) {
 	second := exampleRecord("one", started)
 	for _, want := range []*Record{first, second} {
 		must(t, store.Put(want))
-		got, err := Read(dir)
-		must(t, err)
+		got := testkit.Value(Read(dir))(t)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("record (-written +read):\n%s", diff)
 		}
@@ -86,13 +86,11 @@ func TestStoreWritesWhatReadReads(t *testing.T) {
 // TestReserve holds that a record takes the place of what was reserved for it, and that a reservation can be given up.
 func TestReserve(t *testing.T) {
 	dir := t.TempDir()
-	store, err := Create(dir)
-	must(t, err)
+	store := testkit.Value(Create(dir))(t)
 	defer store.Close()
 	want := exampleRecord("one", time.Date(2026, 3, 4, 5, 6, 7, 89, time.UTC))
 	must(t, errors.Join(store.Reserve(), store.Put(want)))
-	got, err := Read(dir)
-	must(t, err)
+	got := testkit.Value(Read(dir))(t)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -136,8 +134,7 @@ func TestStoreFilesBelongToTheirUserAlone(t *testing.T) {
 
 func TestCreateRejectsTheFolderOfAnotherRun(t *testing.T) {
 	dir := t.TempDir()
-	store, err := Create(dir)
-	must(t, err)
+	store := testkit.Value(Create(dir))(t)
 	if _, err := Create(dir); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("Create over a run that starts: %v, want fs.ErrExist", err)
 	}
@@ -146,16 +143,14 @@ func TestCreateRejectsTheFolderOfAnotherRun(t *testing.T) {
 	if _, err := Create(dir); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("Create over a record: %v, want fs.ErrExist", err)
 	}
-	again, err := Open(dir)
-	must(t, err)
+	again := testkit.Value(Open(dir))(t)
 	defer again.Close()
 	must(t, again.Put(exampleRecord("x", time.Now())))
 }
 
 func TestStoreFollowsARenamedFolder(t *testing.T) {
 	root := t.TempDir()
-	store, err := Create(filepath.Join(root, "before"))
-	must(t, err)
+	store := testkit.Value(Create(filepath.Join(root, "before")))(t)
 	defer store.Close()
 	after := filepath.Join(root, "after")
 	must(t, os.Rename(store.Dir(), after))
@@ -168,11 +163,8 @@ func TestStoreFollowsARenamedFolder(t *testing.T) {
 func TestAppendStartsANewLineAfterATornOne(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, UsageFile)
-	if err := os.WriteFile(path, []byte(`{"schema_version":"1.0","fr`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	store, err := Open(dir)
-	must(t, err)
+	testkit.Must(t, os.WriteFile(path, []byte(`{"schema_version":"1.0","fr`), 0o600))
+	store := testkit.Value(Open(dir))(t)
 	defer store.Close()
 	must(t, store.Append(exampleUsage(time.Now()), false))
 	var read, damaged int
@@ -195,14 +187,12 @@ func TestListIsNewestFirstAndKeepsDamagedRuns(t *testing.T) {
 	root := t.TempDir()
 	started := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for i, name := range []string{"b", "c", "a"} {
-		store, err := Create(filepath.Join(root, name))
-		must(t, err)
+		store := testkit.Value(Create(filepath.Join(root, name)))(t)
 		must(t, store.Put(exampleRecord(name, started.Add(time.Duration(i)*time.Hour))))
 		must(t, store.Close())
 	}
 	must(t, os.Mkdir(filepath.Join(root, "empty"), 0o700))
-	entries, err := List(root)
-	must(t, err)
+	entries := testkit.Value(List(root))(t)
 	var names []string
 	for _, entry := range entries {
 		names = append(names, entry.Name)
@@ -253,8 +243,7 @@ func TestReadNamesFileAndLine(t *testing.T) {
 }
 
 func TestReadTakesLaterMinorVersions(t *testing.T) {
-	r, err := Decode([]byte(`{"schema_version": "1.7", "id": "x", "something_new": [1, 2]}`))
-	must(t, err)
+	r := testkit.Value(Decode([]byte(`{"schema_version": "1.7", "id": "x", "something_new": [1, 2]}`)))(t)
 	if r.ID != "x" {
 		t.Errorf("id %q, want x", r.ID)
 	}
@@ -311,9 +300,4 @@ func fuzzDecode[T any](f *testing.F, decode func([]byte) (*T, error), example *T
 }
 
 // must ends the test if something that it only prepares, or relies on, has failed.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must

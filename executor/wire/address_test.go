@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // What an address names is killed and removed: one that was put elsewhere is not believed.
@@ -17,13 +19,9 @@ func TestReadAddress(t *testing.T) {
 	dir := t.TempDir()
 	own, other, link := filepath.Join(dir, "own"), filepath.Join(dir, "other"), filepath.Join(dir, "link")
 	for _, folder := range []string{own, other} {
-		if err := os.Mkdir(folder, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Mkdir(folder, 0o700))
 	}
-	if err := os.Symlink(dir, link); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Symlink(dir, link))
 	cases := []struct{ name, text, want string }{
 		{"own", `{"id":"a","folder":"` + own + `"}`, ""},
 		{"own, another way", `{"id":"a","folder":"` + filepath.Join(link, "own") + `"}`, ""},
@@ -34,9 +32,7 @@ func TestReadAddress(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			if err := os.WriteFile(filepath.Join(own, addressFile), []byte(c.text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(filepath.Join(own, addressFile), []byte(c.text), 0o600))
 			address, err := ReadAddress(own)
 			if c.want == "" {
 				if err != nil || address.ID != "a" {

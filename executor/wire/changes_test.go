@@ -14,6 +14,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -29,14 +30,9 @@ func equal(t *testing.T, got, want *procstats.Sample) {
 // send passes a message through its encoding.
 func send(t *testing.T, m *proto.SampleResponse) (received *proto.SampleResponse, size int) {
 	t.Helper()
-	encoded, err := googleproto.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded := testkit.Value(googleproto.Marshal(m))(t)
 	received = &proto.SampleResponse{}
-	if err := googleproto.Unmarshal(encoded, received); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, googleproto.Unmarshal(encoded, received))
 	return received, len(encoded)
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -26,9 +27,7 @@ func TestPacked(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := wire.Unpack(content)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		want := *s
 		if !rows {
 			want.Omitted, want.Processes = s.Omitted+len(s.Processes), nil
@@ -43,14 +42,8 @@ func TestPackedText(t *testing.T) {
 	s := &procstats.Sample{}
 	s.SetAbsent(procstats.CgroupCPUUsage, "read \xff: gone")
 	s.AddProcess(procstats.ProcessID{PID: 1}).Command = "\xff"
-	content, err := packer.Append(nil, s, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := wire.Unpack(content)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := testkit.Value(packer.Append(nil, s, true))(t)
+	got := testkit.Value(wire.Unpack(content))(t)
 	if r, _ := got.Task.Get(procstats.CgroupCPUUsage); r.Reason() != "read \ufffd: gone" || got.Processes[0].Command != "\xff" {
 		t.Errorf("%q, %q", r.Reason(), got.Processes[0].Command)
 	}

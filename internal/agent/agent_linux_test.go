@@ -24,6 +24,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/state"
 	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/internal/series"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -47,8 +48,7 @@ func testConfig(dir string) config.Config {
 // shortDir is a directory for an agent: the path of a unix socket is limited to 107 bytes.
 func shortDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "tacho")
-	must(t, err)
+	dir := testkit.Value(os.MkdirTemp("/tmp", "tacho"))(t)
 	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
 	return dir
 }
@@ -148,8 +148,7 @@ func (r *running) goesOn(was *allocation.Allocation) *allocation.Allocation {
 func (r *running) usage(id string) *figures.Figures {
 	r.t.Helper()
 	now := r.Snapshot(id)
-	l, err := now.Allocation(id)
-	must(r.t, err)
+	l := testkit.Value(now.Allocation(id))(r.t)
 	return now.Usage(l.Tasks["t"])
 }
 
@@ -161,8 +160,7 @@ func (r *running) await(id, what string, is func(*allocation.Allocation) bool) *
 	defer cancel()
 	events := r.Feed().Subscribe(r.Feed().Index())
 	for {
-		l, err := r.Snapshot().Allocation(id)
-		must(r.t, err)
+		l := testkit.Value(r.Snapshot().Allocation(id))(r.t)
 		if is(l) {
 			return l
 		}
@@ -203,13 +201,11 @@ func TestBatchJobRunsToItsEnd(t *testing.T) {
 	if l.ClientStatus != allocation.Complete || l.Tasks["t"].State.Exit == nil || l.Tasks["t"].State.Exit.Code != 0 {
 		t.Fatalf("allocation %+v, task %+v", l, l.Tasks["t"])
 	}
-	final, err := r.Record(l.ID, "t")
-	must(t, err)
+	final := testkit.Value(r.Record(l.ID, "t"))(t)
 	if final.Diagnosis.Verdict != "completed" || final.ExitCode == nil || *final.ExitCode != 0 {
 		t.Errorf("record %+v", final)
 	}
-	log, err := l.Dir.OpenLog("t", "stdout")
-	must(t, err)
+	log := testkit.Value(l.Dir.OpenLog("t", "stdout"))(t)
 	text, err := io.ReadAll(log)
 	if err != nil || !strings.HasPrefix(string(text), "out t\nt!/") {
 		t.Errorf("log %q, error %v", text, err)
@@ -231,8 +227,7 @@ func TestServiceIsRecoveredWithItsHistory(t *testing.T) {
 	l = r.await(l.ID, "running", isRunning)
 	samples := func(n int) func() bool {
 		return func() bool {
-			points, err := r.History(l.ID, "t", series.Query{})
-			must(t, err)
+			points := testkit.Value(r.History(l.ID, "t", series.Query{}))(t)
 			return len(points) >= n
 		}
 	}
@@ -267,8 +262,7 @@ func TestServiceIsRecoveredWithItsHistory(t *testing.T) {
 		points, err := r.History(l.ID, "t", series.Query{Since: before.Wall})
 		return err == nil && len(points) > 4
 	})
-	points, err := r.History(l.ID, "t", series.Query{})
-	must(t, err)
+	points := testkit.Value(r.History(l.ID, "t", series.Query{}))(t)
 	gaps, last := 0, 0.0
 	for _, p := range points {
 		if p.Gap != series.NoGap {
@@ -309,8 +303,7 @@ func TestSnapshotsShare(t *testing.T) {
 	r.eventually("readings", func() bool { return r.usage(id).Sample != nil && r.usage(other).Sample != nil })
 	of := func(id string) *allocation.Allocation {
 		t.Helper()
-		l, err := r.Snapshot().Allocation(id)
-		must(t, err)
+		l := testkit.Value(r.Snapshot().Allocation(id))(t)
 		return l
 	}
 	var before, still *allocation.Allocation
@@ -398,8 +391,7 @@ func TestPublishingIsSwitchedWhileAJobIsPlaced(t *testing.T) {
 func TestReadersDoNotWaitForTheDisk(t *testing.T) {
 	r := beginAlone(t)
 	id := r.sleeping().ID
-	l, err := r.find(id)
-	must(t, err)
+	l := testkit.Value(r.find(id))(t)
 	storing, goOn, stored := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	meet, release := sync.OnceFunc(func() { close(storing) }), sync.OnceFunc(func() { close(goOn) })
 	defer release()

@@ -18,6 +18,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/allocdir"
 	"github.com/tachograph/tacho/internal/agent/config"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // TestStateIsLost replaces the state of running tasks by something else: they run on, and what they wrote is not
@@ -30,8 +31,7 @@ func TestStateIsLost(t *testing.T) {
 	l = first.await(l.ID, "running", isRunning)
 	dir := allocdir.In(first.host.Dir, l.ID)
 	first.end(false)
-	good, err := os.ReadFile(filepath.Join(c.DataDir, "state.db"))
-	must(t, err)
+	good := testkit.Value(os.ReadFile(filepath.Join(c.DataDir, "state.db")))(t)
 	must(t, os.WriteFile(filepath.Join(c.DataDir, "state.db"), []byte(strings.Repeat("damage ", 3000)), 0o600))
 	own := filepath.Join(c.DataDir, "alloc", "not-ours")
 	must(t, os.Mkdir(own, 0o700))
@@ -80,8 +80,7 @@ func TestDamagedState(t *testing.T) {
 		}
 	}
 	r.end(false)
-	good, err := os.ReadFile(path)
-	must(t, err)
+	good := testkit.Value(os.ReadFile(path))(t)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -152,8 +151,7 @@ func damaged(random *rand.Rand, good []byte) []byte {
 // processesOf are the processes, but this one, that have the data directory in their command line or environment.
 func processesOf(t *testing.T, c config.Config) (pids []string) {
 	t.Helper()
-	folders, err := filepath.Glob("/proc/[0-9]*")
-	must(t, err)
+	folders := testkit.Value(filepath.Glob("/proc/[0-9]*"))(t)
 	for _, dir := range folders {
 		line, _ := os.ReadFile(filepath.Join(dir, "cmdline")) // nothing of what has ended
 		environ, _ := os.ReadFile(filepath.Join(dir, "environ"))

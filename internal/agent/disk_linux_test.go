@@ -12,6 +12,7 @@ import (
 
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/job"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // TestStateCannotBePersisted deletes the state of a running agent: a registration changes nothing, and what happens to
@@ -67,8 +68,7 @@ func TestFullDisk(t *testing.T) {
 // fill writes a file until the disk is full.
 func fill(t *testing.T, path string) {
 	t.Helper()
-	f, err := os.Create(path)
-	must(t, err)
+	f := testkit.Value(os.Create(path))(t)
 	defer f.Close()
 	for size := 1 << 20; size > 0; {
 		if _, err := f.Write(make([]byte, size)); errors.Is(err, syscall.ENOSPC) {

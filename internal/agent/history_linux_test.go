@@ -18,6 +18,7 @@ import (
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/series"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // hungDisk is a disk on which histories are, and which does not answer.
@@ -64,8 +65,7 @@ func TestHistoryOnADiskThatHangs(t *testing.T) {
 	}
 	var id string
 	task := func() *allocation.Task {
-		l, err := r.Snapshot().Allocation(id)
-		must(t, err)
+		l := testkit.Value(r.Snapshot().Allocation(id))(t)
 		return l.Tasks["t"]
 	}
 	fresh := func() {
@@ -130,8 +130,7 @@ func TestAgentEndsOnADiskThatHangs(t *testing.T) {
 	r := run(t, a)
 	l := r.submit(oneTask("service", "kill_timeout = \"1s\"", "exec sleep 1000"))[0]
 	r.await(l.ID, "running", isRunning)
-	own, err := r.find(l.ID)
-	must(t, err)
+	own := testkit.Value(r.find(l.ID))(t)
 	r.eventually("reading", func() bool { return r.Cost().Samples > 0 })
 	must(t, r.StopAlloc(l.ID))
 	r.await(l.ID, "dead", func(l *allocation.Allocation) bool { return l.ClientStatus.Ended() })

@@ -22,6 +22,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/alloc"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/job"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // shell is a task that runs a shell command, with more in its block.
@@ -54,8 +55,7 @@ func TestLifecycleOrder(t *testing.T) {
 	if l.ClientStatus != allocation.Complete {
 		t.Errorf("status %s: %s", l.ClientStatus, l.Description)
 	}
-	text, err := os.ReadFile(filepath.Join(r.host.Dir, l.ID, "alloc", "data", "order"))
-	must(t, err)
+	text := testkit.Value(os.ReadFile(filepath.Join(r.host.Dir, l.ID, "alloc", "data", "order")))(t)
 	if diff := cmp.Diff([]string{"first", "first-end", "main", "then", "last"}, strings.Fields(string(text))); diff != "" {
 		t.Error(diff)
 	}
@@ -176,8 +176,7 @@ func TestActsOnTasks(t *testing.T) {
 	must(t, err)
 	var out strings.Builder
 	for {
-		piece, err := stream.Recv()
-		must(t, err)
+		piece := testkit.Value(stream.Recv())(t)
 		out.Write(piece.Stdout)
 		if piece.Exit != nil {
 			break

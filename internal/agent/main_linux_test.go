@@ -9,6 +9,7 @@ import (
 
 	"github.com/tachograph/tacho/executor"
 	"github.com/tachograph/tacho/internal/agent/trial"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/internal/version"
 )
 
@@ -28,9 +29,4 @@ func TestMain(m *testing.M) {
 }
 
 // must ends the test if something that it only prepares, or relies on, has failed.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must

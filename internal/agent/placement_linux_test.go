@@ -11,13 +11,13 @@ import (
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // status is a job as it is shown.
 func (r *running) status(id string) *snapshot.Job {
 	r.t.Helper()
-	j, err := r.Snapshot().Job(id)
-	must(r.t, err)
+	j := testkit.Value(r.Snapshot().Job(id))(r.t)
 	return j
 }
 

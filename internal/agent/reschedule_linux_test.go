@@ -17,6 +17,7 @@ import (
 
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // successor waits for the allocation that replaces another, and returns it running.
@@ -290,10 +291,8 @@ func TestCompletedIsNotReplaced(t *testing.T) {
 func TestScaleOfStoppedJob(t *testing.T) {
 	r := beginAlone(t)
 	r.sleeping()
-	now, err := r.job("test")
-	must(t, err)
-	source, err := scaled(now, "g", 2)
-	must(t, err)
+	now := testkit.Value(r.job("test"))(t)
+	source := testkit.Value(scaled(now, "g", 2))(t)
 	must(t, r.StopJob("test", false, nil))
 	if _, _, err := r.runJob(t.Context(), source, unchanged(now)); !errors.Is(err, errJobChanged) {
 		t.Errorf("registration of what was read before: %v", err)

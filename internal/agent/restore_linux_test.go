@@ -22,6 +22,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/config"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/state"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -67,10 +68,8 @@ func TestRestartDoesNotEvaluate(t *testing.T) {
 // jobJSON is a job as the API shows it.
 func (r *running) jobJSON(id string) string {
 	r.t.Helper()
-	j, err := r.Snapshot().Job(id)
-	must(r.t, err)
-	text, err := json.MarshalIndent(j, "", " ")
-	must(r.t, err)
+	j := testkit.Value(r.Snapshot().Job(id))(r.t)
+	text := testkit.Value(json.MarshalIndent(j, "", " "))(r.t)
 	return string(text)
 }
 
@@ -115,8 +114,7 @@ func TestTasksOutliveWhatCannotBeRead(t *testing.T) {
 // openState opens the state of an agent that does not run.
 func openState(t *testing.T, c config.Config) *state.Store {
 	t.Helper()
-	store, err := state.Open(filepath.Join(c.DataDir, "state.db"))
-	must(t, err)
+	store := testkit.Value(state.Open(filepath.Join(c.DataDir, "state.db")))(t)
 	return store
 }
 
@@ -219,20 +217,17 @@ func TestEndedAllocationStaysAsItIs(t *testing.T) {
 	must(t, r.StopAlloc(l.ID))
 	ended := func() bool { return len(r.endedAllocs()) == 1 }
 	r.eventually("the end", ended)
-	l, err := r.Snapshot().Allocation(l.ID)
-	must(t, err)
+	l = testkit.Value(r.Snapshot().Allocation(l.ID))(t)
 	totals := r.usage(l.ID).Totals
 	r.end(false)
 	r = begin(t, c)
 	defer r.end(false)
 	r.eventually("the end", ended)
-	again, err := r.Snapshot().Allocation(l.ID)
-	must(t, err)
+	again := testkit.Value(r.Snapshot().Allocation(l.ID))(t)
 	if !again.ModifyTime.Equal(l.ModifyTime) {
 		t.Errorf("modified at %v, was %v", again.ModifyTime, l.ModifyTime)
 	}
-	final, err := r.Record(l.ID, "t")
-	must(t, err)
+	final := testkit.Value(r.Record(l.ID, "t"))(t)
 	if diff := cmp.Diff(final.Diagnosis.OOM.Kills, totals.OOMKills); diff != "" {
 		t.Error("OOM kills:", diff)
 	}
@@ -260,8 +255,7 @@ func TestIndexesGoOn(t *testing.T) {
 	if err != nil || first.Index <= newest {
 		t.Errorf("event %d after %d, %v", first.Index, newest, err)
 	}
-	l, err := r.Snapshot().Allocation(before.ID)
-	must(t, err)
+	l := testkit.Value(r.Snapshot().Allocation(before.ID))(t)
 	if l.CreateIndex != before.CreateIndex || l.CreateIndex == 0 {
 		t.Errorf("made with index %d, was %d", l.CreateIndex, before.CreateIndex)
 	}
@@ -292,8 +286,7 @@ func TestNoSecondTaskBesideALiveOne(t *testing.T) {
 	goesOn()
 	r.end(false)
 
-	lock, err := os.Open(filepath.Join(executor.Folder, "owner.lock"))
-	must(t, err)
+	lock := testkit.Value(os.Open(filepath.Join(executor.Folder, "owner.lock")))(t)
 	must(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
 	r = begin(t, c)
 	defer r.end(true)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -98,9 +99,7 @@ func exampleBars() *Bars {
 func TestGolden(t *testing.T) {
 	a, charts := example()
 	var image bytes.Buffer
-	if err := WriteSVG(&image, "run  sh -c 'a && b <c >d' \x1b[31m", a, charts, exampleBars()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, WriteSVG(&image, "run  sh -c 'a && b <c >d' \x1b[31m", a, charts, exampleBars()))
 	var page strings.Builder
 	for i := range charts {
 		page.WriteString(charts[i].HTML(a) + "\n")
@@ -111,15 +110,10 @@ func TestGolden(t *testing.T) {
 	} {
 		path := filepath.Join("testdata", name)
 		if *update {
-			if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(path, []byte(got), 0o644))
 			continue
 		}
-		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := testkit.Value(os.ReadFile(path))(t)
 		if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
 			t.Errorf("%s has changed; -update takes it over (-want +got):\n%s", name, diff)
 		}
@@ -129,9 +123,7 @@ func TestGolden(t *testing.T) {
 func TestImageIsXML(t *testing.T) {
 	a, charts := example()
 	var out bytes.Buffer
-	if err := WriteSVG(&out, "run  sh -c 'a && b <c >d' \x1b[31m", a, charts, exampleBars()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, WriteSVG(&out, "run  sh -c 'a && b <c >d' \x1b[31m", a, charts, exampleBars()))
 	if strings.Contains(out.String(), "var(") {
 		t.Error("a variable is in the style sheet of the image: not all that show SVG know them")
 	}
@@ -319,9 +311,7 @@ func TestData(t *testing.T) {
 		Times        []int64
 		Series       []struct{ Values []*float64 }
 	}
-	if err := json.Unmarshal([]byte(c.data(a)), &got); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(c.data(a)), &got))
 	want := []int64{noon.UnixMilli() + 60_000, noon.UnixMilli() + 120_000}
 	if !cmp.Equal(got.Times, want) || got.Since != want[0] || got.Until != want[1] {
 		t.Errorf("times %v from %d to %d, want %v", got.Times, got.Since, got.Until, want)

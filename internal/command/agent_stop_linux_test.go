@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // until waits until a file has a text.
@@ -39,8 +40,7 @@ func until(t *testing.T, path, text string) {
 // agentIn is tacho agent with a configuration; what it says goes to a file, which is made anew.
 func agentIn(t *testing.T, log, config string, args ...string) *exec.Cmd {
 	t.Helper()
-	file, err := os.Create(log)
-	must(t, err)
+	file := testkit.Value(os.Create(log))(t)
 	defer file.Close()
 	cmd := tachoProcess(t, append([]string{"agent", "--config", config}, args...)...)
 	cmd.Stderr = file
@@ -62,8 +62,7 @@ func terminate(t *testing.T, agent *exec.Cmd) time.Duration {
 // awaitLock waits until a process has locked a file.
 func awaitLock(t *testing.T, path string) {
 	t.Helper()
-	file, err := os.Open(path)
-	must(t, err)
+	file := testkit.Value(os.Open(path))(t)
 	defer file.Close()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -115,8 +114,7 @@ func TestAgentEndsBeforeItIsReady(t *testing.T) {
 	}
 
 	must(t, unix.Kill(executor, unix.SIGCONT))
-	pid, err := os.ReadFile(started)
-	must(t, err)
+	pid := testkit.Value(os.ReadFile(started))(t)
 	proc := filepath.Join("/proc", strings.TrimSpace(string(pid)))
 	if _, err := os.Stat(proc); err != nil {
 		t.Errorf("the task of the agent before: %v", err)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/client"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // fakeAgent answers as an agent does: with what a real one answered, which is in testdata/agent, and with jobs and
@@ -415,9 +416,4 @@ func (f *fakeAgent) exec(w http.ResponseWriter, r *http.Request) {
 }
 
 // must ends the test if something that it only prepares, or relies on, has failed.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must

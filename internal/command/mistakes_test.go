@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/internal/command"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // mistakes are command lines as people get them wrong. Words with blanks are in single quotes.
@@ -118,10 +119,8 @@ job run no-such-file.hcl
 // TestMistakes holds that the message of a mistake names what is wrong, where, and the right form: testdata/mistakes.txt has
 // them all, and their exit codes.
 func TestMistakes(t *testing.T) {
-	golden, err := filepath.Abs("testdata/mistakes.txt")
-	must(t, err)
-	runs, err := filepath.Abs("testdata/runs")
-	must(t, err)
+	golden := testkit.Value(filepath.Abs("testdata/mistakes.txt"))(t)
+	runs := testkit.Value(filepath.Abs("testdata/runs"))(t)
 	agent := httptest.NewServer(newFakeAgent(t, ""))
 	defer agent.Close()
 	t.Setenv("TACHO_ADDR", strings.TrimPrefix(agent.URL, "http://"))
@@ -150,8 +149,7 @@ func compareGolden(t *testing.T, path, got string) {
 	if *update {
 		must(t, os.WriteFile(path, []byte(got), 0o600))
 	}
-	want, err := os.ReadFile(path)
-	must(t, err)
+	want := testkit.Value(os.ReadFile(path))(t)
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Error(diff)
 	}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // everyCommand calls visit for all commands below one.
@@ -100,9 +102,7 @@ func TestHelpFitsTerminals(t *testing.T) {
 	check := func(cmd *cobra.Command) {
 		var text strings.Builder
 		cmd.SetOut(&text)
-		if err := cmd.Help(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, cmd.Help())
 		for line := range strings.Lines(text.String()) {
 			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > columns {
 				t.Errorf("%s --help: a line of %d columns: %q", cmd.CommandPath(), n, line)

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // patience is how long anything may take that is expected to happen at all.
@@ -77,16 +79,12 @@ func heldByAnother(t *testing.T, late time.Duration) {
 	script := fmt.Sprintf(`echo $$; read go; head -c %d /dev/zero`, size)
 	cmd := tachoRun(t, t.TempDir(), "--capture", "stdout", "--", "sh", "-c", script)
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	must(t, err)
-	out, err := cmd.StdoutPipe()
-	must(t, err)
+	in := testkit.Value(cmd.StdinPipe())(t)
+	out := testkit.Value(cmd.StdoutPipe())(t)
 	must(t, cmd.Start())
 	lines := bufio.NewReader(out)
-	pid, err := lines.ReadString('\n')
-	must(t, err)
-	holder, err := os.OpenFile("/proc/"+strings.TrimSpace(pid)+"/fd/1", os.O_WRONLY, 0)
-	must(t, err)
+	pid := testkit.Value(lines.ReadString('\n'))(t)
+	holder := testkit.Value(os.OpenFile("/proc/"+strings.TrimSpace(pid)+"/fd/1", os.O_WRONLY, 0))(t)
 	defer holder.Close()
 	if _, err := io.WriteString(in, "go\n"); err != nil {
 		t.Fatal(err)

@@ -8,6 +8,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // TestTellsOfAKillAtOnce holds that the kill of a child is reported while the command continues.
@@ -16,10 +18,8 @@ func TestTellsOfAKillAtOnce(t *testing.T) {
 	// Without a line's end, tail(1) has to keep everything.
 	const script = `head -c 300M /dev/zero | tail; read go`
 	cmd := tachoRun(t, t.TempDir(), "--memory", "30M", "--live", "never", "--", "sh", "-c", script)
-	in, err := cmd.StdinPipe()
-	must(t, err)
-	said, err := cmd.StderrPipe()
-	must(t, err)
+	in := testkit.Value(cmd.StdinPipe())(t)
+	said := testkit.Value(cmd.StderrPipe())(t)
 	must(t, cmd.Start())
 	lines, told := bufio.NewScanner(said), ""
 	for told == "" && lines.Scan() {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // user is how tacho is called in a test: from which folder, and with which environment beside the usual.
@@ -112,8 +113,7 @@ func hasEnded(t *testing.T, pidfd int) bool {
 func TestStopRemains(t *testing.T) {
 	u := user{dir: t.TempDir()}
 	dir := u.detached(t, "exec sleep 60")
-	before, err := record.Read(dir)
-	must(t, err)
+	before := testkit.Value(record.Read(dir))(t)
 	main, executor := hold(t, before.PID), hold(t, before.Executor.PID)
 	must(t, unix.PidfdSendSignal(executor, unix.SIGKILL, nil, 0))
 	if !hasEnded(t, executor) {
@@ -166,8 +166,7 @@ func TestDetachWithoutFiles(t *testing.T) {
 // TestRunAsAnother holds that a user who may not become another is told so, and not that the command cannot be executed.
 func TestRunAsAnother(t *testing.T) {
 	u := user{dir: t.TempDir(), stranger: true}
-	runtimeDir, err := os.MkdirTemp("", "r")
-	must(t, err)
+	runtimeDir := testkit.Value(os.MkdirTemp("", "r"))(t)
 	t.Cleanup(func() { _ = os.RemoveAll(runtimeDir) })
 	u.env = []string{"XDG_RUNTIME_DIR=" + runtimeDir}
 	code, _, said := u.tacho(t, "run", "--no-files", "--user", "root", "--", "true")

@@ -18,6 +18,7 @@ import (
 	"github.com/creack/pty"
 
 	"github.com/tachograph/tacho/internal/command"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // TestTopScreens presses the keys of tacho top on terminals of four widths: testdata/top.txt has what they show.
@@ -25,8 +26,7 @@ func TestTopScreens(t *testing.T) {
 	const golden = "testdata/top.txt"
 	t.Setenv("TZ", "UTC")
 	t.Setenv("NO_COLOR", "1")
-	content, err := os.ReadFile(golden)
-	must(t, err)
+	content := testkit.Value(os.ReadFile(golden))(t)
 	want := make(map[string]string)
 	for _, section := range strings.Split(string(content), "-- ")[1:] {
 		title, text, _ := strings.Cut(section, " --\n")

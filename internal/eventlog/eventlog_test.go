@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/internal/eventlog"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func itself(n uint64) uint64 { return n }
@@ -29,9 +30,7 @@ func drain(t *testing.T, f *eventlog.Follower[uint64]) (all []uint64) {
 	t.Helper()
 	for {
 		n, changed, err := f.Poll()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if changed != nil {
 			return all
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/tachograph/tacho/internal/exposition"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // FuzzLabels holds that whatever a task calls itself comes out as it went in, in each format.
@@ -29,9 +30,7 @@ func FuzzLabels(f *testing.F) {
 		families := []exposition.Family{counter, {Name: "nothing", Help: "Was not measured."}}
 
 		var page strings.Builder
-		if err := exposition.WriteText(&page, families); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, exposition.WriteText(&page, families))
 		parser := expfmt.NewTextParser(model.UTF8Validation)
 		read, err := parser.TextToMetricFamilies(strings.NewReader(page.String()))
 		if err != nil || len(read) != 1 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -119,8 +120,7 @@ func openAt(t *testing.T, path string, c *clocks) *Ring {
 
 func walls(t *testing.T, r *Ring, q Query) (walls []time.Time) {
 	t.Helper()
-	points, err := r.Points(q)
-	must(t, err)
+	points := testkit.Value(r.Points(q))(t)
 	for _, p := range points {
 		walls = append(walls, p.Wall)
 	}

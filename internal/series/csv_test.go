@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -29,8 +30,7 @@ func sampled(after time.Duration, cpu, memory float64) *procstats.Sample {
 }
 
 func newCSV(t *testing.T) (w *CSV, path string) {
-	root, err := os.OpenRoot(t.TempDir())
-	must(t, err)
+	root := testkit.Value(os.OpenRoot(t.TempDir()))(t)
 	t.Cleanup(func() { _ = root.Close() })
 	return NewCSV(root, "samples.csv"), filepath.Join(root.Name(), "samples.csv")
 }
@@ -122,8 +122,7 @@ func TestPointsOfGaps(t *testing.T) {
 func TestPointRoundTrip(t *testing.T) {
 	before, after := sampled(0, 1, 10e6), sampled(1500*time.Millisecond, 1.75, 12345678)
 	p := PointOf(before, after)
-	got, err := decodeRow(header(), p.Fields())
-	must(t, err)
+	got := testkit.Value(decodeRow(header(), p.Fields()))(t)
 	if diff := cmp.Diff(p.Fields(), got.Fields()); diff != "" {
 		t.Errorf("(-wrote +read):\n%s", diff)
 	}
@@ -195,8 +194,7 @@ func FuzzPoints(f *testing.F) {
 
 // TestColumnsAreDocumented holds docs/records.md against the columns of samples.csv.
 func TestColumnsAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/records.md")
-	must(t, err)
+	page := testkit.Value(os.ReadFile("../../docs/records.md"))(t)
 	var table strings.Builder
 	for _, c := range RunColumns() {
 		fmt.Fprintf(&table, "| `%s` | %s |\n", c.Name, c.Help)

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -87,8 +88,7 @@ func TestRepeats(t *testing.T) {
 		want := l.points()
 		check := func(r *Ring, what string) {
 			t.Helper()
-			got, err := r.Points(Query{Processes: true})
-			must(t, err)
+			got := testkit.Value(r.Points(Query{Processes: true}))(t)
 			if diff := cmp.Diff(want, got, nearly()); diff != "" {
 				t.Errorf("seed %d, %s: %s", seed, what, diff)
 			}
@@ -98,8 +98,7 @@ func TestRepeats(t *testing.T) {
 			t.Errorf("seed %d: %d slots", seed, r.sequence)
 		}
 		check(open(t, path, 500), "after a restart")
-		all, err := r.Points(Query{})
-		must(t, err)
+		all := testkit.Value(r.Points(Query{}))(t)
 		for range 20 {
 			from := random.IntN(200)
 			q := Query{Since: stamp(from).Wall, Until: stamp(from + random.IntN(20)).Wall}

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -54,8 +55,7 @@ type history interface {
 // seconds lists when the points were taken, gaps negative.
 func seconds(t *testing.T, r history, q Query) []int {
 	t.Helper()
-	points, err := r.Points(q)
-	must(t, err)
+	points := testkit.Value(r.Points(q))(t)
 	var all []int
 	for _, p := range points {
 		n := int(p.Wall.Sub(origin) / time.Second)
@@ -129,8 +129,7 @@ func TestRingTellsAbsentFromZero(t *testing.T) {
 	r := open(t, filepath.Join(t.TempDir(), "h"), 4)
 	must(t, r.Add(sample(1, cpu(0)), 1))
 	must(t, r.Add(sample(2, map[procstats.ID]float64{procstats.CgroupMemoryCurrent: 0}), 2))
-	points, err := r.Points(Query{})
-	must(t, err)
+	points := testkit.Value(r.Points(Query{}))(t)
 	want := []Point{
 		{Stamp: stamp(1), Run: 1, Values: cpu(0)},
 		{Stamp: stamp(2), Run: 2, Values: map[procstats.ID]float64{procstats.CgroupMemoryCurrent: 0}},
@@ -145,8 +144,7 @@ func TestRingWidens(t *testing.T) {
 	add(t, r, 1, 2)
 	many := manyColumns(3 * spare)
 	must(t, r.Add(sample(3, many), 1))
-	points, err := r.Points(Query{})
-	must(t, err)
+	points := testkit.Value(r.Points(Query{}))(t)
 	if len(points) != 3 || points[0].Values[procstats.CgroupCPUUsage] != 1 {
 		t.Fatalf("points %+v", points)
 	}
@@ -336,13 +334,11 @@ func TestQueriesSeeWhatAScanSees(t *testing.T) {
 		if written > 4 {
 			tear(t, r, r.sequence-2)
 		}
-		all, err := r.Points(Query{})
-		must(t, err)
+		all := testkit.Value(r.Points(Query{}))(t)
 		for from := -1; from < 6*slots; from++ {
 			for _, to := range []int{from - 1, from, from + 1, from + 6} {
 				q := Query{Since: stamp(from).Wall, Until: stamp(to).Wall}
-				got, err := r.Points(q)
-				must(t, err)
+				got := testkit.Value(r.Points(q))(t)
 				if diff := cmp.Diff(within(all, q), got, cmpopts.EquateEmpty()); diff != "" {
 					t.Fatalf("%d points written, from %d to %d: %s", written, from, to, diff)
 				}
@@ -397,9 +393,4 @@ func FuzzOpen(f *testing.F) {
 }
 
 // must ends the test if something that it only prepares, or relies on, has failed.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must

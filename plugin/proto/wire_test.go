@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/plugin/proto/base"
 	"github.com/tachograph/tacho/plugin/proto/drivers"
 	"github.com/tachograph/tacho/plugin/proto/hclspec"
@@ -47,14 +48,9 @@ func TestWireGolden(t *testing.T) {
 	}
 	slices.Sort(got)
 	if *update {
-		if err := os.WriteFile(wireGolden, []byte(strings.Join(got, "\n")+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(wireGolden, []byte(strings.Join(got, "\n")+"\n"), 0o644))
 	}
-	golden, err := os.ReadFile(wireGolden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	golden := testkit.Value(os.ReadFile(wireGolden))(t)
 	want := strings.Split(strings.TrimSuffix(string(golden), "\n"), "\n")
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("the generated code and %s differ (-golden +generated):\n%s", wireGolden, d)

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // helperName is the comm of this test's executable: at most 15 bytes.
@@ -119,12 +121,7 @@ func outliveLeader() {
 }
 
 // must ends the test if something that it needs has failed.
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 // noError reports what has failed.
 func noError(tb testing.TB, err error) {

@@ -16,14 +16,14 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // What there is no room for while nothing is read is counted, and what comes after that is recorded again.
 func TestLostRecords(t *testing.T) {
 	r := openReader(t)
-	w, err := r.watch(rootCgroup)
-	must(t, err)
+	w := testkit.Value(r.watch(rootCgroup))(t)
 	const room, threads = ringSize / (recordSize + 8), 2500
 	r.mu.Lock() // so that the reader waits
 	for range threads {
@@ -74,8 +74,7 @@ func TestLate(t *testing.T) {
 func late(t *testing.T, r *Reader) {
 	t.Helper()
 	dir := group(t)
-	w, err := r.Watch(dir)
-	must(t, err)
+	w := testkit.Value(r.Watch(dir))(t)
 	cmd := shell(t, "for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; /bin/false; done; for i in 1 2 3; do EXITS_HELPER=leader $SELF; done; echo over; read end")
 	in, errIn := cmd.StdinPipe()
 	out, errOut := cmd.StdoutPipe()
@@ -142,8 +141,7 @@ func TestReaders(t *testing.T) {
 // everybody's.
 func TestNoSlots(t *testing.T) {
 	for i := range mostReaders {
-		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-		must(t, err)
+		fd := testkit.Value(unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0))(t)
 		defer unix.Close(fd)
 		_ = unix.Bind(fd, &unix.SockaddrUnix{Name: fmt.Sprintf("@tacho-exits-%d", i)}) // else a reader of an older build has it
 	}

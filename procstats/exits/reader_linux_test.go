@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -60,8 +61,7 @@ func group(t *testing.T) string {
 // start starts a command in a cgroup.
 func start(t *testing.T, dir string, cmd *exec.Cmd) error {
 	t.Helper()
-	f, err := os.Open(dir)
-	must(t, err)
+	f := testkit.Value(os.Open(dir))(t)
 	defer f.Close()
 	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(f.Fd())}
 	return cmd.Start()
@@ -90,8 +90,7 @@ func shell(t *testing.T, script string) *exec.Cmd {
 // usage is the cgroup's own account, in seconds.
 func usage(t *testing.T, dir string) float64 {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, "cpu.stat"))
-	must(t, err)
+	text := testkit.Value(os.ReadFile(filepath.Join(dir, "cpu.stat")))(t)
 	fields := strings.Fields(string(text))
 	n, err := strconv.ParseFloat(fields[1], 64)
 	if err != nil || fields[0] != "usage_usec" {
@@ -257,13 +256,11 @@ func TestLeft(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			own, other := group(t), group(t)
-			w, err := r.Watch(own)
-			must(t, err)
+			w := testkit.Value(r.Watch(own))(t)
 			cmd := shell(t, test.script)
 			cmd.Env = append(cmd.Env, "OWN="+own, "OTHER="+other)
 			run(t, own, cmd)
-			s, err := w.Finish(300 * time.Millisecond)
-			must(t, err)
+			s := testkit.Value(w.Finish(300 * time.Millisecond))(t)
 			if s.Left != test.want {
 				t.Errorf("%d have left, want %d: %+v", s.Left, test.want, s.Commands)
 			}
@@ -290,8 +287,7 @@ func TestDepth(t *testing.T) {
 	if _, err := r.Watch(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("watch a cgroup that is not there: %v", err)
 	}
-	w, err := r.Watch(filepath.Dir(dir))
-	must(t, err)
+	w := testkit.Value(r.Watch(filepath.Dir(dir)))(t)
 	run(t, dir, shell(t, "/bin/true; /bin/true; :"))
 	s, err := w.Finish(time.Second)
 	ended := processes(s)

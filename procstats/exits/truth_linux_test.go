@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -35,11 +36,9 @@ func TestPeaksOfShort(t *testing.T) {
 	cmd.Env = append(os.Environ(), "EXITS_HELPER=spawn", "EXITS_IN_TURN=1", "EXITS_TRUTH="+truth)
 	rows, _, _ := watch(t, r, cmd)
 	for _, mib := range sizes {
-		text, err := os.ReadFile(filepath.Join(truth, strconv.Itoa(mib)))
-		must(t, err)
+		text := testkit.Value(os.ReadFile(filepath.Join(truth, strconv.Itoa(mib))))(t)
 		_, text, _ = bytes.Cut(text, []byte("\nRss:"))
-		kib, err := strconv.ParseInt(string(bytes.Fields(text)[0]), 10, 64)
-		must(t, err)
+		kib := testkit.Value(strconv.ParseInt(string(bytes.Fields(text)[0]), 10, 64))(t)
 		c := rows[name(mib)]
 		if off := math.Abs(float64(c.PeakRSSBytes - kib<<10)); off > 1<<20 || c.PeakRSSGuarantee != procstats.Exact {
 			t.Errorf("%d MiB: largest %d KiB (%s), in its page tables %d KiB", mib, c.PeakRSSBytes>>10, c.PeakRSSGuarantee, kib)
@@ -63,8 +62,7 @@ func runAsPID(t *testing.T, dir, path, code string, pid int) int {
 func TestReusedPIDs(t *testing.T) {
 	const rounds, tries = 5, 500
 	r, dir, again := openReader(t), group(t), linkTo(t, "again")
-	w, err := r.Watch(dir)
-	must(t, err)
+	w := testkit.Value(r.Watch(dir))(t)
 	pid := runAsPID(t, dir, linkTo(t, "first"), "0", os.Getpid()+1)
 	processes, reused := int64(0), 0
 	for ; reused < rounds && processes < tries; processes++ {
@@ -86,8 +84,7 @@ func TestReusedPIDs(t *testing.T) {
 // link gives this test's executable another name, which its processes have.
 func linkTo(t *testing.T, name string) string {
 	t.Helper()
-	self, err := filepath.Abs(os.Args[0])
-	must(t, err)
+	self := testkit.Value(filepath.Abs(os.Args[0]))(t)
 	path := filepath.Join(t.TempDir(), name)
 	must(t, os.Symlink(self, path))
 	return path
@@ -98,8 +95,7 @@ func linkTo(t *testing.T, name string) string {
 func TestSharedPlace(t *testing.T) {
 	const places, tries = 8192, 50
 	r, dir, second := openReader(t), group(t), linkTo(t, "second")
-	w, err := r.Watch(dir)
-	must(t, err)
+	w := testkit.Value(r.Watch(dir))(t)
 	shared, first := false, ""
 	for try := 0; try < tries && !shared; try++ {
 		first = "first" + strconv.Itoa(try) // a row of its own: the largest of several need not be the one that shares

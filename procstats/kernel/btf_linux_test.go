@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // writeBTF writes a file of types: words as they are in it.
@@ -44,8 +46,7 @@ func TestBTF(t *testing.T) {
 		0, typedefOf, 3, // 2
 		0, structOf | 1, 8, pid, 9, 8 * 4, // 3
 	}, damaged...)...)
-	b, err := OpenBTF(fs)
-	must(t, err)
+	b := testkit.Value(OpenBTF(fs))(t)
 	if s, p := b.Offset("task", "absent", "state"), b.Offset("task", "pid"); s != 4 || p != 12 || b.Err() != nil {
 		t.Errorf("state at %d, pid at %d: %v", s, p, b.Err())
 	}
@@ -66,8 +67,7 @@ func TestBTFEnds(t *testing.T) {
 		"whole":   {[]uint32{1, structOf, 0}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, err := OpenBTF(writeBTF(t, "\x00other\x00", test.types...))
-			must(t, err)
+			b := testkit.Value(OpenBTF(writeBTF(t, "\x00other\x00", test.types...)))(t)
 			b.Offset("task", "pid")
 			if b.Err() == nil || test.want != nil && !errors.Is(b.Err(), test.want) {
 				t.Errorf("error %v", b.Err())

@@ -11,12 +11,13 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func openWrites(t *testing.T) *Writes {
 	t.Helper()
-	w, err := OpenWrites()
-	must(t, err)
+	w := testkit.Value(OpenWrites())(t)
 	closing(t, w)
 	return w
 }
@@ -33,10 +34,8 @@ func TestWrites(t *testing.T) {
 	write(t, filepath.Join(one, "cpu.max"))
 	must(t, os.Mkdir(filepath.Join(one, "nested"), 0o700))
 	w := openWrites(t)
-	first, err := w.Watch(one)
-	must(t, err)
-	second, err := w.Watch(other)
-	must(t, err)
+	first := testkit.Value(w.Watch(one))(t)
+	second := testkit.Value(w.Watch(other))(t)
 	if _, err := w.Watch(one); !errors.Is(err, unix.EEXIST) {
 		t.Errorf("watching a folder twice: %v, want EEXIST", err)
 	}

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestParseCPUInfo(t *testing.T) {
@@ -112,8 +114,7 @@ func TestHugePools(t *testing.T) {
 				pools + "2048kB/nr_hugepages": "0\n", pools + "2048kB/free_hugepages": "0\n",
 				pools + "1048576kB/nr_hugepages": test.total, pools + "1048576kB/free_hugepages": test.free,
 			})}
-			p, err := OpenHugePools(root)
-			must(t, err)
+			p := testkit.Value(OpenHugePools(root))(t)
 			if inUse, err := p.InUse(); inUse != test.inUse || (err != nil) != test.err {
 				t.Errorf("in use %v, %v; want %v", inUse, err, test.inUse)
 			}
@@ -128,8 +129,7 @@ func TestHugePoolsOfOtherKernels(t *testing.T) {
 		t.Error("no sysfs, and no error")
 	}
 	must(t, os.MkdirAll(filepath.Join(root.Sys, "kernel/mm"), 0o700))
-	p, err := OpenHugePools(root)
-	must(t, err)
+	p := testkit.Value(OpenHugePools(root))(t)
 	if inUse, err := p.InUse(); inUse || err != nil {
 		t.Errorf("in use %v, %v", inUse, err)
 	}

@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // parsed is what a parser found, by key: a number, or "max", "invalid", "missing".
@@ -308,12 +310,7 @@ func FuzzParseMountinfo(f *testing.F) {
 }
 
 // must ends the test if something that it needs has failed.
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 // noError reports what has failed.
 func noError(tb testing.TB, err error) {

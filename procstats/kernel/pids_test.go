@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestChildren(t *testing.T) {
@@ -67,8 +69,7 @@ func TestControllerDisabled(t *testing.T) {
 func TestMounts(t *testing.T) {
 	fs := procTree(t, map[string]string{"self/mountinfo": "21 1 0:5 / /proc rw,nosuid shared:9 - proc proc rw,hidepid=2\n" +
 		`22 1 0:6 / /with\040space ro - tmpfs none rw,size=1k` + "\n"})
-	mounts, err := Mounts(fs)
-	must(t, err)
+	mounts := testkit.Value(Mounts(fs))(t)
 	want := []Mount{
 		{Root: "/", Point: "/proc", FSType: "proc", Options: []string{"rw", "nosuid"}, SuperOptions: []string{"rw", "hidepid=2"}, id: 21, parent: 1},
 		{Root: "/", Point: "/with space", FSType: "tmpfs", Options: []string{"ro"}, SuperOptions: []string{"rw", "size=1k"}, id: 22, parent: 1},

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -35,8 +36,7 @@ func TestFindCgroup(t *testing.T) {
 	}
 	for _, archive := range archives {
 		t.Run(strings.TrimSuffix(filepath.Base(archive), ".txtar"), func(t *testing.T) {
-			parsed, err := txtar.ParseFile(archive)
-			must(t, err)
+			parsed := testkit.Value(txtar.ParseFile(archive))(t)
 			content := map[string]string{}
 			for _, f := range parsed.Files {
 				content[f.Name] = string(f.Data)
@@ -44,8 +44,7 @@ func TestFindCgroup(t *testing.T) {
 			mountinfo, cgroup := content["proc/self/mountinfo"], content["proc/4242/cgroup"]
 			for _, newline := range []string{"\n", "\r\n"} {
 				fs := findTree(t, strings.ReplaceAll(mountinfo, "\n", newline), strings.ReplaceAll(cgroup, "\n", newline))
-				c, err := FindCgroup(fs, findPID)
-				must(t, err)
+				c := testkit.Value(FindCgroup(fs, findPID))(t)
 				if diff := cmp.Diff(content["want"], folders(c)); diff != "" {
 					t.Errorf("newline %q: folders differ (-want +got):\n%s", newline, diff)
 				}
@@ -110,8 +109,7 @@ func TestCgroupMounts(t *testing.T) {
 43 42 0:36 / /cg/pids rw,nosuid - cgroup  rw,pids
 44 34 0:36 / /nowhere rw,nosuid - cgroup2 cgroup2 rw
 `, "")
-	got, err := CgroupMounts(fs)
-	must(t, err)
+	got := testkit.Value(CgroupMounts(fs))(t)
 	want := []CgroupMount{
 		{Point: dir, Root: "/", Version: 2, Controllers: []string{"cpu", "io", "memory"}},
 		{Point: "/cg/cpu,cpuacct", Root: "/part", Version: 1, Controllers: []string{"cpu", "cpuacct"}},

@@ -9,13 +9,14 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestReadWaited(t *testing.T) {
 	read := func() Waited {
 		t.Helper()
-		w, err := ReadWaited(HostFS(), os.Getpid())
-		must(t, err)
+		w := testkit.Value(ReadWaited(HostFS(), os.Getpid()))(t)
 		return w
 	}
 	before := read()
@@ -35,8 +36,7 @@ func TestReadWaited(t *testing.T) {
 func TestChildrenOfEndingThreads(t *testing.T) {
 	for range 100 {
 		child := exec.Command("cat")
-		hold, err := child.StdinPipe()
-		must(t, err)
+		hold := testkit.Value(child.StdinPipe())(t)
 		started, ended := make(chan error), make(chan struct{})
 		go func() {
 			defer close(ended)

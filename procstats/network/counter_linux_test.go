@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 	"github.com/tachograph/tacho/procstats/network"
@@ -166,8 +167,7 @@ func cases() []traffic {
 		{"TCP in", "tcp4", "10.99.0.2", func(t *testing.T, client, server net.Conn) { out(t, server, client) }, streamed, 0, 0},
 		{"TCP over IPv6", "tcp6", "fd99::2", out, 0, streamed, 0},
 		{"sendfile", "tcp4", "10.99.0.2", func(t *testing.T, client, server net.Conn) {
-			file, err := os.CreateTemp(t.TempDir(), "")
-			must(t, err)
+			file := testkit.Value(os.CreateTemp(t.TempDir(), ""))(t)
 			defer file.Close()
 			must(t, file.Truncate(streamed))
 			stream(t, client, server, file)
@@ -242,8 +242,7 @@ func (c *traffic) serve(t *testing.T, peer *namespace) (server func() net.Conn, 
 	}
 	t.Cleanup(func() { listener.Close() })
 	return func() net.Conn {
-		conn, err := listener.Accept()
-		must(t, err)
+		conn := testkit.Value(listener.Accept())(t)
 		t.Cleanup(func() { conn.Close() })
 		return conn
 	}, listener.Addr().String()
@@ -259,8 +258,7 @@ func TestTraffic(t *testing.T) {
 		servers[i], addresses[i] = ways[i].serve(t, peer)
 	}
 	dir := enter(t, fs)
-	counter, err := network.Count(fs, dir)
-	must(t, err)
+	counter := testkit.Value(network.Count(fs, dir))(t)
 	defer counter.Close()
 	for i := range ways {
 		t.Run(ways[i].name, func(t *testing.T) { ways[i].check(t, task, counter, servers[i], addresses[i]) })
@@ -377,8 +375,7 @@ func enterNested(t *testing.T, nested, dir string) {
 	t.Helper()
 	pid := []byte(strconv.Itoa(os.Getpid()))
 	must(t, os.WriteFile(filepath.Join(nested, "cgroup.procs"), pid, 0))
-	server, err := net.ListenPacket("udp4", "127.0.0.1:0")
-	must(t, err)
+	server := testkit.Value(net.ListenPacket("udp4", "127.0.0.1:0"))(t)
 	defer server.Close()
 	buffer := make([]byte, 100)
 	for range 100 {
@@ -449,12 +446,7 @@ func TestContinue(t *testing.T) {
 }
 
 // must ends the test if something that it needs has failed.
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 // noError reports what has failed.
 func noError(tb testing.TB, err error) {

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/procfs"
 	gopsutil "github.com/shirou/gopsutil/v4/process"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -84,14 +85,11 @@ func treeSampler(b *testing.B, t Target, ids ...procstats.ID) func() {
 
 func procfsSampler(b *testing.B, pids []int) func() {
 	b.Helper()
-	fs, err := procfs.NewDefaultFS()
-	must(b, err)
+	fs := testkit.Value(procfs.NewDefaultFS())(b)
 	return func() {
 		for _, pid := range pids {
-			p, err := fs.Proc(pid)
-			must(b, err)
-			stat, err := p.Stat()
-			must(b, err)
+			p := testkit.Value(fs.Proc(pid))(b)
+			stat := testkit.Value(p.Stat())(b)
 			_, _ = stat.CPUTime(), stat.ResidentMemory()
 		}
 	}
@@ -147,8 +145,7 @@ func crowd(b *testing.B, n int) procstats.Cgroup {
 	cmd := exec.Command("sh", "-c", fmt.Sprintf(
 		"read go <&3; i=1; while [ $i -lt %d ]; do { read x <&3; } & i=$((i+1)); done; echo ready; wait", n))
 	cmd.ExtraFiles = []*os.File{held}
-	output, err := cmd.StdoutPipe()
-	must(b, err)
+	output := testkit.Value(cmd.StdoutPipe())(b)
 	must(b, cmd.Start())
 	b.Cleanup(func() {
 		_ = hold.Close()

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/tools/txtar"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -23,8 +24,7 @@ const capturedPID = 4242
 // unpackTree writes a captured tree below a folder of its own, to which its mount points are moved.
 func unpackTree(t testing.TB, archive string) (root string) {
 	t.Helper()
-	parsed, err := txtar.ParseFile(archive)
-	must(t, err)
+	parsed := testkit.Value(txtar.ParseFile(archive))(t)
 	root = t.TempDir()
 	for _, f := range parsed.Files {
 		if f.Name == "proc/self/mountinfo" {
@@ -39,8 +39,7 @@ func unpackTree(t testing.TB, archive string) (root string) {
 func capturedTarget(t testing.TB, archive string) Target {
 	t.Helper()
 	fs := kernel.FS{Proc: filepath.Join(unpackTree(t, archive), "proc")}
-	c, err := kernel.FindCgroup(fs, capturedPID)
-	must(t, err)
+	c := testkit.Value(kernel.FindCgroup(fs, capturedPID))(t)
 	return Target{FS: fs, Cgroup: c}
 }
 

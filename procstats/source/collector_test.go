@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -39,8 +40,7 @@ func broken(id procstats.SourceID, reason string) fakeSource {
 
 func selection(t *testing.T, expr string) procstats.Selection {
 	t.Helper()
-	s, err := procstats.ParseSelection(expr)
-	must(t, err)
+	s := testkit.Value(procstats.ParseSelection(expr))(t)
 	return s
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -242,8 +243,7 @@ func TestDiskOfTooManyNames(t *testing.T) {
 			for i := range 2 * diskChunk {
 				must(t, test.make(dir, i))
 			}
-			w, err := startDiskWalk(dir)
-			must(t, err)
+			w := testkit.Value(startDiskWalk(dir))(t)
 			w.room = diskChunk * inodeSize
 			for w.step() {
 				if held := len(w.seen) + len(w.pending); held > 2*diskChunk {
@@ -265,8 +265,7 @@ func TestDiskHoldsNoMoreThanItMust(t *testing.T) {
 		writeFile(t, dir, fmt.Sprint(i), 0)
 	}
 	writeFile(t, dir, "a/b/c/d", 0)
-	w, err := startDiskWalk(dir)
-	must(t, err)
+	w := testkit.Value(startDiskWalk(dir))(t)
 	for w.step() {
 	}
 	if held, want := maxDiskHeld-w.room, 4*inodeSize; held != want {
@@ -278,12 +277,10 @@ func TestDiskHoldsNoMoreThanItMust(t *testing.T) {
 func TestDiskOfDeepFolders(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	at, err := unix.Open(dir, unix.O_DIRECTORY, 0)
-	must(t, err)
+	at := testkit.Value(unix.Open(dir, unix.O_DIRECTORY, 0))(t)
 	for range maxDiskDepth + 5 {
 		must(t, unix.Mkdirat(at, "d", 0o755))
-		next, err := unix.Openat(at, "d", unix.O_DIRECTORY, 0)
-		must(t, err)
+		next := testkit.Value(unix.Openat(at, "d", unix.O_DIRECTORY, 0))(t)
 		must(t, unix.Close(at))
 		at = next
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -72,12 +73,7 @@ func golden(t *testing.T, path string, got []byte) {
 }
 
 // must ends the test if something that it needs has failed.
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 // noError reports what has failed.
 func noError(tb testing.TB, err error) {

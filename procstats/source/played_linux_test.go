@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -41,10 +42,8 @@ func playFrom(tb testing.TB, path, role string) played {
 	cmd := exec.Command(path, "-test.run=^TestHelperProcess$")
 	cmd.Env = append(os.Environ(), helperEnv+"="+role)
 	cmd.Stderr = os.Stderr
-	input, err := cmd.StdinPipe()
-	must(tb, err)
-	output, err := cmd.StdoutPipe()
-	must(tb, err)
+	input := testkit.Value(cmd.StdinPipe())(tb)
+	output := testkit.Value(cmd.StdoutPipe())(tb)
 	held, hold, err := os.Pipe()
 	must(tb, err)
 	cmd.ExtraFiles = []*os.File{held}
@@ -86,8 +85,7 @@ func TestHelperProcess(t *testing.T) {
 	case "parent":
 		cmd := exec.Command("sh", "-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo ready; read x <&3")
 		cmd.ExtraFiles = []*os.File{os.NewFile(3, "hold")}
-		output, err := cmd.StdoutPipe()
-		must(t, err)
+		output := testkit.Value(cmd.StdoutPipe())(t)
 		must(t, cmd.Start())
 		if _, err := output.Read(make([]byte, 1)); err != nil {
 			t.Fatal(err)

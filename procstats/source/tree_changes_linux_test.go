@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -23,8 +24,7 @@ func TestTreeFindsManyChildren(t *testing.T) {
 	must(t, err)
 	cmd := exec.Command("sh", "-c", fmt.Sprintf("i=0; while [ $i -lt %d ]; do { read x <&3; } & i=$((i+1)); done; echo; wait", children))
 	cmd.ExtraFiles = []*os.File{held}
-	output, err := cmd.StdoutPipe()
-	must(t, err)
+	output := testkit.Value(cmd.StdoutPipe())(t)
 	must(t, cmd.Start())
 	t.Cleanup(func() {
 		_, _ = held.Close(), hold.Close()
@@ -72,10 +72,8 @@ func TestTreeKeepsOrphans(t *testing.T) {
 func TestTreeSeesNewPrograms(t *testing.T) {
 	cmd := exec.Command("sh")
 	cmd.Args = []string{"a\x1b[2J", "-c", "read x; exec cat"}
-	input, err := cmd.StdinPipe()
-	must(t, err)
-	output, err := cmd.StdoutPipe()
-	must(t, err)
+	input := testkit.Value(cmd.StdinPipe())(t)
+	output := testkit.Value(cmd.StdoutPipe())(t)
 	must(t, cmd.Start())
 	t.Cleanup(func() { endOf(t, cmd) })
 	tree := treeFor(t, rootsOf(cmd.Process.Pid), procstats.Select(procstats.ProcessCPU, procstats.ProcessCmdline))

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -21,8 +22,7 @@ import (
 // procTree writes a captured tree and returns its root. Files whose path has without in it are left out.
 func procTree(tb testing.TB, archive, without string) kernel.FS {
 	tb.Helper()
-	content, err := os.ReadFile(filepath.Join("testdata", "proc", archive))
-	must(tb, err)
+	content := testkit.Value(os.ReadFile(filepath.Join("testdata", "proc", archive)))(tb)
 	root := kernel.FS{Proc: tb.TempDir()}
 	for _, file := range txtar.Parse(content).Files {
 		if without == "" || !strings.Contains(file.Name, without) {

@@ -20,6 +20,7 @@ import (
 	gopsutil "github.com/shirou/gopsutil/v4/process"
 	"golang.org/x/sys/unix"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -59,10 +60,8 @@ func TestTreeOfLivingProcesses(t *testing.T) {
 // sameMemory reports whether gopsutil reads the same memory as is in a row.
 func sameMemory(t *testing.T, row *procstats.ProcessRow) bool {
 	t.Helper()
-	p, err := gopsutil.NewProcess(int32(row.PID))
-	must(t, err)
-	memory, err := p.MemoryInfo()
-	must(t, err)
+	p := testkit.Value(gopsutil.NewProcess(int32(row.PID)))(t)
+	memory := testkit.Value(p.MemoryInfo())(t)
 	rss, _ := row.Readings.Number(procstats.ProcessRSS)
 	vsize, _ := row.Readings.Number(procstats.ProcessVsize)
 	return rss == float64(memory.RSS) && vsize == float64(memory.VMS)
@@ -71,12 +70,9 @@ func sameMemory(t *testing.T, row *procstats.ProcessRow) bool {
 // compareWithLibraries holds a row against what two other readers say of the process.
 func compareWithLibraries(t *testing.T, row *procstats.ProcessRow) {
 	t.Helper()
-	fs, err := procfs.NewDefaultFS()
-	must(t, err)
-	p, err := fs.Proc(row.PID)
-	must(t, err)
-	stat, err := p.Stat()
-	must(t, err)
+	fs := testkit.Value(procfs.NewDefaultFS())(t)
+	p := testkit.Value(fs.Proc(row.PID))(t)
+	stat := testkit.Value(p.Stat())(t)
 	want := procstats.ProcessRow{ProcessID: procstats.ProcessID{PID: stat.PID, Start: stat.Starttime}, PPID: stat.PPID, Command: stat.Comm}
 	got := procstats.ProcessRow{ProcessID: row.ProcessID, PPID: row.PPID, Command: row.Command}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -86,8 +82,7 @@ func compareWithLibraries(t *testing.T, row *procstats.ProcessRow) {
 	if cpu, ok := row.Readings.Number(procstats.ProcessCPU); !ok || math.Abs(cpu-stat.CPUTime()) > 2*tick {
 		t.Errorf("process %d used %v s (%v), procfs says %v", row.PID, cpu, ok, stat.CPUTime())
 	}
-	text, err := os.ReadFile("/proc/uptime")
-	must(t, err)
+	text := testkit.Value(os.ReadFile("/proc/uptime"))(t)
 	var uptime float64
 	if _, err := fmt.Sscan(string(text), &uptime); err != nil {
 		t.Fatal(err)

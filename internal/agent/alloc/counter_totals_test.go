@@ -26,6 +26,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/trial"
 	"github.com/tachograph/tacho/internal/exposition"
 	"github.com/tachograph/tacho/internal/figures"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -50,8 +51,7 @@ type totalsTest struct {
 // launch begins another agent with what is on disk.
 func (s *totalsTest) launch() {
 	s.t.Helper()
-	store, err := state.Open(filepath.Join(s.dir, "state.db"))
-	must(s.t, err)
+	store := testkit.Value(state.Open(filepath.Join(s.dir, "state.db")))(s.t)
 	last := state.Task{}
 	tasks, err := store.Tasks()
 	must(s.t, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/allocdir"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/node"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // aStart is a start of the only task of a job file.
@@ -44,8 +45,7 @@ func TestEnvironment(t *testing.T) {
   OWN = "${NOMAD_TASK_DIR}/x ${node.unique.name} ${attr.cpu.arch} ${meta.rack.row} ${meta.team} ${env["PATH"]} ${UNKNOWN}"
   PATH = "/mine"
  }`)
-	env, err := s.environment()
-	must(t, err)
+	env := testkit.Value(s.environment())(t)
 	want := map[string]string{
 		"PATH": "/mine", "OWN": "/data/alloc/0123-4567/t/local/x here amd64 7 ${meta.team} /bin ${UNKNOWN}",
 		"NOMAD_ALLOC_ID": "0123-4567", "NOMAD_SHORT_ALLOC_ID": "0123", "NOMAD_ALLOC_NAME": "j.g[3]", "NOMAD_ALLOC_INDEX": "3",
@@ -109,9 +109,4 @@ func TestPortVariables(t *testing.T) {
 }
 
 // must ends the test if something that it only prepares, or relies on, has failed.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must

@@ -22,6 +22,7 @@ import (
 
 	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/internal/series"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -173,8 +174,7 @@ func TestSilence(t *testing.T) {
 						t.Errorf("a rate (known: %v) of %v", ok, v)
 					}
 				}
-				points, err := u.history.Points(series.Query{})
-				must(t, err)
+				points := testkit.Value(u.history.Points(series.Query{}))(t)
 				var gaps []series.Gap
 				for _, p := range points {
 					gaps = append(gaps, p.Gap)
@@ -265,8 +265,7 @@ func TestHistoryOfSleep(t *testing.T) {
 			}
 			want = append(want, values)
 		}
-		points, err := u.history.Points(series.Query{})
-		must(t, err)
+		points := testkit.Value(u.history.Points(series.Query{}))(t)
 		for _, p := range points {
 			got = append(got, p.Values)
 		}

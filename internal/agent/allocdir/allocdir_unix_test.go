@@ -15,22 +15,20 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func made(t *testing.T) Allocation {
 	t.Helper()
 	a := In(t.TempDir(), "id")
-	if err := errors.Join(a.MakeShared(nil), a.Make("t", nil)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(a.MakeShared(nil), a.Make("t", nil)))
 	return a
 }
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 func TestMakeSetsModesWhateverTheUmask(t *testing.T) {
@@ -39,10 +37,7 @@ func TestMakeSetsModesWhateverTheUmask(t *testing.T) {
 		string(a): 0o711, a.Shared(): 0o711, filepath.Join(a.Shared(), "data"): 0o777, a.Logs(): 0o700,
 		filepath.Join(a.Task("t"), "secrets"): 0o700,
 	} {
-		info, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := testkit.Value(os.Stat(path))(t)
 		if got := info.Mode().Perm(); got != want {
 			t.Errorf("%s has mode %o, want %o", path, got, want)
 		}
@@ -77,14 +72,9 @@ func TestLogsAreForTheTasks(t *testing.T) {
 				}
 			}
 			for range 2 {
-				if err := a.MakeShared(owners); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, a.MakeShared(owners))
 			}
-			info, err := os.Stat(a.Logs())
-			if err != nil {
-				t.Fatal(err)
-			}
+			info := testkit.Value(os.Stat(a.Logs()))(t)
 			stat, ok := info.Sys().(*syscall.Stat_t)
 			if got := info.Mode().Perm(); !ok || got != test.mode || int(stat.Gid) != test.group {
 				t.Errorf("mode %o, group %d; want %o, %d", got, stat.Gid, test.mode, test.group)
@@ -97,14 +87,10 @@ func TestLogsAreForTheTasks(t *testing.T) {
 func TestWriteFileStaysInside(t *testing.T) {
 	a := made(t)
 	outside := t.TempDir()
-	if err := os.Symlink(outside, filepath.Join(a.Task("t"), "local", "out")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Symlink(outside, filepath.Join(a.Task("t"), "local", "out")))
 	target := filepath.Join(outside, "file")
 	write(t, target, "precious")
-	if err := os.Symlink(target, filepath.Join(a.Task("t"), "local", "link")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Symlink(target, filepath.Join(a.Task("t"), "local", "link")))
 	if err := a.WriteFile("t", "local/out/file", []byte("x"), 0o644, nil); err == nil {
 		t.Error("written through a linked directory")
 	}
@@ -137,23 +123,15 @@ func TestLogIsReadAsOne(t *testing.T) {
 	}
 	secret := filepath.Join(t.TempDir(), "secret")
 	write(t, secret, "secret")
-	if err := os.Symlink(secret, filepath.Join(a.Logs(), "t.stdout.12")); err != nil {
-		t.Fatal(err)
-	}
-	log, err := a.OpenLog("t", "stdout")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Symlink(secret, filepath.Join(a.Logs(), "t.stdout.12")))
+	log := testkit.Value(a.OpenLog("t", "stdout"))(t)
 	defer func() {
 		if err := log.Close(); err != nil {
 			t.Error(err)
 		}
 	}()
 	read := func() string {
-		text, err := io.ReadAll(log)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Value(io.ReadAll(log))(t)
 		return string(text)
 	}
 	if got := read(); got != "nine ten " {

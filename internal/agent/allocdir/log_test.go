@@ -12,19 +12,17 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // TestOpenLogAfter goes on behind a file, which is there or not.
 func TestOpenLogAfter(t *testing.T) {
 	a := In(t.TempDir(), "11111111-2222-4333-8444-555555555555")
-	if err := os.MkdirAll(a.Logs(), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.MkdirAll(a.Logs(), 0o700))
 	path := func(name string) string { return filepath.Join(a.Logs(), name) }
 	for name, text := range map[string]string{"t.stdout.9": "nine ", "t.stdout.10": "ten ", "t.stdout.12": "twelve"} {
-		if err := os.WriteFile(path(name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(path(name), []byte(text), 0o600))
 	}
 	all := []string{path("t.stdout.9"), path("t.stdout.10"), path("t.stdout.12")}
 	for after, want := range map[string]struct {
@@ -34,10 +32,7 @@ func TestOpenLogAfter(t *testing.T) {
 		"": {all, "nine ten twelve"}, path("t.stdout.8"): {all, "nine ten twelve"}, path("t.stdout.9"): {all[1:], "ten twelve"},
 		path("t.stdout.11"): {all[2:], "twelve"},
 	} {
-		log, err := a.OpenLogAfter("t", "stdout", after)
-		if err != nil {
-			t.Fatal(err)
-		}
+		log := testkit.Value(a.OpenLogAfter("t", "stdout", after))(t)
 		text, err := io.ReadAll(log)
 		if diff := cmp.Diff(want.files, log.Files()); diff != "" || string(text) != want.text || err != nil {
 			t.Errorf("after %q: %q, %v; %s", after, text, err, diff)

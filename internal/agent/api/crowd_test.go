@@ -15,6 +15,7 @@ import (
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/internal/agent/allocdir"
 	"github.com/tachograph/tacho/internal/agent/streams"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // TestSlowClientsLeaveRoom has 2,000 trusted clients that ask for streams and read nothing. A command in a task must still
@@ -33,10 +34,7 @@ func TestSlowClientsLeaveRoom(t *testing.T) {
 		"/v1/client/allocation/" + webID + "/stats/stream", "/v1/jobs?index=1000000&wait=5m",
 	}
 	for i := range clients {
-		conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := testkit.Value(net.Dial("tcp", strings.TrimPrefix(url, "http://")))(t)
 		t.Cleanup(func() { _ = conn.Close() })
 		if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\nX-Nomad-Token: %s\r\n\r\n", paths[i%len(paths)], testToken); err != nil {
 			t.Fatal(err)
@@ -54,10 +52,7 @@ func TestSlowClientsLeaveRoom(t *testing.T) {
 		t.Errorf("%d clients take %d MiB", clients, grown>>20)
 	}
 	resp := open(t.Context(), t, url+"/v1/metrics?format=prometheus")
-	text, err := io.ReadAll(resp.body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Value(io.ReadAll(resp.body))(t)
 	for _, line := range []string{`kind="trusted"} 256`, fmt.Sprintf(`kind="trusted"} %d`, want), `kind="exec"} `} {
 		if !strings.Contains(string(text), line) {
 			t.Errorf("the metrics have no %s", line)

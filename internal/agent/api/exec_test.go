@@ -16,6 +16,7 @@ import (
 
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // fakeExec echoes what it gets, and ends when its input does.
@@ -82,9 +83,7 @@ func TestExecOfClientThatIsGone(t *testing.T) {
 	if _, text, err := conn.Read(t.Context()); err != nil || strings.Contains(string(text), "data\":\"") {
 		t.Fatalf("%s, %v; want a sign of life", text, err)
 	}
-	if err := conn.CloseNow(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, conn.CloseNow())
 	select {
 	case <-f.exec.ctx.Done():
 	case <-time.After(time.Minute):
@@ -119,9 +118,7 @@ func TestExec(t *testing.T) {
 			if websocket.CloseStatus(err) == websocket.StatusNormalClosure {
 				break
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			got = append(got, strings.TrimSpace(string(text)))
 		}
 		if diff := cmp.Diff(tt.want, got); diff != "" {

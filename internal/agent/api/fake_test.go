@@ -25,6 +25,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/internal/series"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -161,13 +162,9 @@ func fakeUsage(running bool) *figures.Figures {
 func (f *fakeAgent) writeLog(t testing.TB, text string) {
 	t.Helper()
 	dir := f.allocs[0].Dir.Logs()
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.MkdirAll(dir, 0o700))
 	file, err := os.OpenFile(filepath.Join(dir, "web.stdout.0"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if _, err := file.WriteString(text); err != nil {
 		t.Error(err)
 	}

@@ -12,16 +12,14 @@ import (
 
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // TestJobDiff is what Nomad's command line prints of a plan, beside the fields: what follows from them.
 func TestJobDiff(t *testing.T) {
 	const file = "job \"x\" {\n group \"g\" {\n count = 2\n task \"t\" {\n driver = \"d\"\n }\n }\n group \"h\" {\n task \"u\" {\n driver = \"d\"\n }\n }\n}"
 	parse := func(text string) *job.Job {
-		j, err := job.Parse(job.Source{Filename: "x", Text: text})
-		if err != nil {
-			t.Fatal(err)
-		}
+		j := testkit.Value(job.Parse(job.Source{Filename: "x", Text: text}))(t)
 		return j
 	}
 	now := &snapshot.Job{Job: parse(file), ID: "x"}
@@ -41,10 +39,7 @@ func TestJobDiff(t *testing.T) {
 		{"no group", "group \"g\"", "group \"i\"", now, snapshot.Changes{Stop: 2}, []string{"Deleted g", "t: forces destroy"}},
 	} {
 		plan := &snapshot.Plan{Job: parse(strings.Replace(file, test.old, test.next, 1)), Now: test.now, Groups: map[string]snapshot.Changes{"g": test.changes}}
-		diff, err := newJobDiff(plan)
-		if err != nil {
-			t.Fatal(err)
-		}
+		diff := testkit.Value(newJobDiff(plan))(t)
 		var got []string
 		for _, g := range diff.TaskGroups {
 			if g.Name != "g" {

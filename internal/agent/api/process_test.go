@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/tachograph/tacho/internal/agent/client"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -33,9 +34,7 @@ func shownPIDs(t *testing.T, body []byte) (ours []int, nomads []string) {
 		client.Stats
 		Tasks map[string]struct{ Pids map[string]any }
 	}
-	if err := json.Unmarshal(body, &answer); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(body, &answer))
 	for _, row := range answer.Tacho.Tasks["web"].Sample.Processes.Rows {
 		ours = append(ours, row.PID)
 	}

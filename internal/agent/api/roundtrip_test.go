@@ -15,6 +15,7 @@ import (
 
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // The parts of job files, by the block that they stand in.
@@ -101,10 +102,7 @@ func TestPutBack(t *testing.T) {
 		t.Fatalf("%v, %v", examples, err)
 	}
 	for _, name := range examples {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Value(os.ReadFile(name))(t)
 		files[name] = string(text)
 	}
 	accepted := 0

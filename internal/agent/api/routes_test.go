@@ -13,16 +13,15 @@ import (
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // TestDocs holds the list of paths in docs/http.md to the table of routes; -update writes it.
 func TestDocs(t *testing.T) {
 	const file, begin, end = "../../../docs/http.md", "<!-- Generated from internal/agent/api/routes.go: go test " +
 		"./internal/agent/api -run TestDocs -update -->\n", "<!-- end of the list -->\n"
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Value(os.ReadFile(file))(t)
 	head, rest, found := strings.Cut(string(text), begin)
 	_, tail, closed := strings.Cut(rest, end)
 	if !found || !closed {
@@ -30,9 +29,7 @@ func TestDocs(t *testing.T) {
 	}
 	want := head + begin + listOfRoutes() + end + tail
 	if *update {
-		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(file, []byte(want), 0o644))
 	} else if diff := gocmp.Diff(want, string(text)); diff != "" {
 		t.Error(diff)
 	}

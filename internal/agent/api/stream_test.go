@@ -28,15 +28,13 @@ import (
 	"github.com/tachograph/tacho/internal/agent/allocdir"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/agent/streams"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // serve listens on a port until the test ends.
 func serve(t *testing.T, s *Server) (url string, server *http.Server) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := testkit.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	server = s.HTTPServer(false)
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(listener) }()
@@ -64,15 +62,9 @@ type stream struct {
 // open sends a request with the token; the answer is closed when the test ends.
 func open(ctx context.Context, t *testing.T, url string) stream {
 	t.Helper()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Value(http.NewRequestWithContext(ctx, http.MethodGet, url, nil))(t)
 	withToken(r)
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := testkit.Value(http.DefaultClient.Do(r))(t)
 	t.Cleanup(func() { _ = resp.Body.Close() })
 	return stream{resp.StatusCode, resp.Header, resp.Body}
 }
@@ -83,14 +75,10 @@ func dial(t *testing.T, url string, messages ...string) *websocket.Conn {
 	conn, _, err := websocket.Dial(t.Context(), url, &websocket.DialOptions{ //nolint:bodyclose // the library's
 		HTTPHeader: http.Header{"X-Nomad-Token": {testToken}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = conn.CloseNow() })
 	for _, message := range messages {
-		if err := conn.Write(t.Context(), websocket.MessageText, []byte(message)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, conn.Write(t.Context(), websocket.MessageText, []byte(message)))
 	}
 	return conn
 }
@@ -120,9 +108,7 @@ func TestEventStream(t *testing.T) {
 				Payload          struct{ Allocation struct{ ID string } }
 			}
 		}
-		if err := json.Unmarshal(lines.Bytes(), &got); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, json.Unmarshal(lines.Bytes(), &got))
 		if got.Index != 42 || len(got.Events) != 1 || got.Events[0].Payload.Allocation.ID != webID {
 			t.Errorf("%s", lines.Text())
 		}
@@ -181,9 +167,7 @@ func TestStatsStream(t *testing.T) {
 	for len(seen) < 2 && lines.Scan() {
 		if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
 			var u allocationUsage
-			if err := json.Unmarshal([]byte(data), &u); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, json.Unmarshal([]byte(data), &u))
 			seen = append(seen, u.Tacho.Reason)
 			f.mu.Lock()
 			f.publishing = false // a change that the stream has to tell
@@ -234,9 +218,7 @@ func TestLogs(t *testing.T) {
 	got := ""
 	for !strings.HasSuffix(got, "four\n") {
 		var fr frame
-		if err := decoder.Decode(&fr); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, decoder.Decode(&fr))
 		if len(fr.Data) > 0 && (fr.File != "alloc/logs/web.stdout.0" || fr.Offset != int64(len(got)+len(fr.Data))) {
 			t.Errorf("%+v", fr)
 		}
@@ -281,13 +263,8 @@ func TestUntrustedLeaveRoom(t *testing.T) {
 	url, _ := serve(t, s)
 	for _, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/v1/client/allocation/"+webID+"/stats/stream", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
+		resp := testkit.Value(http.DefaultClient.Do(r))(t)
 		defer resp.Body.Close()
 		if resp.StatusCode != want {
 			t.Fatalf("an untrusted caller gets %d, want %d", resp.StatusCode, want)
@@ -347,10 +324,7 @@ func TestSlowClientIsDropped(t *testing.T) {
 	s := newTestServer(f)
 	s.patience = 200 * time.Millisecond
 	url, _ := serve(t, s)
-	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testkit.Value(net.Dial("tcp", strings.TrimPrefix(url, "http://")))(t)
 	defer conn.Close()
 	if _, err := io.WriteString(conn, "GET /v1/client/fs/logs/"+webID+"?type=stdout&follow=true HTTP/1.1\r\nHost: localhost\r\nX-Nomad-Token: "+testToken+"\r\n\r\n"); err != nil {
 		t.Fatal(err)
@@ -405,9 +379,7 @@ func TestStreamOfCutFile(t *testing.T) {
 	next := func() (got frame) {
 		t.Helper()
 		for reflect.ValueOf(got).IsZero() { // signs of life
-			if err := frames.Decode(&got); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, frames.Decode(&got))
 		}
 		return got
 	}
@@ -421,9 +393,7 @@ func TestStreamOfCutFile(t *testing.T) {
 	if got := next(); string(got.Data) != "new" || got.Offset != 3 {
 		t.Errorf("%+v", got)
 	}
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(file))
 	if got := next(); got.FileEvent != "file deleted" {
 		t.Errorf("%+v", got)
 	}

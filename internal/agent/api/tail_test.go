@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/tachograph/tacho/internal/agent/allocdir"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // rotatingDir has log files that are rotated just after they were listed.
@@ -47,20 +48,14 @@ func TestTailOverRotation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := &rotatingDir{Allocation: allocdir.In(t.TempDir(), webID), listed: func() {}}
-			if err := os.MkdirAll(dir.Logs(), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.MkdirAll(dir.Logs(), 0o700))
 			newest := -1
 			rotate := func(texts []string, kept int) {
 				for _, text := range texts {
 					newest++
-					if err := os.WriteFile(logFile(dir.Allocation, newest), []byte(text), 0o600); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(t, os.WriteFile(logFile(dir.Allocation, newest), []byte(text), 0o600))
 					for n := range max(0, newest+1-kept) {
-						if err := os.RemoveAll(logFile(dir.Allocation, n)); err != nil {
-							t.Fatal(err)
-						}
+						testkit.Must(t, os.RemoveAll(logFile(dir.Allocation, n)))
 					}
 				}
 			}
@@ -94,10 +89,7 @@ func readAll(t *testing.T, tail *tail) (text string) {
 	t.Helper()
 	buffer := make([]byte, 100)
 	for nothing := 0; nothing < 3; {
-		n, err := tail.read(buffer)
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := testkit.Value(tail.read(buffer))(t)
 		if n == 0 {
 			nothing++
 		}

@@ -19,14 +19,12 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/internal/agent/apijson"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func open(t *testing.T, o Options) *Client {
 	t.Helper()
-	c, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Value(New(o))(t)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -94,10 +92,7 @@ func TestAnswersThatAreNotJSON(t *testing.T) {
 	if _, err := c.Jobs(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "read answer of /v1/jobs") {
 		t.Errorf("%v", err)
 	}
-	events, err := c.Events(t.Context(), 0, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	events := testkit.Value(c.Events(t.Context(), 0, false))(t)
 	defer events.Close()
 	if _, _, err := events.Next(); err == nil {
 		t.Error("an event was read out of HTML")
@@ -166,10 +161,7 @@ func TestEventsOfSeveralLines(t *testing.T) {
 	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "{}\n{\"Index\":3,\"Events\":[{\"Index\":3,\"Type\":\"A\"},{\"Index\":3,\"Type\":\"B\"}]}\n")
 	})
-	events, err := c.Events(t.Context(), 0, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	events := testkit.Value(c.Events(t.Context(), 0, true))(t)
 	defer events.Close()
 	var got []string
 	for {
@@ -177,9 +169,7 @@ func TestEventsOfSeveralLines(t *testing.T) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if heartbeat {
 			got = append(got, "-")
 		} else {
@@ -200,15 +190,11 @@ func TestTrustsTheGivenCertificates(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "ca.pem")
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, text, 0o600))
 	if _, err := open(t, Options{Address: server.URL, CAFile: file}).Self(t.Context()); err != nil {
 		t.Errorf("a trusted one: %v", err)
 	}
-	if err := os.WriteFile(file, []byte("nothing"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, []byte("nothing"), 0o600))
 	if _, err := New(Options{Address: server.URL, CAFile: file}); err == nil {
 		t.Error("a file without certificates was taken")
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tachograph/tacho/docs"
 	"github.com/tachograph/tacho/internal/agent/job"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // TestDocs holds docs/configuration.md against what files are read into: it has every key, and its defaults are those
@@ -67,9 +68,7 @@ func TestExamples(t *testing.T) {
 	read := 0
 	for _, page := range []string{"../../../README.md", "../../../docs/operating.md", "../../../docs/configuration.md"} {
 		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for i, part := range strings.Split(string(text), "```") {
 			example, ok := strings.CutPrefix(part, "hcl\n")
 			if i%2 == 0 || !ok || strings.HasPrefix(example, "plugin_dir ") { // of a Nomad client

@@ -9,25 +9,22 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestLoadMergesFiles(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	write("a.hcl", "name = \"one\"\ntelemetry {\n  collection_interval = \"5s\"\n  publish_allocation_metrics = true\n}\n"+
 		"plugin \"x\" {\n  config {\n    a = 1\n  }\n}\nclient {\n meta = { a = \"1\" }\n}\n")
 	write("b.hcl", "name = \"two\"\nports {\n  http = 1234\n}\n")
 	write(".b.hcl.swp.hcl", "broken {")
 	write("README", "broken {")
-	c, err := Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Value(Load(dir))(t)
 	if c.Name != "two" || c.Ports.HTTP != 1234 || !c.Telemetry.PublishAllocationMetrics || c.Plugins["x"].Body == nil {
 		t.Errorf("loaded %+v", c)
 	}
@@ -106,9 +103,7 @@ func TestCheckSaysWhatWasSet(t *testing.T) {
 		"telemetry {\n  collection_interval = \"1ms\"\n}\nhistory {\n  span = \"2s\"\n}": "f.hcl:2,25-30: Invalid value; telemetry.collection_interval 1ms is less than 100ms",
 	} {
 		c := Default()
-		if err := c.Merge("f.hcl", []byte(text)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, c.Merge("f.hcl", []byte(text)))
 		if err := c.Check(); err == nil || err.Error() != want {
 			t.Errorf("%s: error\n%v, want\n%s", text, err, want)
 		}
@@ -118,9 +113,7 @@ func TestCheckSaysWhatWasSet(t *testing.T) {
 // TestNoFiles holds that a directory without files is no configuration.
 func TestNoFiles(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "agent.conf"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "agent.conf"), nil, 0o600))
 	if _, err := Load(dir); err == nil || err.Error() != "read configuration: "+dir+": no *.hcl files" {
 		t.Errorf("error %v", err)
 	}
@@ -129,9 +122,7 @@ func TestNoFiles(t *testing.T) {
 // TestTokenOfOthers holds that the error about a file that others can read says what to do.
 func TestTokenOfOthers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(path, []byte("x"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, []byte("x"), 0o644))
 	c := Default()
 	c.ACL.TokenFile = path
 	if _, err := c.Token(); err == nil || !strings.Contains(err.Error(), "has mode 0644, so that others can read it; chmod 600 "+path) {
@@ -150,12 +141,8 @@ func TestCheckSaysWhere(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			c := Default()
-			if err := c.Merge("a.hcl", []byte("history {\n  span = \"1m\"\n}")); err != nil {
-				t.Fatal(err)
-			}
-			if err := c.Merge("b.hcl", []byte(tt.text)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, c.Merge("a.hcl", []byte("history {\n  span = \"1m\"\n}")))
+			testkit.Must(t, c.Merge("b.hcl", []byte(tt.text)))
 			if err := c.Check(); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v, want %q in it", err, tt.want)
 			}
@@ -171,9 +158,7 @@ func TestMergeDecodes(t *testing.T) {
 		"name = \"n\"\nclient {\n  meta = { a = \"1\" }\n  gc_max_allocs = 7\n}\nplugin \"x\" {\n  config {\n    any = 1\n  }\n}\nplugin \"y\" {}",
 		"telemetry {\n  collection_interval = \"3s\"\n  prefix_filter = [\"+a\"]\n  disable_hostname = \"true\"\n}\nports {\n  http = \"4700\"\n}\nclient {\n  meta = { b = 2 }\n}",
 	} {
-		if err := c.Merge("a.hcl", []byte(text)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, c.Merge("a.hcl", []byte(text)))
 	}
 	if c.Name != "n" || c.Client.GCMaxAllocs != 7 || c.Client.Meta["a"] != "1" || c.Client.Meta["b"] != "2" || c.Ports.HTTP != 4700 ||
 		c.Telemetry.CollectionInterval != 3*time.Second || !c.Telemetry.DisableHostname || len(c.Telemetry.PrefixFilter) != 1 {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestReloaded(t *testing.T) {
@@ -35,9 +37,7 @@ func TestReloaded(t *testing.T) {
 func TestReloadedPlugins(t *testing.T) {
 	read := func(text string) Config {
 		c := Default()
-		if err := c.Merge("f.hcl", []byte(text)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, c.Merge("f.hcl", []byte(text)))
 		return c
 	}
 	const block = "plugin \"x\" {\n  config {\n    rows = 1\n  }\n}\n"

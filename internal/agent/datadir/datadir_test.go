@@ -9,26 +9,18 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // TestAllDev holds that the newest directory comes first, and that files of the same name are skipped.
 func TestAllDev(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	t.Setenv("TMP", os.Getenv("TMPDIR")) // Windows
-	older, err := NewDev()
-	if err != nil {
-		t.Fatal(err)
-	}
-	newer, err := NewDev()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chtimes(older, time.Time{}, time.Now().Add(-time.Hour)); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(os.TempDir(), "tacho-dev-file"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	older := testkit.Value(NewDev())(t)
+	newer := testkit.Value(NewDev())(t)
+	testkit.Must(t, os.Chtimes(older, time.Time{}, time.Now().Add(-time.Hour)))
+	testkit.Must(t, os.WriteFile(filepath.Join(os.TempDir(), "tacho-dev-file"), nil, 0o600))
 	if got, want := AllDev(), []string{newer, older}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -38,9 +30,7 @@ func TestAllDev(t *testing.T) {
 func TestAllExecutors(t *testing.T) {
 	runtimeDir, dataDir := t.TempDir(), filepath.Join("srv", "tacho")
 	shared := filepath.Join(runtimeDir, SharedName(dataDir))
-	if err := os.Mkdir(shared, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Mkdir(shared, 0o700))
 	if got, want := AllExecutors(runtimeDir, dataDir), []string{shared, Executors(dataDir)}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}

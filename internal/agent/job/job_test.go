@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/zclconf/go-cty/cty"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 const good = `
@@ -62,10 +64,7 @@ func parse(t *testing.T, text string) *Job {
 }
 
 func TestParse(t *testing.T) {
-	f, err := Read(Source{Filename: "x.hcl", Text: good, Variables: map[string]string{"greeting": "hi"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Value(Read(Source{Filename: "x.hcl", Text: good, Variables: map[string]string{"greeting": "hi"}}))(t)
 	task := f.Job.Group("g").Task("t")
 	env, diags := f.Expressions(task).Environment(map[string]cty.Value{"NOMAD_ALLOC_INDEX": cty.StringVal("1")})
 	if diags.HasErrors() || env["A"] != "x1" {
@@ -116,10 +115,7 @@ job "j" {
     }
   }
 }`
-	f, err := Read(Source{Filename: "x.hcl", Text: text})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Value(Read(Source{Filename: "x.hcl", Text: text}))(t)
 	task := f.Job.Group("g").Task("t")
 	if got, want := task.Meta["where"], "${node.unique.name}-${NOMAD_TASK_DIR}/data"; got != want {
 		t.Errorf("meta %q, want %q", got, want)

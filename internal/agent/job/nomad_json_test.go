@@ -12,15 +12,13 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/tachograph/tacho/internal/agent/places"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // translate writes a job in JSON as a job file, each of whose lines has a place.
 func translate(t *testing.T, text string) *Translation {
 	t.Helper()
-	translation, err := Translate([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	translation := testkit.Value(Translate([]byte(text)))(t)
 	if lines := strings.Count(translation.Source.Text, "\n"); lines != len(translation.lines) {
 		t.Errorf("%d lines and %d places", lines, len(translation.lines))
 	}

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // TestShown is what clients read of a config block: the same text comes to the same again, from a job file and from
@@ -57,9 +59,7 @@ job "x" {
 			var b strings.Builder
 			encoder := json.NewEncoder(&b)
 			encoder.SetEscapeHTML(false)
-			if err := encoder.Encode(j.Groups[0].Tasks[0].Config["a"]); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, encoder.Encode(j.Groups[0].Tasks[0].Config["a"]))
 			if shown = strings.TrimSpace(b.String()); shown != test.want {
 				t.Errorf("%s %s: %s, want %s", test.expression, text, shown, test.want)
 			}

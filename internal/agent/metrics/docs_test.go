@@ -14,15 +14,13 @@ import (
 	"github.com/tachograph/tacho/internal/agent/node"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/exposition"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // TestDocs holds the tables of docs/metrics.md to those of the program; -update writes them.
 func TestDocs(t *testing.T) {
 	const file = "../../../docs/metrics.md"
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Value(os.ReadFile(file))(t)
 	var tasks, agent, nomad strings.Builder
 	for _, c := range append(columns(), ownColumns()...) {
 		combine := c.combine

@@ -16,6 +16,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/config"
 	"github.com/tachograph/tacho/internal/exposition"
 	"github.com/tachograph/tacho/internal/figures"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -87,9 +88,7 @@ func BenchmarkPage(b *testing.B) {
 			for b.Loop() {
 				began := time.Now()
 				c.with(b.Context(), func(families []exposition.Family, _ *scratch) {
-					if err := exposition.WriteText(io.Discard, families); err != nil {
-						b.Fatal(err)
-					}
+					testkit.Must(b, exposition.WriteText(io.Discard, families))
 				})
 				times = append(times, time.Since(began))
 			}

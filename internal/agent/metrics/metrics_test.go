@@ -27,6 +27,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/config"
 	"github.com/tachograph/tacho/internal/exposition"
 	"github.com/tachograph/tacho/internal/figures"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -54,14 +55,9 @@ func text(families []exposition.Family) string {
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(name, []byte(got), 0o644))
 	}
-	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := testkit.Value(os.ReadFile(name))(t)
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Error(diff)
 	}
@@ -70,10 +66,7 @@ func golden(t *testing.T, name, got string) {
 func parse(t *testing.T, text string) map[string]*dto.MetricFamily {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := testkit.Value(parser.TextToMetricFamilies(strings.NewReader(text)))(t)
 	return families
 }
 
@@ -86,10 +79,7 @@ func TestPage(t *testing.T) {
 			got := page(newTestCollector(f))
 			golden(t, filepath.Join("testdata", detail+".prom"), got)
 			parse(t, got)
-			problems, err := promlint.New(strings.NewReader(got)).Lint()
-			if err != nil {
-				t.Fatal(err)
-			}
+			problems := testkit.Value(promlint.New(strings.NewReader(got)).Lint())(t)
 			for _, p := range problems {
 				t.Errorf("promlint: %s: %s", p.Metric, p.Text)
 			}
@@ -255,9 +245,7 @@ func TestJSON(t *testing.T) {
 		Gauges, Counters []sample
 		Points, Samples  []any
 	}
-	if err := json.NewDecoder(w.Body).Decode(&got); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.NewDecoder(w.Body).Decode(&got))
 	if len(got.Gauges) < 50 || len(got.Counters) < 50 || got.Points == nil || got.Samples == nil || got.Timestamp == "" {
 		t.Errorf("%d gauges, %d counters", len(got.Gauges), len(got.Counters))
 	}
@@ -383,10 +371,7 @@ func TestGzip(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		text, err := io.ReadAll(body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Value(io.ReadAll(body))(t)
 		return string(text), coding
 	}
 	for accept, want := range map[string]string{

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestSignalNames(t *testing.T) {
@@ -24,12 +26,8 @@ func TestCgroupVersion(t *testing.T) {
 	for file, want := range map[string]string{"cgroup.controllers": "2", "memory/tasks": "1", "other": ""} {
 		root := t.TempDir()
 		path := filepath.Join(root, file)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		testkit.Must(t, os.WriteFile(path, nil, 0o644))
 		if got := cgroupVersion(root); got != want {
 			t.Errorf("with %s: %q, want %q", file, got, want)
 		}

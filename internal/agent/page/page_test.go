@@ -24,6 +24,7 @@ import (
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/page"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -96,8 +97,7 @@ func golden(t *testing.T, name, content string) {
 		must(t, os.WriteFile(path, []byte(got), 0o644))
 		return
 	}
-	want, err := os.ReadFile(path)
-	must(t, err)
+	want := testkit.Value(os.ReadFile(path))(t)
 	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
 		t.Errorf("the page has changed; -update takes it over (-want +got):\n%s", diff)
 	}
@@ -106,8 +106,7 @@ func golden(t *testing.T, name, content string) {
 // textOf is a page as those hear it who do not see it: its texts and labels, a line for each block.
 func textOf(t *testing.T, content string) string {
 	t.Helper()
-	root, err := html.Parse(strings.NewReader(content))
-	must(t, err)
+	root := testkit.Value(html.Parse(strings.NewReader(content)))(t)
 	var b strings.Builder
 	var walk func(n *html.Node)
 	walk = func(n *html.Node) {
@@ -310,8 +309,7 @@ func TestHostile(t *testing.T) {
 
 func checkHarmless(t *testing.T, path, content string) {
 	t.Helper()
-	root, err := html.Parse(strings.NewReader(content))
-	must(t, err)
+	root := testkit.Value(html.Parse(strings.NewReader(content)))(t)
 	for n := range root.Descendants() {
 		if n.Type == html.TextNode && strings.ContainsAny(n.Data, "\x00\x1b\u202e") {
 			t.Errorf("%s: %q is shown as it is", path, n.Data)
@@ -439,9 +437,4 @@ func TestMoved(t *testing.T) {
 }
 
 // must ends a test if its preparation failed.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must

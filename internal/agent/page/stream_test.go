@@ -25,6 +25,7 @@ import (
 	"github.com/tachograph/tacho/e2e/page/pagetest"
 	"github.com/tachograph/tacho/internal/agent/page"
 	"github.com/tachograph/tacho/internal/agent/streams"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // events reads server-sent events.
@@ -35,10 +36,8 @@ type events struct {
 
 func listen(t *testing.T, address string) *events {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
-	must(t, err)
-	response, err := http.DefaultClient.Do(r)
-	must(t, err)
+	r := testkit.Value(http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil))(t)
+	response := testkit.Value(http.DefaultClient.Do(r))(t)
 	t.Cleanup(func() { response.Body.Close() })
 	if response.StatusCode != http.StatusOK {
 		t.Fatalf("%s: %s", address, response.Status)
@@ -150,17 +149,14 @@ func TestCompressed(t *testing.T) {
 		{"/page/stream" + task(1, "api"), true, false},
 	} {
 		server := httptest.NewServer(p.Handler(tt.trusted))
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+tt.path, nil)
-		must(t, err)
+		r := testkit.Value(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+tt.path, nil))(t)
 		r.Header.Set("Accept-Encoding", "gzip") // by hand: it is not decoded then
-		response, err := http.DefaultClient.Do(r)
-		must(t, err)
+		response := testkit.Value(http.DefaultClient.Do(r))(t)
 		if got := response.Header.Get("Content-Encoding") == "gzip"; got != tt.compressed {
 			t.Errorf("%s, trusted %v: compressed is %v", tt.path, tt.trusted, got)
 		}
 		if tt.compressed {
-			z, err := gzip.NewReader(response.Body)
-			must(t, err)
+			z := testkit.Value(gzip.NewReader(response.Body))(t)
 			if _, err := io.ReadFull(z, make([]byte, 500)); err != nil { // each event is sent at once
 				t.Error(err)
 			}
@@ -241,8 +237,7 @@ func TestSlowReader(t *testing.T) {
 	server.Start()
 	defer server.Close()
 	defer p.Close()
-	conn, err := net.Dial("tcp", server.Listener.Addr().String())
-	must(t, err)
+	conn := testkit.Value(net.Dial("tcp", server.Listener.Addr().String()))(t)
 	defer conn.Close()
 	must(t, conn.(*net.TCPConn).SetReadBuffer(4096))
 	if _, err := io.WriteString(conn, "GET /page/stream/ HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
@@ -253,10 +248,8 @@ func TestSlowReader(t *testing.T) {
 	}
 	ctx := t.Context()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/page/stream/", nil)
-		must(t, err)
-		response, err := http.DefaultClient.Do(r)
-		must(t, err)
+		r := testkit.Value(http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/page/stream/", nil))(t)
+		response := testkit.Value(http.DefaultClient.Do(r))(t)
 		code := response.StatusCode
 		response.Body.Close()
 		if code == http.StatusOK {
@@ -305,8 +298,7 @@ func TestManyTasks(t *testing.T) {
 		}
 		compressed := get(t, h, path, "Accept-Encoding", "gzip").Body
 		size := compressed.Len()
-		z, err := gzip.NewReader(compressed)
-		must(t, err)
+		z := testkit.Value(gzip.NewReader(compressed))(t)
 		if whole, err := io.ReadAll(z); err != nil || string(whole) != content {
 			t.Errorf("compressed, it is another page: %v", err)
 		}

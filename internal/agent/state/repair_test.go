@@ -21,6 +21,7 @@ import (
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/job"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // fill persists n allocations with all that belongs to them, and deletes some: there are free pages then.
@@ -50,13 +51,9 @@ func fill(t *testing.T, path string, n int) {
 		if i%3 == 2 {
 			err = errors.Join(err, s.DeleteAllocation(id))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.Close())
 }
 
 // contents are all records of a file by bucket and key, the feed's index excepted.
@@ -77,9 +74,7 @@ func contents(t *testing.T, s *Store) map[string]string {
 			})
 		})
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return all
 }
 
@@ -91,18 +86,13 @@ func TestAnyDamage(t *testing.T) {
 			dir := t.TempDir()
 			path := filepath.Join(dir, "state.db")
 			fill(t, path, size)
-			whole, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			whole := testkit.Value(os.ReadFile(path))(t)
 			s := mustOpen(t, path)
 			if s.Damage != nil {
 				t.Fatalf("a file that is whole: %+v", s.Damage)
 			}
 			want := contents(t, s)
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, s.Close())
 			rounds := 3_000 / (size + 50)
 			random := rand.New(rand.NewPCG(7, uint64(size)))
 			reported := 0
@@ -111,9 +101,7 @@ func TestAnyDamage(t *testing.T) {
 				if damageOnce(t, path, whole, random, want) {
 					reported++
 				}
-				if err := os.RemoveAll(filepath.Dir(path)); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, os.RemoveAll(filepath.Dir(path)))
 			}
 			t.Logf("%d records; %d of %d damages reported", len(want), reported, rounds)
 		})
@@ -144,12 +132,8 @@ func damaged(whole []byte, random *rand.Rand) []byte {
 
 func damageOnce(t *testing.T, path string, whole []byte, random *rand.Rand, want map[string]string) (reported bool) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, damaged(whole, random), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	testkit.Must(t, os.WriteFile(path, damaged(whole, random), 0o600))
 	s, err := Open(path)
 	if err != nil {
 		t.Errorf("%s: %v", path, err)
@@ -180,9 +164,7 @@ func TestEarlierRecords(t *testing.T) {
 			tx.Bucket([]byte(bucketAllocs)).Put([]byte("b"), []byte(`{"ID":"b","CreateTime":"yesterday"}`)),
 		)
 	})
-	if err := errors.Join(err, s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(err, s.Close()))
 	s = mustOpen(t, path)
 	defer func() { _ = s.Close() }()
 	all, err := s.Allocations()

@@ -21,14 +21,12 @@ import (
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/trial"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func mustOpen(t *testing.T, path string) *Store {
 	t.Helper()
-	s, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Value(Open(path))(t)
 	return s
 }
 
@@ -56,9 +54,7 @@ func TestStoreGivesBackWhatItKept(t *testing.T) {
 		s.Apply(ChangeJob(j)), s.Apply(ChangeAllocation(l)), s.Apply(ChangeTask("one", "t", task)), s.Apply(ChangeTask("two", "t", task)),
 		s.Apply(ChangeRecord("one", "t", &record.Record{ID: "r"})), s.Close(),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 	}
 
 	s = mustOpen(t, path)
@@ -85,9 +81,7 @@ func TestStoreGivesBackWhatItKept(t *testing.T) {
 	if got, err := s.NodeID(func() string { return "other" }); got != "node" || err != nil {
 		t.Error(got, err)
 	}
-	if err := s.DeleteAllocation("one"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.DeleteAllocation("one"))
 	if _, err := s.Record("one", "t"); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
@@ -117,17 +111,13 @@ func TestStoreIndexNeverGoesBack(t *testing.T) {
 		if i > 1 {
 			last = newest // it is stored with what is forgotten
 		}
-		if err := errors.Join(change(s), s.Close()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, errors.Join(change(s), s.Close()))
 	}
 	s := mustOpen(t, path)
 	if first, err := s.Index(10, nil); first != last+10 || err != nil {
 		t.Errorf("at the end: %d after %d, error %v", first, last, err)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.Close())
 }
 
 func TestStoreMovesADamagedFileAside(t *testing.T) {
@@ -139,13 +129,8 @@ func TestStoreMovesADamagedFileAside(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.Close())
+	whole := testkit.Value(os.ReadFile(path))(t)
 	damages := map[string]func([]byte) []byte{
 		"text":     func([]byte) []byte { return []byte("not a database at all, whatever it was") },
 		"zeros":    func(b []byte) []byte { return make([]byte, len(b)) },
@@ -162,9 +147,7 @@ func TestStoreMovesADamagedFileAside(t *testing.T) {
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "state.db")
-			if err := os.WriteFile(path, damage(whole), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(path, damage(whole), 0o600))
 			s := mustOpen(t, path)
 			defer func() {
 				if err := s.Close(); err != nil {

@@ -16,13 +16,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // TestUselessAgentStartsNothing holds that an agent whose token cannot be read, or whose address is in use, ends before it
 // starts or logs anything.
 func TestUselessAgentStartsNothing(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	taken := testkit.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer func() { _ = taken.Close() }()
 	for text, want := range map[string]string{
 		"ports {\n http = -1\n}\nacl {\n token_file = \"/nonexistent\"\n}\n":      "acl.token_file: read token",

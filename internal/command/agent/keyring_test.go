@@ -24,20 +24,18 @@ import (
 
 	"github.com/tachograph/tacho/internal/agent"
 	"github.com/tachograph/tacho/internal/agent/config"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // writeCertificate makes a certificate for the loopback with a serial number, and its key.
 func writeCertificate(t *testing.T, dir string, serial int64) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	key := testkit.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	about := &x509.Certificate{
 		SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
-	certificate, err := x509.CreateCertificate(rand.Reader, about, about, &key.PublicKey, key)
-	must(t, err)
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	must(t, err)
+	certificate := testkit.Value(x509.CreateCertificate(rand.Reader, about, about, &key.PublicKey, key))(t)
+	secret := testkit.Value(x509.MarshalPKCS8PrivateKey(key))(t)
 	writeSecret(t, filepath.Join(dir, "cert"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate})))
 	writeSecret(t, filepath.Join(dir, "key"), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})))
 }
@@ -56,10 +54,8 @@ func TestSecretsAreReloaded(t *testing.T) {
 	writeSecret(t, c.ACL.TokenFile, "one")
 	writeCertificate(t, dir, 1)
 	log := hclog.NewNullLogger()
-	e, err := openEndpoint(c)
-	must(t, err)
-	s, err := openServices(agent.New(c, log), c, e, log)
-	must(t, err)
+	e := testkit.Value(openEndpoint(c))(t)
+	s := testkit.Value(openServices(agent.New(c, log), c, e, log))(t)
 	served := make(chan error, 1)
 	go func() { served <- s.servers[1].Serve(s.listeners[1]) }()
 	defer func() {
@@ -78,8 +74,7 @@ func TestSecretsAreReloaded(t *testing.T) {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+s.listeners[1].Addr().String()+"/v1/regions", nil)
 		must(t, err)
 		r.Header.Set("X-Nomad-Token", token)
-		resp, err := client.Do(r)
-		must(t, err)
+		resp := testkit.Value(client.Do(r))(t)
 		defer resp.Body.Close()
 		return resp.StatusCode, resp.TLS.PeerCertificates[0].SerialNumber.Int64()
 	}
@@ -95,8 +90,7 @@ func TestSecretsAreReloaded(t *testing.T) {
 	check("at first", "one", "two", 1)
 	writeSecret(t, c.ACL.TokenFile, "two")
 	writeCertificate(t, dir, 2)
-	now, err := readSecrets(c)
-	must(t, err)
+	now := testkit.Value(readSecrets(c))(t)
 	s.keys.replace(now)
 	check("reloaded", "two", "one", 2)
 	writeSecret(t, c.TLS.KeyFile, "broken")
@@ -106,9 +100,4 @@ func TestSecretsAreReloaded(t *testing.T) {
 }
 
 // must ends a test if its preparation failed.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -65,10 +66,7 @@ func TestCondition(t *testing.T) {
 			t.Errorf("%s of %v (%s): %+v, want %v, %q", test.condition, test.peak, test.guarantee, got, test.failed, test.reason)
 		}
 	}
-	c, err := Parse("wall < 1h")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Value(Parse("wall < 1h"))(t)
 	if got := c.Check(&record.Record{State: record.Lost}); !got.Failed || !strings.HasPrefix(got.Reason, "the run is lost") {
 		t.Errorf("a lost run: %+v", got)
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestArguments(t *testing.T) {
@@ -59,9 +61,7 @@ func TestApplyEnvironment(t *testing.T) {
 		cmd := &cobra.Command{Use: "ls"}
 		(&cobra.Command{Use: "tacho"}).AddCommand(cmd)
 		format := AddFormat(cmd, "table", "json")
-		if err := cmd.ParseFlags(test.args); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, cmd.ParseFlags(test.args))
 		err := ApplyEnvironment(cmd, nil)
 		if (err == nil) != (test.fails == "") || err != nil && !strings.HasPrefix(err.Error(), test.fails) || format.String() != test.want {
 			t.Errorf("%q and %q: %s, %v, want %s", test.variable, test.args, format, err, test.want)

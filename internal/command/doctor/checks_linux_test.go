@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/executor/cgroup"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -23,12 +24,8 @@ func hostOf(t *testing.T, files map[string]string) Host {
 	root := t.TempDir()
 	for name, content := range files {
 		path := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		testkit.Must(t, os.WriteFile(path, []byte(content), 0o644))
 	}
 	return Host{FS: kernel.FS{Proc: filepath.Join(root, "proc")}, Root: root}
 }
@@ -135,10 +132,7 @@ func TestController(t *testing.T) {
 }
 
 func TestExamineLeavesNothingBehind(t *testing.T) {
-	r, err := Examine(Host{FS: kernel.HostFS(), Root: "/"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Value(Examine(Host{FS: kernel.HostFS(), Root: "/"}))(t)
 	if !r.Usable() || len(r.Checks) < 10 || len(r.Sources) == 0 {
 		t.Errorf("%d checks, %d sources, %d measurements", len(r.Checks), len(r.Sources), len(r.Readable))
 	}
@@ -147,10 +141,7 @@ func TestExamineLeavesNothingBehind(t *testing.T) {
 			t.Errorf("%s can be read, and cannot: %s", name, reason)
 		}
 	}
-	home, err := kernel.FindCgroup(kernel.HostFS(), os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	home := testkit.Value(kernel.FindCgroup(kernel.HostFS(), os.Getpid()))(t)
 	for _, dir := range append([]string{home.V2}, home.V1["memory"], home.V1["cpu"]) {
 		if dir == "" {
 			continue

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/tachograph/tacho/executor/cgroup"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -17,12 +18,8 @@ import (
 func link(t *testing.T, host Host, name, target string) {
 	t.Helper()
 	path := filepath.Join(host.Root, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(target, path); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	testkit.Must(t, os.Symlink(target, path))
 }
 
 func TestWhere(t *testing.T) {

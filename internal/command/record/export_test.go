@@ -17,6 +17,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/series"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // TestExportRoundTrip reads back what was exported: without the names of the runs it is samples.csv again.
@@ -24,8 +25,7 @@ func TestExportRoundTrip(t *testing.T) {
 	points := pointsOf(t, "../testdata/runs/2026.03.04T10.00.00-100")
 	var text, lines strings.Builder
 	for format, out := range map[string]*strings.Builder{"csv": &text, "jsonl": &lines} {
-		write, err := exporter(out, format)
-		must(t, err)
+		write := testkit.Value(exporter(out, format))(t)
 		must(t, write(`a,"run"`, points))
 	}
 	rows, err := csv.NewReader(strings.NewReader(text.String())).ReadAll()

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // TestReport holds that a report is one file: it loads nothing, and no text of a run becomes an element or a script.
@@ -20,10 +21,8 @@ func TestReport(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"one", "two"} {
 		must(t, os.CopyFS(filepath.Join(dir, name), os.DirFS("../testdata/runs/2026.03.04T10.00.00-100")))
-		store, err := record.Open(filepath.Join(dir, name))
-		must(t, err)
-		r, err := record.Read(filepath.Join(dir, name))
-		must(t, err)
+		store := testkit.Value(record.Open(filepath.Join(dir, name)))(t)
+		r := testkit.Value(record.Read(filepath.Join(dir, name)))(t)
 		r.Command, r.Message, r.Labels, r.Notes, r.Host.Name = []string{hostile}, hostile, map[string]string{hostile: hostile}, []string{hostile}, hostile
 		r.Limits[0].Where, r.Diagnosis.Summary = hostile, hostile
 		must(t, store.Put(r))
@@ -33,11 +32,9 @@ func TestReport(t *testing.T) {
 	cmd := newReport()
 	cmd.SetArgs([]string{filepath.Join(dir, "one"), filepath.Join(dir, "two"), "-o", output})
 	must(t, cmd.Execute())
-	file, err := os.Open(output)
-	must(t, err)
+	file := testkit.Value(os.Open(output))(t)
 	defer file.Close()
-	page, err := html.Parse(file)
-	must(t, err)
+	page := testkit.Value(html.Parse(file))(t)
 	elements := map[string]int{}
 	for n := range page.Descendants() {
 		if n.Type != html.ElementNode {
@@ -57,9 +54,4 @@ func TestReport(t *testing.T) {
 }
 
 // must ends a test if its preparation failed.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must

@@ -22,6 +22,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/page"
 	"github.com/tachograph/tacho/internal/command/cli"
 	"github.com/tachograph/tacho/internal/command/summary"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -35,14 +36,9 @@ func TestSurfacesAgree(t *testing.T) {
 				"event": r.Sentence(), "summary": written(t, r), "alloc status": endingText(cli.Palette{}, r), "show": shown(r),
 				"page": served(t, r, true), "page without token": served(t, r, false), "top": topOf(r),
 			}
-			text, err := json.Marshal(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := testkit.Value(json.Marshal(r))(t)
 			var decoded record.Record
-			if err := json.Unmarshal(text, &decoded); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, json.Unmarshal(text, &decoded))
 			said["record"] = strings.Join([]string{
 				string(decoded.Diagnosis.Outcome), decoded.Diagnosis.Summary,
 				decoded.Diagnosis.Operator,
@@ -118,9 +114,7 @@ func endedRecords() (records []*record.Record) {
 func written(t *testing.T, r *record.Record) string {
 	t.Helper()
 	var b strings.Builder
-	if err := summary.Write(&cobra.Command{}, &b, false, "", r); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, summary.Write(&cobra.Command{}, &b, false, "", r))
 	return b.String()
 }
 

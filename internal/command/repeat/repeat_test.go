@@ -13,6 +13,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -101,9 +102,7 @@ func TestWrite(t *testing.T) {
 	rows := Compare(seriesOf("first", 1.1, 1.2, 1.3), seriesOf("a|later", 2.123456789), Group{Name: "none", Runs: []record.Entry{{Record: &record.Record{}}}})
 	for _, format := range Formats() {
 		var out strings.Builder
-		if err := Write(&out, cli.Palette{}, format, rows); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, Write(&out, cli.Palette{}, format, rows))
 		if got := out.String(); strings.Count(got, "later") < len(measurements()) || !strings.Contains(got, "not recorded") {
 			t.Errorf("%s:\n%s", format, got)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -45,14 +46,12 @@ func TestMarkLost(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "run")
-			store, err := record.Create(dir)
-			must(t, err)
+			store := testkit.Value(record.Create(dir))(t)
 			test.before.SchemaVersion = record.SchemaVersion
 			must(t, store.Put(&test.before))
 			must(t, store.Close())
 			must(t, markLost(dir, test.ended))
-			got, err := record.Read(dir)
-			must(t, err)
+			got := testkit.Value(record.Read(dir))(t)
 			type told struct {
 				State   record.State
 				Ended   time.Time
@@ -96,8 +95,7 @@ func TestMarkLostKeepsReports(t *testing.T) {
 
 // TestKillReportedNeedsTheRecord holds that a record that cannot be read is an error, and that none at all is not.
 func TestKillReportedNeedsTheRecord(t *testing.T) {
-	boot, err := kernel.BootID(kernel.HostFS())
-	must(t, err)
+	boot := testkit.Value(kernel.BootID(kernel.HostFS()))(t)
 	dir := t.TempDir()
 	address := wire.Address{RecordDir: dir, BootID: boot}
 	if err := killReported(address); err != nil {
@@ -118,8 +116,7 @@ func TestRemoveUnlaunched(t *testing.T) {
 		return folder
 	}
 	lock := func(folder string) *os.File {
-		file, err := os.Create(filepath.Join(folder, "owner.lock"))
-		must(t, err)
+		file := testkit.Value(os.Create(filepath.Join(folder, "owner.lock")))(t)
 		t.Cleanup(func() { file.Close() })
 		return file
 	}
@@ -134,8 +131,7 @@ func TestRemoveUnlaunched(t *testing.T) {
 	must(t, unix.Flock(int(lock(mkdir(".start-now")).Fd()), unix.LOCK_EX))
 	must(t, removeUnlaunched(runtime))
 	var got []string
-	entries, err := os.ReadDir(runtime)
-	must(t, err)
+	entries := testkit.Value(os.ReadDir(runtime))(t)
 	for _, entry := range entries {
 		got = append(got, entry.Name())
 	}
@@ -160,10 +156,8 @@ func TestOrphans(t *testing.T) {
 
 // TestLook has executors in each state: this process stands for live ones, and no process for dead ones.
 func TestLook(t *testing.T) {
-	self, err := kernel.Identify(kernel.HostFS(), os.Getpid())
-	must(t, err)
-	boot, err := kernel.BootID(kernel.HostFS())
-	must(t, err)
+	self := testkit.Value(kernel.Identify(kernel.HostFS(), os.Getpid()))(t)
+	boot := testkit.Value(kernel.BootID(kernel.HostFS()))(t)
 	alive, dead := self.ProcessID, procstats.ProcessID{PID: self.PID, Start: self.Start + 1}
 	task := wire.Owner{AllocID: "0123456789", Task: "web"}
 	for name, test := range map[string]struct {
@@ -185,8 +179,7 @@ func TestLook(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			folder := filepath.Join(t.TempDir(), "x")
 			must(t, os.Mkdir(folder, 0o700))
-			lock, err := os.Create(filepath.Join(folder, client.LockFile))
-			must(t, err)
+			lock := testkit.Value(os.Create(filepath.Join(folder, client.LockFile)))(t)
 			defer lock.Close()
 			if test.owned {
 				must(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
@@ -195,8 +188,7 @@ func TestLook(t *testing.T) {
 				a.ID, a.Folder, a.BootID = "x", folder, boot
 				must(t, a.Write())
 			}
-			l, err := look(folder)
-			must(t, err)
+			l := testkit.Value(look(folder))(t)
 			if l.ID != "x" || l.State != test.state || l.OwnerText != test.owner || l.Remedy != test.remedy || l.Connected != test.owned {
 				t.Errorf("got %+v, want %+v", l, test)
 			}

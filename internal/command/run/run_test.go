@@ -19,6 +19,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // TestNewID gives every run of one second and one PID a name of its own, and of a series too.
@@ -122,9 +123,4 @@ func TestParseIOMax(t *testing.T) {
 }
 
 // must ends a test if its preparation failed.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must

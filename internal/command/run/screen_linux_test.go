@@ -10,6 +10,7 @@ import (
 
 	"github.com/creack/pty"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -33,8 +34,7 @@ func TestLiveLine(t *testing.T) {
 		must(t, pty.Setsize(terminal, &pty.Winsize{Rows: 24, Cols: columns}))
 		(&screen{errors: terminal, terminal: true}).draw(words)
 		text := make([]byte, 1000)
-		n, err := master.Read(text)
-		must(t, err)
+		n := testkit.Value(master.Read(text))(t)
 		got := strings.TrimSuffix(strings.TrimPrefix(string(text[:n]), "\r"), "\x1b[K\r")
 		if got != want {
 			t.Errorf("%d columns: %q, want %q", columns, got, want)

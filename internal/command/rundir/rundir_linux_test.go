@@ -11,15 +11,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 func TestCurrentState(t *testing.T) {
 	host := kernel.HostFS()
-	boot, err := kernel.BootID(host)
-	must(t, err)
-	self, err := kernel.Identify(host, os.Getpid())
-	must(t, err)
+	boot := testkit.Value(kernel.BootID(host))(t)
+	self := testkit.Value(kernel.Identify(host, os.Getpid()))(t)
 	live := record.Process{PID: self.PID, StartTicks: self.Start}
 	for _, test := range []struct {
 		name   string
@@ -49,8 +48,7 @@ func TestSplitIncomplete(t *testing.T) {
 	root := t.TempDir()
 	add := func(name string, files ...string) string {
 		dir := filepath.Join(root, name)
-		store, err := record.Create(dir)
-		must(t, err)
+		store := testkit.Value(record.Create(dir))(t)
 		must(t, store.Close())
 		for _, file := range files {
 			must(t, os.WriteFile(filepath.Join(dir, file), []byte("text"), 0o600))
@@ -58,10 +56,8 @@ func TestSplitIncomplete(t *testing.T) {
 		return dir
 	}
 	incomplete, others := add("incomplete", "stdout"), add("others", "notes.txt")
-	lock, err := Lock(add("starting"))
-	must(t, err)
-	entries, err := List(root)
-	must(t, err)
+	lock := testkit.Value(Lock(add("starting")))(t)
+	entries := testkit.Value(List(root))(t)
 	gotOthers, gotIncomplete := SplitIncomplete(entries)
 	dirs := func(entries []record.Entry) (list []string) {
 		for _, entry := range entries {

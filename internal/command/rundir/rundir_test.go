@@ -10,13 +10,13 @@ import (
 	"testing"
 
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestFind(t *testing.T) {
 	root := t.TempDir()
 	for _, name := range []string{"20260304T10", "20260304T11", "20260304", "last"} {
-		store, err := record.Create(filepath.Join(root, name))
-		must(t, err)
+		store := testkit.Value(record.Create(filepath.Join(root, name)))(t)
 		must(t, store.Put(&record.Record{Version: record.Version{SchemaVersion: record.SchemaVersion}}))
 		must(t, store.Close())
 	}
@@ -46,9 +46,4 @@ func TestFind(t *testing.T) {
 }
 
 // must ends a test if its preparation failed.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must
