@@ -44,23 +44,26 @@ func (a *Agent) find(id string) (*alloc.Alloc, error) {
 	return nil, fmt.Errorf("allocation %q: %w", id, allocation.ErrNotFound)
 }
 
-// findTask returns a task of an allocation. name may be empty if there is only one.
-func (a *Agent) findTask(allocID, name string) (*alloc.Task, error) {
+// onTask returns what a task of an allocation returns. name may be empty if there is only one.
+func onTask[T any](a *Agent, allocID, name string, do func(*alloc.Task) (T, error)) (result T, err error) {
 	l, err := a.find(allocID)
 	if err != nil {
-		return nil, err
+		return result, err
 	}
-	return l.Task(name)
+	t, err := l.Task(name)
+	if err != nil {
+		return result, err
+	}
+	return do(t)
 }
 
 // StopAlloc stops an allocation for good, by its full ID.
 func (a *Agent) StopAlloc(id string) error {
 	l, err := a.find(id)
-	if err != nil {
-		return err
+	if err == nil {
+		l.Stop(userStopped)
 	}
-	l.Stop(userStopped)
-	return nil
+	return err
 }
 
 // RestartAlloc restarts the running tasks of an allocation, or the one that is named.
@@ -83,38 +86,22 @@ func (a *Agent) SignalAlloc(ctx context.Context, id, task, signal string) error 
 
 // ExecTask runs a command beside a running task, as long as ctx lives. task may be empty if there is only one.
 func (a *Agent) ExecTask(ctx context.Context, id, task string, o driver.ExecOptions) (driver.ExecStream, error) {
-	t, err := a.findTask(id, task)
-	if err != nil {
-		return nil, err
-	}
-	return t.Exec(ctx, o)
+	return onTask(a, id, task, func(t *alloc.Task) (driver.ExecStream, error) { return t.Exec(ctx, o) })
 }
 
 // History returns the persisted readings of a task, oldest first. task may be empty if there is only one.
 func (a *Agent) History(id, task string, q series.Query) ([]series.Point, error) {
-	t, err := a.findTask(id, task)
-	if err != nil {
-		return nil, err
-	}
-	return t.History(q)
+	return onTask(a, id, task, func(t *alloc.Task) ([]series.Point, error) { return t.History(q) })
 }
 
 // Record returns the final record of a task's last ended start. The error wraps allocation.ErrNotFound if no start has
 // ended.
 func (a *Agent) Record(id, task string) (*record.Record, error) {
-	t, err := a.findTask(id, task)
-	if err != nil {
-		return nil, err
-	}
-	return t.Record()
+	return onTask(a, id, task, (*alloc.Task).Record)
 }
 
 // Commands returns what the ended processes of a task used: so far if it runs, and otherwise those of its last ended
 // start. The error wraps allocation.ErrNotFound if that is not counted.
 func (a *Agent) Commands(id, task string) (*record.Commands, error) {
-	t, err := a.findTask(id, task)
-	if err != nil {
-		return nil, err
-	}
-	return t.Commands()
+	return onTask(a, id, task, (*alloc.Task).Commands)
 }

@@ -219,26 +219,39 @@ func (r *Ring) readSlot(sequence uint64, slot []byte) (bool, error) {
 	return true, nil
 }
 
+// between calls f with the slots of the points from first to last, in their order.
+func (r *Ring) between(first, last uint64, f func(slot []byte)) error {
+	for first <= last {
+		place := first % uint64(r.slots)
+		count := min(last-first+1, uint64(r.slots)-place) // not over where the ring is closed
+		err := r.scan(place, count, func(i uint64, slot []byte) {
+			if sequenceOf(slot) == first+i {
+				f(slot)
+			}
+		})
+		if err != nil {
+			return err
+		}
+		first += count
+	}
+	return nil
+}
+
 // pieceSlots bounds what is read at once.
 const pieceSlots = 1024
 
-// between calls f with the slots of the points from first to last, in their order.
-func (r *Ring) between(first, last uint64, f func(slot []byte)) error {
+// scan calls f with the slots from a place in the file on, and the number of each.
+func (r *Ring) scan(place, count uint64, f func(i uint64, slot []byte)) error {
 	size := uint64(r.slotSize())
-	for first <= last {
-		// In pieces: not all at once, and not over where the ring is closed.
-		count := min(last-first+1, uint64(r.slots)-first%uint64(r.slots), pieceSlots)
-		piece := make([]byte, count*size)
-		n, err := r.file.ReadAt(piece, r.slotOffset(first))
+	piece := make([]byte, min(count, pieceSlots)*size)
+	for first := uint64(0); first < count; first += pieceSlots {
+		n, err := r.file.ReadAt(piece[:min(count-first, pieceSlots)*size], r.slotOffset(place+first))
 		if err != nil && !errors.Is(err, io.EOF) {
 			return fmt.Errorf("read history: %w", err)
 		}
-		for i := range min(count, uint64(n)/size) {
-			if slot := piece[i*size : (i+1)*size]; sequenceOf(slot) == first+i {
-				f(slot)
-			}
+		for i := range uint64(n) / size {
+			f(first+i, piece[i*size:(i+1)*size])
 		}
-		first += count
 	}
 	return nil
 }

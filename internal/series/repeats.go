@@ -32,50 +32,8 @@ func repeatsOf(slot []byte, most int) int {
 	return n
 }
 
-// repeats counts a reading that equals the newest, without writing it; false if it is another.
-func (r *Ring) repeats(s *procstats.Sample, run int) bool {
-	if !r.follows(s.Stamp, run) || !r.sameNumbers(s, s.Wall.Sub(r.newest.Wall)) ||
-		!sameRows(r.column(r.buffer, len(r.ids)), s.Processes) {
-		return false
-	}
-	r.extend(s.Stamp, bitsOf(s.Task, agingColumn))
-	return true
-}
-
-// follows reports whether a reading at a time can share the newest slot if its numbers do.
-func (r *Ring) follows(at procstats.Stamp, run int) bool {
-	if !r.isExtensible(run) {
-		return false
-	}
-	n, last := repeatsOf(r.buffer, r.slots), stampOf(r.buffer)
-	step := at.Wall.Sub(last.Wall)
-	usual := at.Mono - last.Mono // another one if the clock was set
-	if n > 1 {
-		usual = last.Wall.Sub(firstOf(r.buffer)) / time.Duration(n-1)
-	}
-	return n < r.slots && evenStep(step, usual)
-}
-
-// isExtensible reports whether the newest slot has readings of a start of the task.
-func (r *Ring) isExtensible(run int) bool {
-	return r.extensible && len(r.buffer) == r.slotSize() && runOf(r.buffer) == run
-}
-
 // evenStep reports whether a step of time is about as long as those before.
 func evenStep(step, usual time.Duration) bool { return step > 0 && (step-usual).Abs() <= usual/20 }
-
-// extend counts one more reading in the newest slot; age is the new value of its column that ages.
-func (r *Ring) extend(at procstats.Stamp, age uint64) {
-	slot := r.buffer
-	putTime(slot[atWall:], at.Wall)
-	binary.LittleEndian.PutUint64(slot[atMono:], uint64(at.Mono))
-	binary.LittleEndian.PutUint32(slot[atRepeats:], uint32(repeatsOf(slot, r.slots)+1))
-	if i := r.index(agingColumn); i >= 0 {
-		binary.LittleEndian.PutUint64(r.column(slot, i), age)
-	}
-	r.boots[len(r.boots)-1].last = at.Wall.UnixNano() - r.originOf(slot)
-	r.newest, r.unwritten = at, true
-}
 
 // again are readings that have the numbers of the one before them, except for those that age.
 type again struct {
@@ -87,47 +45,56 @@ type again struct {
 	age procstats.Reading
 }
 
-// reading returns when one of them was taken, and its column that ages.
-func (a *again) reading(i int) (at procstats.Stamp, age uint64) {
-	earlier := a.last.Wall.Sub(a.before.Wall) / time.Duration(a.n) * time.Duration(a.n-1-i)
-	at = procstats.Stamp{Mono: a.last.Mono - earlier, Wall: a.last.Wall.Add(-earlier)}
-	seconds, ok := a.age.Number()
-	if !ok {
-		return at, absent
+// step is the time between two of them.
+func (a *again) step() time.Duration { return a.last.Wall.Sub(a.before.Wall) / time.Duration(a.n) }
+
+// putAge puts the column that ages in the last of them into a slot.
+func (a *again) putAge(r *Ring, slot []byte) {
+	bits := uint64(absent)
+	if seconds, ok := a.age.Number(); ok {
+		bits = math.Float64bits(seconds)
 	}
-	return at, math.Float64bits(max(0, seconds-earlier.Seconds()))
+	if i := r.index(agingColumn); i >= 0 {
+		binary.LittleEndian.PutUint64(r.column(slot, i), bits)
+	}
 }
 
 // errNothingBefore says that the reading before those that repeat it was not written.
 var errNothingBefore = errors.New("the reading before was not written")
 
-// Again stores readings that have the numbers of the newest.
+// Again stores readings that have the numbers of the newest: in its slot, or in one of their own.
 func (r *Ring) Again(a again, run int) error {
 	if err := r.openToWrite(); err != nil {
 		return err
 	}
-	for i := range a.n {
-		if !r.isExtensible(run) {
-			return fmt.Errorf("write history: %w", errNothingBefore)
-		}
-		at, age := a.reading(i)
-		if r.follows(at, run) {
-			r.extend(at, age)
-			continue
-		}
-		if err := r.flush(); err != nil {
-			return err
-		}
-		slot := r.slot(at, run, NoGap) // in the memory of the slot before, with its numbers
-		if k := r.index(agingColumn); k >= 0 {
-			binary.LittleEndian.PutUint64(r.column(slot, k), age)
-		}
-		err := r.write(slot)
-		if r.extensible = err == nil; err != nil {
-			return err
-		}
+	slot := r.buffer
+	if !r.extensible || len(slot) != r.slotSize() || runOf(slot) != run {
+		return fmt.Errorf("write history: %w", errNothingBefore)
 	}
-	return r.flushOld()
+	n, usual := repeatsOf(slot, r.slots), a.step()
+	if n > 1 {
+		usual = timeOf(slot).Sub(firstOf(slot)) / time.Duration(n-1)
+	}
+	if n+a.n <= r.slots && evenStep(a.step(), usual) {
+		putTime(slot[atWall:], a.last.Wall)
+		binary.LittleEndian.PutUint64(slot[atMono:], uint64(a.last.Mono))
+		binary.LittleEndian.PutUint32(slot[atRepeats:], uint32(n+a.n))
+		a.putAge(r, slot)
+		r.boots[len(r.boots)-1].last = a.last.Wall.UnixNano() - r.originOf(slot)
+		r.newest, r.unwritten = a.last, true
+		return r.flushOld()
+	}
+	if err := r.flush(); err != nil {
+		return err
+	}
+	slot = r.slot(a.last, run, NoGap) // in the memory of the slot before, with its numbers
+	n = min(a.n, r.slots)
+	binary.LittleEndian.PutUint32(slot[atRepeats:], uint32(n))
+	putTime(slot[atFirst:], a.last.Wall.Add(-a.step()*time.Duration(n-1)))
+	a.putAge(r, slot)
+	err := r.write(slot)
+	r.extensible = err == nil
+	return err
 }
 
 // flushOld is flush if the newest slot has readings that are in memory only for too long.
@@ -136,39 +103,6 @@ func (r *Ring) flushOld() error {
 		return nil
 	}
 	return r.flush()
-}
-
-// sameNumbers reports whether a sample has the numbers of the newest slot, a step of time later.
-func (r *Ring) sameNumbers(s *procstats.Sample, step time.Duration) bool {
-	for i, id := range r.ids {
-		before := binary.LittleEndian.Uint64(r.column(r.buffer, i))
-		now := bitsOf(s.Task, id)
-		if id == agingColumn && before != absent && now != absent {
-			grown := math.Float64frombits(now) - math.Float64frombits(before)
-			if math.Abs(grown-step.Seconds()) > step.Seconds()/20 {
-				return false
-			}
-		} else if now != before {
-			return false
-		}
-	}
-	return true
-}
-
-// sameRows reports whether a slot has the processes of a sample.
-func sameRows(room []byte, rows []procstats.ProcessRow) bool {
-	for i := range rows {
-		if len(room) < rowSize {
-			break
-		}
-		var own [rowSize]byte
-		putRows(own[:], rows[i:i+1])
-		if string(own[:]) != string(room[:rowSize]) {
-			return false
-		}
-		room = room[rowSize:]
-	}
-	return len(room) < rowSize || binary.LittleEndian.Uint32(room) == 0
 }
 
 // flush writes the newest slot if readings of it are in memory only: all of it, as a column may have aged.

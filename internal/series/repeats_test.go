@@ -4,6 +4,7 @@
 package series
 
 import (
+	"errors"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -59,63 +60,8 @@ func newLife(random *rand.Rand, readings int) (l life) {
 	return l
 }
 
-// TestRepeats writes lives with long sleeps, and reads all that was written: by one look, by parts, through a second
-// ring as after a restart, and after the file was made wider.
-func TestRepeats(t *testing.T) {
-	t.Parallel()
-	for seed := range uint64(10) {
-		random := rand.New(rand.NewPCG(seed, 1))
-		l := newLife(random, 150)
-		path := filepath.Join(t.TempDir(), "h")
-		r := open(t, path, 500)
-		for i, s := range l.samples {
-			var err error
-			if s == nil {
-				err = r.Mark(l.stamps[i], l.runs[i], GapSilent)
-			} else {
-				err = r.Add(s, l.runs[i])
-			}
-			must(t, err)
-			if i == 75 {
-				must(t, r.rewrite(r.slots, []procstats.ID{procstats.CgroupMemoryCurrent}, r.rows))
-			}
-			if random.IntN(30) == 0 {
-				if _, err := r.Points(Query{}); err != nil { // which writes what is in memory
-					t.Fatal(err)
-				}
-			}
-		}
-		want := l.points()
-		check := func(r *Ring, what string) {
-			t.Helper()
-			got := testkit.Value(r.Points(Query{Processes: true}))(t)
-			if diff := cmp.Diff(want, got, nearly()); diff != "" {
-				t.Errorf("seed %d, %s: %s", seed, what, diff)
-			}
-		}
-		check(r, "at once")
-		if r.sequence > 110 {
-			t.Errorf("seed %d: %d slots", seed, r.sequence)
-		}
-		check(open(t, path, 500), "after a restart")
-		all := testkit.Value(r.Points(Query{}))(t)
-		for range 20 {
-			from := random.IntN(200)
-			q := Query{Since: stamp(from).Wall, Until: stamp(from + random.IntN(20)).Wall}
-			got, err := r.Points(q)
-			if diff := cmp.Diff(within(all, q), got, cmpopts.EquateEmpty()); err != nil || diff != "" {
-				t.Fatalf("seed %d, %v: %v %s", seed, q, err, diff)
-			}
-			checkNearest(t, r, all, stamp(from).Wall.Add(time.Duration(random.IntN(1000))*time.Millisecond))
-			if some, err := r.Points(Query{Most: 20}); err != nil || len(some) > 25+kept(all) {
-				t.Fatalf("seed %d: %d points for 20 (%v)", seed, len(some), err)
-			}
-		}
-	}
-}
-
-// TestQueueRepeats adds lives to a queue, what is the same as before as no more than that, and reads all that was
-// added.
+// TestQueueRepeats adds lives with long sleeps to a queue, what is the same as before as no more than that, and reads
+// all that was added: by one look, by parts, after the file was made wider, and through a ring as after a restart.
 func TestQueueRepeats(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(10) {
@@ -142,22 +88,48 @@ func TestQueueRepeats(t *testing.T) {
 				q.Add(kept, l.runs[i])
 			}
 			before = s
+			if i == 75 {
+				_, err := q.Points(Query{}) // nothing is written meanwhile
+				must(t, errors.Join(err, q.ring.rewrite(q.ring.slots, []procstats.ID{procstats.CgroupMemoryCurrent}, q.ring.rows)))
+				before = nil
+			}
 			if random.IntN(10) == 0 || i%3 == 0 {
 				if _, err := q.Points(Query{}); err != nil { // which writes what is in memory, and keeps the queue short
 					t.Fatal(err)
 				}
 			}
 		}
-		got, err := q.Points(Query{Processes: true})
-		if diff := cmp.Diff(l.points(), got, nearly()); err != nil || diff != "" {
-			t.Errorf("seed %d: %v %s", seed, err, diff)
+		check := func(h history, what string) {
+			t.Helper()
+			got, err := h.Points(Query{Processes: true})
+			if diff := cmp.Diff(l.points(), got, nearly()); err != nil || diff != "" {
+				t.Errorf("seed %d, %s: %v %s", seed, what, err, diff)
+			}
 		}
-		if repeated < 50 {
-			t.Errorf("seed %d: %d of %d repeated", seed, repeated, len(l.samples))
+		check(q, "at once")
+		if repeated < 50 || q.ring.sequence > 110 {
+			t.Errorf("seed %d: %d of %d repeated, %d slots", seed, repeated, len(l.samples), q.ring.sequence)
 		}
+		checkQueries(t, q, random)
 		must(t, q.Close(t.Context()))
-		if got, err := open(t, path, 500).Points(Query{Processes: true}); err != nil || cmp.Diff(l.points(), got, nearly()) != "" {
-			t.Errorf("seed %d, after a restart: %v %d points", seed, err, len(got))
+		check(open(t, path, 500), "after a restart")
+	}
+}
+
+// checkQueries compares what queries see with a look at every point.
+func checkQueries(t *testing.T, h history, random *rand.Rand) {
+	t.Helper()
+	all := testkit.Value(h.Points(Query{}))(t)
+	for range 20 {
+		from := random.IntN(200)
+		q := Query{Since: stamp(from).Wall, Until: stamp(from + random.IntN(20)).Wall}
+		got, err := h.Points(q)
+		if diff := cmp.Diff(within(all, q), got, cmpopts.EquateEmpty()); err != nil || diff != "" {
+			t.Fatalf("%v: %v %s", q, err, diff)
+		}
+		checkNearest(t, h, all, stamp(from).Wall.Add(time.Duration(random.IntN(1000))*time.Millisecond))
+		if some, err := h.Points(Query{Most: 20}); err != nil || len(some) > 25+kept(all) {
+			t.Fatalf("%d points for 20 (%v)", len(some), err)
 		}
 	}
 }
@@ -257,12 +229,22 @@ func nearly() cmp.Options {
 	}
 }
 
+// repeat adds a reading with the numbers of the newest.
+func repeat(t *testing.T, r *Ring, n int) {
+	t.Helper()
+	must(t, r.Again(again{n: 1, before: r.newest, last: stamp(n)}, 1))
+}
+
 // TestRepeatsAreFew holds what a task that sleeps costs: a slot for as long as nothing changes.
 func TestRepeatsAreFew(t *testing.T) {
 	t.Parallel()
 	r := open(t, filepath.Join(t.TempDir(), "h"), 900)
 	for n := range 3600 {
-		must(t, r.Add(sample(n, map[procstats.ID]float64{procstats.CgroupCPUUsage: 1, procstats.ExecutorCollections: float64(n / 10)}), 1))
+		if n%10 == 0 {
+			must(t, r.Add(sample(n, cpu(float64(n))), 1))
+		} else {
+			repeat(t, r, n)
+		}
 	}
 	points := seconds(t, r, Query{})
 	if r.sequence != 360 || len(points) < 900 || len(points) > 910 || points[len(points)-1] != 3599 || !slices.IsSorted(points) {
@@ -278,8 +260,9 @@ func TestRepeatsAreFew(t *testing.T) {
 func TestRepeatsAfterKill(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "h")
 	r := open(t, path, 100)
-	for n := range 60 {
-		must(t, r.Add(sample(n, cpu(1)), 1))
+	must(t, r.Add(sample(0, cpu(1)), 1))
+	for n := 1; n < 60; n++ {
+		repeat(t, r, n)
 	}
 	if all := seconds(t, open(t, path, 100), Query{}); len(all) < 50 || all[len(all)-1] < 49 {
 		t.Errorf("the file has %v", all)

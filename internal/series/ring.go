@@ -182,7 +182,7 @@ func (r *Ring) load(magic string) error {
 	for i := range r.ids {
 		r.ids[i] = procstats.ID(binary.LittleEndian.Uint16(names[2*i:]))
 	}
-	err := r.each(func(slot []byte) {
+	err := r.scan(0, uint64(slots), func(_ uint64, slot []byte) {
 		sequence := sequenceOf(slot)
 		if sequence == 0 || sequence > maxSequence {
 			return
@@ -196,22 +196,6 @@ func (r *Ring) load(magic string) error {
 	return err
 }
 
-// each calls f with every slot, in the order of the file.
-func (r *Ring) each(f func(slot []byte)) error {
-	size := r.slotSize()
-	piece := make([]byte, min(r.slots, pieceSlots)*size)
-	for first := 0; first < r.slots; first += pieceSlots {
-		n, err := r.file.ReadAt(piece[:min(r.slots-first, pieceSlots)*size], r.slotOffset(uint64(first)))
-		if err != nil && !errors.Is(err, io.EOF) {
-			return fmt.Errorf("read history: %w", err)
-		}
-		for slot := range slices.Chunk(piece[:n-n%size], size) {
-			f(slot)
-		}
-	}
-	return nil
-}
-
 // Add stores the numbers of a sample, and its first processes: see [Top].
 func (r *Ring) Add(s *procstats.Sample, run int) error {
 	if err := r.openToWrite(); err != nil {
@@ -219,9 +203,6 @@ func (r *Ring) Add(s *procstats.Sample, run int) error {
 	}
 	if err := r.prepare(s); err != nil {
 		return err
-	}
-	if r.repeats(s, run) {
-		return r.flushOld()
 	}
 	if err := r.flush(); err != nil {
 		return err

@@ -280,8 +280,9 @@ func TestRingOfAnotherSize(t *testing.T) {
 func TestShorterRingOfRepeats(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "h")
 	long := newRing(path, 20)
-	for n := 1; n <= 15; n++ {
-		must(t, long.Add(sample(n, cpu(1)), 1))
+	must(t, long.Add(sample(1, cpu(1)), 1))
+	for n := 2; n <= 15; n++ {
+		repeat(t, long, n)
 	}
 	if err := long.Close(); err != nil || long.sequence != 1 {
 		t.Fatal(long.sequence, err)
@@ -365,7 +366,7 @@ func within(points []Point, q Query) (some []Point) {
 	return some
 }
 
-func checkNearest(t *testing.T, r *Ring, points []Point, at time.Time) {
+func checkNearest(t *testing.T, r history, points []Point, at time.Time) {
 	t.Helper()
 	best, any := time.Duration(0), false
 	for _, p := range points {

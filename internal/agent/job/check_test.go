@@ -45,6 +45,7 @@ func TestCheckEndsCostlyFiles(t *testing.T) {
 		"nested loops":      value(`"${length([for a in range(1000) : [for b in range(1000) : [for c in range(1000) : a + b + c]]])}"`),
 		"product":           value(`"${length(setproduct(range(1000), range(1000), range(1000)))}"`),
 		"doubled":           locals(`"${L}${L}"`),
+		"sum":               value(strings.Repeat("1+", 500_000) + "1"),
 		"endless":           template(`{{ range 1000000000000 }}{{ end }}`),
 		"doubled in a loop": template("{{ $x := `xxxxxxxx` }}{{ range 64 }}{{ $x = print $x $x }}{{ end }}"),
 	} {

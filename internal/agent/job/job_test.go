@@ -276,30 +276,19 @@ func TestTextsAreBounded(t *testing.T) {
 	nest := func(n int, open, end string) string {
 		return arg(strings.Repeat(open, n) + "1" + strings.Repeat(end, n))
 	}
-	const nested, operators = "brackets nested more than 100 deep", "more than 5000 operators"
+	const nested = "brackets nested more than 100 deep"
 	for name, tt := range map[string]struct{ text, want string }{
-		"parentheses":       {nest(100_000, "(", ")"), nested},
-		"unclosed":          {arg(strings.Repeat("(", 100_000)), nested},
-		"some":              {nest(90, "(", ")"), ""},
-		"lists":             {nest(100, "[", "]"), nested},
-		"blocks":            {strings.Repeat("a {\n", 1000), nested},
-		"objects":           {nest(100, "{a=", "}"), nested},
-		"templates":         {nest(60, "\"${", "}\""), nested},
-		"directives":        {arg("\"" + strings.Repeat("%{if true}", 200) + strings.Repeat("%{endif}", 200) + "\""), nested},
-		"hidden directives": {arg("\"" + strings.Repeat("%{/* endif */ if true}", 200) + strings.Repeat("%{endif}", 200) + "\""), nested},
-		"directives in turn": {
-			arg("\"" + strings.Repeat("%{ if true }x%{ else }y%{ endif }", 300) + "\""), "",
-		},
+		"parentheses":  {nest(100_000, "(", ")"), nested},
+		"unclosed":     {arg(strings.Repeat("(", 100_000)), nested},
+		"some":         {nest(90, "(", ")"), ""},
+		"lists":        {nest(100, "[", "]"), nested},
+		"blocks":       {strings.Repeat("a {\n", 1000), nested},
+		"objects":      {nest(100, "{a=", "}"), nested},
+		"templates":    {nest(60, "\"${", "}\""), nested},
 		"in a heredoc": {arg("<<X\n${" + strings.Repeat("(", 200) + "1" + strings.Repeat(")", 200) + "}\nX\n"), nested},
 		"text":         {arg("<<X\n" + strings.Repeat("((((\n", 1000) + "X\n"), ""},
 		"a comment":    {arg("1 /* " + strings.Repeat("(", 1000) + " */"), ""},
-		"sums":         {arg(strings.Repeat("1+", 400_000) + "1"), operators},
-		"a sum":        {arg(strings.Repeat("1+", 6000) + "1"), operators},
-		"short sums":   {arg(strings.Repeat("1+", 4000)+"1") + "locals {\n a = " + strings.Repeat("1+", 4000) + "1\n}", ""},
-		"not":          {arg(strings.Repeat("!", 6000) + "true"), operators},
-		"conditions":   {arg(strings.Repeat("true?1:", 6000) + "1"), operators},
-		"indices":      {arg("[]" + strings.Repeat("[0]", 6000)), operators},
-		"splats":       {arg("[]" + strings.Repeat("[*]", 6000)), operators},
+		"operators":    {arg(strings.Repeat("true?1:", 6000) + "1"), ""},
 		"large":        {strings.Repeat("#", MaxSource+1), "bytes; a job file can have 1048576"},
 	} {
 		t.Run(name, func(t *testing.T) {
