@@ -27,7 +27,6 @@ import (
 	"github.com/tachograph/tacho/internal/agent/node"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/agent/state"
-	"github.com/tachograph/tacho/internal/agent/trial"
 	"github.com/tachograph/tacho/internal/failpoint"
 	"github.com/tachograph/tacho/internal/version"
 )
@@ -156,8 +155,8 @@ func (a *Agent) openStore() error {
 }
 
 // Trials are the kinds of work that the agent tries in a process of its own first.
-func Trials() map[string]trial.Work {
-	return map[string]trial.Work{job.Trial: job.Evaluate, state.Trial: state.Verify}
+func Trials() map[string]job.TrialWork {
+	return map[string]job.TrialWork{job.Trial: job.Evaluate, state.Trial: state.Verify}
 }
 
 // logDamage names what was wrong with the state.

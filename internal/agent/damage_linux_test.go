@@ -16,8 +16,8 @@ import (
 
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
-	"github.com/tachograph/tacho/internal/agent/allocdir"
 	"github.com/tachograph/tacho/internal/agent/config"
+	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/testkit"
 )
 
@@ -29,7 +29,7 @@ func TestStateIsLost(t *testing.T) {
 	first := begin(t, c)
 	l := first.submit(inGroup(1, shell("t", "", "exec sleep 1000")))[0]
 	l = first.await(l.ID, "running", isRunning)
-	dir := allocdir.In(first.host.Dir, l.ID)
+	dir := datadir.In(first.host.Dir, l.ID)
 	first.end(false)
 	good := testkit.Value(os.ReadFile(filepath.Join(c.DataDir, "state.db")))(t)
 	must(t, os.WriteFile(filepath.Join(c.DataDir, "state.db"), []byte(strings.Repeat("damage ", 3000)), 0o600))

@@ -14,7 +14,7 @@ import (
 
 	"github.com/tachograph/tacho/internal/agent/alloc"
 	"github.com/tachograph/tacho/internal/agent/allocation"
-	"github.com/tachograph/tacho/internal/agent/allocdir"
+	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 )
 
@@ -200,7 +200,7 @@ func (a *Agent) removeOrphans(age time.Duration, now time.Time) (removed int, er
 		if now.Sub(made) < age {
 			continue
 		}
-		if err := allocdir.In(a.host.Dir, id).Remove(); err != nil {
+		if err := datadir.In(a.host.Dir, id).Remove(); err != nil {
 			errs = append(errs, err)
 			continue
 		}

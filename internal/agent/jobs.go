@@ -17,7 +17,6 @@ import (
 	"github.com/tachograph/tacho/internal/agent/alloc"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/job"
-	"github.com/tachograph/tacho/internal/agent/places"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/agent/state"
 	"github.com/tachograph/tacho/internal/failpoint"
@@ -119,7 +118,7 @@ func (a *Agent) check(ctx context.Context, file *job.File) error {
 		err := fmt.Errorf("job %s is for %q, this agent is in %q", j.ID, j.Region, n.Region)
 		errs = append(errs, j.Places.Fault("region", err))
 	}
-	return places.Join(append(errs, a.host.Check(ctx, file))...)
+	return job.JoinMistakes(append(errs, a.host.Check(ctx, file))...)
 }
 
 // RunJob registers a job and starts its allocations; those that this node cannot run wait until it can. Allocations

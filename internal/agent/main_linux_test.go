@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/tachograph/tacho/executor"
-	"github.com/tachograph/tacho/internal/agent/trial"
+	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/internal/version"
 )
@@ -18,8 +18,8 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "executor" {
 		os.Exit(executor.Main(version.String()))
 	}
-	if len(os.Args) == 4 && os.Args[2] == trial.Command {
-		os.Exit(trial.Main(os.Args[3], Trials(), os.Stdin))
+	if len(os.Args) == 4 && os.Args[2] == job.TrialCommand {
+		os.Exit(job.TrialMain(os.Args[3], Trials(), os.Stdin))
 	}
 	// The race detector would keep each short process for a second.
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {

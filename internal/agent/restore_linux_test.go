@@ -18,8 +18,8 @@ import (
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
-	"github.com/tachograph/tacho/internal/agent/allocdir"
 	"github.com/tachograph/tacho/internal/agent/config"
+	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/state"
 	"github.com/tachograph/tacho/internal/testkit"
@@ -80,7 +80,7 @@ func TestTasksOutliveWhatCannotBeRead(t *testing.T) {
 	c := testConfig(shortDir(t))
 	r := begin(t, c)
 	l := r.sleeping()
-	path := allocdir.In(r.host.Dir, l.ID).History("t")
+	path := datadir.In(r.host.Dir, l.ID).History("t")
 	r.end(false)
 	must(t, errors.Join(os.RemoveAll(path), os.MkdirAll(path, 0o700)))
 	r = begin(t, c)
@@ -166,7 +166,7 @@ func TestEndIsToldOnce(t *testing.T) {
 	tasks, err := r.host.Store.Tasks()
 	must(t, err)
 	handle, runID := tasks[l.ID]["t"].Handle, l.Tasks["t"].RunID
-	dir := allocdir.In(r.host.Dir, l.ID)
+	dir := datadir.In(r.host.Dir, l.ID)
 	must(t, os.WriteFile(filepath.Join(dir.Task("t"), "local", "go"), nil, 0o600))
 	waits := func(l *allocation.Allocation) bool { return !l.Tasks["t"].State.RestartAt.IsZero() }
 	l = r.await(l.ID, "waiting for its restart", waits)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/agent/allocation"
-	"github.com/tachograph/tacho/internal/agent/allocdir"
+	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/agent/node"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/figures"
@@ -34,7 +34,7 @@ type Agent struct {
 	actors  []*Actor
 	off     string
 	history int
-	dir     allocdir.Allocation
+	dir     datadir.Allocation
 	done    []string
 }
 
@@ -177,7 +177,7 @@ func (a *Agent) Commands(id, _ string) (*record.Commands, error) {
 func (a *Agent) WriteLogs(dir string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.dir, a.shown = allocdir.In(dir, "logs"), nil
+	a.dir, a.shown = datadir.In(dir, "logs"), nil
 	if err := os.MkdirAll(a.dir.Logs(), 0o755); err != nil {
 		return err
 	}

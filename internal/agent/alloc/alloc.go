@@ -18,7 +18,7 @@ import (
 
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
-	"github.com/tachograph/tacho/internal/agent/allocdir"
+	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/agent/state"
@@ -31,7 +31,7 @@ type Alloc struct {
 	Job   *job.Job
 	Group *job.Group
 	Index int
-	Dir   allocdir.Allocation
+	Dir   datadir.Allocation
 	Tasks []*Task // in the order of the job file
 
 	host *Host
@@ -57,7 +57,7 @@ func New(h *Host, persisted state.Allocation, j *job.Job, tasks map[string]*stat
 		return nil, fmt.Errorf("allocation %s: job %s has no group %s", persisted.ID, j.ID, persisted.Group)
 	}
 	a := &Alloc{
-		ID: persisted.ID, Job: j, Group: group, Index: persisted.Index, Dir: allocdir.In(h.Dir, persisted.ID),
+		ID: persisted.ID, Job: j, Group: group, Index: persisted.Index, Dir: datadir.In(h.Dir, persisted.ID),
 		host: h, log: h.Log.With("alloc_id", persisted.ID, "job", j.ID), done: make(chan struct{}),
 		persisted: persisted, changed: true,
 	}

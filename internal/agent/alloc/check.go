@@ -12,9 +12,8 @@ import (
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/tachograph/tacho/driver"
-	"github.com/tachograph/tacho/internal/agent/allocdir"
+	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/agent/job"
-	"github.com/tachograph/tacho/internal/agent/places"
 )
 
 // maxFaulty is how many tasks with mistakes are named when a job is checked.
@@ -25,7 +24,7 @@ func (h *Host) Check(ctx context.Context, file *job.File) error {
 	var errs []error
 	for _, g := range file.Job.Groups {
 		for _, t := range g.Tasks {
-			err := places.Each(h.checkTask(ctx, h.probe(file, g, t)), func(cause error) error {
+			err := job.EachMistake(h.checkTask(ctx, h.probe(file, g, t)), func(cause error) error {
 				if _, hasPlace := errors.AsType[*hcl.Diagnostic](cause); hasPlace {
 					return cause
 				}
@@ -35,11 +34,11 @@ func (h *Host) Check(ctx context.Context, file *job.File) error {
 				continue
 			}
 			if errs = append(errs, err); len(errs) == maxFaulty {
-				return places.Join(append(errs, errors.New("other tasks were not checked"))...)
+				return job.JoinMistakes(append(errs, errors.New("other tasks were not checked"))...)
 			}
 		}
 	}
-	return places.Join(errs...)
+	return job.JoinMistakes(errs...)
 }
 
 // FirstPort and LastPort bound the ports that are chosen for allocations.
@@ -57,7 +56,7 @@ func (h *Host) probe(file *job.File, g *job.Group, t *job.Task) *start {
 	}
 	return &start{
 		job: file.Job, group: g, task: t, expressions: file.Expressions(t), allocID: id,
-		allocName: file.Job.ID + "." + g.Name + "[0]", node: h.Node, dir: allocdir.In(h.Dir, id), ports: ports,
+		allocName: file.Job.ID + "." + g.Name + "[0]", node: h.Node, dir: datadir.In(h.Dir, id), ports: ports,
 	}
 }
 
@@ -73,7 +72,7 @@ func (h *Host) checkTask(ctx context.Context, s *start) error {
 	}
 	env, err := s.environment()
 	if err != nil {
-		return places.Join(append(errs, err)...) // the rest refers to it
+		return job.JoinMistakes(append(errs, err)...) // the rest refers to it
 	}
 	errs = append(errs, s.checkTemplates(ctx, env))
 	if other == nil {
@@ -84,5 +83,5 @@ func (h *Host) checkTask(ctx context.Context, s *start) error {
 		}
 		errs = append(errs, err)
 	}
-	return places.Join(errs...)
+	return job.JoinMistakes(errs...)
 }

@@ -23,7 +23,6 @@ import (
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/agent/state"
 	"github.com/tachograph/tacho/internal/agent/streams"
-	"github.com/tachograph/tacho/internal/agent/trial"
 	"github.com/tachograph/tacho/internal/exposition"
 	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/internal/testkit"
@@ -33,8 +32,8 @@ import (
 
 // TestMain lets the test binary be the process that tries to read a state database first.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 4 && os.Args[2] == trial.Command {
-		os.Exit(trial.Main(os.Args[3], map[string]trial.Work{state.Trial: state.Verify}, os.Stdin))
+	if len(os.Args) == 4 && os.Args[2] == job.TrialCommand {
+		os.Exit(job.TrialMain(os.Args[3], map[string]job.TrialWork{state.Trial: state.Verify}, os.Stdin))
 	}
 	os.Exit(m.Run())
 }

@@ -22,7 +22,6 @@ import (
 	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/node"
-	"github.com/tachograph/tacho/internal/agent/places"
 	"github.com/tachograph/tacho/internal/version"
 )
 
@@ -77,10 +76,10 @@ func (h *Host) driverConfig(block *config.Plugin) (own driver.Config, err error)
 		place = placeOf(block)
 		encoded, diags := driver.ConfigSchema().Encode(block.Body, nil)
 		if diags.HasErrors() {
-			return own, places.Join(diags.Errs()...)
+			return own, job.JoinMistakes(diags.Errs()...)
 		}
 		if own, err = driver.DecodeConfig(encoded); err != nil {
-			return own, places.Each(err, func(cause error) error { return fmt.Errorf("%s: %w", place, cause) })
+			return own, job.EachMistake(err, func(cause error) error { return fmt.Errorf("%s: %w", place, cause) })
 		}
 		if own.LogCollection != driver.LogsByExecutor {
 			return own, fmt.Errorf("%s: log_collection %q: the agent does not collect logs; use %q",
@@ -151,7 +150,7 @@ func (d *Driver) configure(into *driver.TaskConfig, task *job.Task, body hcl.Bod
 
 // checkTask refuses what the operator's configuration does not allow a task that configure has accepted.
 func (d *Driver) checkTask(task *job.Task, config *driver.TaskConfig) error {
-	return places.Join(
+	return job.JoinMistakes(
 		task.Places.Fault("user", d.CheckUser(task.User)), task.Places.Fault("config", d.CheckBlock(config.Block)))
 }
 

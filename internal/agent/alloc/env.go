@@ -15,7 +15,7 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/tachograph/tacho/internal/agent/allocdir"
+	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/node"
 )
@@ -36,7 +36,7 @@ type start struct {
 	allocName string
 	index     int
 	cores     string
-	dir       allocdir.Allocation
+	dir       datadir.Allocation
 	node      node.Node
 	// ports are those of the group, by label.
 	ports map[string]int

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tachograph/tacho/internal/agent/allocdir"
+	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/node"
 	"github.com/tachograph/tacho/internal/testkit"
@@ -24,7 +24,7 @@ func aStart(t *testing.T, task string) *start {
 	j := file.Job
 	return &start{
 		job: j, group: j.Groups[0], task: j.Groups[0].Tasks[0], expressions: file.Expressions(j.Groups[0].Tasks[0]), allocID: "0123-4567", allocName: "j.g[3]", index: 3,
-		dir: allocdir.In("/data/alloc", "0123-4567"), node: node.Node{
+		dir: datadir.In("/data/alloc", "0123-4567"), node: node.Node{
 			ID: "n", Name: "here", Datacenter: "dc1", Region: "global", Attributes: map[string]string{"cpu.arch": "amd64", "cpu": "x"},
 			Meta: map[string]string{"rack": "r1", "rack.row": "7"},
 		},

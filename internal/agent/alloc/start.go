@@ -13,7 +13,7 @@ import (
 
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/executor/cgroup"
-	"github.com/tachograph/tacho/internal/agent/allocdir"
+	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/agent/job"
 )
 
@@ -58,8 +58,8 @@ func (t *Task) config() (*driver.TaskConfig, error) {
 }
 
 // owners are those of the tasks of the allocation, without one whose user does not exist: its start says so.
-func (a *Alloc) owners() []*allocdir.Owner {
-	var owners []*allocdir.Owner
+func (a *Alloc) owners() []*datadir.Owner {
+	var owners []*datadir.Owner
 	for i := range a.Group.Tasks {
 		if owner, err := ownerOf(a.Group.Tasks[i].User); err == nil {
 			owners = append(owners, owner)
@@ -110,7 +110,7 @@ func (a *Alloc) start(name string) (*start, error) {
 }
 
 // ownerOf is whose a task's directories are; nil where the task runs as this process does.
-func ownerOf(name string) (*allocdir.Owner, error) {
+func ownerOf(name string) (*datadir.Owner, error) {
 	if name == "" {
 		return nil, nil
 	}
@@ -133,5 +133,5 @@ func ownerOf(name string) (*allocdir.Owner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("user %s: %w", name, err)
 	}
-	return &allocdir.Owner{UID: uid, GID: gid}, nil
+	return &datadir.Owner{UID: uid, GID: gid}, nil
 }

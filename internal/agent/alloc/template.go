@@ -12,16 +12,15 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tachograph/tacho/internal/agent/allocdir"
+	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/agent/job"
-	"github.com/tachograph/tacho/internal/agent/places"
 )
 
 // maxEnvFile bounds a template that is read into the environment, in bytes; the kernel takes less of all of it.
 const maxEnvFile = 1 << 20
 
 // render writes a task's templates. Those that are environment files add to env.
-func (s *start) render(env map[string]string, owner *allocdir.Owner) error {
+func (s *start) render(env map[string]string, owner *datadir.Owner) error {
 	for _, t := range s.task.Templates {
 		text, err := expand(t, env)
 		if err != nil {
@@ -49,7 +48,7 @@ func (s *start) checkTemplates(ctx context.Context, env map[string]string) error
 		_, err := expand(t, env)
 		errs = append(errs, err)
 	}
-	return places.Join(errs...)
+	return job.JoinMistakes(errs...)
 }
 
 // expand returns the text of a template. An environment file adds to env.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/hook"
-	"github.com/tachograph/tacho/internal/agent/allocdir"
+	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/agent/job"
 )
 
@@ -57,7 +57,7 @@ type Allocation struct {
 	CreateTime, ModifyTime   time.Time
 	CreateIndex, ModifyIndex uint64
 	// Dir is where its logs are.
-	Dir   allocdir.Allocation
+	Dir   datadir.Allocation
 	Tasks map[string]*Task
 	// Ports are those of the group.
 	Ports []Port

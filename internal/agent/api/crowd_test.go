@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/driver"
-	"github.com/tachograph/tacho/internal/agent/allocdir"
+	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/agent/streams"
 	"github.com/tachograph/tacho/internal/testkit"
 )
@@ -24,7 +24,7 @@ func TestSlowClientsLeaveRoom(t *testing.T) {
 	const clients, most = 2000, 64 << 20
 	f := newFake()
 	f.exec = &fakeExec{err: driver.ErrCommandNotFound}
-	f.allocs[0].Dir = allocdir.In(t.TempDir(), webID)
+	f.allocs[0].Dir = datadir.In(t.TempDir(), webID)
 	f.writeLog(t, strings.Repeat("x", 16<<20))
 	s := newTestServer(f)
 	url, _ := serve(t, s)

@@ -19,7 +19,7 @@ import (
 
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
-	"github.com/tachograph/tacho/internal/agent/allocdir"
+	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/agent/streams"
 )
@@ -280,7 +280,7 @@ func seekTo(f io.Seeker, offset int64, fromEnd bool) (int64, error) {
 // logDir has the log files of an allocation's tasks.
 type logDir interface {
 	LogFiles(task, stream string) ([]string, error)
-	OpenLogAfter(task, stream, path string) (*allocdir.Log, error)
+	OpenLogAfter(task, stream, path string) (*datadir.Log, error)
 }
 
 // tail reads a task's log files over their rotation.
@@ -293,7 +293,7 @@ type tail struct {
 	// ended reports whether the task will write nothing more.
 	ended func() bool
 
-	log   *allocdir.Log
+	log   *datadir.Log
 	files []string
 }
 

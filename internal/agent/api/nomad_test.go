@@ -13,7 +13,7 @@ import (
 
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
-	"github.com/tachograph/tacho/internal/agent/allocdir"
+	"github.com/tachograph/tacho/internal/agent/datadir"
 )
 
 // TestNomadCommandLine has Nomad's own command line read the agent, with and without the token.
@@ -23,7 +23,7 @@ func TestNomadCommandLine(t *testing.T) {
 		t.Skip("needs Nomad's own binary: set NOMAD_BIN to one")
 	}
 	f := newFake()
-	f.allocs[0].Dir = allocdir.In(t.TempDir(), webID)
+	f.allocs[0].Dir = datadir.In(t.TempDir(), webID)
 	f.writeLog(t, "one\ntwo\nthree\n")
 	f.jobs[0].Unplaced = unplacedOn("plan9")
 	s := newTestServer(f)

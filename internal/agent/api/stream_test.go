@@ -25,7 +25,7 @@ import (
 
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
-	"github.com/tachograph/tacho/internal/agent/allocdir"
+	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/agent/streams"
 	"github.com/tachograph/tacho/internal/testkit"
@@ -196,7 +196,7 @@ func TestStatsStreamEnds(t *testing.T) {
 
 func TestLogs(t *testing.T) {
 	f := newFake()
-	f.allocs[0].Dir = allocdir.In(t.TempDir(), webID)
+	f.allocs[0].Dir = datadir.In(t.TempDir(), webID)
 	f.writeLog(t, "one\ntwo\nthree\n")
 	s := newTestServer(f)
 	s.poll, s.heartbeat = 5*time.Millisecond, 10*time.Millisecond
@@ -319,7 +319,7 @@ func TestSlowClientIsDropped(t *testing.T) {
 		t.Skip("waits until a client counts as too slow")
 	}
 	f := newFake()
-	f.allocs[0].Dir = allocdir.In(t.TempDir(), webID)
+	f.allocs[0].Dir = datadir.In(t.TempDir(), webID)
 	f.writeLog(t, strings.Repeat("x", 64<<20))
 	s := newTestServer(f)
 	s.patience = 200 * time.Millisecond
@@ -364,7 +364,7 @@ func TestStreamOfCutFile(t *testing.T) {
 	f := newFake()
 	s := newTestServer(f)
 	s.poll, s.heartbeat = 5*time.Millisecond, 20*time.Millisecond
-	f.allocs[0].Dir = allocdir.Allocation(t.TempDir())
+	f.allocs[0].Dir = datadir.Allocation(t.TempDir())
 	f.writeLog(t, "") // makes the directory
 	url, _ := serve(t, s)
 	file := filepath.Join(f.allocs[0].Dir.Logs(), "app.log")

@@ -9,13 +9,13 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/tachograph/tacho/internal/agent/allocdir"
+	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // rotatingDir has log files that are rotated just after they were listed.
 type rotatingDir struct {
-	allocdir.Allocation
+	datadir.Allocation
 	listed func()
 }
 
@@ -47,7 +47,7 @@ func TestTailOverRotation(t *testing.T) {
 		"the oldest leaves too": {first: "abc", want: "abcxyz", between: []string{"xyz"}, files: []string{"def"}, kept: 1, after: "def"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := &rotatingDir{Allocation: allocdir.In(t.TempDir(), webID), listed: func() {}}
+			dir := &rotatingDir{Allocation: datadir.In(t.TempDir(), webID), listed: func() {}}
 			testkit.Must(t, os.MkdirAll(dir.Logs(), 0o700))
 			newest := -1
 			rotate := func(texts []string, kept int) {
@@ -80,7 +80,7 @@ func TestTailOverRotation(t *testing.T) {
 	}
 }
 
-func logFile(dir allocdir.Allocation, n int) string {
+func logFile(dir datadir.Allocation, n int) string {
 	return filepath.Join(dir.Logs(), "web.stdout."+strconv.Itoa(n))
 }
 

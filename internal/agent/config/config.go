@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/tachograph/tacho/internal/agent/datadir"
-	"github.com/tachograph/tacho/internal/agent/places"
+	"github.com/tachograph/tacho/internal/agent/job"
 )
 
 // Config is the agent's whole configuration. Files are decoded into its blocks, whose durations they write as text.
@@ -26,19 +26,19 @@ type Config struct {
 	// LogLevel is trace, debug, info, warn or error.
 	LogLevel string `hcl:"log_level,optional"`
 	// Plugins are the operator's configurations of drivers, by name.
-	Plugins   map[string]*Plugin
-	Telemetry Telemetry `hcl:"telemetry,block"`
-	History   History   `hcl:"history,block"`
-	Client    Client    `hcl:"client,block"`
-	ACL       ACL       `hcl:"acl,block"`
-	TLS       TLS       `hcl:"tls,block"`
+	Plugins   map[string]*Plugin `hcl:"plugin,labelled"`
+	Telemetry Telemetry          `hcl:"telemetry,block"`
+	History   History            `hcl:"history,block"`
+	Client    Client             `hcl:"client,block"`
+	ACL       ACL                `hcl:"acl,block"`
+	TLS       TLS                `hcl:"tls,block"`
 	// Dev persists nothing: the data directory is removed at the end, and tasks are stopped.
 	Dev bool
 	// Files are what it was read from.
 	Files []string
 
 	// places are for what Check finds.
-	places places.Places
+	places job.Places
 }
 
 // Ports are TCP ports.
@@ -51,7 +51,7 @@ type Ports struct {
 type Plugin struct {
 	Name string
 	// Body is its config block, or an empty body.
-	Body hcl.Body
+	Body hcl.Body `hcl:"config,body"`
 	// Text is the whole block as it stands in its file.
 	Text string
 	// Range is where it stands.

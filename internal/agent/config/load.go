@@ -16,7 +16,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
 	"github.com/tachograph/tacho/internal/agent/datadir"
-	"github.com/tachograph/tacho/internal/agent/places"
+	"github.com/tachograph/tacho/internal/agent/job"
 )
 
 // maxFile bounds one file in bytes.
@@ -84,7 +84,7 @@ func (c *Config) merge(path string) error {
 func (c *Config) Merge(filename string, text []byte) error {
 	parsed, diags := hclsyntax.ParseConfig(text, filename, hcl.InitialPos)
 	if diags.HasErrors() {
-		return places.Join(diags.Errs()...)
+		return job.JoinMistakes(diags.Errs()...)
 	}
 	body, ok := parsed.Body.(*hclsyntax.Body)
 	if !ok {
@@ -96,7 +96,11 @@ func (c *Config) Merge(filename string, text []byte) error {
 	}
 	for _, block := range body.Blocks {
 		if block.Type == "plugin" {
-			c.Plugins[block.Labels[0]].Text = string(block.Body.SrcRange.SliceBytes(text))
+			p := c.Plugins[block.Labels[0]]
+			p.Name, p.Range, p.Text = block.Labels[0], block.DefRange(), string(block.Body.SrcRange.SliceBytes(text))
+			if p.Body == nil {
+				p.Body = &hclsyntax.Body{SrcRange: p.Range, EndRange: p.Range}
+			}
 		}
 	}
 	return nil
@@ -138,7 +142,7 @@ func (c *Config) Check() error {
 	_, said := c.places["history.interval"]
 	refuse(h.Interval < shortestInterval && (said || h.Interval != t.CollectionInterval), "history.interval",
 		"%s is less than %s", h.Interval, shortestInterval)
-	span, interval := places.DurationText(h.Span), places.DurationText(h.Interval)
+	span, interval := durationText(h.Span), durationText(h.Interval)
 	set := c.places.Said("history.span", "history.interval", "telemetry.collection_interval")
 	if set == "history.span" {
 		refuse(h.Span < h.Interval, set, "%s is shorter than history.interval %s", span, interval)
@@ -147,7 +151,7 @@ func (c *Config) Check() error {
 	}
 	refuse(h.Interval >= shortestInterval && h.Span/h.Interval > maxPoints, set,
 		"makes a history of %s with a reading every %s, which is more than %d readings a task", span, interval, maxPoints)
-	return places.Join(errs...)
+	return job.JoinMistakes(errs...)
 }
 
 // hostName matches names as DNS has them, RFC 1123, 2.1.

@@ -1,7 +1,12 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package datadir knows the paths in the data directory of an agent, for the agent and for commands that look for it.
+// Package datadir knows the paths in the data directory of an agent, for the agent and for commands that look for it,
+// makes the directories of allocations, and reads the log files in them. Tasks own much of their content, so no path
+// leads out of them: a symbolic link of a task to a file of the host is never read.
+//
+//	alloc/ID/alloc/{data,logs,tmp}         shared by the allocation's tasks
+//	alloc/ID/TASK/{local,secrets,tmp}      the task's own; it runs in alloc/ID/TASK
 package datadir
 
 import (

@@ -10,8 +10,6 @@ import (
 	"fmt"
 	"io"
 	"time"
-
-	"github.com/tachograph/tacho/internal/agent/trial"
 )
 
 // Trial is the kind of trial that Check runs, with Evaluate as its work.
@@ -28,13 +26,13 @@ func Check(ctx context.Context, source Source) error {
 		return fmt.Errorf("check job file: %w", err)
 	}
 	const limit = 5 * time.Second
-	err = trial.Run(ctx, Trial, input, limit)
+	err = RunTrial(ctx, Trial, input, limit)
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, trial.ErrFailed), errors.Is(err, trial.ErrTime):
+	case errors.Is(err, ErrTrialFailed), errors.Is(err, errTrialTime):
 		return Mistakes(tooLarge(startOf(source.Filename), fmt.Sprintf("its evaluation takes more than %s or %d MiB; "+
-			"let the task compute large values, or write fewer and shorter loops", limit, trial.MaxMemory>>20)))
+			"let the task compute large values, or write fewer and shorter loops", limit, maxTrialMemory>>20)))
 	}
 	return fmt.Errorf("check job file: %w", err)
 }

@@ -10,14 +10,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/tachograph/tacho/internal/agent/trial"
 )
 
 // TestMain lets the test binary be the process that evaluates a job file.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 4 && os.Args[2] == trial.Command {
-		os.Exit(trial.Main(os.Args[3], map[string]trial.Work{Trial: Evaluate}, os.Stdin))
+	if len(os.Args) == 4 && os.Args[2] == TrialCommand {
+		os.Exit(TrialMain(os.Args[3], map[string]TrialWork{Trial: Evaluate}, os.Stdin))
 	}
 	// The race detector would keep each short process for a second.
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {

@@ -6,6 +6,7 @@ package job
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -101,6 +102,71 @@ func (d *decoder) body(where string, body *hclsyntax.Body, f fields) {
 		}
 		seen[block.Type] = block.TypeRange
 	}
+}
+
+// DecodeStruct reads a body into a struct whose fields have the tags "name,optional" for attributes, "name,block" for
+// blocks, "name,labelled" for maps of pointers to structs by the label of their blocks, and "name,body" for blocks that
+// stay as they are. What the body does not set keeps its value. gohcl also writes HCL, and what it links for that would
+// run at the start of every executor.
+func DecodeStruct(where string, body *hclsyntax.Body, into any) error {
+	d := &decoder{}
+	d.structure(where, body, reflect.ValueOf(into).Elem())
+	return Mistakes(d.diags)
+}
+
+func (d *decoder) structure(where string, body *hclsyntax.Body, v reflect.Value) {
+	f := fields{
+		attributes: make(map[string]func(*hclsyntax.Attribute)), blocks: make(map[string]func(*hclsyntax.Block)),
+	}
+	for i := range v.NumField() {
+		name, kind, _ := strings.Cut(v.Type().Field(i).Tag.Get("hcl"), ",")
+		switch field := v.Field(i); kind {
+		case "optional":
+			f.attributes[name] = d.attribute(field.Addr().Interface())
+		case "body":
+			f.blocks[name] = func(b *hclsyntax.Block) { field.Set(reflect.ValueOf(b.Body)) }
+		case "block":
+			f.blocks[name] = func(b *hclsyntax.Block) { d.structure(name, b.Body, field) }
+		case "labelled":
+			f.labelled = append(f.labelled, name)
+			f.blocks[name] = func(b *hclsyntax.Block) {
+				element := reflect.New(field.Type().Elem().Elem())
+				d.structure(name, b.Body, element.Elem())
+				field.SetMapIndex(reflect.ValueOf(b.Labels[0]), element)
+			}
+		}
+	}
+	d.body(where, body, f)
+}
+
+// attribute returns what reads an attribute into a field of a struct. A map keeps what it had.
+func (d *decoder) attribute(into any) func(*hclsyntax.Attribute) {
+	switch into := into.(type) {
+	case *string:
+		return d.str(into)
+	case *bool:
+		return d.flag(into)
+	case *int:
+		return d.number(into, -maxInt, maxInt)
+	case *time.Duration:
+		return d.duration(into)
+	case *[]string:
+		return d.list(into)
+	case *map[string]string:
+		return func(a *hclsyntax.Attribute) {
+			v, ok := d.value(a, cty.Map(cty.String))
+			if !ok {
+				return
+			}
+			all := make(map[string]string)
+			maps.Copy(all, *into)
+			for key, value := range v.AsValueMap() {
+				all[key] = value.AsString()
+			}
+			*into = all
+		}
+	}
+	return nil
 }
 
 func (d *decoder) labels(block *hclsyntax.Block, wanted bool) {

@@ -10,7 +10,6 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
-	"github.com/tachograph/tacho/internal/agent/places"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -31,7 +30,7 @@ func Mistakes(diags hcl.Diagnostics) error {
 			errs = append(errs, err)
 		}
 	}
-	return places.Join(errs...)
+	return JoinMistakes(errs...)
 }
 
 // elsewhereFunctions returns the functions of Nomad's job files that read files of the caller, that return another

@@ -12,7 +12,6 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
 	"github.com/tachograph/tacho/hook"
-	"github.com/tachograph/tacho/internal/agent/places"
 )
 
 func (d *decoder) group(b *hclsyntax.Block, j *Job, rescheduled *hclsyntax.Block) *Group {
@@ -114,7 +113,7 @@ func (d *decoder) restart(b *hclsyntax.Block, r *Restart) {
 func (d *decoder) task(b *hclsyntax.Block, j *Job, g *Group) *Task {
 	t := &Task{
 		Name: b.Labels[0], KillTimeout: 5 * time.Second, Resources: Resources{CPU: 100, MemoryMB: 300},
-		Restart: g.Restart, Places: places.Places{}.With(b.Body),
+		Restart: g.Restart, Places: Places{}.With(b.Body),
 	}
 	// Without a config block what is missing in it is missing in the task.
 	none := &hclsyntax.Body{SrcRange: b.TypeRange, EndRange: b.TypeRange}

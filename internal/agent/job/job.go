@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
-
-	"github.com/tachograph/tacho/internal/agent/places"
 )
 
 // The types of jobs.
@@ -46,7 +44,7 @@ type Job struct {
 	// Source is the text of the job file and what its variables were set to.
 	Source Source `json:"-"`
 	// Places are the positions of its values in the file.
-	Places places.Places `json:"-"`
+	Places Places `json:"-"`
 }
 
 // Source is what a job is read from.
@@ -129,7 +127,7 @@ type Task struct {
 	Constraints []*Constraint `json:",omitempty"`
 
 	// Places are where its values stand.
-	Places places.Places `json:"-"`
+	Places Places `json:"-"`
 }
 
 // Resources are the requests and limits of a task.

@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/tachograph/tacho/internal/agent/places"
 	"github.com/tachograph/tacho/internal/testkit"
 )
 
@@ -109,7 +108,7 @@ job "web" {
 	translation := translate(t, inJSON)
 	want, got := parse(t, file), parse(t, translation.Source.Text)
 	ignore := cmp.Options{
-		cmpopts.IgnoreFields(Job{}, "Source"), cmpopts.IgnoreTypes(places.Places{}), cmpopts.IgnoreFields(Constraint{}, "Range"),
+		cmpopts.IgnoreFields(Job{}, "Source"), cmpopts.IgnoreTypes(Places{}), cmpopts.IgnoreFields(Constraint{}, "Range"),
 		cmpopts.IgnoreFields(Template{}, "Range"), cmp.Transformer("text", func(v interface{ MarshalJSON() ([]byte, error) }) string {
 			text, _ := v.MarshalJSON()
 			return string(text)

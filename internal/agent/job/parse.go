@@ -13,8 +13,6 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
-
-	"github.com/tachograph/tacho/internal/agent/places"
 )
 
 const (
@@ -117,7 +115,7 @@ func (d *decoder) file(body *hclsyntax.Body, source Source) *Job {
 
 func (d *decoder) job(b *hclsyntax.Block) *Job {
 	j := &Job{
-		Places: places.Places{}.With(b.Body), ID: b.Labels[0], Name: b.Labels[0], Namespace: "default",
+		Places: Places{}.With(b.Body), ID: b.Labels[0], Name: b.Labels[0], Namespace: "default",
 		Region: "global", Type: TypeService, Priority: 50, Datacenters: []string{"*"},
 	}
 	metaAttribute, metaBlock := d.meta(&j.Meta)

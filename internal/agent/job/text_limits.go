@@ -14,7 +14,7 @@ import (
 const (
 	// MaxSource bounds the text of a job file in bytes.
 	MaxSource = 1 << 20
-	// maxNesting bounds brackets and strings within each other: encoding/json, which reads the stored job, stops at 10,000.
+	// maxNesting bounds brackets and strings within each other: encoding/json reads the stored job, and stops at 10,000.
 	maxNesting = 100
 )
 
@@ -36,8 +36,8 @@ func checkText(text []byte, filename string) hcl.Diagnostics {
 			depth = max(0, depth-1)
 		}
 		if depth > maxNesting {
-			return tooLarge(t.Range, fmt.Sprintf("brackets nested more than %d deep; give parts of the value names in a locals block",
-				maxNesting))
+			return tooLarge(t.Range, fmt.Sprintf(
+				"brackets nested more than %d deep; give parts of the value names in a locals block", maxNesting))
 		}
 	}
 	return nil

@@ -22,7 +22,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
-	"github.com/tachograph/tacho/internal/agent/trial"
+	"github.com/tachograph/tacho/internal/agent/job"
 )
 
 // Damage is what was wrong with a database when it was opened.
@@ -88,8 +88,8 @@ func openBolt(path string, readOnly bool) (db *bolt.DB, err error) {
 func openWhole(path string) (*bolt.DB, *Damage, error) {
 	if info, err := os.Stat(path); err == nil && info.Size() > 0 {
 		const limit = time.Minute
-		err := trial.Run(context.Background(), Trial, []byte(path), limit)
-		if errors.Is(err, trial.ErrFailed) { // any other error, such as of a slow disk, does not say that it is damaged
+		err := job.RunTrial(context.Background(), Trial, []byte(path), limit)
+		if errors.Is(err, job.ErrTrialFailed) { // any other error, such as of a slow disk, does not say that it is damaged
 			return replace(path, nil, errDamaged)
 		}
 	}

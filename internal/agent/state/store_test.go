@@ -20,7 +20,6 @@ import (
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/job"
-	"github.com/tachograph/tacho/internal/agent/trial"
 	"github.com/tachograph/tacho/internal/testkit"
 )
 
@@ -180,8 +179,8 @@ func TestStoreIsOneAgents(t *testing.T) {
 
 // TestMain lets the test binary be the process that verifies a database.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 4 && os.Args[2] == trial.Command {
-		os.Exit(trial.Main(os.Args[3], map[string]trial.Work{Trial: Verify}, os.Stdin))
+	if len(os.Args) == 4 && os.Args[2] == job.TrialCommand {
+		os.Exit(job.TrialMain(os.Args[3], map[string]job.TrialWork{Trial: Verify}, os.Stdin))
 	}
 	// The race detector would keep each short process for a second.
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {

@@ -24,7 +24,6 @@ import (
 	"github.com/tachograph/tacho/internal/agent/config"
 	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/agent/job"
-	"github.com/tachograph/tacho/internal/agent/trial"
 	"github.com/tachograph/tacho/internal/command/cli"
 )
 
@@ -78,12 +77,12 @@ as well.`,
 // newTrial returns the command in which the agent does what may not end before it does so itself.
 func newTrial() *cobra.Command {
 	return &cobra.Command{
-		Use:    trial.Command,
+		Use:    job.TrialCommand,
 		Short:  "Do work within limits; started by the agent",
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if trial.Main(args[0], agent.Trials(), cmd.InOrStdin()) != 0 {
+			if job.TrialMain(args[0], agent.Trials(), cmd.InOrStdin()) != 0 {
 				return cli.ExitWith(1, nil)
 			}
 			return nil

@@ -3,7 +3,7 @@
 
 //go:build unix
 
-package allocdir
+package datadir
 
 import (
 	"errors"

@@ -1,12 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package allocdir makes the directories of allocations and reads the log files in them. Tasks own much of their
-// content, so no path leads out of them: a symbolic link of a task to a file of the host is never read.
-//
-//	ID/alloc/{data,logs,tmp}         shared by the allocation's tasks
-//	ID/TASK/{local,secrets,tmp}      the task's own; it runs in ID/TASK
-package allocdir
+package datadir
 
 import (
 	"errors"

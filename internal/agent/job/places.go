@@ -1,15 +1,12 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package places remembers where HCL files say what they say, for mistakes that are found when they have been read.
-package places
+package job
 
 import (
 	"errors"
 	"fmt"
 	"maps"
-	"strings"
-	"time"
 
 	"github.com/hashicorp/go-multierror"
 	"github.com/hashicorp/hcl/v2"
@@ -53,22 +50,10 @@ func (p Places) Said(keys ...string) string {
 	return keys[0]
 }
 
-// DurationText writes a duration as files do: 15m, not 15m0s.
-func DurationText(d time.Duration) string {
-	text := d.String()
-	if rest, ok := strings.CutSuffix(text, "m0s"); ok {
-		text = rest + "m"
-	}
-	if rest, ok := strings.CutSuffix(text, "h0m"); ok {
-		text = rest + "h"
-	}
-	return text
-}
-
 // Fault returns the error of a value, with the value's position before each cause if a file sets it.
 func (p Places) Fault(key string, err error) error {
 	at, said := p[key]
-	return Each(err, func(cause error) error {
+	return EachMistake(err, func(cause error) error {
 		if said {
 			return fmt.Errorf("%s: Invalid value; %s: %w", at, key, cause)
 		}
@@ -85,9 +70,9 @@ func (p Places) Invalid(key, format string, args ...any) error {
 	return fmt.Errorf("configuration: %s", detail)
 }
 
-// Join returns the errors that are not nil as a *multierror.Error, which prints each on a line of its own, or nil. It
-// is for all mistakes in a file: Each and Fault give every cause its own position.
-func Join(errs ...error) error {
+// JoinMistakes returns the errors that are not nil as a *multierror.Error, which prints each on a line of its own, or
+// nil. It is for all mistakes in a file: EachMistake and Fault give every cause its own position.
+func JoinMistakes(errs ...error) error {
 	list := &multierror.Error{ErrorFormat: func(errs []error) string { return errors.Join(errs...).Error() }}
 	for _, err := range errs {
 		if err != nil {
@@ -97,8 +82,8 @@ func Join(errs ...error) error {
 	return list.ErrorOrNil()
 }
 
-// Each changes every cause of an error that is a list, and the error itself if it is not a list.
-func Each(err error, change func(cause error) error) error {
+// EachMistake changes every cause of an error that is a list, and the error itself if it is not a list.
+func EachMistake(err error, change func(cause error) error) error {
 	list, ok := err.(*multierror.Error) //nolint:errorlint // what wraps a list is one cause
 	if !ok {
 		if err == nil {
@@ -110,5 +95,5 @@ func Each(err error, change func(cause error) error) error {
 	for _, cause := range list.Errors {
 		changed = append(changed, change(cause))
 	}
-	return Join(changed...)
+	return JoinMistakes(changed...)
 }

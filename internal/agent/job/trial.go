@@ -1,0 +1,95 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package job
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+)
+
+// Limits of the process of a trial, beside the time that RunTrial gives it.
+const (
+	maxTrialMemory = 256 << 20
+	maxStack       = 64 << 20
+	// abandoned ends a process whose agent is gone.
+	abandoned = 5 * time.Minute
+)
+
+// trialMarker is in the environment of the process, which starts none itself: an executable that does not call
+// TrialMain would otherwise start itself without end.
+const trialMarker = "TACHO_TRIAL"
+
+// TrialCommand is the subcommand of tacho agent that calls TrialMain, with the kind of work as its argument.
+const TrialCommand = "trial"
+
+// ErrTrialFailed is returned for work that failed, crashed or took too much memory, errTrialTime for work that did not
+// end in time.
+var (
+	ErrTrialFailed = errors.New("failed in a process of its own")
+	errTrialTime   = errors.New("did not end in time in a process of its own")
+)
+
+// TrialWork reads its input.
+type TrialWork func(stdin io.Reader) error
+
+// RunTrial does work of a kind in another process of this executable, for as long as a limit, before the agent does it:
+// what the work reads may be so damaged or so costly that it ends the process, or never ends itself.
+func RunTrial(ctx context.Context, kind string, input []byte, limit time.Duration) error {
+	if os.Getenv(trialMarker) != "" {
+		return errors.New("a trial starts no other trial")
+	}
+	self := "/proc/self/exe" // valid even after an upgrade has replaced the file
+	if runtime.GOOS != "linux" {
+		var err error
+		if self, err = os.Executable(); err != nil {
+			return err
+		}
+	}
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	cmd := exec.CommandContext(limited, self, "agent", TrialCommand, kind)
+	cmd.Args[0] = os.Args[0]
+	cmd.Env = append(os.Environ(), trialMarker+"=1")
+	cmd.Stdin = bytes.NewReader(input)
+	err := cmd.Run()
+	exit, ended := errors.AsType[*exec.ExitError](err)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case ended && limited.Err() != nil:
+		return errTrialTime
+	case ended && exit.Exited(): // a signal comes from elsewhere, such as the OOM killer, and says nothing of the input
+		return ErrTrialFailed
+	}
+	return err
+}
+
+// TrialMain is the process that RunTrial starts, for one kind of some works. It returns the exit status.
+func TrialMain(kind string, works map[string]TrialWork, stdin io.Reader) int {
+	debug.SetMaxStack(maxStack)
+	go enforceLimits(time.Now())
+	if work := works[kind]; work == nil || work(stdin) != nil {
+		return 1
+	}
+	return 0
+}
+
+// enforceLimits ends this process once it has taken too much memory, or the agent is gone.
+func enforceLimits(begun time.Time) {
+	const interval = 5 * time.Millisecond
+	heap := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	for range time.NewTicker(interval).C {
+		if metrics.Read(heap); heap[0].Value.Uint64() > maxTrialMemory || time.Since(begun) > abandoned {
+			os.Exit(1)
+		}
+	}
+}
