@@ -94,6 +94,7 @@ func Open(o Options) *Reader {
 		o.Target.Shared = &source.Shared{}
 	}
 	r := &Reader{Options: o}
+	r.Counted = nil // else it is in memory for as long as the task runs
 	r.cost = ownCost{pid: o.Executor, selection: o.Selection, pacer: o.Pacer, unsampled: o.Unsampled}
 	if o.Counted != nil {
 		r.cost.include(o.Counted)

@@ -73,9 +73,14 @@ func (t *Tracker) Take(s *procstats.Sample) {
 	if t.gap {
 		before = t.baseline
 	}
+	switch {
+	case !SameReadings(s, t.newest.sample):
+		t.largest.Add(s)
+	case t.counted == t.newest.sample:
+		t.counted = s // nothing can have risen
+	}
 	t.newest = reading{sample: s, before: before}
 	t.gap, t.baseline = false, nil
-	t.largest.Add(s)
 	if record.Inhabited(s) {
 		t.inhabited = t.newest
 	}
