@@ -83,28 +83,19 @@ func (d *Tacho) adopt(ctx context.Context, config *TaskConfig) (*task, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.Reattach(ctx, *address, d.waits)
-	switch {
-	case err == nil:
-	case errors.Is(err, client.ErrLost) && address.Main.PID != 0:
-		return d.recoverLost(ctx, config, d.stateAt(address)), nil
-	case errors.Is(err, client.ErrLost), errors.Is(err, client.ErrOtherBoot):
-		return nil, errors.Join(ErrTaskNotFound, client.KillTask(ctx, *address))
-	default:
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	t, err := d.reattach(ctx, config, d.stateAt(address))
+	if errors.Is(err, client.ErrOtherBoot) {
+		err = errors.Join(ErrTaskNotFound, err)
 	}
-	if c.Hello() == nil && address.Main.PID != 0 {
-		t := d.newTask(config, c, d.stateAt(address))
-		t.warning = notResponding(address)
-		return t, nil
+	if err != nil || t.client == nil || t.client.Hello() == nil && address.Main.PID != 0 {
+		return t, err
 	}
-	launched, err := c.AwaitLaunch(ctx)
+	launched, err := t.client.AwaitLaunch(ctx)
 	if err != nil {
-		d.log.Warn("executor has not started its task; it is ended", "task", config.Name, "alloc_id", config.AllocID,
-			"error", err)
-		return nil, errors.Join(ErrTaskNotFound, c.Abandon())
+		t.log.Warn("executor has not started its task; it is ended", "error", err)
+		return nil, errors.Join(ErrTaskNotFound, t.client.Abandon())
 	}
-	t := d.newTask(config, c, stateOf(c, launched, d.currentConfig()))
+	t.state = stateOf(t.client, launched, d.currentConfig())
 	t.warning = fmt.Sprintf("adopted: the executor process %d had started process %d", address.Executor.PID,
 		launched.GetMain().GetPid())
 	return t, nil
@@ -131,7 +122,7 @@ func findExecutor(ctx context.Context, folder string) (*wire.Address, error) {
 		case wasShutDown(wire.Address{Folder: folder}):
 			return nil, ErrTaskNotFound
 		case ctx.Err() != nil:
-			return nil, errors.Join(ErrTaskNotFound, sweep([]string{folder}))
+			return nil, errors.Join(ErrTaskNotFound, sweep(folder))
 		}
 		pause(ctx, interval)
 	}
@@ -149,11 +140,8 @@ func (d *Tacho) endEarlier(ctx context.Context, config *TaskConfig) error {
 		if !strings.HasPrefix(filepath.Base(folder), executorPrefix(config)) {
 			continue
 		}
-		address, err := wire.ReadAddress(folder)
-		switch {
-		case errors.Is(err, fs.ErrNotExist): // it did not get to listen, and ends with its caller, if it was ever there
-			err = sweep([]string{folder})
-		case err == nil && address.AllocID == config.AllocID && address.Task == config.Name:
+		address, err := addressIn(folder)
+		if address != nil && address.AllocID == config.AllocID && address.Task == config.Name {
 			err = d.endTask(ctx, *address)
 		}
 		errs = append(errs, err)
@@ -163,23 +151,20 @@ func (d *Tacho) endEarlier(ctx context.Context, config *TaskConfig) error {
 
 // endTask ends a task by its address: one that is known, and has ended, is its host's to destroy.
 func (d *Tacho) endTask(ctx context.Context, address wire.Address) error {
-	for _, t := range d.list() {
-		if t.state.Address.Folder != address.Folder {
-			continue
-		}
-		if d.watch != nil && !t.confirmed.Load() { // the host does not know of it, and destroys it never
-			t.log.Warn("killed an earlier start of a task, whose host did not know of it", "executor", address.ID)
-			return d.DestroyTask(ctx, t.config.ID, true)
-		}
-		if !t.running() {
-			return nil
-		}
-		t.log.Warn("task is started again while it runs; it is killed first", "executor", address.ID)
-		kill, cancel := context.WithTimeout(ctx, killTimeout)
-		defer cancel()
-		return t.stop(kill, syscall.SIGKILL, 0)
+	t := d.taskIn(address.Folder)
+	switch {
+	case t == nil:
+		d.log.Warn("killed an earlier start of a task, whose host did not know of it", "executor", address.ID,
+			"alloc_id", address.AllocID, "task", address.Task)
+		return endExecutor(ctx, address)
+	case d.watch != nil && !t.confirmed.Load(): // the host does not know of it, and destroys it never
+		t.log.Warn("killed an earlier start of a task, whose host did not know of it", "executor", address.ID)
+		return d.DestroyTask(ctx, t.config.ID, true)
+	case !t.running():
+		return nil
 	}
-	d.log.Warn("killed an earlier start of a task, whose host did not know of it", "executor", address.ID,
-		"alloc_id", address.AllocID, "task", address.Task)
-	return endExecutor(ctx, address)
+	t.log.Warn("task is started again while it runs; it is killed first", "executor", address.ID)
+	kill, cancel := context.WithTimeout(ctx, killTimeout)
+	defer cancel()
+	return t.stop(kill, syscall.SIGKILL, 0)
 }

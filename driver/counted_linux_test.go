@@ -111,7 +111,7 @@ func TestCountedStartFails(t *testing.T) {
 	config := f.shell("")
 	config.Sampled = true
 	config.DriverConfig = msgpack(t, map[string]any{"command": "/etc/hostname"})
-	if _, _, err := f.StartTask(t.Context(), config); err == nil {
+	if _, err := f.StartTask(t.Context(), config); err == nil {
 		t.Error("a text file was started")
 	}
 }

@@ -45,7 +45,7 @@ type Describer interface {
 // Starter starts tasks and finds started ones again.
 type Starter interface {
 	// StartTask starts a task. An error that is worth another try has Recoverable() true: see [IsRecoverable].
-	StartTask(ctx context.Context, task *TaskConfig) (*TaskHandle, *NetworkOverride, error)
+	StartTask(ctx context.Context, task *TaskConfig) (*TaskHandle, error)
 	// RecoverTask takes up a task that was started earlier, perhaps by another process. It does nothing for a
 	// task that is known already. After [ErrUnavailable] the task may be alive, and it is tried again; after any other
 	// error the handle leads to no task.

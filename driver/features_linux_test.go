@@ -80,7 +80,7 @@ func TestLimits(t *testing.T) {
 	resources := &driver.Resources{Linux: &driver.LinuxResources{MemoryLimitBytes: 40 << 20, CPUShares: 200}}
 	config := f.shell("exec sleep 1000")
 	config.Resources = resources
-	if _, _, err := f.StartTask(t.Context(), config); err != nil {
+	if _, err := f.StartTask(t.Context(), config); err != nil {
 		t.Skipf("limits cannot be applied here: %v", err)
 	}
 	status := testkit.Value(f.InspectTask(t.Context(), config.ID))(t)
@@ -187,7 +187,7 @@ func TestFingerprint(t *testing.T) {
 	must(t, err)
 	print, err := stream.Recv()
 	must(t, err)
-	if print.Health != driver.Healthy || print.Attributes["driver.tacho.version"].Value != "0.0.0-test" {
+	if print.Health != driver.Healthy || print.Attributes["driver.tacho.version"] != "0.0.0-test" {
 		t.Errorf("health %d (%s), attributes %v", print.Health, print.Description, print.Attributes)
 	}
 	if _, ok := print.Attributes["driver.tacho.cgroup"]; !ok {
@@ -200,7 +200,7 @@ func TestFingerprint(t *testing.T) {
 	if print.Health != driver.Undetected || print.Description != "disabled" || print.Attributes != nil {
 		t.Errorf("disabled: health %d (%s), attributes %v", print.Health, print.Description, print.Attributes)
 	}
-	if _, _, err := f.StartTask(ctx, &driver.TaskConfig{ID: "a"}); !errors.Is(err, driver.ErrDisabled) {
+	if _, err := f.StartTask(ctx, &driver.TaskConfig{ID: "a"}); !errors.Is(err, driver.ErrDisabled) {
 		t.Errorf("start of a task: %v", err)
 	}
 	// A configuration under which no task can run is reported without waiting.

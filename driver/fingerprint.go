@@ -30,20 +30,11 @@ const (
 
 // Fingerprint is a driver's state on its node.
 type Fingerprint struct {
-	// Attributes can be used in constraints of jobs. Values are string, bool, int64 or float64.
-	Attributes map[string]Attribute
+	// Attributes can be used in constraints of jobs. Values are strings and bools.
+	Attributes map[string]any
 	Health     Health
 	// Description says why, in a sentence.
 	Description string
-	// Err is set where fingerprinting itself failed. Over a wire only its text arrives.
-	Err error
-}
-
-// Attribute is a value with an optional unit.
-type Attribute struct {
-	// Value is a string, bool, int64 or float64.
-	Value any
-	Unit  string
 }
 
 // Capabilities says what a driver can do, for the host's decisions.
@@ -51,13 +42,10 @@ type Capabilities struct {
 	SendSignals, Exec bool
 	FSIsolation       FSIsolation
 	NetworkModes      []NetworkMode
-	// MustCreateNetwork drivers make the network namespaces of their groups themselves.
-	MustCreateNetwork bool
 	// NoMounts drivers refuse mounts.
 	NoMounts bool
 	// DisableLogCollection drivers write the task's log files themselves.
 	DisableLogCollection bool
-	DynamicWorkloadUsers bool
 }
 
 // FSIsolation says what of the host's file system a task sees.
@@ -125,10 +113,10 @@ func (d *Tacho) fingerprint() *Fingerprint {
 	if !d.currentConfig().Enabled {
 		return &Fingerprint{Health: Undetected, Description: "disabled"}
 	}
-	f := &Fingerprint{Health: Healthy, Description: "Healthy", Attributes: map[string]Attribute{
-		attributeDriver:  {Value: true},
-		attributeVersion: {Value: d.version},
-		attributeRoot:    {Value: os.Geteuid() == 0},
+	f := &Fingerprint{Health: Healthy, Description: "Healthy", Attributes: map[string]any{
+		attributeDriver:  true,
+		attributeVersion: d.version,
+		attributeRoot:    os.Geteuid() == 0,
 	}}
 	d.describeMetrics(f)
 	if err := d.describeMachine(f); err != nil {
@@ -145,27 +133,27 @@ func (d *Tacho) describeMetrics(f *Fingerprint) {
 	if endpoint == nil {
 		return
 	}
-	f.Attributes[attributeMetrics] = Attribute{Value: endpoint.address}
+	f.Attributes[attributeMetrics] = endpoint.address
 	if err := endpoint.failure(); err != nil {
-		f.Attributes[attributeMetrics+".reason"] = Attribute{Value: err.Error()}
+		f.Attributes[attributeMetrics+".reason"] = err.Error()
 	}
 }
 
 // describeSources says what can be measured in a cgroup, and why not what cannot.
 func describeSources(f *Fingerprint, host kernel.FS, own procstats.Cgroup) error {
-	f.Attributes[attributeCgroup] = Attribute{Value: own.Layout()}
+	f.Attributes[attributeCgroup] = own.Layout()
 	reader := source.Open(source.Target{
 		FS: host, Cgroup: own, Roots: func() []int { return []int{os.Getpid()} },
 		Reaped: func() source.Reaped { return source.Reaped{} },
 	}, procstats.DefaultSelection().Union(procstats.Select(procstats.SmapsPSS)))
 	for _, source := range reader.Describe() {
 		name := attributeSource + source.ID.String()
-		f.Attributes[name] = Attribute{Value: source.Available}
+		f.Attributes[name] = source.Available
 		if source.Version != "" {
-			f.Attributes[name+".version"] = Attribute{Value: source.Version}
+			f.Attributes[name+".version"] = source.Version
 		}
 		if !source.Available {
-			f.Attributes[name+".reason"] = Attribute{Value: source.Reason}
+			f.Attributes[name+".reason"] = source.Reason
 		}
 	}
 	if err := reader.Close(); err != nil {

@@ -29,9 +29,6 @@ func (d *Tacho) KillOrphans(ctx context.Context, spared ...*TaskHandle) (killed 
 	addresses, err := d.listOrphans(ctx)
 	errs := []error{err}
 	known := make(map[string]bool)
-	for _, t := range d.list() {
-		known[t.state.Address.Folder] = true
-	}
 	for _, handle := range spared {
 		if state, err := decodeState(handle); err == nil { // others are of another driver, or of a start without a handle
 			known[state.Address.Folder] = true
@@ -40,7 +37,7 @@ func (d *Tacho) KillOrphans(ctx context.Context, spared ...*TaskHandle) (killed 
 		}
 	}
 	for _, address := range addresses {
-		if known[address.Folder] {
+		if known[address.Folder] || d.taskIn(address.Folder) != nil {
 			continue
 		}
 		if err := endExecutor(ctx, *address); err != nil {
@@ -67,12 +64,9 @@ func (d *Tacho) endUnknown(ctx context.Context, id string) error {
 	if i < 0 {
 		return errors.Join(ErrTaskNotFound, err)
 	}
-	address, err := wire.ReadAddress(folders[i])
-	if errors.Is(err, os.ErrNotExist) { // a start that did not get so far
-		return sweep(folders[i : i+1])
-	}
-	if err != nil {
-		return fmt.Errorf("destroy task: %w", err)
+	address, err := addressIn(folders[i])
+	if address == nil {
+		return err
 	}
 	d.log.Info("ended a task of which only its host knew", "executor", address.ID, "alloc_id", address.AllocID,
 		"task", address.Task)
@@ -83,37 +77,58 @@ func (d *Tacho) endUnknown(ctx context.Context, id string) error {
 // killed meanwhile has a moment to end by itself.
 func (d *Tacho) listOrphans(ctx context.Context) ([]*wire.Address, error) {
 	const patience, interval = 5 * time.Second, 20 * time.Millisecond
-	dir := runtimeDir(d.currentConfig())
 	for began := time.Now(); ; pause(ctx, interval) {
-		folders, foldersErr := client.Folders(dir)
-		addresses, err := client.List(dir)
-		if err = errors.Join(err, foldersErr); err != nil || ctx.Err() != nil {
+		overdue := time.Since(began) > patience
+		folders, err := client.Folders(runtimeDir(d.currentConfig()))
+		var addresses []*wire.Address
+		errs, silent := []error{err}, false
+		for _, folder := range folders {
+			address, err := wire.ReadAddress(folder)
+			switch {
+			case err == nil:
+				addresses = append(addresses, address)
+			case !errors.Is(err, os.ErrNotExist):
+				errs = append(errs, err)
+			case overdue:
+				errs = append(errs, sweep(folder))
+			default:
+				silent = true
+			}
+		}
+		if err := errors.Join(errs...); err != nil || !silent || ctx.Err() != nil {
 			return addresses, err
-		}
-		silent := slices.DeleteFunc(folders, func(folder string) bool {
-			return slices.ContainsFunc(addresses, func(a *wire.Address) bool { return a.Folder == folder })
-		})
-		if len(silent) == 0 {
-			return addresses, nil
-		}
-		if time.Since(began) > patience {
-			return addresses, sweep(silent)
 		}
 	}
 }
 
-// sweep removes directories of executors without an address that do not answer and have no owner.
-func sweep(folders []string) error {
-	var errs []error
-	for _, folder := range folders {
-		if answers(folder) {
-			continue
-		}
-		if err := client.RemoveAbandoned(folder); !errors.Is(err, client.ErrOwned) {
-			errs = append(errs, err)
-		}
+// addressIn returns the address in an executor's directory. It is nil if there is none: the start did not get so far,
+// and the directory is removed.
+func addressIn(folder string) (*wire.Address, error) {
+	address, err := wire.ReadAddress(folder)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, sweep(folder)
 	}
-	return errors.Join(errs...)
+	return address, err
+}
+
+// taskIn returns the task whose executor has a directory; nil if this driver knows none.
+func (d *Tacho) taskIn(folder string) *task {
+	all := d.list()
+	if i := slices.IndexFunc(all, func(t *task) bool { return t.state.Address.Folder == folder }); i >= 0 {
+		return all[i]
+	}
+	return nil
+}
+
+// sweep removes the directory of an executor without an address, unless it answers or has an owner.
+func sweep(folder string) error {
+	if answers(folder) {
+		return nil
+	}
+	if err := client.RemoveAbandoned(folder); !errors.Is(err, client.ErrOwned) {
+		return err
+	}
+	return nil
 }
 
 // answers reports whether a process listens on the socket in an executor's directory.
@@ -148,16 +163,13 @@ func (t *task) note(file string, text []byte, point string) error {
 	return err
 }
 
-func isConfirmed(folder string) bool { return hasFile(folder, confirmedFile) }
-
 // destroyedFile, in the executor's directory, says that the host has asked for the end of a task, and needs to know
 // nothing of it any more.
 const destroyedFile = "destroyed"
 
 // markDestroyed is for a driver that dies before the executor is gone: its host may not ask again.
 func (t *task) markDestroyed() {
-	err := os.WriteFile(filepath.Join(t.state.Address.Folder, destroyedFile), nil, 0o600)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := t.note(destroyedFile, nil, "plugin.destroy"); err != nil {
 		t.log.Warn("mark destroyed task", "error", err)
 	}
 }
@@ -170,9 +182,7 @@ func hasFile(folder, name string) bool {
 // endUnconfirmed ends the tasks that were started before a time and that no host knows of; with forget also the
 // executors of ended tasks that a host knew of and has not asked for.
 func (d *Tacho) endUnconfirmed(ctx context.Context, before time.Time, forget bool) {
-	known := make(map[string]bool)
 	for _, t := range d.list() {
-		known[t.state.Address.Folder] = true
 		if t.confirmed.Load() || t.state.StartedAt.After(before) {
 			continue
 		}
@@ -187,7 +197,7 @@ func (d *Tacho) endUnconfirmed(ctx context.Context, before time.Time, forget boo
 	}
 	for _, folder := range folders {
 		info, err := os.Lstat(filepath.Join(folder, client.LockFile))
-		if err != nil || !info.ModTime().Before(before) || known[folder] {
+		if err != nil || !info.ModTime().Before(before) || d.taskIn(folder) != nil {
 			continue
 		}
 		if err := d.endIfUnconfirmed(ctx, folder, forget); err != nil {
@@ -200,14 +210,12 @@ func (d *Tacho) endUnconfirmed(ctx context.Context, before time.Time, forget boo
 // while it destroyed the task; with forget also if the task has ended. Those of tacho run have no allocation, and
 // those of an agent were persisted.
 func (d *Tacho) endIfUnconfirmed(ctx context.Context, folder string, forget bool) error {
-	address, err := wire.ReadAddress(folder)
-	if errors.Is(err, os.ErrNotExist) { // its driver was killed before there was an executor
-		return sweep([]string{folder})
-	}
-	if err != nil || address.AllocID == "" || address.Persisted || client.Owned(*address) {
+	address, err := addressIn(folder)
+	if address == nil || address.AllocID == "" || address.Persisted || client.Owned(*address) {
 		return err
 	}
-	if isConfirmed(folder) && (kernel.Alive(kernel.HostFS(), address.Main) || !forget && !hasFile(folder, destroyedFile)) {
+	ended := !kernel.Alive(kernel.HostFS(), address.Main) && (forget || hasFile(folder, destroyedFile))
+	if hasFile(folder, confirmedFile) && !ended {
 		return nil
 	}
 	d.log.Warn("task is killed: its host has connected again and has not recovered it", "executor", address.ID,

@@ -43,8 +43,8 @@ func (d *Tacho) CheckUser(string) error { return nil }
 func (d *Tacho) describeMachine(*Fingerprint) error { return errNoExecutor("run tasks") }
 
 // StartTask implements Starter.
-func (d *Tacho) StartTask(context.Context, *TaskConfig) (*TaskHandle, *NetworkOverride, error) {
-	return nil, nil, Recoverable(errNoExecutor("start task"), false)
+func (d *Tacho) StartTask(context.Context, *TaskConfig) (*TaskHandle, error) {
+	return nil, Recoverable(errNoExecutor("start task"), false)
 }
 
 // StartedTasks has nothing to adopt here.

@@ -23,21 +23,20 @@ import (
 )
 
 // StartTask implements Starter.
-func (d *Tacho) StartTask(ctx context.Context, config *TaskConfig) (*TaskHandle, *NetworkOverride, error) {
+func (d *Tacho) StartTask(ctx context.Context, config *TaskConfig) (*TaskHandle, error) {
 	if !d.currentConfig().Enabled {
 		err := fmt.Errorf("start task %s: %w (enabled = false in its configuration)", config.Name, ErrDisabled)
-		return nil, nil, Recoverable(err, false)
+		return nil, Recoverable(err, false)
 	}
 	if err := d.reserve(config); err != nil {
-		return nil, nil, Recoverable(err, false)
+		return nil, Recoverable(err, false)
 	}
 	t, err := d.start(ctx, config)
 	d.settle(config.ID, t)
 	if err != nil {
-		return nil, nil, fmt.Errorf("start task %s: %w", config.Name, err)
+		return nil, fmt.Errorf("start task %s: %w", config.Name, err)
 	}
-	handle, err := t.handle()
-	return handle, nil, err
+	return t.handle()
 }
 
 // settle ends a reservation, and follows the task; t is nil where there is no task after all.
@@ -161,9 +160,6 @@ func (d *Tacho) launchCounted(
 // expectsStream reports whether a stream of stats will be opened of a task that is about to be started: a host in
 // this process says so, one behind a wire does as it did before.
 func (d *Tacho) expectsStream(config *TaskConfig) bool {
-	if d.loop == nil {
-		return false
-	}
 	if d.watch != nil {
 		return d.loop.Asked()
 	}
@@ -231,12 +227,26 @@ func (d *Tacho) RecoverTask(ctx context.Context, handle *TaskHandle) error {
 }
 
 func (d *Tacho) recover(ctx context.Context, config *TaskConfig, state *driverState) (*task, error) {
+	t, err := d.reattach(ctx, config, state)
+	if err != nil || t.client == nil {
+		return t, err
+	}
+	t.recoveredAt = time.Now()
+	if hello := t.client.Hello(); hello.GetState() == proto.TaskState_TASK_STATE_RUNNING {
+		t.log.Info("recovered", "pid", state.Attributes[attrMain], "executor", state.Address.Executor.PID,
+			"version", hello.GetBuild())
+	}
+	return t, nil
+}
+
+// reattach returns a task that an earlier process has started; it has ended if its executor is gone.
+func (d *Tacho) reattach(ctx context.Context, config *TaskConfig, state *driverState) (*task, error) {
 	c, err := client.Reattach(ctx, state.Address, d.waits)
 	switch {
 	case err == nil:
-	case errors.Is(err, client.ErrLost) && wasShutDown(state.Address):
+	case errors.Is(err, client.ErrLost) && (state.Address.Main.PID == 0 || wasShutDown(state.Address)):
 		// Hosts keep handles of tasks that they have destroyed.
-		return nil, fmt.Errorf("its executor was shut down: %s does not exist: %w", state.Address.Folder,
+		return nil, fmt.Errorf("its executor was shut down: %s: %w", state.Address.Folder,
 			errors.Join(ErrTaskNotFound, client.KillTask(ctx, state.Address)))
 	case errors.Is(err, client.ErrLost):
 		return d.recoverLost(ctx, config, state), nil
@@ -248,19 +258,11 @@ func (d *Tacho) recover(ctx context.Context, config *TaskConfig, state *driverSt
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	t := d.newTask(config, c, state)
-	t.recoveredAt = time.Now()
-	switch {
-	case c.Hello() == nil:
-		t.warning = notResponding(&state.Address)
-	case c.Hello().GetState() == proto.TaskState_TASK_STATE_RUNNING:
-		t.log.Info("recovered", "pid", state.Attributes[attrMain], "executor", state.Address.Executor.PID,
-			"version", c.Hello().GetBuild())
+	if c.Hello() == nil {
+		const text = "recovered: executor process %d is alive and does not respond"
+		t.warning = fmt.Sprintf(text, state.Address.Executor.PID)
 	}
 	return t, nil
-}
-
-func notResponding(address *wire.Address) string {
-	return fmt.Sprintf("recovered: executor process %d is alive and does not respond", address.Executor.PID)
 }
 
 // wasShutDown reports whether an executor has ended as it should: it takes its directory with it, and one that was

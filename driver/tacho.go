@@ -72,7 +72,7 @@ type Tacho struct {
 	patience patience
 	// waits is where the ends and changes of executors are waited for.
 	waits *process.EpollSet
-	// loop reads the tasks that have streams; nil if their executors do.
+	// loop reads the tasks that have streams.
 	loop *sampling.Loop
 
 	// numbers serves what the tasks use.
@@ -105,9 +105,7 @@ func New(o Options) *Tacho {
 	}
 	d.coreMHz, _ = kernel.CoreSpeed(d.host)
 	d.ctx, d.cancel = context.WithCancel(context.Background())
-	if !o.ExecutorStats {
-		d.loop = sampling.New(d.log)
-	}
+	d.loop = sampling.New(d.log, o.ExecutorStats)
 	if o.Remote {
 		d.watch = newConfirmationWatch(d.ctx, d.endUnconfirmed)
 	}

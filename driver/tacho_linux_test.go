@@ -90,7 +90,7 @@ func (f *fixture) shell(script string) *driver.TaskConfig {
 // start starts a task, which is destroyed at the end of the test.
 func (f *fixture) start(config *driver.TaskConfig) *driver.TaskHandle {
 	f.t.Helper()
-	handle, _, err := f.StartTask(f.t.Context(), config)
+	handle, err := f.StartTask(f.t.Context(), config)
 	must(f.t, err)
 	f.t.Cleanup(func() {
 		err := f.DestroyTask(context.Background(), config.ID, true)
@@ -237,7 +237,7 @@ func TestStartRefused(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			config := f.shell("true")
 			test.change(config)
-			_, _, err := f.StartTask(t.Context(), config)
+			_, err := f.StartTask(t.Context(), config)
 			if err == nil {
 				t.Fatal("started")
 			}

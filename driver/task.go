@@ -18,8 +18,7 @@ type TaskConfig struct {
 	// Name is the task's name within its group.
 	Name string
 	// AllocID, JobID and the following say where the task belongs.
-	AllocID, JobID, JobName, ParentJobID, TaskGroupName, Namespace string
-	NodeID, NodeName                                               string
+	AllocID, JobID, JobName, TaskGroupName, Namespace, NodeName string
 	// DriverConfig is the task's config block as MessagePack, shaped by the driver's schema: from a host behind a wire.
 	DriverConfig []byte
 	// Block is the same for our driver, from a host in this process. It goes before DriverConfig, and is not persisted:
@@ -36,7 +35,6 @@ type TaskConfig struct {
 	DeviceEnv map[string]string
 	Resources *Resources
 	Mounts    []Mount
-	Devices   []Device
 	// User to run as; empty for the driver's default.
 	User string
 	// AllocDir is the allocation's directory; the task's own is AllocDir/Name.
@@ -45,17 +43,12 @@ type TaskConfig struct {
 	StdoutPath, StderrPath string
 	// Network is the namespace to join; nil for the host's.
 	Network *NetworkIsolation
-	DNS     *DNS
 }
 
 // Resources is what a task was promised.
 type Resources struct {
-	// CPUShares is the reservation in MHz; MemoryMB and MemoryMaxMB the memory reserved and allowed, in MiB.
-	CPUShares, MemoryMB, MemoryMaxMB int64
-	Networks                         []Network
 	// Linux is nil on other systems.
 	Linux *LinuxResources
-	Ports []PortMapping
 }
 
 // LinuxResources are limits in the kernel's terms.
@@ -64,47 +57,16 @@ type LinuxResources struct {
 	CPUPeriod, CPUQuota, CPUShares int64
 	// MemoryLimitBytes is the hard limit, 0 for none.
 	MemoryLimitBytes int64
-	OOMScoreAdj      int64
 	// CpusetCPUs is a list such as 0-3,7.
 	CpusetCPUs string
 	// CpusetCgroup is the cgroup that the host made for the task: the task's own on v2, of the cpuset
 	// controller alone on v1.
 	CpusetCgroup string
-	// PercentTicks is the reserved share of the node's compute.
-	PercentTicks float64
-}
-
-// Network is a network of the node that the task may use.
-type Network struct {
-	Device, CIDR, IP string
-	// MBits is a promise from times when bandwidth was reserved.
-	MBits                       int32
-	ReservedPorts, DynamicPorts []Port
-}
-
-// Port is a port by label.
-type Port struct {
-	Label string
-	Value int32
-}
-
-// PortMapping is a port of the node that leads to one of the task.
-type PortMapping struct {
-	Label     string
-	Value, To int32
-	HostIP    string
 }
 
 // Mount is a directory of the host that the task shall see.
 type Mount struct {
-	TaskPath, HostPath                         string
-	Readonly                                   bool
-	PropagationMode, SELinuxLabel, RequestName string
-}
-
-// Device is a device file of the host that the task shall have.
-type Device struct {
-	TaskPath, HostPath, CgroupPermissions string
+	TaskPath string
 }
 
 // NetworkMode says whose network namespace a task is in.
@@ -122,19 +84,7 @@ const (
 type NetworkIsolation struct {
 	Mode NetworkMode
 	// Path is the namespace's file, such as /var/run/netns/x.
-	Path   string
-	Labels map[string]string
-	Hosts  *HostsEntry
-}
-
-// HostsEntry is the task's own line of /etc/hosts.
-type HostsEntry struct {
-	Hostname, Address string
-}
-
-// DNS is what /etc/resolv.conf shall say.
-type DNS struct {
-	Servers, Searches, Options []string
+	Path string
 }
 
 // TaskState is where a task is in its life.
@@ -155,13 +105,6 @@ type TaskHandle struct {
 	State   TaskState
 	// DriverState is the driver's own affair.
 	DriverState []byte
-}
-
-// NetworkOverride is the network of a task that has one of its own.
-type NetworkOverride struct {
-	PortMap       map[string]int32
-	Addr          string
-	AutoAdvertise bool
 }
 
 // ExitResult is how a task ended.
@@ -191,7 +134,6 @@ type TaskStatus struct {
 	Exit *ExitResult
 	// Attributes are the driver's, for people.
 	Attributes map[string]string
-	Network    *NetworkOverride
 }
 
 // HandleVersion is the version of the driver state in the handles of our tasks. Fields are only added under one

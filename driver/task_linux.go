@@ -45,7 +45,7 @@ type task struct {
 	recoveredAt time.Time
 
 	patience patience
-	// loop may read the task in this process; nil if the executor does.
+	// loop may read the task in this process.
 	loop *sampling.Loop
 	// unreadable is why the executor samples the task and not the loop; nil if it does not.
 	unreadable atomic.Pointer[error]

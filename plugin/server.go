@@ -145,12 +145,14 @@ func (s *driverServer) StartTask(
 	if task == nil {
 		return nil, wire.Status(fmt.Errorf("start: no task in the request: %w", driver.ErrInvalid))
 	}
-	handle, network, err := s.driver.StartTask(ctx, task)
-	return answer(&drivers.StartTaskResponse{
-		Result:          drivers.StartTaskResponse_SUCCESS,
-		Handle:          wire.Convert[drivers.TaskHandle](handle),
-		NetworkOverride: wire.Convert[drivers.NetworkOverride](network),
-	}, err)
+	handle, err := s.driver.StartTask(ctx, task)
+	m := &drivers.StartTaskResponse{
+		Result: drivers.StartTaskResponse_SUCCESS, Handle: wire.Convert[drivers.TaskHandle](handle),
+	}
+	if handle != nil {
+		m.Handle.Config = req.GetTask() // with what this driver does not know
+	}
+	return answer(m, err)
 }
 
 func (s *driverServer) WaitTask(ctx context.Context, req *drivers.WaitTaskRequest) (*drivers.WaitTaskResponse, error) {

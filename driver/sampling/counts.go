@@ -4,7 +4,6 @@
 package sampling
 
 import (
-	"sync"
 	"time"
 
 	"github.com/tachograph/tacho/executor/reader"
@@ -26,59 +25,36 @@ type counts struct {
 	reason  string
 }
 
-// source is a source of the packets of a selection; nil if they are not counted, and without a reason.
-func (c *counts) source(selection procstats.Selection) *network.Source {
-	if c.packets == nil && c.reason == "" {
-		return nil
-	}
-	return network.Of(selection, c.packets, c.reason)
-}
-
-func (c *counts) close(l *Loop) {
-	c.exits.Close()
-	if c.packets != nil {
-		if err := c.packets.Close(); err != nil {
-			l.log.Error("stop counting packets of a task", "error", err)
-		}
-	}
-}
-
-// early has the counts of a task from before its start, until the first stream of it takes them over.
-type early struct {
-	counts
-	mu     sync.Mutex // held while the counts are used, and guards following
-	taken  bool       // by a stream, or it is closed
-	unused *time.Timer
-}
-
 // Count counts what ends in the cgroup of a task that is about to be started, and its packets if that is wanted. A
 // stream of the task continues the counts; without one they end after a while, and with Forget.
 func (l *Loop) Count(id string, cgroup procstats.Cgroup, packets bool) {
-	if l == nil || !cgroup.Encloses() || cgroup.V2 == "" {
+	if l.limit == 0 || !cgroup.Encloses() || cgroup.V2 == "" {
 		return
 	}
-	e := &early{counts: counts{exits: l.programs.WatchExits(cgroup, nil)}}
+	r := l.newReading(id)
+	r.exits = l.programs.WatchExits(cgroup, nil)
 	if packets {
 		var err error
-		if e.packets, err = l.programs.CountPackets(cgroup); err != nil {
-			e.reason = err.Error()
+		if r.packets, err = l.programs.CountPackets(cgroup); err != nil {
+			r.reason = err.Error()
 		}
 	}
 	l.mu.Lock()
-	if l.ctx.Err() != nil {
-		l.mu.Unlock()
-		e.close(l)
-		return
+	fits := l.ctx.Err() == nil && l.readings[id] == nil && len(l.readings) < l.limit
+	if fits {
+		r.users = 1
+		l.work.Add(1)
+		l.readings[id] = r
+		r.unused = time.AfterFunc(unusedLimit, func() {
+			if l.forget(id) {
+				l.asked.Store(false)
+			}
+		})
 	}
-	before := l.early[id]
-	l.early[id] = e
-	e.unused = time.AfterFunc(unusedLimit, func() {
-		if l.dropEarly(id, e) {
-			l.asked.Store(false)
-		}
-	})
 	l.mu.Unlock()
-	before.end(l)
+	if !fits {
+		r.close()
+	}
 }
 
 // Load loads what counts ended processes while an executor starts. The caller releases it when it has called Count.
@@ -90,146 +66,87 @@ func (l *Loop) Load() (release func()) {
 
 // Asked reports whether a stream is expected of the next task that is started: one was opened since a counted task
 // went without.
-func (l *Loop) Asked() bool { return l != nil && l.asked.Load() }
+func (l *Loop) Asked() bool { return l.asked.Load() }
 
 // Forget ends what Count began of a task that is over and has no stream. It may have none of either.
-func (l *Loop) Forget(id string) {
-	if l != nil {
-		l.takeEarly(id).end(l)
-	}
-}
+func (l *Loop) Forget(id string) { l.forget(id) }
 
-// takeEarly returns what is counted of a task, for a stream; nil if nothing is.
-func (l *Loop) takeEarly(id string) *early {
+// forget reports whether there was something to forget.
+func (l *Loop) forget(id string) bool {
 	l.mu.Lock()
-	e := l.early[id]
-	delete(l.early, id)
-	l.mu.Unlock()
-	e.take()
-	return e
-}
-
-// dropEarly ends what is counted of a task, and reports whether it was there still.
-func (l *Loop) dropEarly(id string, e *early) bool {
-	l.mu.Lock()
-	found := l.early[id] == e
+	r := l.readings[id]
+	found := r != nil && r.unused != nil
 	if found {
-		delete(l.early, id)
+		r.unused.Stop()
+		r.unused = nil
 	}
 	l.mu.Unlock()
 	if found {
-		e.end(l)
+		l.release(r)
 	}
 	return found
 }
 
-// take waits until the counts are not in use, and ends their use. Taking nil is fine.
-func (e *early) take() {
-	if e == nil {
-		return
-	}
-	e.unused.Stop()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.taken = true
-}
-
-// end takes the counts and closes them. Ending nil is fine.
-func (e *early) end(l *Loop) {
-	if e != nil {
-		e.take()
-		e.close(l)
-	}
-}
-
-// use calls f, and reports whether it could: not if a stream has taken the counts.
-func (e *early) use(f func(*counts, *reading)) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.taken {
-		f(&e.counts, nil)
-	}
-	return !e.taken
-}
-
-// endAllEarly is for the end of the loop, when nothing is added.
-func (l *Loop) endAllEarly() {
-	l.mu.Lock()
-	all := l.early
-	l.early = make(map[string]*early)
-	l.mu.Unlock()
-	for _, e := range all {
-		e.end(l)
-	}
-}
-
-// counted calls a function with the counts of a task that has ended and with its reading, when that is opened or
-// cannot be; without a stream the reading is nil. It calls nothing if the task is not read here.
-func (l *Loop) counted(id string, f func(*counts, *reading)) {
-	if l == nil {
-		return
-	}
-	for {
-		if r := l.use(id, true); r != nil {
-			r.opening.Lock()
-			defer l.release(r)
-			defer r.opening.Unlock()
-			f(&r.counts, r)
-			return
-		}
-		l.mu.Lock()
-		e := l.early[id]
-		l.mu.Unlock()
-		if e == nil || e.use(f) {
-			return
-		}
+// counted calls a function with the reading of a task when that is opened, or cannot be, or has no stream yet. It calls
+// nothing if the task is not read here.
+func (l *Loop) counted(id string, f func(*reading)) {
+	if r := l.use(id); r != nil {
+		defer l.release(r)
+		r.opening.Lock()
+		defer r.opening.Unlock()
+		f(r)
 	}
 }
 
 // Commands returns what the ended processes of a task used, when it has ended and before its Done is closed; nil if
 // it is not read here.
 func (l *Loop) Commands(id string, started time.Time) (c *record.Commands) {
-	l.counted(id, func(counts *counts, _ *reading) { c = counts.exits.Finish(started) })
+	l.counted(id, func(r *reading) { c = r.exits.Finish(started) })
 	return c
 }
 
 // CommandsSoFar returns what the processes of a running task used that have ended; nil if it is not read here.
 func (l *Loop) CommandsSoFar(id string, started time.Time) (c *record.Commands) {
-	r := l.use(id, false)
-	if r == nil { // without a stream there is no total
-		l.counted(id, func(counts *counts, r *reading) {
-			if r == nil {
-				c = counts.exits.SoFar(started)
-				c.CloseWith(nil)
+	l.counted(id, func(r *reading) {
+		if r.exits == nil {
+			return
+		}
+		c = r.exits.SoFar(started)
+		switch {
+		case !r.opened.Load():
+			c.CloseWith(nil) // without a stream there is no total
+		case r.exits.Counts():
+			// After the rows: a total of before can be less than its parts.
+			if total, ok := procstats.CPUTotal(r.New()).Reading.Number(); ok {
+				c.CloseWith(&total)
 			}
-		})
-		return c
-	}
-	defer l.release(r)
-	c = r.exits.SoFar(started)
-	if !r.exits.Counts() {
-		return c
-	}
-	// After the rows: a total of before can be less than its parts.
-	if total, ok := procstats.CPUTotal(r.New()).Reading.Number(); ok {
-		c.CloseWith(&total)
-	}
+		}
+	})
 	return c
 }
 
 // Network returns the packets of a task when it has ended, before its Done is closed, and what the source can do
 // here; nil if it is not read here.
 func (l *Loop) Network(id string) (s *procstats.Sample, d procstats.SourceDescription) {
-	l.counted(id, func(c *counts, r *reading) {
-		if r != nil && r.Reader != nil {
+	l.counted(id, func(r *reading) {
+		if r.Reader != nil {
 			s = &procstats.Sample{}
 			d = r.AddPackets(s)
-		} else if source := c.source(procstats.SourceSelection(procstats.SourceSkb)); source != nil {
+		} else if source := r.counter(procstats.SourceSelection(procstats.SourceSkb)); source != nil {
 			s, d = &procstats.Sample{}, source.Describe()
 			source.Collect(s)
 		}
 	})
 	return s, d
+}
+
+// counter is a source of the packets of a selection that are counted since before the start; nil if they are not, and
+// without a reason.
+func (r *reading) counter(selection procstats.Selection) *network.Source {
+	if r.packets == nil && r.reason == "" {
+		return nil
+	}
+	return network.Of(selection, r.packets, r.reason)
 }
 
 // openPackets begins to count the packets of the task, if they are selected and can be counted on this machine. The
@@ -238,7 +155,7 @@ func (r *reading) openPackets(selection procstats.Selection, executors *procstat
 	if reading, found := executors.Task.Get(procstats.SkbReceived); found && !selection.HasSource(procstats.SourceSkb) {
 		return network.Absent(procstats.SourceSelection(procstats.SourceSkb), reading.Reason())
 	}
-	if counted := r.source(selection); counted != nil {
+	if counted := r.counter(selection); counted != nil {
 		r.packets, r.reason = nil, "" // the source closes it
 		return counted
 	}

@@ -99,7 +99,7 @@ func (k *task) task() sampling.Task {
 
 // newLoop returns a loop that ends with the test.
 func newLoop(t testing.TB) *sampling.Loop {
-	l := sampling.New(hclog.NewNullLogger())
+	l := sampling.New(hclog.NewNullLogger(), false)
 	t.Cleanup(l.Close)
 	return l
 }

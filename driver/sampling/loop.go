@@ -7,8 +7,8 @@ package sampling
 
 import (
 	"context"
-	"fmt"
 	"io"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -27,11 +27,8 @@ import (
 const (
 	// keptFiles is how many files of a task's processes stay open.
 	keptFiles = 8
-	// openedFiles is how many descriptors a task takes whose files stay open, those of its connection to the executor
-	// included; reopenedFiles is how many one takes whose files are opened for each read, but for those that are read
-	// at every tick.
-	openedFiles   = 39
-	reopenedFiles = 17
+	// openedFiles is how many descriptors a task takes, those of its connection to the executor included.
+	openedFiles = 39
 )
 
 // group is how many tasks are read before other goroutines have their turn: readers of what was read, and requests.
@@ -39,14 +36,12 @@ const group = 16
 
 // Loop reads tasks as long as they have streams. It has one timer, and none without streams.
 type Loop struct {
-	log    hclog.Logger
-	ctx    context.Context // is done when the loop is closed
-	cancel context.CancelFunc
-	work   sync.WaitGroup // of the goroutine, and of each use of a reading
-	now    func() procstats.Stamp
-	// limit is how many descriptors tasks may take. If it does not suffice for the files of all, those of some are
-	// opened for each read.
-	limit    int
+	log      hclog.Logger
+	ctx      context.Context // is done when the loop is closed
+	cancel   context.CancelFunc
+	work     sync.WaitGroup // of the goroutine, and of each use of a reading
+	now      func() procstats.Stamp
+	limit    int // how many tasks this process has descriptors for
 	shared   *source.Shared
 	memory   reader.Memory // guarded as shared is
 	programs *reader.Programs
@@ -59,36 +54,34 @@ type Loop struct {
 	mu       sync.Mutex // guards following
 	running  bool
 	streams  []*Stream
-	early    map[string]*early   // of tasks without streams, by id
-	readings map[string]*reading // of tasks with streams, by id, until they are closed
-	files    int                 // that they take
+	readings map[string]*reading // of tasks with streams or counts, by id, until they are closed
 	due      []*Stream           // of one tick; used by run alone
 }
 
-// New returns a loop without streams. The logger may be nil.
-func New(log hclog.Logger) *Loop {
-	if log == nil {
-		log = hclog.NewNullLogger()
-	}
+// New returns a loop without streams. With executorsOnly it reads no task and leaves all to their executors.
+func New(log hclog.Logger, executorsOnly bool) *Loop {
 	l := &Loop{
 		log: log, now: kernel.Now, changed: make(chan struct{}, 1),
-		early: make(map[string]*early), readings: make(map[string]*reading),
+		readings: make(map[string]*reading),
+		shared:   &source.Shared{Watches: true}, programs: reader.NewPrograms(log),
 	}
-	l.limit, l.shared, l.programs = openFiles()/8*7, &source.Shared{Watches: true}, reader.NewPrograms(log)
+	if !executorsOnly {
+		l.limit = openFiles() / 8 * 7 / openedFiles
+	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
 }
 
-// Close ends all streams and waits for the loop's goroutines and for all uses of a task. Closing nil is fine.
+// Close ends all streams and waits for the loop's goroutines and for all uses of a task.
 func (l *Loop) Close() {
-	if l == nil {
-		return
-	}
 	l.mu.Lock() // no task is acquired from here on
 	l.cancel()
+	ids := slices.Collect(maps.Keys(l.readings))
 	l.mu.Unlock()
+	for _, id := range ids {
+		l.forget(id)
+	}
 	l.work.Wait()
-	l.endAllEarly()
 	l.programs.Close()
 	if err := l.shared.Close(); err != nil {
 		l.log.Error("close files of machine", "error", err)
@@ -98,9 +91,6 @@ func (l *Loop) Close() {
 // Open begins a stream of samples of a task: the first at once, then one at each multiple of the interval, until ctx
 // ends or the task has. The error wraps [ErrUnreadable] if the task must be read by its executor.
 func (l *Loop) Open(ctx context.Context, t Task, interval time.Duration) (*Stream, error) {
-	if l == nil {
-		return nil, fmt.Errorf("no task is read here: %w", ErrUnreadable)
-	}
 	l.asked.Store(true)
 	r, err := l.acquire(ctx, t)
 	if err != nil {
@@ -125,11 +115,14 @@ func (l *Loop) Open(ctx context.Context, t Task, interval time.Duration) (*Strea
 // Sample returns a sample of a task that has a stream, at most maxAge old, as are its rows; nil if it has none.
 // Without rows it has the totals only.
 func (l *Loop) Sample(id string, maxAge time.Duration, rows bool) *procstats.Sample {
-	r := l.use(id, false)
+	r := l.use(id)
 	if r == nil {
 		return nil
 	}
 	defer l.release(r)
+	if !r.opened.Load() {
+		return nil
+	}
 	if rows {
 		r.Look()
 		r.Get(maxAge, true)
@@ -143,12 +136,9 @@ func (l *Loop) Sample(id string, maxAge time.Duration, rows bool) *procstats.Sam
 
 // Note says how far the interval of a task that has a stream was stretched at most; empty if it was not.
 func (l *Loop) Note(id string) string {
-	if l == nil {
-		return ""
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if r := l.readings[id]; r != nil {
+	if r := l.readings[id]; r != nil && r.pacer != nil {
 		return r.pacer.Note()
 	}
 	return ""

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/tachograph/tacho/driver/sampling"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
@@ -141,19 +143,13 @@ func compareRows(t *testing.T, own, executors *procstats.Sample) {
 // TestUnreadable holds which tasks are left to their executors.
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(*proto.LaunchRequest){
-		"no cgroup": func(r *proto.LaunchRequest) { r.Cgroup = &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_NONE} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			k := run(t, "sleep 1000", change)
-			if _, err := newLoop(t).Open(t.Context(), k.task(), time.Second); !errors.Is(err, sampling.ErrUnreadable) {
-				t.Errorf("got %v, want %v", err, sampling.ErrUnreadable)
-			}
-		})
-	}
-	var none *sampling.Loop
-	if _, err := none.Open(t.Context(), sampling.Task{}, time.Second); !errors.Is(err, sampling.ErrUnreadable) {
-		t.Errorf("without a loop: %v", err)
+	k := run(t, "sleep 1000", func(r *proto.LaunchRequest) {
+		r.Cgroup = &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_NONE}
+	})
+	for _, loop := range []*sampling.Loop{newLoop(t), sampling.New(hclog.NewNullLogger(), true)} {
+		if _, err := loop.Open(t.Context(), k.task(), time.Second); !errors.Is(err, sampling.ErrUnreadable) {
+			t.Errorf("got %v, want %v", err, sampling.ErrUnreadable)
+		}
 	}
 }
 
@@ -214,7 +210,7 @@ func checkCounters(t *testing.T, before, s *procstats.Sample) {
 func TestAnotherLoop(t *testing.T) {
 	t.Parallel()
 	k := run(t, "while :; do /bin/true; sleep 0.02; done", nil)
-	first := sampling.New(nil)
+	first := sampling.New(hclog.NewNullLogger(), false)
 	s := open(t, first, k, 20*time.Millisecond)
 	var last *procstats.Sample
 	for range 20 {

@@ -70,14 +70,17 @@ const (
 type reading struct {
 	// Reader is nil until the reading is opened.
 	*reader.Reader
-	counts
 	loop *Loop
-	task Task
-	// streams are those of the task, and users they and all others; the loop's mu guards both.
+
+	// The loop's mu guards following until the first stream.
+	task  Task        // its id only before the first stream
+	pacer *pace.Pacer // nil before the first stream
+	// streams are those of the task, and users they and all others. unused is a user as well, which ends the counts of a
+	// started task that gets no stream; nil without such counts.
 	streams, users int
-	pacer          *pace.Pacer
-	// files is how many descriptors the task takes at most; the loop's mu guards it once the reading is opened.
-	files int
+	unused         *time.Timer
+
+	counts // guarded by opening
 
 	// ctx ends with the last user of the reading, or the loop; gone is closed when the reading is.
 	ctx    context.Context
@@ -97,16 +100,21 @@ type reading struct {
 	baseline atomic.Pointer[procstats.Sample]
 }
 
-func (l *Loop) newReading(t Task) *reading {
-	r := &reading{loop: l, task: t, gone: make(chan struct{})}
+func (l *Loop) newReading(id string) *reading {
+	r := &reading{loop: l, task: Task{ID: id}, gone: make(chan struct{})}
 	r.ctx, r.cancel = context.WithCancel(l.ctx)
+	return r
+}
+
+// begin is called for the first stream of a task.
+func (r *reading) begin(t Task) {
+	r.task = t
 	r.pacer = pace.New(t.SamplingBudget, nil, func(text string) {
-		l.log.Warn(text, "task", t.ID)
+		r.loop.log.Warn(text, "task", t.ID)
 		if t.Stretched != nil {
 			t.Stretched(text)
 		}
 	})
-	return r
 }
 
 // open opens the task's files, once.
@@ -153,12 +161,7 @@ func (r *reading) takeOver() *reader.Handover {
 			r.warn(err)
 		}
 	}
-	if r.exits != nil {
-		return earlier
-	}
-	if early := r.loop.takeEarly(r.task.ID); early != nil {
-		r.counts = early.counts
-	} else {
+	if r.exits == nil {
 		r.exits = r.loop.programs.WatchExits(r.task.Cgroup, earlier.Counted)
 	}
 	return earlier
@@ -175,7 +178,7 @@ func (r *reading) openReader(target source.Target, selection procstats.Selection
 		RowInterval: max(r.task.RowInterval, time.Nanosecond), NoRows: !r.task.Rows,
 		Executor: r.task.Process.PID, Unsampled: "the task was not sampled before", Pacer: r.pacer,
 		Packets: r.openPackets(selection, executors), Slow: r.slow, Counted: executors,
-		Quiet: true, Reopen: r.files == reopenedFiles, Sampled: r.sampled,
+		Quiet: true, Sampled: r.sampled,
 	})
 	for _, file := range target.Opened {
 		_ = file.Close() // the sources have descriptors of their own
@@ -241,7 +244,7 @@ func (r *reading) handCommands() {
 		return
 	default:
 	}
-	if counted := r.exits.Counted(r.task.Started); counted != nil && r.handover != nil {
+	if counted := r.exits.Counted(r.task.Started); counted != nil {
 		if err := r.handover.WriteCommands(counted); err != nil {
 			r.warn(err)
 		}
@@ -280,12 +283,13 @@ func (r *reading) close() {
 	if r.slow != nil {
 		r.slow.work.Wait()
 	}
-	if r.exits != nil { // also if the files could not be opened: the next reader continues
-		r.handCommands()
-	}
-	r.counts.close(r.loop)
 	if r.handover != nil {
+		r.handCommands() // also if the files could not be opened: the next reader continues
 		errs = append(errs, r.handover.Close())
+	}
+	r.exits.Close()
+	if r.packets != nil {
+		errs = append(errs, r.packets.Close())
 	}
 	if err := errors.Join(errs...); err != nil {
 		r.loop.log.Error("close files of task", "task", r.task.ID, "error", err)
@@ -318,33 +322,31 @@ func (l *Loop) acquire(ctx context.Context, t Task) (*reading, error) {
 // out of the way.
 func (l *Loop) enter(t Task) (r *reading, closing <-chan struct{}, err error) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	if err := l.ctx.Err(); err != nil {
-		l.mu.Unlock()
 		return nil, nil, fmt.Errorf("sampling has ended: %w", err)
 	}
 	r = l.readings[t.ID]
-	if r != nil && r.streams == 0 {
-		l.mu.Unlock()
-		return nil, r.gone, nil
-	}
-	var reopened []*reading
-	if r == nil {
-		r = l.newReading(t)
-		var fits bool
-		if reopened, fits = l.makeRoom(r); !fits {
-			tasks := len(l.readings)
-			l.mu.Unlock()
-			return nil, nil, fmt.Errorf("%d tasks take as many open files as this process may have: %w", tasks, ErrUnreadable)
-		}
+	switch {
+	case r == nil && len(l.readings) >= l.limit:
+		const text = "this process may have as many files open as %d tasks take: %w"
+		return nil, nil, fmt.Errorf(text, l.limit, ErrUnreadable)
+	case r == nil:
+		r = l.newReading(t.ID)
 		l.readings[t.ID] = r
+		r.begin(t)
+	case r.unused != nil: // its use is the stream's from now on
+		r.unused.Stop()
+		r.unused = nil
+		r.begin(t)
+		r.streams = 1
+		return r, nil, nil
+	case r.streams == 0:
+		return nil, r.gone, nil
 	}
 	r.streams++
 	r.users++
 	l.work.Add(1)
-	l.mu.Unlock()
-	for _, other := range reopened {
-		other.Reopen()
-	}
 	return r, nil, nil
 }
 
@@ -356,16 +358,13 @@ func (l *Loop) leave(r *reading) {
 	l.release(r)
 }
 
-// use returns what reads a task, for a question, until it is released; nil if the task is not read here. A reading
-// that is being opened counts only with opening.
-func (l *Loop) use(id string, opening bool) *reading {
-	if l == nil {
-		return nil
-	}
+// use returns what reads a task, for a question, until it is released; nil if the task is not read here. It may not be
+// opened yet.
+func (l *Loop) use(id string) *reading {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := l.readings[id]
-	if r == nil || r.streams == 0 || !opening && !r.opened.Load() {
+	if r == nil || r.streams == 0 && r.unused == nil {
 		return nil
 	}
 	r.users++
@@ -385,39 +384,7 @@ func (l *Loop) release(r *reading) {
 	}
 	r.close()
 	l.mu.Lock()
-	l.files -= r.files
 	delete(l.readings, r.task.ID)
 	l.mu.Unlock()
 	close(r.gone)
-}
-
-// makeRoom counts the descriptors of a new task: its files stay open if there is room for them. If there is not even
-// room for those that every tick reads, it takes it from other tasks, whose files are to be reopened for each read
-// from then on; false if that does not suffice. The caller holds mu.
-func (l *Loop) makeRoom(r *reading) (reopened []*reading, fits bool) {
-	if l.files+openedFiles <= l.limit {
-		r.files = openedFiles
-		l.files += r.files
-		return nil, true
-	}
-	free := l.limit - l.files
-	for _, other := range l.readings {
-		if free >= reopenedFiles {
-			break
-		}
-		if other.files == openedFiles && other.streams > 0 && other.opened.Load() {
-			reopened = append(reopened, other)
-			free += openedFiles - reopenedFiles
-		}
-	}
-	if free < reopenedFiles {
-		return nil, false
-	}
-	for _, other := range reopened {
-		other.files = reopenedFiles
-		l.files -= openedFiles - reopenedFiles
-	}
-	r.files = reopenedFiles
-	l.files += r.files
-	return reopened, true
 }

@@ -101,7 +101,7 @@ func start(t *testing.T, d suite.Driver, dir, name, script, more string) {
 		Env:          map[string]string{"PATH": os.Getenv("PATH")},
 		DriverConfig: encoded(t, driver.TaskSchema(), fmt.Sprintf("command = \"/bin/sh\"\nargs = [\"-c\", %q]\n%s", script, more)),
 	}
-	if _, _, err := d.StartTask(t.Context(), task); err != nil {
+	if _, err := d.StartTask(t.Context(), task); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { rig.Check(t, d.DestroyTask(context.Background(), task.ID, true)) })

@@ -43,8 +43,6 @@ type Options struct {
 	Slow Slow
 	// Quiet reads no more of a task that does not move than what tells that. It takes a kernel with PSI.
 	Quiet bool
-	// Reopen opens files for each read that not every tick reads.
-	Reopen bool
 	// Counted is a sample of another reader, whose counts of what reading the task costs are continued; nil for none.
 	Counted *procstats.Sample
 	// Sampled is called with each sample of the task while it has a process, and with the newest one that has rows, under
@@ -114,10 +112,6 @@ func Open(o Options) *Reader {
 	}
 	r.rows = source.Open(o.Target, rows)
 	r.sets.interval, r.sets.selection = o.RowInterval, rows
-	if o.Reopen {
-		r.totals.Reopen()
-		r.rows.Reopen()
-	}
 	if o.Quiet {
 		r.quiet = r.totals.Watch()
 	}
@@ -414,19 +408,6 @@ func (r *Reader) AddPackets(into *procstats.Sample) procstats.SourceDescription 
 		r.Packets.Collect(into)
 	}
 	return r.Packets.Describe()
-}
-
-// Reopen gives up the descriptors of files that not every tick reads: each read opens them.
-func (r *Reader) Reopen() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.final != nil {
-		return
-	}
-	r.Target.Shared.Lock()
-	defer r.Target.Shared.Unlock()
-	r.totals.Reopen()
-	r.rows.Reopen()
 }
 
 // Close closes the files of the task. From then on every sample is the final one; if that is nil, the last.

@@ -11,9 +11,6 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
-
-	"github.com/tachograph/tacho/driver"
-	"github.com/tachograph/tacho/plugin/proto/drivers"
 )
 
 // counterpart returns the name, in lower case, under which a field is found on both sides. Fields of package driver
@@ -22,7 +19,6 @@ func counterpart(field string) string {
 	field = strings.ToLower(field)
 	return cmp.Or(map[string]string{
 		"exitcode": "code", "result": "exit",
-		"hostsconfig":           "hosts",
 		"msgpackdriverconfig":   "driverconfig",
 		"networkisolationmodes": "networkmodes",
 		"networkisolationspec":  "network",
@@ -49,12 +45,6 @@ func assign(to, from reflect.Value) {
 		return
 	case *timestamppb.Timestamp:
 		to.Set(reflect.ValueOf(toTime(value)))
-		return
-	case *driver.Resources:
-		to.Set(reflect.ValueOf(fromResources(value)))
-		return
-	case *drivers.Resources:
-		to.Set(reflect.ValueOf(toResources(value)))
 		return
 	case nil:
 		return

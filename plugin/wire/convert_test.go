@@ -20,20 +20,13 @@ func TestEveryFieldHasACounterpart(t *testing.T) {
 		byHand     []string
 	}{
 		{driver.TaskConfig{}, drivers.TaskConfig{}, []string{"Block", "Persisted", "Sampled"}},
-		{driver.Resources{}, drivers.Resources{}, []string{"CPUShares", "MemoryMB", "MemoryMaxMB", "Networks"}},
+		{driver.Resources{}, drivers.Resources{}, nil},
 		{driver.LinuxResources{}, drivers.LinuxResources{}, nil},
-		{driver.Network{}, drivers.NetworkResource{}, nil},
-		{driver.Port{}, drivers.NetworkPort{}, nil},
-		{driver.PortMapping{}, drivers.PortMapping{}, nil},
 		{driver.Mount{}, drivers.Mount{}, nil},
-		{driver.Device{}, drivers.Device{}, nil},
 		{driver.NetworkIsolation{}, drivers.NetworkIsolationSpec{}, nil},
-		{driver.HostsEntry{}, drivers.HostsConfig{}, nil},
-		{driver.DNS{}, drivers.DNSConfig{}, nil},
 		{driver.TaskHandle{}, drivers.TaskHandle{}, nil},
-		{driver.NetworkOverride{}, drivers.NetworkOverride{}, nil},
 		{driver.ExitResult{}, drivers.ExitResult{}, []string{"Err", "Retryable"}},
-		{driver.TaskStatus{}, drivers.TaskStatus{}, []string{"Attributes", "Network"}},
+		{driver.TaskStatus{}, drivers.TaskStatus{}, []string{"Attributes"}},
 		{driver.Event{}, drivers.DriverTaskEvent{}, nil},
 		{driver.Capabilities{}, drivers.DriverCapabilities{}, []string{"NoMounts"}},
 	} {

@@ -50,29 +50,16 @@ func FromFingerprint(f *driver.Fingerprint) *drivers.FingerprintResponse {
 		Health:            drivers.FingerprintResponse_HealthState(f.Health),
 		HealthDescription: text(f.Description),
 	}
-	if f.Err != nil {
-		m.Err = text(f.Err.Error())
-	}
 	if len(f.Attributes) > 0 {
 		m.Attributes = make(map[string]*structs.Attribute, len(f.Attributes))
 		for name, a := range f.Attributes {
-			m.Attributes[name] = fromAttribute(a)
+			switch value := a.(type) {
+			case string:
+				m.Attributes[name] = &structs.Attribute{Value: &structs.Attribute_StringVal{StringVal: text(value)}}
+			case bool:
+				m.Attributes[name] = &structs.Attribute{Value: &structs.Attribute_BoolVal{BoolVal: value}}
+			}
 		}
-	}
-	return m
-}
-
-func fromAttribute(a driver.Attribute) *structs.Attribute {
-	m := &structs.Attribute{Unit: a.Unit}
-	switch value := a.Value.(type) {
-	case string:
-		m.Value = &structs.Attribute_StringVal{StringVal: text(value)}
-	case bool:
-		m.Value = &structs.Attribute_BoolVal{BoolVal: value}
-	case int64:
-		m.Value = &structs.Attribute_IntVal{IntVal: value}
-	case float64:
-		m.Value = &structs.Attribute_FloatVal{FloatVal: value}
 	}
 	return m
 }
@@ -106,9 +93,7 @@ func FromTaskStatus(s *driver.TaskStatus) *drivers.InspectTaskResponse {
 	task.Result = cmp.Or(task.Result, new(drivers.ExitResult))
 	task.StartedAt, task.CompletedAt = timestamppb.New(s.StartedAt), timestamppb.New(s.CompletedAt)
 	return &drivers.InspectTaskResponse{
-		Task:            task,
-		Driver:          &drivers.TaskDriverStatus{Attributes: texts(s.Attributes)},
-		NetworkOverride: Convert[drivers.NetworkOverride](s.Network),
+		Task: task, Driver: &drivers.TaskDriverStatus{Attributes: texts(s.Attributes)},
 	}
 }
 
@@ -146,26 +131,4 @@ func CoreMHz(t *base.ClientTopology) float64 {
 		return 0
 	}
 	return float64(total) / float64(len(t.GetCores()))
-}
-
-// fromResources returns the message of a task's resources; nil of nil. Some of them have a message of their own in it.
-func fromResources(r *driver.Resources) *drivers.Resources {
-	m := Convert[drivers.Resources](r)
-	if m != nil {
-		m.AllocatedResources = Convert[drivers.AllocatedTaskResources](r)
-		m.AllocatedResources.Cpu = &drivers.AllocatedCpuResources{CpuShares: r.CPUShares}
-		m.AllocatedResources.Memory = &drivers.AllocatedMemoryResources{MemoryMb: r.MemoryMB, MemoryMaxMb: r.MemoryMaxMB}
-	}
-	return m
-}
-
-// toResources returns the resources of a message; nil of nil.
-func toResources(m *drivers.Resources) *driver.Resources {
-	r := Convert[driver.Resources](m)
-	if allocated := m.GetAllocatedResources(); allocated != nil {
-		r.CPUShares = allocated.GetCpu().GetCpuShares()
-		r.MemoryMB, r.MemoryMaxMB = allocated.GetMemory().GetMemoryMb(), allocated.GetMemory().GetMemoryMaxMb()
-		r.Networks = Convert[driver.Resources](allocated).Networks
-	}
-	return r
 }

@@ -27,32 +27,15 @@ import (
 
 func wholeTask() *driver.TaskConfig {
 	return &driver.TaskConfig{
-		ID: "id", Name: "name", AllocID: "alloc", JobID: "job", JobName: "job name", ParentJobID: "parent",
-		TaskGroupName: "group", Namespace: "ns", NodeID: "node", NodeName: "node name",
+		ID: "id", Name: "name", AllocID: "alloc", JobID: "job", JobName: "job name",
+		TaskGroupName: "group", Namespace: "ns", NodeName: "node name",
 		DriverConfig: []byte{0x80}, Env: map[string]string{"A": "1"}, DeviceEnv: map[string]string{"B": "2"},
-		Resources: &driver.Resources{
-			CPUShares: 500, MemoryMB: 256, MemoryMaxMB: 512,
-			Networks: []driver.Network{{
-				Device: "eth0", CIDR: "10.0.0.0/8", IP: "10.0.0.1", MBits: 10,
-				ReservedPorts: []driver.Port{{Label: "http", Value: 80}}, DynamicPorts: []driver.Port{{Label: "x", Value: 20000}},
-			}},
-			Linux: &driver.LinuxResources{
-				CPUPeriod: 1, CPUQuota: 2, CPUShares: 3, MemoryLimitBytes: 4, OOMScoreAdj: -5, CpusetCPUs: "0-1",
-				CpusetCgroup: "/nomad", PercentTicks: 0.5,
-			},
-			Ports: []driver.PortMapping{{Label: "http", Value: 20000, To: 80, HostIP: "::1"}},
-		},
-		Mounts: []driver.Mount{{
-			TaskPath: "/a", HostPath: "/b", Readonly: true, PropagationMode: "private",
-			SELinuxLabel: "z", RequestName: "v",
+		Resources: &driver.Resources{Linux: &driver.LinuxResources{
+			CPUPeriod: 1, CPUQuota: 2, CPUShares: 3, MemoryLimitBytes: 4, CpusetCPUs: "0-1", CpusetCgroup: "/nomad",
 		}},
-		Devices: []driver.Device{{TaskPath: "/dev/a", HostPath: "/dev/b", CgroupPermissions: "rwm"}},
-		User:    "nobody", AllocDir: "/alloc", StdoutPath: "/out", StderrPath: "/err",
-		Network: &driver.NetworkIsolation{
-			Mode: driver.NetworkGroup, Path: "/var/run/netns/x",
-			Labels: map[string]string{"k": "v"}, Hosts: &driver.HostsEntry{Hostname: "h", Address: "10.0.0.2"},
-		},
-		DNS: &driver.DNS{Servers: []string{"1.1.1.1"}, Searches: []string{"local"}, Options: []string{"ndots:2"}},
+		Mounts: []driver.Mount{{TaskPath: "/a"}},
+		User:   "nobody", AllocDir: "/alloc", StdoutPath: "/out", StderrPath: "/err",
+		Network: &driver.NetworkIsolation{Mode: driver.NetworkGroup, Path: "/var/run/netns/x"},
 	}
 }
 
@@ -85,12 +68,10 @@ func TestRoundTrips(t *testing.T) {
 	handle := &driver.TaskHandle{Version: 1, Config: wholeTask(), State: driver.TaskRunning, DriverState: []byte("x")}
 	same(t, handle, Convert[driver.TaskHandle](overWire(t, Convert[drivers.TaskHandle](handle))))
 
-	network := &driver.NetworkOverride{PortMap: map[string]int32{"http": 80}, Addr: "10.0.0.2", AutoAdvertise: true}
 	inspected := overWire(t, FromTaskStatus(&driver.TaskStatus{
 		ID: "id", Name: "n", State: driver.TaskExited, StartedAt: at, CompletedAt: at.Add(time.Second),
-		Exit: &driver.ExitResult{Code: 137, Signal: 9, OOMKilled: true}, Attributes: map[string]string{"pid": "7"}, Network: network,
+		Exit: &driver.ExitResult{Code: 137, Signal: 9, OOMKilled: true}, Attributes: map[string]string{"pid": "7"},
 	}))
-	same(t, network, Convert[driver.NetworkOverride](inspected.GetNetworkOverride()))
 	want := &drivers.TaskStatus{
 		Id: "id", Name: "n", State: drivers.TaskState(driver.TaskExited), Result: &drivers.ExitResult{ExitCode: 137, Signal: 9, OomKilled: true},
 		StartedAt: timestamppb.New(at), CompletedAt: timestamppb.New(at.Add(time.Second)),
@@ -111,9 +92,8 @@ func TestRoundTrips(t *testing.T) {
 	same(t, event, Convert[driver.Event](overWire(t, FromEvent(event))))
 
 	capabilities := &driver.Capabilities{
-		SendSignals: true, Exec: true, FSIsolation: driver.FSUnveil, MustCreateNetwork: true, NoMounts: true,
+		SendSignals: true, Exec: true, FSIsolation: driver.FSUnveil, NoMounts: true,
 		NetworkModes: []driver.NetworkMode{driver.NetworkHost, driver.NetworkGroup}, DisableLogCollection: true,
-		DynamicWorkloadUsers: true,
 	}
 	sent := overWire(t, FromCapabilities(capabilities))
 	if sent.GetMountConfigs() != drivers.DriverCapabilities_NO_MOUNTS {
@@ -123,17 +103,13 @@ func TestRoundTrips(t *testing.T) {
 	same(t, capabilities, Convert[driver.Capabilities](sent))
 
 	print := overWire(t, FromFingerprint(&driver.Fingerprint{
-		Health: driver.Unhealthy, Description: "why", Err: errors.New("broken"), Attributes: map[string]driver.Attribute{
-			"s": {Value: "x", Unit: "MHz"}, "b": {Value: true}, "i": {Value: int64(-1)}, "f": {Value: 0.5},
-		},
+		Health: driver.Unhealthy, Description: "why", Attributes: map[string]any{"s": "x", "b": true},
 	}))
 	if d := cmp.Diff(&drivers.FingerprintResponse{
-		Health: drivers.FingerprintResponse_UNHEALTHY, HealthDescription: "why", Err: "broken",
+		Health: drivers.FingerprintResponse_UNHEALTHY, HealthDescription: "why",
 		Attributes: map[string]*structs.Attribute{
-			"s": {Value: &structs.Attribute_StringVal{StringVal: "x"}, Unit: "MHz"},
+			"s": {Value: &structs.Attribute_StringVal{StringVal: "x"}},
 			"b": {Value: &structs.Attribute_BoolVal{BoolVal: true}},
-			"i": {Value: &structs.Attribute_IntVal{IntVal: -1}},
-			"f": {Value: &structs.Attribute_FloatVal{FloatVal: 0.5}},
 		},
 	}, print, protocmp.Transform()); d != "" {
 		t.Errorf("fingerprint (-want +got):\n%s", d)

@@ -113,15 +113,6 @@ func (r *cgroupReader) useOpened(opened map[string]*os.File) {
 	}
 }
 
-// reopenFiles has the files opened for each read, but for those that Quiet watches.
-func (r *cgroupReader) reopenFiles() {
-	for i := range r.files {
-		if f := &r.files[i]; !r.watches(f) {
-			f.reopen()
-		}
-	}
-}
-
 // ready makes the files count from where the task does, and says what can be read. That takes a read of each file:
 // pressure files, for one, open where they cannot be read.
 func (r *cgroupReader) ready(t Target) {

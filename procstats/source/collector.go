@@ -71,15 +71,11 @@ func (c *Collector) addCgroup(id procstats.SourceID, open func() *cgroupReader) 
 type memberSet struct {
 	target *Target
 	opened *membership // nil until then
-	reopen bool        // its files are not to be kept open
 }
 
 func (s *memberSet) open() *membership {
 	if s.opened == nil {
 		s.opened = newMembership(*s.target)
-		if s.reopen {
-			s.opened.reopenFiles()
-		}
 	}
 	return s.opened
 }
@@ -129,18 +125,6 @@ func (c *Collector) CollectBefore(into *procstats.Sample) {
 		}
 	}
 	c.putMissing(into)
-}
-
-// Reopen gives up the descriptors of files that Quiet does not watch: from now on they are opened for each read, and
-// of those of processes no more than one stays open. The caller holds what the sources share.
-func (c *Collector) Reopen() {
-	for _, r := range c.cgroups {
-		r.reopenFiles()
-	}
-	c.members.reopen = true
-	if c.members.opened != nil {
-		c.members.opened.reopenFiles()
-	}
 }
 
 // putMissing gives a reason for what no source has read.

@@ -16,8 +16,6 @@ type membership struct{}
 
 func newMembership(Target) *membership { return &membership{} }
 
-func (*membership) reopenFiles() {}
-
 // treeSource replaces the source of the tree_ and process_ measurements, of which the portable source reads what there
 // is.
 type treeSource struct{ *absentSource }

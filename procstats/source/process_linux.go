@@ -304,14 +304,6 @@ func (m *membership) release(p *process) error {
 	return errs
 }
 
-// reopenFiles closes what is kept of all processes, and has no more than one file kept from now on.
-func (m *membership) reopenFiles() {
-	m.maxKept = min(m.maxKept, 1)
-	for _, p := range m.procs {
-		_ = m.release(p) // of what was only read
-	}
-}
-
 // cmdlineEvery is the least time between two readings of a command line, but for a new program.
 const cmdlineEvery = 10 * time.Second
 

@@ -96,7 +96,9 @@ func TestCgroupReadersShare(t *testing.T) {
 			t.Skip("no kernel files on this system")
 		}
 		t.Cleanup(func() { _ = r.Close() })
-		r.reopenFiles()
+		for i := range r.files {
+			r.files[i].reopen()
+		}
 		return r
 	}
 	one, other := open(), open()

@@ -107,7 +107,6 @@ func toTaskStatus(m *drivers.InspectTaskResponse) *driver.TaskStatus {
 		s.Exit = nil
 	}
 	s.Attributes = m.GetDriver().GetAttributes()
-	s.Network = wire.Convert[driver.NetworkOverride](m.GetNetworkOverride())
 	return s
 }
 
@@ -125,10 +124,10 @@ func toCapabilities(m *drivers.DriverCapabilities) *driver.Capabilities {
 func toFingerprint(m *drivers.FingerprintResponse) *driver.Fingerprint {
 	f := &driver.Fingerprint{Health: driver.Health(m.GetHealth()), Description: m.GetHealthDescription()}
 	if m.GetErr() != "" {
-		f.Err = errors.New(m.GetErr())
+		f.Health, f.Description = driver.Unhealthy, m.GetErr()
 	}
 	if attributes := m.GetAttributes(); len(attributes) > 0 {
-		f.Attributes = make(map[string]driver.Attribute, len(attributes))
+		f.Attributes = make(map[string]any, len(attributes))
 		for name, a := range attributes {
 			f.Attributes[name] = toAttribute(a)
 		}
@@ -136,19 +135,14 @@ func toFingerprint(m *drivers.FingerprintResponse) *driver.Fingerprint {
 	return f
 }
 
-func toAttribute(m *structs.Attribute) driver.Attribute {
-	a := driver.Attribute{Unit: m.GetUnit()}
+func toAttribute(m *structs.Attribute) any {
 	switch value := m.GetValue().(type) {
 	case *structs.Attribute_StringVal:
-		a.Value = value.StringVal
+		return value.StringVal
 	case *structs.Attribute_BoolVal:
-		a.Value = value.BoolVal
-	case *structs.Attribute_IntVal:
-		a.Value = value.IntVal
-	case *structs.Attribute_FloatVal:
-		a.Value = value.FloatVal
+		return value.BoolVal
 	}
-	return a
+	return m.String()
 }
 
 // Encode decodes a block by a schema and encodes it as a plugin is sent it.

@@ -63,9 +63,9 @@ func (f *fake) Fingerprint(ctx context.Context) (driver.Stream[*driver.Fingerpri
 	return listed(ctx, f, &driver.Fingerprint{Health: driver.Healthy, Description: "well"}), f.ask("Fingerprint")
 }
 
-func (f *fake) StartTask(_ context.Context, task *driver.TaskConfig) (*driver.TaskHandle, *driver.NetworkOverride, error) {
+func (f *fake) StartTask(_ context.Context, task *driver.TaskConfig) (*driver.TaskHandle, error) {
 	handle := &driver.TaskHandle{Version: 1, Config: task, State: driver.TaskRunning, DriverState: []byte("state")}
-	return handle, &driver.NetworkOverride{Addr: "10.0.0.1"}, f.ask("StartTask %s", task.ID)
+	return handle, f.ask("StartTask %s", task.ID)
 }
 
 func (f *fake) RecoverTask(_ context.Context, handle *driver.TaskHandle) error {

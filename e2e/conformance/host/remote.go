@@ -154,27 +154,32 @@ func (s *received[M, T]) Recv() (T, error) {
 }
 
 // StartTask implements driver.Starter.
-func (r *Remote) StartTask(
-	ctx context.Context, task *driver.TaskConfig,
-) (*driver.TaskHandle, *driver.NetworkOverride, error) {
-	m, err := r.driver.StartTask(ctx, &drivers.StartTaskRequest{Task: wire.Convert[drivers.TaskConfig](task)})
+func (r *Remote) StartTask(ctx context.Context, task *driver.TaskConfig) (*driver.TaskHandle, error) {
+	request := wire.Convert[drivers.TaskConfig](task)
+	if linux := request.GetResources().GetLinuxResources(); linux != nil { // some drivers do not start without
+		request.Resources.AllocatedResources = &drivers.AllocatedTaskResources{
+			Cpu:    &drivers.AllocatedCpuResources{CpuShares: linux.GetCpuShares()},
+			Memory: &drivers.AllocatedMemoryResources{MemoryMb: linux.GetMemoryLimitBytes() >> 20},
+		}
+	}
+	m, err := r.driver.StartTask(ctx, &drivers.StartTaskRequest{Task: request})
 	if err != nil {
-		return nil, nil, toError(err)
+		return nil, toError(err)
 	}
 	switch m.GetResult() {
 	case drivers.StartTaskResponse_RETRY:
-		return nil, nil, driver.Recoverable(errors.New(m.GetDriverErrorMsg()), true)
+		return nil, driver.Recoverable(errors.New(m.GetDriverErrorMsg()), true)
 	case drivers.StartTaskResponse_FATAL:
-		return nil, nil, driver.Recoverable(errors.New(m.GetDriverErrorMsg()), false)
+		return nil, driver.Recoverable(errors.New(m.GetDriverErrorMsg()), false)
 	}
 	handle := wire.Convert[driver.TaskHandle](m.GetHandle())
 	if handle == nil {
-		return nil, nil, errors.New("the driver started the task without a handle")
+		return nil, errors.New("the driver started the task without a handle")
 	}
 	if handle.Config == nil {
 		handle.Config = task
 	}
-	return handle, wire.Convert[driver.NetworkOverride](m.GetNetworkOverride()), nil
+	return handle, nil
 }
 
 // RecoverTask implements driver.Starter.

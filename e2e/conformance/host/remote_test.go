@@ -71,8 +71,8 @@ func TestCalls(t *testing.T) {
 			answer{&driver.Capabilities{Exec: true}, nil},
 		},
 		{
-			"StartTask t", func() answer { h, n, err := r.StartTask(ctx, task); return answer{h, n, err} },
-			answer{handle, &driver.NetworkOverride{Addr: "10.0.0.1"}, nil},
+			"StartTask t", func() answer { h, err := r.StartTask(ctx, task); return answer{h, err} },
+			answer{handle, nil},
 		},
 		{"RecoverTask t state", func() answer { return answer{r.RecoverTask(ctx, handle)} }, answer{nil}},
 		{"WaitTask t", func() answer {
@@ -214,7 +214,7 @@ func TestRecoverableErrors(t *testing.T) {
 	f, r, _ := serve(t)
 	for _, want := range []bool{true, false} {
 		f.fail(driver.Recoverable(errors.New("no memory"), want))
-		_, _, err := r.StartTask(t.Context(), &driver.TaskConfig{ID: "t"})
+		_, err := r.StartTask(t.Context(), &driver.TaskConfig{ID: "t"})
 		if recoverable, known := driver.IsRecoverable(err); !known || recoverable != want {
 			t.Errorf("%v: recoverable %t, known %t; want %t", err, recoverable, known, want)
 		}

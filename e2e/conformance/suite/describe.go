@@ -84,9 +84,6 @@ func fingerprint(ctx context.Context, e *Env) error {
 	defer cancel()
 	stream := value(e.Fingerprint(ctx))
 	f := value(stream.Recv())
-	if f.Err != nil {
-		return f.Err
-	}
 	if f.Health != driver.Healthy {
 		return fmt.Errorf("health %d: %s", f.Health, f.Description)
 	}

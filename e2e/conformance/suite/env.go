@@ -86,12 +86,10 @@ func (e *Env) command(ctx context.Context, command string, args ...string) *task
 	t := &task{TaskConfig: &driver.TaskConfig{
 		ID: e.marker + "/" + name + "/" + strconv.FormatInt(time.Now().UnixNano(), 36), Name: name,
 		AllocID: "00000000-0000-0000-0000-000000000000", JobName: "conformance", JobID: "conformance",
-		TaskGroupName: "group", Namespace: "default", NodeName: "node", NodeID: "node",
-		AllocDir: e.dir,
-		Env:      map[string]string{markerName: e.marker, "PATH": os.Getenv("PATH")},
-		Resources: &driver.Resources{
-			CPUShares: 100, MemoryMB: 64, Linux: &driver.LinuxResources{CPUShares: 100, MemoryLimitBytes: 64 << 20},
-		},
+		TaskGroupName: "group", Namespace: "default", NodeName: "node",
+		AllocDir:  e.dir,
+		Env:       map[string]string{markerName: e.marker, "PATH": os.Getenv("PATH")},
+		Resources: &driver.Resources{Linux: &driver.LinuxResources{CPUShares: 100, MemoryLimitBytes: 64 << 20}},
 	}}
 	for _, dir := range []string{filepath.Join(name, "local"), filepath.Join("alloc", "logs")} {
 		must(os.MkdirAll(filepath.Join(e.dir, dir), 0o777))
@@ -131,7 +129,7 @@ func (e *Env) run(ctx context.Context, script string) *task {
 }
 
 func (e *Env) start(ctx context.Context, t *task) error {
-	handle, _, err := e.StartTask(ctx, t.TaskConfig)
+	handle, err := e.StartTask(ctx, t.TaskConfig)
 	if err != nil {
 		return fmt.Errorf("start: %w", err)
 	}

@@ -27,7 +27,7 @@ func refuseCases() []Case {
 
 func noSuchCommand(ctx context.Context, e *Env) error {
 	t := e.command(ctx, "/no/such/command")
-	_, _, err := e.StartTask(ctx, t.TaskConfig)
+	_, err := e.StartTask(ctx, t.TaskConfig)
 	if err == nil {
 		return errors.New("started")
 	}
@@ -43,7 +43,7 @@ func garbageTask(ctx context.Context, e *Env) error {
 	for _, garbage := range [][]byte{nil, {0xc1}, []byte("garbage"), {0x81, 0xa7, 'c', 'o', 'm', 'm', 'a', 'n', 'd', 0xdd, 0xff, 0xff, 0xff, 0xff}} {
 		bad := *t.TaskConfig
 		bad.DriverConfig = garbage
-		if _, _, err := e.StartTask(ctx, &bad); err == nil {
+		if _, err := e.StartTask(ctx, &bad); err == nil {
 			return fmt.Errorf("started with the config %x", garbage)
 		}
 	}
@@ -55,7 +55,7 @@ func garbageTask(ctx context.Context, e *Env) error {
 
 func sameID(ctx context.Context, e *Env) error {
 	t := e.run(ctx, "sleep 1000")
-	if _, _, err := e.StartTask(ctx, t.TaskConfig); err == nil {
+	if _, err := e.StartTask(ctx, t.TaskConfig); err == nil {
 		return errors.New("a second task was started under the id of a running one")
 	}
 	if len(e.processes()) == 0 {

@@ -189,8 +189,5 @@ func (d *Driver) observe(f *driver.Fingerprint) node.Driver {
 	a := &d.about
 	a.Attributes, a.Reason, a.UpdatedAt = f.Attributes, f.Description, time.Now()
 	a.Detected, a.Healthy = f.Health != driver.Undetected, f.Health == driver.Healthy
-	if f.Err != nil {
-		a.Healthy, a.Reason = false, f.Err.Error()
-	}
 	return *a
 }

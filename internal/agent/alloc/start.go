@@ -43,8 +43,8 @@ func (t *Task) config() (*driver.TaskConfig, error) {
 	}
 	config := &driver.TaskConfig{
 		ID: newRunID(a.ID, t.spec.Name), Name: t.spec.Name, AllocID: a.ID, JobID: a.Job.ID, JobName: a.Job.Name,
-		TaskGroupName: a.Group.Name, Namespace: a.Job.Namespace, NodeID: t.host.Node.ID, NodeName: t.host.Node.Name,
-		Env: env, Resources: resources(t.spec.Resources, s.cores, t.host.Node.Resources.TotalMHz()),
+		TaskGroupName: a.Group.Name, Namespace: a.Job.Namespace, NodeName: t.host.Node.Name,
+		Env: env, Resources: resources(t.spec.Resources, s.cores),
 		User: t.spec.User, AllocDir: string(a.Dir), Persisted: true,
 		Sampled: t.host.Config().Telemetry.PublishAllocationMetrics,
 	}
@@ -75,16 +75,10 @@ func (s *start) configure(d *Driver, into *driver.TaskConfig, env map[string]str
 }
 
 // resources are a task's limits in the kernel's terms. MHz are v1's shares, one for one, as hosts have it.
-func resources(r job.Resources, cores string, totalMHz float64) *driver.Resources {
-	linux := &driver.LinuxResources{
+func resources(r job.Resources, cores string) *driver.Resources {
+	return &driver.Resources{Linux: &driver.LinuxResources{
 		CPUShares: int64(r.CPU), MemoryLimitBytes: r.MemoryLimitBytes(), CpusetCPUs: cores,
-	}
-	if totalMHz > 0 {
-		linux.PercentTicks = float64(r.CPU) / totalMHz
-	}
-	return &driver.Resources{
-		CPUShares: int64(r.CPU), MemoryMB: int64(r.MemoryMB), MemoryMaxMB: int64(r.MemoryMaxMB), Linux: linux,
-	}
+	}}
 }
 
 // coreList writes cores as 0-3,7.

@@ -131,7 +131,7 @@ func (t *Task) Start(ctx context.Context) (hook.Handle, error) {
 		return nil, attemptError{err, true}
 	}
 	failpoint.At("agent.start.intended")
-	started, _, err := t.host.Driver.StartTask(ctx, config)
+	started, err := t.host.Driver.StartTask(ctx, config)
 	if err != nil {
 		t.notStarted()
 		return nil, forStart(err)

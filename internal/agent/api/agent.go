@@ -262,7 +262,7 @@ func newDriver(d *node.Driver) object {
 	}
 	attributes := map[string]string{}
 	for name, a := range d.Attributes {
-		attributes[name] = strings.TrimSpace(fmt.Sprint(a.Value) + " " + a.Unit)
+		attributes[name] = fmt.Sprint(a)
 	}
 	return object{
 		"Attributes": attributes, "Detected": d.Detected, "Healthy": d.Healthy,

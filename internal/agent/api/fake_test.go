@@ -335,7 +335,7 @@ func (f *fakeAgent) node() node.Node {
 		Resources:  node.Resources{Cores: []int{0, 1}, CoreMHz: 2500, MemoryBytes: 8 << 30, DiskBytes: 100 << 30},
 		Drivers: map[string]node.Driver{"tacho": {
 			Name: "tacho", Detected: true, Healthy: f.reason == "", Reason: f.reason, UpdatedAt: epoch,
-			Attributes: map[string]driver.Attribute{"driver.tacho.version": {Value: "1.0"}},
+			Attributes: map[string]any{"driver.tacho.version": "1.0"},
 		}},
 	}
 }

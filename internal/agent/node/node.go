@@ -6,8 +6,6 @@ package node
 
 import (
 	"time"
-
-	"github.com/tachograph/tacho/driver"
 )
 
 // Node is the one machine of this agent.
@@ -61,7 +59,7 @@ type Driver struct {
 	Detected   bool
 	Healthy    bool
 	Reason     string
-	Attributes map[string]driver.Attribute
+	Attributes map[string]any
 	UpdatedAt  time.Time
 }
 
