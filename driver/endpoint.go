@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tachograph/tacho/internal/exposition"
@@ -27,28 +28,19 @@ import (
 // that time.
 const sampleAge = time.Second
 
-// numbers has the endpoint, if the configuration asks for one.
-type numbers struct {
-	changing sync.Mutex // held while current is replaced
-
-	mu      sync.Mutex // guards current
-	current *endpoint
-}
-
 // Serve serves numbers where the configuration says, for a driver that is configured by [Options] and not by SetConfig.
 func (d *Tacho) Serve() { d.serveNumbers(d.currentConfig().MetricsAddress) }
 
 // serveNumbers serves numbers at another address than before, or tries again. An address that cannot be used is
 // reported in the log and in the fingerprint: it is no reason to leave tasks without their driver.
 func (d *Tacho) serveNumbers(address string) {
-	n := &d.numbers
-	n.changing.Lock()
-	defer n.changing.Unlock()
-	before := n.endpoint()
+	d.serving.Lock()
+	defer d.serving.Unlock()
+	before := d.endpoint.Load()
 	if d.ctx.Err() != nil || before != nil && before.address == address && before.failure() == nil {
 		return
 	}
-	if err := n.replace(nil); err != nil {
+	if err := d.endpoint.Swap(nil).close(); err != nil {
 		d.log.Error("stop metrics endpoint", "address", before.address, "error", err)
 	}
 	if address == "" {
@@ -58,33 +50,14 @@ func (d *Tacho) serveNumbers(address string) {
 	if err := e.open(); err != nil {
 		d.log.Error("serve numbers", "address", address, "error", err)
 	}
-	_ = n.replace(e) // nothing is left to close
+	d.endpoint.Store(e)
 }
 
-// endpoint returns the endpoint; nil if numbers are not served.
-func (n *numbers) endpoint() *endpoint {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.current
-}
-
-// replace closes the endpoint, if there is one, and has another in its place. It is called with n.changing held.
-func (n *numbers) replace(e *endpoint) error {
-	n.mu.Lock()
-	before := n.current
-	n.current = e
-	n.mu.Unlock()
-	if before == nil {
-		return nil
-	}
-	return before.close()
-}
-
-// close closes the endpoint for good.
-func (n *numbers) close() error {
-	n.changing.Lock()
-	defer n.changing.Unlock()
-	return n.replace(nil)
+// stopServing closes the endpoint for good.
+func (d *Tacho) stopServing() error {
+	d.serving.Lock()
+	defer d.serving.Unlock()
+	return d.endpoint.Swap(nil).close()
 }
 
 // endpoint serves what the driver's tasks use, read-only: /metrics, /v1/tasks, /v1/task/ID/stats and
@@ -96,9 +69,7 @@ type endpoint struct {
 	address string // host:port or unix:/path
 	server  *http.Server
 	serving sync.WaitGroup
-
-	mu  sync.Mutex // guards following
-	err error      // why it does not serve
+	err     atomic.Pointer[error] // why it does not serve; nil if it does
 }
 
 func newEndpoint(d *Tacho, address string) *endpoint {
@@ -120,34 +91,33 @@ func newEndpoint(d *Tacho, address string) *endpoint {
 func (e *endpoint) open() error {
 	listener, err := listen(e.address)
 	if err != nil {
-		e.fail(err)
+		e.err.Store(&err)
 		return err
 	}
 	e.serving.Go(func() {
 		if err := e.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			e.fail(err)
+			e.err.Store(&err)
 		}
 	})
 	return nil
 }
 
+// close closes the endpoint, if there is one.
 func (e *endpoint) close() error {
+	if e == nil {
+		return nil
+	}
 	err := e.server.Close()
 	e.serving.Wait()
 	return err
 }
 
-func (e *endpoint) fail(err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.err = err
-}
-
-// failure is why nothing is served; nil where it is.
+// failure is why nothing is served; nil if it is.
 func (e *endpoint) failure() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.err
+	if err := e.err.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // checkAddress refuses addresses that others than this machine's users can reach: there is no token here.
@@ -169,11 +139,8 @@ func checkAddress(key, address string) error {
 }
 
 func isLoopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
 	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.IsLoopback()
+	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
 func listen(address string) (net.Listener, error) {
@@ -258,26 +225,13 @@ func (e *endpoint) read(ctx context.Context) []taskSample {
 	return samples
 }
 
-// listedTask is one line of /v1/tasks.
-type listedTask struct {
-	ID        string            `json:"id"`
-	Name      string            `json:"name"`
-	AllocID   string            `json:"alloc_id"`
-	Job       string            `json:"job"`
-	TaskGroup string            `json:"task_group"`
-	Namespace string            `json:"namespace"`
-	Running   bool              `json:"running"`
-	StartedAt time.Time         `json:"started_at"`
-	About     map[string]string `json:"about"`
-}
-
 func (e *endpoint) tasks(w http.ResponseWriter, _ *http.Request) {
-	all := []listedTask{}
+	all := []map[string]any{}
 	for _, t := range e.driver.list() {
-		all = append(all, listedTask{
-			ID: t.config.ID, Name: t.config.Name, AllocID: t.config.AllocID, Job: t.config.JobName,
-			TaskGroup: t.config.TaskGroupName, Namespace: t.config.Namespace,
-			Running: t.running(), StartedAt: t.state.StartedAt, About: t.state.Attributes,
+		all = append(all, map[string]any{
+			"id": t.config.ID, "name": t.config.Name, "alloc_id": t.config.AllocID, "job": t.config.JobName,
+			"task_group": t.config.TaskGroupName, "namespace": t.config.Namespace,
+			"running": t.running(), "started_at": t.state.StartedAt, "about": t.state.Attributes,
 		})
 	}
 	e.sendJSON(w, all)
@@ -350,15 +304,19 @@ type taskSample struct {
 // families are the tasks' metrics, under the names that the agent has for them. What is absent has no sample.
 func families(tasks []taskSample) []exposition.Family {
 	slices.SortFunc(tasks, func(a, b taskSample) int { return cmp.Compare(a.config.ID, b.config.ID) })
-	headlines := make([][]procstats.HeadlineValue, len(tasks))
+	values := make([]map[procstats.ID]procstats.Reading, len(tasks))
 	labels := make([]*exposition.Labels, len(tasks))
+	missing := exposition.AbsentFamily()
 	for i, t := range tasks {
-		headlines[i] = procstats.Headlines(t.sample, procstats.History{Elapsed: t.sample.Wall.Sub(t.startedAt)})
 		labels[i] = labelsOf(t.config)
-	}
-	missing, usual := exposition.AbsentFamily(), procstats.DefaultSelection()
-	for i, t := range tasks {
-		missing.AddAbsent(labels[i], t.sample, usual)
+		missing.AddAbsent(labels[i], t.sample, procstats.DefaultSelection())
+		values[i] = make(map[procstats.ID]procstats.Reading)
+		for _, reading := range t.sample.Task {
+			values[i][reading.ID()] = reading
+		}
+		for _, h := range procstats.Headlines(t.sample, procstats.History{Elapsed: t.sample.Wall.Sub(t.startedAt)}) {
+			values[i][h.ID] = h.Reading
+		}
 	}
 	all := []exposition.Family{missing}
 	for _, m := range procstats.Table() {
@@ -370,26 +328,14 @@ func families(tasks []taskSample) []exposition.Family {
 		if m.Kind == procstats.Counter {
 			f.Type = exposition.Counter
 		}
-		for i, t := range tasks {
-			if value, ok := valueOf(t.sample, headlines[i], m); ok {
+		for i := range tasks {
+			if value, ok := values[i][m.ID].Number(); ok {
 				f.Add(labels[i], value)
 			}
 		}
 		all = append(all, f)
 	}
 	return all
-}
-
-func valueOf(s *procstats.Sample, headlines []procstats.HeadlineValue, m procstats.Measurement) (float64, bool) {
-	if m.Scope != procstats.HeadlineScope {
-		return s.Task.Number(m.ID)
-	}
-	for _, h := range headlines {
-		if h.ID == m.ID {
-			return h.Reading.Number()
-		}
-	}
-	return 0, false
 }
 
 func labelsOf(c *TaskConfig) *exposition.Labels {

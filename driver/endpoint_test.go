@@ -73,12 +73,12 @@ func TestEndpointIsTriedAgain(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "later")
 	address := "unix:" + filepath.Join(dir, "socket")
 	d.serveNumbers(address)
-	if err := d.numbers.endpoint().failure(); !errors.Is(err, os.ErrNotExist) {
+	if err := d.endpoint.Load().failure(); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without a directory: %v", err)
 	}
 	must(t, os.Mkdir(dir, 0o700))
 	d.serveNumbers(address)
-	if err := d.numbers.endpoint().failure(); err != nil {
+	if err := d.endpoint.Load().failure(); err != nil {
 		t.Errorf("with one: %v", err)
 	}
 	must(t, d.Close())

@@ -129,7 +129,7 @@ func (d *Tacho) fingerprint() *Fingerprint {
 }
 
 func (d *Tacho) describeMetrics(f *Fingerprint) {
-	endpoint := d.numbers.endpoint()
+	endpoint := d.endpoint.Load()
 	if endpoint == nil {
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -58,11 +59,10 @@ type patience struct {
 // Tacho is the task driver over executors. Its methods may be called concurrently, in the process of an agent as
 // well as behind a plugin's wire.
 type Tacho struct {
-	log     hclog.Logger
-	version string
-	binary  string
-	host    kernel.FS
-	events  *delivery
+	log             hclog.Logger
+	version, binary string
+	host            kernel.FS
+	events          *delivery
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -75,8 +75,9 @@ type Tacho struct {
 	// loop reads the tasks that have streams.
 	loop *sampling.Loop
 
-	// numbers serves what the tasks use.
-	numbers numbers
+	// endpoint serves what the tasks use, if the configuration asks for it; serving is held while it is replaced.
+	endpoint atomic.Pointer[endpoint]
+	serving  sync.Mutex
 
 	// watch ends tasks of a host behind a wire that does not know of them; nil for a host in this process.
 	watch *confirmationWatch
@@ -118,7 +119,7 @@ func (d *Tacho) Close() error {
 	d.watch.join()
 	d.loop.Close()
 	d.events.log.Close()
-	errs := []error{d.numbers.close()}
+	errs := []error{d.stopServing()}
 	for _, t := range d.list() {
 		errs = append(errs, t.detach())
 	}
