@@ -164,15 +164,78 @@ func runCharts(r *record.Record, points []*series.Point) (*chart.Axis, []chart.C
 			s.points = append(s.points, p)
 		}
 	}
-	charts := []chart.Chart{s.cpu(), s.memory(), s.io(), s.pressure()}
-	network := s.network()
-	if slices.ContainsFunc(network.Series, func(one chart.Series) bool {
+	var charts []chart.Chart
+	for i := range runPlots {
+		charts = append(charts, s.chart(&runPlots[i]))
+	}
+	last := len(charts) - 1
+	if !slices.ContainsFunc(charts[last].Series, func(one chart.Series) bool {
 		_, high, ok := one.Range()
 		return ok && high > 0
 	}) {
-		charts = append(charts, network)
+		charts = charts[:last] // nothing was received or sent
 	}
 	return s.axis(), charts
+}
+
+// plot is what a chart of a run shows: rates of counters, of memory the highest readings.
+type plot struct {
+	title string
+	unit  procstats.Unit
+	// main is the measurement whose absence is the reason for an empty chart.
+	main procstats.ID
+	// limit is the measurement of a limit, if there is one; limitLabel names it.
+	limitLabel string
+	limit      procstats.ID
+	lines      []plotLine
+}
+
+type plotLine struct {
+	id           procstats.ID
+	label, class string
+	style        lineStyle
+}
+
+type lineStyle int
+
+const (
+	plain lineStyle = iota
+	area
+	detail
+)
+
+// runPlots are the charts of a run; the last one is omitted if nothing was counted.
+//
+//nolint:gochecknoglobals // a constant table
+var runPlots = [...]plot{
+	{"CPU, in cores", procstats.Cores, procstats.CgroupCPUUsage, "quota", procstats.CgroupCPUQuota, []plotLine{
+		{procstats.HeadlineCPU, "all", "cpu", area},
+		{procstats.CgroupCPUUser, "user", "first", detail},
+		{procstats.CgroupCPUSystem, "system", "second", detail},
+	}},
+	{"Memory, highest", procstats.Bytes, procstats.CgroupMemoryCurrent, "limit", procstats.CgroupMemoryMax, []plotLine{
+		{procstats.HeadlineMemoryCharged, "charged", "cache", area},
+		{procstats.HeadlineMemory, "needed", "memory", area},
+		{procstats.CgroupMemoryAnon, "anonymous", "first", detail},
+		{procstats.CgroupMemoryFile, "files", "second", detail},
+		{procstats.CgroupMemoryKernel, "kernel", "third", detail},
+	}},
+	{"Storage, in bytes a second", procstats.BytesPerSecond, procstats.CgroupIORead, "", 0, []plotLine{
+		{procstats.HeadlineIORead, "read", "read", plain},
+		{procstats.HeadlineIOWrite, "written", "write", plain},
+		{procstats.HeadlineIOHanded, "handed to the kernel", "third", detail},
+	}},
+	{"Pressure, share of the time that some process waited", procstats.Share, procstats.PSICPUSome, "", 0, []plotLine{
+		{procstats.PSICPUSome, "for a CPU", "cpu", plain},
+		{procstats.PSIMemorySome, "for memory", "memory", plain},
+		{procstats.PSIIOSome, "for I/O", "io", plain},
+		{procstats.PSIMemoryFull, "all for memory", "first", detail},
+		{procstats.PSIIOFull, "all for I/O", "second", detail},
+	}},
+	{"Network, in bytes a second", procstats.BytesPerSecond, procstats.SkbReceived, "", 0, []plotLine{
+		{procstats.HeadlineNetworkReceived, "received", "read", plain},
+		{procstats.HeadlineNetworkSent, "sent", "write", plain},
+	}},
 }
 
 // pointSeries turns points into series. A value is at the end of its point; the first one, and the first after a gap,
@@ -182,19 +245,38 @@ type pointSeries struct {
 	points []*series.Point
 }
 
+// chart omits series without values. If none is left, the chart says why.
+func (s *pointSeries) chart(p *plot) chart.Chart {
+	c := chart.Chart{Title: p.title, Unit: p.unit}
+	for _, line := range p.lines {
+		values := s.values(line.id, p.unit == procstats.Bytes)
+		if slices.ContainsFunc(values, func(v float64) bool { return !math.IsNaN(v) }) {
+			c.Series = append(c.Series, chart.Series{
+				Label: line.label, Class: line.class, Area: line.style == area, Detail: line.style == detail, Values: values,
+			})
+		}
+	}
+	if len(c.Series) == 0 {
+		c.Missing = cmp.Or(s.record.Absent[p.main.String()], "not recorded over time")
+	} else if value, ok := summary.EffectiveLimit(s.record, p.limit); ok && p.limitLabel != "" {
+		c.Limits = []chart.Limit{{Label: p.limitLabel, Value: value}}
+	}
+	return c
+}
+
 // begins reports whether nothing was measured right before a point.
 func (s *pointSeries) begins(i int) bool { return i == 0 || !s.points[i].Follows(s.points[i-1]) }
 
+// axis begins at the epoch, so that the charts of several runs share the time since their start. The clock of the
+// points is monotonic: setting the time of day causes no gap and no overlap.
 func (s *pointSeries) axis() *chart.Axis {
 	const mostTicks = 6
-	a := &chart.Axis{Until: time.Time{}.Add(time.Millisecond)}
+	start := time.Unix(0, 0).UTC()
+	a := &chart.Axis{Since: start, Until: start.Add(time.Millisecond)}
 	if len(s.points) == 0 {
 		return a
 	}
-	// The clock of the points is monotonic: setting the time of day causes no gap and no overlap.
-	first := s.points[0]
-	start := first.Wall.Add(first.From - first.Mono)
-	at := func(mono time.Duration) time.Time { return start.Add(mono - first.From) }
+	at := func(mono time.Duration) time.Time { return start.Add(mono - s.points[0].From) }
 	for i, p := range s.points {
 		if s.begins(i) {
 			a.Moments = append(a.Moments, chart.Moment{At: at(p.From), Break: i > 0})
@@ -205,12 +287,12 @@ func (s *pointSeries) axis() *chart.Axis {
 				From: at(from), To: at(p.From), Title: "no readings for " + procstats.Seconds.Text((p.From - from).Seconds()),
 			})
 		}
-		a.Moments = append(a.Moments, chart.Moment{At: at(p.Mono)})
+		a.Until = at(p.Mono)
+		a.Moments = append(a.Moments, chart.Moment{At: a.Until})
 		if kills := s.growth(i, procstats.CgroupMemoryEventsOOMKill); kills > 0 {
-			a.Marks = append(a.Marks, chart.Mark{At: at(p.Mono), Class: "oom", Title: record.KillsText(int64(kills))})
+			a.Marks = append(a.Marks, chart.Mark{At: a.Until, Class: "oom", Title: record.KillsText(int64(kills))})
 		}
 	}
-	a.Since, a.Until = start, a.Moments[len(a.Moments)-1].At
 	a.Ticks = chart.TicksSince(a.Since, a.Until, mostTicks)
 	return a
 }
@@ -229,11 +311,15 @@ func (s *pointSeries) growth(i int, id procstats.ID) float64 {
 	return now - before
 }
 
-// values takes one value of each point, or NaN.
-func (s *pointSeries) values(take func(i int) (value float64, ok bool)) (values []float64) {
-	for i := range s.points {
-		value, ok := take(i)
-		if !ok {
+// values returns the highest readings of a gauge in each point, or the rates of a counter; NaN where nothing was
+// measured.
+func (s *pointSeries) values(id procstats.ID, highest bool) (values []float64) {
+	for i, p := range s.points {
+		value, ok := p.Value(id, procstats.Max)
+		switch {
+		case !highest:
+			value = s.rate(i, id)
+		case !ok:
 			value = math.NaN()
 		}
 		if s.begins(i) {
@@ -244,102 +330,14 @@ func (s *pointSeries) values(take func(i int) (value float64, ok bool)) (values 
 	return values
 }
 
-// of returns what the points keep of a measurement.
-func (s *pointSeries) of(id procstats.ID, keep procstats.Reduction) []float64 {
-	return s.values(func(i int) (float64, bool) { return s.points[i].Value(id, keep) })
-}
-
-// rate returns the rate of a counter over each point.
-func (s *pointSeries) rate(id procstats.ID) []float64 {
-	return s.values(func(i int) (float64, bool) {
-		if highest, ok := s.points[i].Value(id, procstats.Rate); ok && (s.begins(i) || s.points[i].Samples == 1) {
-			return highest, true // of one sample it is the rate
-		}
-		if i == 0 {
-			return 0, false
-		}
-		return s.growth(i, id) / (s.points[i].Mono - s.points[i-1].Mono).Seconds(), true
-	})
-}
-
-// limits returns the effective limit, if it is known.
-func (s *pointSeries) limits(label string, id procstats.ID) []chart.Limit {
-	if value, ok := summary.EffectiveLimit(s.record, id); ok {
-		return []chart.Limit{{Label: label, Value: value}}
+// rate returns the rate of a counter over a point.
+func (s *pointSeries) rate(i int, id procstats.ID) float64 {
+	p := s.points[i]
+	if highest, ok := p.Value(id, procstats.Rate); ok && (s.begins(i) || p.Samples == 1) {
+		return highest // of one sample it is the rate
 	}
-	return nil
-}
-
-func (s *pointSeries) cpu() chart.Chart {
-	return s.chart(procstats.CgroupCPUUsage, chart.Chart{
-		Title: "CPU, in cores", Unit: procstats.Cores, Limits: s.limits("quota", procstats.CgroupCPUQuota),
-		Series: []chart.Series{
-			{Label: "all", Class: "cpu", Area: true, Values: s.rate(procstats.HeadlineCPU)},
-			{Label: "user", Class: "first", Detail: true, Values: s.rate(procstats.CgroupCPUUser)},
-			{Label: "system", Class: "second", Detail: true, Values: s.rate(procstats.CgroupCPUSystem)},
-		},
-	})
-}
-
-func (s *pointSeries) memory() chart.Chart {
-	highest := func(id procstats.ID) []float64 { return s.of(id, procstats.Max) }
-	return s.chart(procstats.CgroupMemoryCurrent, chart.Chart{
-		Title: "Memory, highest", Unit: procstats.Bytes, Limits: s.limits("limit", procstats.CgroupMemoryMax),
-		Series: []chart.Series{
-			{Label: "charged", Class: "cache", Area: true, Values: highest(procstats.HeadlineMemoryCharged)},
-			{Label: "needed", Class: "memory", Area: true, Values: highest(procstats.HeadlineMemory)},
-			{Label: "anonymous", Class: "first", Detail: true, Values: highest(procstats.CgroupMemoryAnon)},
-			{Label: "files", Class: "second", Detail: true, Values: highest(procstats.CgroupMemoryFile)},
-			{Label: "kernel", Class: "third", Detail: true, Values: highest(procstats.CgroupMemoryKernel)},
-		},
-	})
-}
-
-func (s *pointSeries) io() chart.Chart {
-	return s.chart(procstats.CgroupIORead, chart.Chart{
-		Title: "Storage, in bytes a second", Unit: procstats.BytesPerSecond,
-		Series: []chart.Series{
-			{Label: "read", Class: "read", Values: s.rate(procstats.HeadlineIORead)},
-			{Label: "written", Class: "write", Values: s.rate(procstats.HeadlineIOWrite)},
-			{Label: "handed to the kernel", Class: "third", Detail: true, Values: s.rate(procstats.HeadlineIOHanded)},
-		},
-	})
-}
-
-func (s *pointSeries) network() chart.Chart {
-	return s.chart(procstats.SkbReceived, chart.Chart{
-		Title: "Network, in bytes a second", Unit: procstats.BytesPerSecond,
-		Series: []chart.Series{
-			{Label: "received", Class: "read", Values: s.rate(procstats.HeadlineNetworkReceived)},
-			{Label: "sent", Class: "write", Values: s.rate(procstats.HeadlineNetworkSent)},
-		},
-	})
-}
-
-func (s *pointSeries) pressure() chart.Chart {
-	return s.chart(procstats.PSICPUSome, chart.Chart{
-		Title: "Pressure, share of the time that some process waited", Unit: procstats.Share,
-		Series: []chart.Series{
-			{Label: "for a CPU", Class: "cpu", Values: s.rate(procstats.PSICPUSome)},
-			{Label: "for memory", Class: "memory", Values: s.rate(procstats.PSIMemorySome)},
-			{Label: "for I/O", Class: "io", Values: s.rate(procstats.PSIIOSome)},
-			{Label: "all for memory", Class: "first", Detail: true, Values: s.rate(procstats.PSIMemoryFull)},
-			{Label: "all for I/O", Class: "second", Detail: true, Values: s.rate(procstats.PSIIOFull)},
-		},
-	})
-}
-
-// chart omits series without values. If none is left, the chart says why: the reason of its main measurement.
-func (s *pointSeries) chart(main procstats.ID, c chart.Chart) chart.Chart {
-	c.Series = slices.DeleteFunc(c.Series, func(one chart.Series) bool {
-		return !slices.ContainsFunc(one.Values, func(v float64) bool { return !math.IsNaN(v) })
-	})
-	if len(c.Series) == 0 {
-		c.Limits, c.Missing = nil, s.whyMissing(main)
+	if i == 0 {
+		return math.NaN()
 	}
-	return c
-}
-
-func (s *pointSeries) whyMissing(id procstats.ID) string {
-	return cmp.Or(s.record.Absent[id.String()], "not recorded over time")
+	return s.growth(i, id) / (p.Mono - s.points[i-1].Mono).Seconds()
 }

@@ -158,7 +158,13 @@ func reportedRunOf(cmd *cobra.Command, entry record.Entry) reportedRun {
 		return run
 	}
 	axis, charts := runCharts(r, points)
-	sinceStart(axis)
+	// The ticks of a page are at even distances.
+	const ticks = 4
+	axis.Ticks = nil
+	for i := range time.Duration(ticks + 1) {
+		after := axis.Until.Sub(axis.Since) * i / ticks
+		axis.Ticks = append(axis.Ticks, chart.Tick{At: axis.Since.Add(after), Label: procstats.Seconds.Text(after.Seconds())})
+	}
 	for i := range charts {
 		run.Charts = append(run.Charts, reportChart{charts[i].Title, template.HTML(charts[i].HTML(axis))})
 	}
@@ -168,28 +174,5 @@ func reportedRunOf(cmd *cobra.Command, entry record.Entry) reportedRun {
 func (run *reportedRun) addTable(title string, t *cli.Table) {
 	if t != nil && !t.Empty() {
 		run.Tables = append(run.Tables, reportTable{Title: title, Header: t.Header, Rows: t.Texts()})
-	}
-}
-
-// sinceStart moves an axis to where all runs of a report begin, for the cross-hair to be at the same time of each:
-// the clock of the page reads the time since the start. The ticks of a page are at even distances.
-func sinceStart(a *chart.Axis) {
-	start := a.Since
-	moved := func(at time.Time) time.Time { return time.Unix(0, 0).UTC().Add(at.Sub(start)) }
-	for i := range a.Moments {
-		a.Moments[i].At = moved(a.Moments[i].At)
-	}
-	for i := range a.Gaps {
-		a.Gaps[i].From, a.Gaps[i].To = moved(a.Gaps[i].From), moved(a.Gaps[i].To)
-	}
-	for i := range a.Marks {
-		a.Marks[i].At = moved(a.Marks[i].At)
-	}
-	a.Since, a.Until = moved(a.Since), moved(a.Until)
-	const ticks = 4
-	a.Ticks = nil
-	for i := range ticks + 1 {
-		after := a.Until.Sub(a.Since) * time.Duration(i) / ticks
-		a.Ticks = append(a.Ticks, chart.Tick{At: a.Since.Add(after), Label: procstats.Seconds.Text(after.Seconds())})
 	}
 }

@@ -227,33 +227,13 @@ func labelFlag(labels *map[string]string) pflag.Value {
 
 // check rejects invalid flags before anything is started or written.
 func (o *runOptions) check() (selection procstats.Selection, err error) {
-	switch {
-	case o.interval == 0:
+	if o.interval == 0 {
 		o.interval, o.firstInterval = time.Second, 250*time.Millisecond
-	case o.interval < 10*time.Millisecond:
-		return selection, cli.Usagef("--interval %s: must be at least 10ms", o.interval)
 	}
 	if o.reportInterval > 0 {
 		o.reportInterval = max(o.reportInterval, o.interval)
 	}
-	for _, stream := range o.capture {
-		if stream != "stdout" && stream != "stderr" {
-			return selection, cli.Usagef("--capture %s: must be stdout, stderr or both", stream)
-		}
-	}
-	if parent := o.request.Cgroup.Parent; parent != "" && o.cgroup.String() == "none" {
-		return selection, cli.Usagef("--cgroup-parent %s: not possible with --cgroup none", parent)
-	}
-	if len(o.capture) > 0 && o.noFiles {
-		return selection, cli.Usagef("--capture writes to the directory of the run; remove --no-files")
-	}
-	if !(o.samplingBudget >= 0.1 && o.samplingBudget <= 100) { // NaN is not either
-		return selection, cli.Usagef("--sampling-budget %v: must be 0.1 to 100", o.samplingBudget)
-	}
-	if err := o.checkOutput(); err != nil {
-		return selection, err
-	}
-	if err := o.checkLimits(); err != nil {
+	if err := cmp.Or(o.checkSampling(), o.checkOutput(), o.checkFiles(), o.checkLimits()); err != nil {
 		return selection, err
 	}
 	if selection, err = procstats.ParseSelection(o.measurements); err != nil {
@@ -266,27 +246,7 @@ func (o *runOptions) check() (selection procstats.Selection, err error) {
 		return selection, cli.Usagef("--measurements %s: selects nothing", o.measurements)
 	}
 	if o.disk != "" {
-		if err := checkDir(o.disk); err != nil {
-			return selection, cli.Usagef("--disk %s: %w", o.disk, err)
-		}
 		selection = selection.Union(procstats.Select(procstats.DiskUsage, procstats.DiskFiles))
-	}
-	return o.checkBudgets(selection)
-}
-
-// checkBudgets reads the budgets, and adds to a selection what they need.
-func (o *runOptions) checkBudgets(selection procstats.Selection) (procstats.Selection, error) {
-	switch {
-	case o.textFile != "" && filepath.Ext(o.textFile) != ".prom":
-		return selection, cli.Usagef("--textfile %s: must end in .prom, or a node exporter does not read it; use %s.prom",
-			o.textFile, o.textFile)
-	case o.detach && len(o.needEnd()) > 0:
-		return selection, cli.Usagef("%s: not possible with --detach, which does not wait for the end",
-			cli.AndList(o.needEnd()))
-	case o.runs > 1 && o.recordFD > 0:
-		return selection, cli.Usagef("--record-fd: not possible with --runs; use --record-file")
-	case o.warmUp > 0 && o.recordFD > 0:
-		return selection, cli.Usagef("--record-fd: not possible with --warmup; use --record-file")
 	}
 	for _, text := range o.failIf {
 		condition, err := budget.Parse(text)
@@ -298,34 +258,67 @@ func (o *runOptions) checkBudgets(selection procstats.Selection) (procstats.Sele
 			selection = selection.Union(procstats.Select(m.ID))
 		}
 	}
-	if o.textFile != "" {
-		if err := checkDir(filepath.Dir(o.textFile)); err != nil {
-			return selection, cli.Usagef("--textfile %s: %w", o.textFile, err)
-		}
+	if o.summaryFile != "" {
+		err = o.appendSummary("") // fails early if it cannot be written
 	}
-	if o.summaryFile == "" {
-		return selection, nil
-	}
-	return selection, o.appendSummary("") // fails early if it cannot be written
+	return selection, err
 }
 
-// needEnd returns the given flags that have an effect at the end of the command only.
-func (o *runOptions) needEnd() (names []string) {
-	for _, flag := range []struct {
-		name  string
-		given bool
-	}{
-		{"--fail-if", len(o.failIf) > 0},
-		{"--summary-file", o.summaryFile != ""},
-		{"--textfile", o.textFile != ""},
-		{"--runs", o.runs > 1},
-		{"--warmup", o.warmUp > 0},
-	} {
-		if flag.given {
-			names = append(names, flag.name)
+// checkSampling rejects values of flags, and flags that exclude each other.
+func (o *runOptions) checkSampling() error {
+	parent := o.request.Cgroup.Parent
+	needEnd := o.given("fail-if", "summary-file", "textfile", "runs", "warmup")
+	switch {
+	case o.interval < 10*time.Millisecond:
+		return cli.Usagef("--interval %s: must be at least 10ms", o.interval)
+	case !(o.samplingBudget >= 0.1 && o.samplingBudget <= 100): // NaN is not either
+		return cli.Usagef("--sampling-budget %v: must be 0.1 to 100", o.samplingBudget)
+	case parent != "" && o.cgroup.String() == "none":
+		return cli.Usagef("--cgroup-parent %s: not possible with --cgroup none", parent)
+	case o.detach && len(needEnd) > 0:
+		return cli.Usagef("%s: not possible with --detach, which does not wait for the end", cli.AndList(needEnd))
+	case o.runs > 1 && o.recordFD > 0:
+		return cli.Usagef("--record-fd: not possible with --runs; use --record-file")
+	case o.warmUp > 0 && o.recordFD > 0:
+		return cli.Usagef("--record-fd: not possible with --warmup; use --record-file")
+	}
+	return nil
+}
+
+// given returns those of the named flags that do not have their default values.
+func (o *runOptions) given(names ...string) (given []string) {
+	for _, name := range names {
+		if flag := o.flags.Lookup(name); flag.Value.String() != flag.DefValue {
+			given = append(given, "--"+name)
 		}
 	}
-	return names
+	return given
+}
+
+// checkFiles rejects files and directories that do not fit.
+func (o *runOptions) checkFiles() error {
+	for _, stream := range o.capture {
+		if stream != "stdout" && stream != "stderr" {
+			return cli.Usagef("--capture %s: must be stdout, stderr or both", stream)
+		}
+	}
+	switch {
+	case len(o.capture) > 0 && o.noFiles:
+		return cli.Usagef("--capture writes to the directory of the run; remove --no-files")
+	case o.textFile != "" && filepath.Ext(o.textFile) != ".prom":
+		return cli.Usagef("--textfile %s: must end in .prom, or a node exporter does not read it; use %s.prom",
+			o.textFile, o.textFile)
+	case o.disk != "":
+		if err := checkDir(o.disk); err != nil {
+			return cli.Usagef("--disk %s: %w", o.disk, err)
+		}
+	}
+	if o.textFile != "" {
+		if err := checkDir(filepath.Dir(o.textFile)); err != nil {
+			return cli.Usagef("--textfile %s: %w", o.textFile, err)
+		}
+	}
+	return nil
 }
 
 func (o *runOptions) appendSummary(text string) error {
