@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -155,19 +156,20 @@ func (row *diffRow) side(unit procstats.Unit, value *float64, text string) strin
 
 // why returns the reason for an absent side, or a remark on the change.
 func (row *diffRow) why() string {
-	switch {
-	case row.AbsentA != "" && row.AbsentA == row.AbsentB:
+	if row.AbsentA != "" && row.AbsentA == row.AbsentB {
 		return row.AbsentA
-	case row.AbsentA != "" && row.AbsentB != "":
-		return "A: " + row.AbsentA + "; B: " + row.AbsentB
-	case row.AbsentA != "":
-		return "A: " + row.AbsentA
-	case row.AbsentB != "":
-		return "B: " + row.AbsentB
-	case row.WithinNoise != nil && *row.WithinNoise && *row.Change != 0:
+	}
+	var sides []string
+	if row.AbsentA != "" {
+		sides = append(sides, "A: "+row.AbsentA)
+	}
+	if row.AbsentB != "" {
+		sides = append(sides, "B: "+row.AbsentB)
+	}
+	if row.WithinNoise != nil && *row.WithinNoise && *row.Change != 0 {
 		return "within the noise of repeated runs"
 	}
-	return ""
+	return strings.Join(sides, "; ")
 }
 
 func signed(text string, value float64) string {
@@ -207,27 +209,30 @@ type diffRow struct {
 }
 
 func diffRuns(a, b record.Entry) *runDiff {
-	d := &runDiff{A: list(a), B: list(b), Warnings: unlike(a.Record, b.Record), Measurements: []diffRow{}}
 	wall := diffRow{Name: "wall_seconds", A: a.Record.WallSeconds, B: b.Record.WallSeconds}
-	d.Headline = []diffRow{changeOf(wall)}
-	given := map[string]record.HeadlineValue{}
-	for _, r := range []*record.Record{a.Record, b.Record} {
-		maps.Copy(given, r.Headline)
+	d := &runDiff{
+		A: list(a), B: list(b), Warnings: unlike(a.Record, b.Record), Headline: []diffRow{changeOf(wall)},
+		Measurements: []diffRow{},
 	}
-	for _, name := range cli.TableOrder(given) {
-		row := diffRow{Name: name}
-		row.A, row.AbsentA = headlineOf(a.Record, name)
-		row.B, row.AbsentB = headlineOf(b.Record, name)
-		d.Headline = append(d.Headline, changeOf(row))
+	add := func(rows *[]diffRow, names []string) {
+		for _, name := range names {
+			row := diffRow{Name: name}
+			row.A, row.TextA, row.AbsentA = valueOf(a.Record, name)
+			row.B, row.TextB, row.AbsentB = valueOf(b.Record, name)
+			*rows = append(*rows, changeOf(row))
+		}
 	}
-	names := map[string]any{}
-	for _, r := range []*record.Record{a.Record, b.Record} {
-		maps.Copy(names, r.Measurements)
-	}
-	for _, name := range cli.TableOrder(names) {
-		d.Measurements = append(d.Measurements, diffMeasurement(name, a.Record, b.Record))
-	}
+	add(&d.Headline, namesOf(a.Record.Headline, b.Record.Headline))
+	add(&d.Measurements, namesOf(a.Record.Measurements, b.Record.Measurements))
 	return d
+}
+
+// namesOf returns the names that one of two runs has values of.
+func namesOf[V any](a, b map[string]V) []string {
+	both := map[string]V{}
+	maps.Copy(both, a)
+	maps.Copy(both, b)
+	return cli.TableOrder(both)
 }
 
 // addNoise says of each headline whether its change is within the noise of repeated runs.
@@ -243,34 +248,21 @@ func (d *runDiff) addNoise(a, b repeat.Group) {
 	}
 }
 
-// headlineOf returns the value of a headline, or the reason for its absence.
-func headlineOf(r *record.Record, name string) (value *float64, absent string) {
-	h := r.Headline[name]
-	value, absent = h.Known()
-	if value == nil {
-		absent = cmp.Or(absent, notRecorded)
+// valueOf returns the headline or measurement of a name, a number or a text, or the reason for its absence.
+func valueOf(r *record.Record, name string) (number *float64, text, absent string) {
+	if h, ok := r.Headline[name]; ok {
+		number, absent = h.Known()
 	}
-	return value, absent
-}
-
-const notRecorded = "not recorded"
-
-func diffMeasurement(name string, a, b *record.Record) diffRow {
-	row := diffRow{Name: name}
-	row.A, row.TextA, row.AbsentA = recorded(a, name)
-	row.B, row.TextB, row.AbsentB = recorded(b, name)
-	return changeOf(row)
-}
-
-// recorded returns the value of a name, a number or a text, or the reason for its absence.
-func recorded(r *record.Record, name string) (number *float64, text, absent string) {
 	switch value := r.Measurements[name].(type) {
 	case float64:
-		return &value, "", ""
+		number = &value
 	case string:
-		return nil, value, ""
+		text = value
 	}
-	return nil, "", cmp.Or(r.Absent[name], notRecorded)
+	if number == nil && text == "" {
+		absent = cmp.Or(absent, r.Absent[name], "not recorded")
+	}
+	return number, text, absent
 }
 
 func changeOf(row diffRow) diffRow {
@@ -294,12 +286,9 @@ func unlike(a, b *record.Record) []string {
 			warnings = append(warnings, fmt.Sprintf("different %s: %s and %s", what, cmp.Or(inA, "none"), cmp.Or(inB, "none")))
 		}
 	}
-	for _, side := range []struct {
-		name   string
-		record *record.Record
-	}{{"A", a}, {"B", b}} {
-		if side.record.State != record.Exited {
-			warnings = append(warnings, fmt.Sprintf("%s is %s: its record is incomplete", side.name, side.record.State))
+	for i, r := range []*record.Record{a, b} {
+		if r.State != record.Exited {
+			warnings = append(warnings, fmt.Sprintf("%c is %s: its record is incomplete", 'A'+i, r.State))
 		}
 	}
 	differ("commands", cli.CommandLine(a.Command), cli.CommandLine(b.Command))
@@ -311,8 +300,16 @@ func unlike(a, b *record.Record) []string {
 	differ("memory sizes", memory(a), memory(b))
 	differ("cgroup layouts", layoutOf(a), layoutOf(b))
 	differ("sampling intervals", intervalsOf(a), intervalsOf(b))
-	if selections := differentSelections(a, b); selections != "" {
-		warnings = append(warnings, selections)
+	onlyA, onlyB := without(a.Selection, b.Selection), without(b.Selection, a.Selection)
+	if onlyA+onlyB != "" {
+		text := "different selections"
+		if onlyA != "" {
+			text += "; only in A: " + onlyA
+		}
+		if onlyB != "" {
+			text += "; only in B: " + onlyB
+		}
+		warnings = append(warnings, text)
 	}
 	return append(warnings, differentSources(a, b)...)
 }
@@ -333,23 +330,9 @@ func layoutOf(r *record.Record) string {
 	return r.Cgroup.Layout
 }
 
-func differentSelections(a, b *record.Record) string {
-	onlyA, onlyB := without(a.Selection, b.Selection), without(b.Selection, a.Selection)
-	if len(onlyA) == 0 && len(onlyB) == 0 {
-		return ""
-	}
-	text := "different selections"
-	if len(onlyA) > 0 {
-		text += "; only in A: " + cli.SomeOf(onlyA)
-	}
-	if len(onlyB) > 0 {
-		text += "; only in B: " + cli.SomeOf(onlyB)
-	}
-	return text
-}
-
-func without(names, others []string) []string {
-	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(others, name) })
+// without lists the names that are not among others.
+func without(names, others []string) string {
+	return cli.SomeOf(slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(others, name) }))
 }
 
 // differentSources lists the headlines whose values have different sources or guarantees.
@@ -366,10 +349,11 @@ func differentSources(a, b *record.Record) []string {
 }
 
 func provenance(value record.HeadlineValue) string {
+	source := cmp.Or(value.Source, "no source")
 	if value.Guarantee == "" || value.Guarantee == procstats.Exact {
-		return cmp.Or(value.Source, "no source")
+		return source
 	}
-	return fmt.Sprintf("%s (%s)", cmp.Or(value.Source, "no source"), cli.GuaranteeText(value.Guarantee))
+	return fmt.Sprintf("%s (%s)", source, cli.GuaranteeText(value.Guarantee))
 }
 
 func newCompare() *cobra.Command {

@@ -33,60 +33,51 @@ lists that group.`,
 	}
 	format := cli.AddFormat(cmd, "text", "json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		rows, one := procstats.Table(), false
+		out := cmd.OutOrStdout()
+		rows := procstats.Table()
+		text, one := "", false
 		if len(args) > 0 {
-			if rows, one = measurementsOf(args[0]); len(rows) == 0 {
-				return unknownMeasurement(args[0])
+			var err error
+			if text, err = procstats.Explain(args[0]); err == nil {
+				one = true
+				m, _ := procstats.LookupName(args[0])
+				rows = []procstats.Measurement{m}
+			} else if rows = groupOf(args[0]); len(rows) == 0 {
+				return unknownMeasurement(args[0], err)
 			}
 		}
-		out := cmd.OutOrStdout()
 		switch {
+		case format.String() == "json" && one:
+			return cli.PrintJSON(out, explain(rows)[0])
 		case format.String() == "json":
-			return explainJSON(out, rows, one)
-		case one:
-			return explainOne(out, args[0])
+			return cli.PrintJSON(out, explain(rows))
+		case !one:
+			text = measurementList(cli.PaletteFor(cmd, out), rows)
 		}
-		_, err := io.WriteString(out, measurementList(cli.PaletteFor(cmd, out), rows))
+		_, err := io.WriteString(out, text)
 		return err
 	}
 	return cmd
 }
 
-// measurementsOf returns the measurement of a name, or the measurements of a group, a prefix of whole words.
-func measurementsOf(name string) (rows []procstats.Measurement, one bool) {
-	if m, known := procstats.LookupName(name); known {
-		return []procstats.Measurement{m}, true
-	}
-	for _, m := range procstats.Table() {
-		if strings.HasPrefix(m.Name, name+"_") {
-			rows = append(rows, m)
-		}
-	}
-	return rows, false
-}
-
-func explainOne(out io.Writer, name string) error {
-	text, err := procstats.Explain(name)
-	if err != nil {
-		return err
-	}
-	_, err = io.WriteString(out, text)
-	return err
+// groupOf returns the measurements of a group, a prefix of whole words.
+func groupOf(name string) (rows []procstats.Measurement) {
+	return slices.DeleteFunc(procstats.Table(), func(m procstats.Measurement) bool {
+		return !strings.HasPrefix(m.Name, name+"_")
+	})
 }
 
 // unknownMeasurement returns the error for a name that is not in the table, with similar names.
-func unknownMeasurement(name string) error {
-	_, err := procstats.Explain(name)
+func unknownMeasurement(name string, err error) error {
+	did := ""
 	if unknown := (*procstats.UnknownError)(nil); errors.As(err, &unknown) && len(unknown.Near) > 0 {
-		near := cli.OrList(unknown.Near)
-		return cli.Usagef("unknown measurement %q; did you mean %s? (tacho explain lists all)", name, near)
+		did = "; did you mean " + cli.OrList(unknown.Near) + "?"
 	}
-	return cli.Usagef("unknown measurement %q (tacho explain lists all)", name)
+	return cli.Usagef("unknown measurement %q%s (tacho explain lists all)", name, did)
 }
 
 // measurementList lists measurements by source, headlines first.
 func measurementList(p cli.Palette, rows []procstats.Measurement) string {
-	rows = slices.Clone(rows)
 	slices.SortStableFunc(rows, func(a, b procstats.Measurement) int { return cmp.Compare(a.Source, b.Source) })
 	var text strings.Builder
 	for len(rows) > 0 {
@@ -94,7 +85,8 @@ func measurementList(p cli.Palette, rows []procstats.Measurement) string {
 		if text.Len() > 0 {
 			text.WriteByte('\n')
 		}
-		text.WriteString(p.Bold(sourceTitle(source)) + "\n")
+		title := cmp.Or(source.String(), "headlines: chosen from the measurements below")
+		text.WriteString(p.Bold(title) + "\n")
 		t := cli.Table{Indent: "  "}
 		for ; len(rows) > 0 && rows[0].Source == source; rows = rows[1:] {
 			m := rows[0]
@@ -103,13 +95,6 @@ func measurementList(p cli.Palette, rows []procstats.Measurement) string {
 		text.WriteString(t.Render(p))
 	}
 	return text.String()
-}
-
-func sourceTitle(source procstats.SourceID) string {
-	if source == procstats.SourceNone {
-		return "headlines: chosen from the measurements below"
-	}
-	return source.String()
 }
 
 // explained is the JSON of a row of the table.
@@ -127,7 +112,7 @@ type explained struct {
 	Pitfall    string   `json:"pitfall,omitempty"`
 }
 
-func explainJSON(out io.Writer, rows []procstats.Measurement, one bool) error {
+func explain(rows []procstats.Measurement) []explained {
 	list := make([]explained, len(rows))
 	for i, m := range rows {
 		list[i] = explained{
@@ -138,10 +123,7 @@ func explainJSON(out io.Writer, rows []procstats.Measurement, one bool) error {
 			list[i].Reductions = append(list[i].Reductions, reduction.String())
 		}
 	}
-	if one {
-		return cli.PrintJSON(out, list[0])
-	}
-	return cli.PrintJSON(out, list)
+	return list
 }
 
 // completeMeasurements completes NAME.

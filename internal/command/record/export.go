@@ -4,6 +4,7 @@
 package record
 
 import (
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/command/cli"
 	"github.com/tachograph/tacho/internal/command/rundir"
 	"github.com/tachograph/tacho/internal/series"
@@ -34,40 +36,30 @@ A row is one sample, of a long run some samples together. What was not measured 
 		Args:    cli.Arguments("[RUN...]"),
 		GroupID: cli.GroupRecords,
 	}
-	outputDir := rundir.AddOutputDir(cmd)
 	format := cli.AddFormat(cmd, "csv", "jsonl")
 	columns := cmd.Flags().Bool("columns", false, "print what the columns are, and no samples")
-	cmd.ValidArgsFunction = rundir.Complete(outputDir, 1000)
+	rundir.ForRuns(cmd, mostRuns, rundir.Last(), func(cmd *cobra.Command, runs []record.Entry) error {
+		write, err := exporter(cmd.OutOrStdout(), format.String())
+		damaged := false
+		for _, entry := range runs {
+			points, bad, readErr := readPoints(cmd, entry.Dir)
+			if err = cmp.Or(err, readErr); err != nil {
+				return err
+			}
+			damaged = damaged || bad
+			err = write(entry.Name, points)
+		}
+		if err == nil && damaged {
+			err = cli.ErrReported
+		}
+		return err
+	})
+	ofRuns := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *columns {
 			return printColumns(cmd)
 		}
-		if len(args) == 0 {
-			args = []string{"last"}
-		}
-		write, err := exporter(cmd.OutOrStdout(), format.String())
-		if err != nil {
-			return err
-		}
-		damaged := false
-		for _, word := range args {
-			entry, err := rundir.Find(*outputDir, word)
-			if err != nil {
-				return err
-			}
-			points, bad, err := readPoints(cmd, entry.Dir)
-			if err != nil {
-				return err
-			}
-			damaged = damaged || bad
-			if err := write(entry.Name, points); err != nil {
-				return err
-			}
-		}
-		if damaged {
-			return cli.ErrReported
-		}
-		return nil
+		return ofRuns(cmd, args)
 	}
 	return cmd
 }
@@ -93,26 +85,25 @@ func exporter(out io.Writer, format string) (func(run string, points []*series.P
 	for _, c := range exportColumns() {
 		names = append(names, c.Name)
 	}
-	if format == "jsonl" {
-		return func(run string, points []*series.Point) error {
-			for _, p := range points {
-				if _, err := io.WriteString(out, jsonLine(names, append([]string{run}, p.Fields()...))); err != nil {
-					return err
-				}
-			}
-			return nil
-		}, nil
-	}
 	w := csv.NewWriter(out)
+	row, err := w.Write, error(nil)
+	if format == "jsonl" {
+		row = func(fields []string) error {
+			_, err := io.WriteString(out, jsonLine(names, fields))
+			return err
+		}
+	} else {
+		err = w.Write(names)
+	}
 	return func(run string, points []*series.Point) error {
 		for _, p := range points {
-			if err := w.Write(append([]string{run}, p.Fields()...)); err != nil {
+			if err := row(append([]string{run}, p.Fields()...)); err != nil {
 				return err
 			}
 		}
 		w.Flush()
 		return w.Error()
-	}, w.Write(names)
+	}, err
 }
 
 // jsonLine returns the fields of a row as one line of JSON: the run and the time are texts, all others numbers.

@@ -40,7 +40,9 @@ func TestRunChartsKeepGaps(t *testing.T) {
 		Measurements: map[string]any{"cgroup_cpu_quota_cores": 6.0},
 		Absent:       map[string]string{"psi_cpu_some_seconds_total": "the kernel has no PSI"},
 	}, points)
-	at := func(seconds float64) time.Time { return time.Unix(0, 0).Add(time.Duration(seconds * float64(time.Second))) }
+	at := func(seconds float64) time.Time {
+		return time.Unix(0, 0).Add(time.Duration(seconds * float64(time.Second)))
+	}
 	nearly := cmpopts.EquateApproxTime(time.Microsecond)
 	moments := []chart.Moment{{At: at(0)}, {At: at(5)}, {At: at(10)}, {At: at(30), Break: true}, {At: at(35)}}
 	if diff := cmp.Diff(moments, axis.Moments, nearly); diff != "" {

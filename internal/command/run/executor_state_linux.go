@@ -51,6 +51,24 @@ type listed struct {
 // Age is the time since the executor was started.
 func (l *listed) Age() time.Duration { return time.Since(l.Since).Truncate(time.Second) }
 
+// lookIn looks at the executors in a runtime directory. Those of other users are skipped.
+func lookIn(runtimeDir string) (all []*listed, err error) {
+	folders, err := client.Folders(runtimeDir)
+	if errors.Is(err, fs.ErrPermission) {
+		err = nil
+	}
+	errs := []error{err}
+	for _, folder := range folders {
+		l, err := look(folder)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		all = append(all, l)
+	}
+	return all, errors.Join(errs...)
+}
+
 // look looks at the directory of an executor. One without an address is of an executor that was killed before it could
 // write one.
 func look(folder string) (*listed, error) {
@@ -150,33 +168,23 @@ func addressOf(entry record.Entry) (*wire.Address, error) {
 	if r.Executor == nil {
 		return nil, fmt.Errorf("run %s: %w", entry.Name, client.ErrLost)
 	}
-	all, err := client.List(client.DefaultRuntimeDir())
-	if address := addressBeside(r.Socket); address != nil {
-		all = append(all, address)
-	}
+	// The socket is not in our runtime directory if XDG_RUNTIME_DIR or TMPDIR has changed since.
+	dirs := []string{client.DefaultRuntimeDir(), filepath.Dir(filepath.Dir(r.Socket))}
 	who := procstats.ProcessID{PID: r.Executor.PID, Start: r.Executor.StartTicks}
-	for _, address := range all {
-		if address.Executor == who && address.BootID == r.BootID {
-			return address, nil
+	var errs []error
+	for _, dir := range slices.Compact(dirs) {
+		found, err := lookIn(dir)
+		errs = append(errs, err)
+		for _, l := range found {
+			if l.Executor == who && l.BootID == r.BootID {
+				return l.Address, nil
+			}
 		}
 	}
+	err := fmt.Errorf("run %s: %w", entry.Name, client.ErrLost)
 	if rundir.CurrentState(r, kernel.HostFS()) == record.Running {
-		return nil, errors.Join(fmt.Errorf("run %s is running, but its executor (process %d) is not in %s; "+
-			"it may belong to another user", entry.Name, who.PID, client.DefaultRuntimeDir()), err)
+		err = fmt.Errorf("run %s is running, but its executor (process %d) is not in %s; it may belong to another user",
+			entry.Name, who.PID, client.DefaultRuntimeDir())
 	}
-	return nil, errors.Join(fmt.Errorf("run %s: %w", entry.Name, client.ErrLost), err)
-}
-
-// addressBeside reads the address in the directory of a socket. That is not our runtime directory if XDG_RUNTIME_DIR or
-// TMPDIR has changed since. It returns nil without an address, or if the directory is not our own.
-func addressBeside(socket string) *wire.Address {
-	dir := filepath.Dir(socket)
-	if dirs, err := client.Folders(filepath.Dir(dir)); err != nil || !slices.Contains(dirs, dir) {
-		return nil
-	}
-	address, err := wire.ReadAddress(dir)
-	if err != nil {
-		return nil
-	}
-	return address
+	return nil, errors.Join(append([]error{err}, errs...)...)
 }

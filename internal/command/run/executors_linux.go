@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"path/filepath"
 	"slices"
@@ -44,25 +43,15 @@ development agents. An orphan is what a dead executor left behind.`,
 	return cmd
 }
 
-// list returns all executors. Directories of other users are skipped.
+// list returns all executors.
 func (f *executorDirs) list() ([]*listed, error) {
 	dataDirs := append([]string{f.dataDir}, datadir.AllDev()...)
 	dirs := append([]string{f.runtimeDir}, datadir.AllExecutors(f.runtimeDir, dataDirs...)...)
 	var all []*listed
 	var errs []error
 	for _, dir := range slices.Compact(dirs) {
-		folders, err := client.Folders(dir)
-		if !errors.Is(err, fs.ErrPermission) {
-			errs = append(errs, err)
-		}
-		for _, folder := range folders {
-			l, err := look(folder)
-			if err != nil {
-				errs = append(errs, err)
-				continue
-			}
-			all = append(all, l)
-		}
+		found, err := lookIn(dir)
+		all, errs = append(all, found...), append(errs, err)
 	}
 	return all, errors.Join(errs...)
 }

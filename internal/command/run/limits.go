@@ -6,6 +6,7 @@ package run
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -27,6 +28,13 @@ func (o *runOptions) addLimitFlags(flags *pflag.FlagSet) {
 	size := func(least int64) func(string) (int64, error) {
 		return func(text string) (int64, error) { return parseSize(text, least) }
 	}
+	number := func(least, most int) func(string) (int64, error) {
+		return func(text string) (int64, error) {
+			n := 0
+			err := cli.Number(&n, least, most).Set(text)
+			return int64(n), err
+		}
+	}
 	flags.Var(optional(&l.MemoryMaxBytes, "SIZE", size(page)), "memory",
 		"hard memory limit, including page cache: 400M, 1.5G, 64KiB")
 	flags.Var(optional(&l.MemoryHighBytes, "SIZE", size(page)), "memory-high",
@@ -36,10 +44,10 @@ func (o *runOptions) addLimitFlags(flags *pflag.FlagSet) {
 		"on an OOM kill, kill all processes of the command (cgroup v2)").NoOptDefVal = "true"
 	flags.Var(optional(&l.CpuCores, "CORES", parseCores), "cpu",
 		"CPU quota in cores, such as 1.5, or in percent of one, such as 150%")
-	flags.Var(optional(&l.CpuWeight, "int64", parseWeight), "cpu-weight",
+	flags.Var(optional(&l.CpuWeight, "int64", number(1, 10_000)), "cpu-weight",
 		"relative `SHARE` of contended CPU, 1 to 10000; the default of cgroups is 100")
 	flags.StringVar(&l.Cpuset, "cpuset", "", "`LIST` of CPUs to run on, such as 0-3,7")
-	flags.Var(optional(&l.PidsMax, "int64", parsePids), "pids", "limit of `N` processes and threads")
+	flags.Var(optional(&l.PidsMax, "int64", number(1, math.MaxInt)), "pids", "limit of `N` processes and threads")
 	flags.StringArrayVar(&o.ioMax, "io-max", nil,
 		"`LIMITS` per second of a block device: DEVICE:rbps=SIZE,wbps=SIZE, also riops=N and wiops=N; may be repeated")
 }
@@ -107,22 +115,6 @@ func parseCores(text string) (float64, error) {
 		return 0, fmt.Errorf("must be at least %v cores", leastCPU)
 	}
 	return value, nil
-}
-
-func parseWeight(text string) (int64, error) {
-	weight, err := strconv.ParseInt(text, 10, 64)
-	if err == nil && (weight < 1 || weight > 10_000) {
-		err = errors.New("must be 1 to 10000")
-	}
-	return weight, err
-}
-
-func parsePids(text string) (int64, error) {
-	pids, err := strconv.ParseInt(text, 10, 64)
-	if err == nil && pids < 1 {
-		err = errors.New("must be at least 1")
-	}
-	return pids, err
 }
 
 // parseIOMax parses DEVICE:rbps=SIZE,wbps=SIZE,riops=N,wiops=N. DEVICE is major:minor or the path of a block device.

@@ -125,17 +125,19 @@ func isOurs(path string) bool {
 	return ok && int(stat.Uid) == os.Geteuid()
 }
 
-// killOrphans kills what dead executors left if their owners are dead, too.
-func killOrphans(ctx context.Context) error {
-	all, err := client.List(client.DefaultRuntimeDir())
+// killOrphans kills what dead executors in a runtime directory left if their owners are dead, too, or were killed
+// before there was an executor. One that is about to write its address fails then.
+func killOrphans(ctx context.Context, runtimeDir string) error {
+	all, err := lookIn(runtimeDir)
 	errs := []error{err}
-	for _, address := range all {
-		if client.Alive(*address) || client.Owned(*address) {
-			continue
+	for _, l := range all {
+		if l.State == stateOrphan && !client.Alive(*l.Address) {
+			if err := l.kill(ctx); !errors.Is(err, client.ErrOwned) {
+				errs = append(errs, err)
+			}
 		}
-		errs = append(errs, killExecutor(ctx, *address))
 	}
-	return errors.Join(append(errs, removeUnlaunched(client.DefaultRuntimeDir()))...)
+	return errors.Join(errs...)
 }
 
 // endLimit bounds how long a command is held up by what is left of earlier runs.
@@ -191,20 +193,4 @@ func isOrphan(ctx context.Context, address *wire.Address) bool {
 // lostExecutor says what was done about a run.
 func lostExecutor(run string) error {
 	return fmt.Errorf("run %s had lost its executor; killed what was left of it", run)
-}
-
-// removeUnlaunched removes the directories of executors whose owners were killed before there was an executor. One
-// that is about to write its address there fails.
-func removeUnlaunched(runtimeDir string) error {
-	dirs, err := client.Folders(runtimeDir)
-	errs := []error{err}
-	for _, dir := range dirs {
-		if _, err := wire.ReadAddress(dir); !errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err := client.RemoveAbandoned(dir); !errors.Is(err, client.ErrOwned) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
 }

@@ -107,8 +107,8 @@ func TestKillReportedNeedsTheRecord(t *testing.T) {
 	}
 }
 
-// TestRemoveUnlaunched holds that only abandoned directories of executors that never had a task are removed.
-func TestRemoveUnlaunched(t *testing.T) {
+// TestKillOrphansUnlaunched holds that of executors that never had a task only abandoned directories are removed.
+func TestKillOrphansUnlaunched(t *testing.T) {
 	runtime := t.TempDir()
 	mkdir := func(name string) string {
 		folder := filepath.Join(runtime, name)
@@ -124,12 +124,16 @@ func TestRemoveUnlaunched(t *testing.T) {
 	must(t, unix.Flock(int(lock(mkdir("owned")).Fd()), unix.LOCK_EX))
 	launched := mkdir("launched")
 	lock(launched)
-	must(t, (&wire.Address{ID: "launched", Folder: launched}).Write())
+	self, err := kernel.Identify(kernel.HostFS(), os.Getpid())
+	must(t, err)
+	boot, err := kernel.BootID(kernel.HostFS())
+	must(t, err)
+	must(t, (&wire.Address{ID: "launched", Folder: launched, BootID: boot, Executor: self.ProcessID}).Write())
 	mkdir("somebody else's")
 	mkdir(".start-killed before it was locked")
 	lock(mkdir(".start-killed"))
 	must(t, unix.Flock(int(lock(mkdir(".start-now")).Fd()), unix.LOCK_EX))
-	must(t, removeUnlaunched(runtime))
+	must(t, killOrphans(t.Context(), runtime))
 	var got []string
 	entries := testkit.Value(os.ReadDir(runtime))(t)
 	for _, entry := range entries {

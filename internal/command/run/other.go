@@ -15,7 +15,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"time"
 
@@ -23,8 +22,8 @@ import (
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/internal/command/rundir"
 	"github.com/tachograph/tacho/internal/series"
-	"github.com/tachograph/tacho/internal/version"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 	"github.com/tachograph/tacho/procstats/source"
@@ -34,7 +33,7 @@ import (
 func platformCommands() []*cobra.Command { return nil }
 
 // killOrphans does nothing: there are no executors.
-func killOrphans(context.Context) error { return nil }
+func killOrphans(context.Context, string) error { return nil }
 
 // EndOrphans does nothing: there are no executors.
 func EndOrphans(*cobra.Command) {}
@@ -50,7 +49,7 @@ type portableRun struct {
 	selection procstats.Selection
 	info      *record.Record
 	store     *record.Store // nil with --no-files
-	started   time.Time
+	output    *recordOutput // nil for stderr
 
 	whole, current procstats.Window
 	last           *procstats.Sample
@@ -60,58 +59,45 @@ type portableRun struct {
 func run(
 	cmd *cobra.Command, o *runOptions, selection procstats.Selection, args []string, id string,
 ) (*record.Record, error) {
-	path, err := lookUp(args[0])
-	if err != nil {
+	path, err := findCommand(args[0])
+	if err = cmp.Or(err, o.checkPortable()); err != nil {
 		return nil, err
 	}
-	if err := o.checkPortable(); err != nil {
+	r := &portableRun{options: o, cmd: cmd, selection: selection, info: o.newRecord(id, args, selection)}
+	r.info.Sampling = record.Sampling{Interval: o.interval.Seconds(), FirstInterval: o.firstInterval.Seconds()}
+	r.info.Notes = []string{
+		"measured without an executor, which needs Linux: processes whose parents have exited are not measured",
+	}
+	if r.output, err = o.openOutput(); err != nil {
 		return nil, err
 	}
-	r := &portableRun{options: o, cmd: cmd, selection: selection, info: portableRecord(o, id, args, selection)}
 	if !o.noFiles {
 		dir, err := filepath.Abs(filepath.Join(o.outputDir, id))
-		if err != nil {
-			return nil, err
+		if err == nil {
+			r.store, err = record.Create(dir)
 		}
-		if r.store, err = record.Create(dir); err != nil {
-			return nil, err
+		if err != nil {
+			return nil, errors.Join(err, r.output.discard())
 		}
 		defer r.store.Close()
 	}
 	err = r.run(cmd.Context(), path, args)
 	if r.info.State != record.Exited {
-		return nil, err
+		return nil, errors.Join(err, r.output.discard())
 	}
 	return r.info, err
 }
 
 // checkPortable rejects flags that need Linux.
 func (o *runOptions) checkPortable() error {
-	for flag, given := range map[string]bool{
-		"--detach": o.detach, "--cgroup-parent": o.request.Cgroup.Parent != "", "--user": o.request.User != "",
-		"--capture": len(o.capture) > 0, "--record-fd": o.recordFD > 0, "--wait-all": o.request.WaitForAll,
-		"a limit such as --memory": o.request.Limits != nil,
-	} {
-		if given {
-			return cli.Usagef("%s: only supported on Linux", flag)
-		}
+	given := o.given("detach", "cgroup-parent", "user", "capture", "record-fd", "wait-all")
+	if o.request.Limits != nil {
+		given = append(given, "a limit such as --memory")
+	}
+	if len(given) > 0 {
+		return cli.Usagef("%s: only supported on Linux", given[0])
 	}
 	return nil
-}
-
-func portableRecord(o *runOptions, id string, args []string, selection procstats.Selection) *record.Record {
-	host := record.Host{OS: runtime.GOOS, CPUs: runtime.NumCPU()}
-	host.Name, _ = os.Hostname() // a host without a name has none in the record
-	return &record.Record{
-		Version: record.Version{SchemaVersion: record.SchemaVersion, TachoVersion: version.String()},
-		State:   record.Running, ID: id, Command: args, Origin: record.Origin{Message: o.request.Message},
-		Headline: map[string]record.HeadlineValue{}, Measurements: map[string]any{}, Absent: map[string]string{},
-		Surroundings: record.Surroundings{Selection: selection.Names()},
-		Sampling:     record.Sampling{Interval: o.interval.Seconds(), FirstInterval: o.firstInterval.Seconds()},
-		About: record.About{Labels: o.request.Labels, Host: host, Notes: []string{
-			"measured without an executor, which needs Linux: processes whose parents have exited are not measured",
-		}},
-	}
 }
 
 func (r *portableRun) run(ctx context.Context, path string, args []string) error {
@@ -127,14 +113,15 @@ func (r *portableRun) run(ctx context.Context, path string, args []string) error
 	child := exec.CommandContext(ctx, path, args[1:]...)
 	child.Args[0] = args[0]
 	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
-	r.started = time.Now()
+	r.info.StartedAt = time.Now()
 	if err := child.Start(); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return cli.ExitWith(exitNotFound, err)
 		}
 		return cli.ExitWith(exitNotExecutable, err)
 	}
-	r.info.PID, r.info.StartedAt = child.Process.Pid, r.started
+	r.info.PID = child.Process.Pid
+	r.fault(r.output.truncate())
 	r.put()
 	sampling, stop := context.WithCancel(ctx)
 	var work sync.WaitGroup
@@ -146,15 +133,6 @@ func (r *portableRun) run(ctx context.Context, path string, args []string) error
 		return fmt.Errorf("wait for the command: %w", err)
 	}
 	return r.finish(context.Cause(ctx), child.ProcessState)
-}
-
-func (r *portableRun) addPoint(s *procstats.Sample) {
-	if r.store == nil {
-		return
-	}
-	if err := r.store.AddSample(series.PointOf(r.last, s)); err != nil {
-		r.info.Incomplete = cmp.Or(r.info.Incomplete, err.Error())
-	}
 }
 
 // sample reads the process and its descendants once an interval.
@@ -169,7 +147,11 @@ func (r *portableRun) sample(ctx context.Context, pid int) {
 	for {
 		s := &procstats.Sample{}
 		collector.Collect(s)
-		r.addPoint(s)
+		if r.store != nil {
+			if err := r.store.AddSample(series.PointOf(r.last, s)); err != nil {
+				r.info.Incomplete = cmp.Or(r.info.Incomplete, err.Error())
+			}
+		}
 		r.last = s
 		r.whole.Add(s)
 		r.current.Add(s)
@@ -178,7 +160,7 @@ func (r *portableRun) sample(ctx context.Context, pid int) {
 			r.report()
 		}
 		r.info.Sources = record.SourcesOf(collector.Describe())
-		if r.info.Samples++; time.Since(r.started) >= record.FirstTime {
+		if r.info.Samples++; time.Since(r.info.StartedAt) >= record.FirstTime {
 			ticker.Reset(r.options.interval)
 		}
 		select {
@@ -191,18 +173,20 @@ func (r *portableRun) sample(ctx context.Context, pid int) {
 
 func (r *portableRun) report() {
 	if r.store != nil {
-		if err := r.store.Append(record.NewUsage(&r.current, r.last, r.selection, r.info.Host.CPUs), false); err != nil {
-			cli.PrintError(r.cmd.ErrOrStderr(), err)
-		}
+		r.fault(r.store.Append(record.NewUsage(&r.current, r.last, r.selection, r.info.Host.CPUs), false))
 	}
 	r.current.Advance()
 }
 
 func (r *portableRun) put() {
-	if r.store == nil {
-		return
+	if r.store != nil {
+		r.fault(r.store.Put(r.info))
 	}
-	if err := r.store.Put(r.info); err != nil {
+}
+
+// fault prints an error that does not end the run.
+func (r *portableRun) fault(err error) {
+	if err != nil {
 		cli.PrintError(r.cmd.ErrOrStderr(), err)
 	}
 }
@@ -211,7 +195,7 @@ func (r *portableRun) put() {
 func (r *portableRun) finish(cause error, state *os.ProcessState) error {
 	r.report()
 	info, ended := r.info, time.Now()
-	wall, code := ended.Sub(r.started), state.ExitCode()
+	wall, code := ended.Sub(info.StartedAt), state.ExitCode()
 	seconds := wall.Seconds()
 	info.State, info.EndedAt, info.WallSeconds, info.ExitCode = record.Exited, ended, &seconds, &code
 	evidence := record.Evidence{ExitCode: code, Wall: wall, Span: wall, Last: r.last}
@@ -227,33 +211,19 @@ func (r *portableRun) finish(cause error, state *os.ProcessState) error {
 	info.Headline = record.Headlines(procstats.Headlines(final, past))
 	info.Processes = record.ProcessesOf(&r.whole, final, true, nil)
 	r.put()
-	if err := r.printResult(); err != nil {
-		cli.PrintError(r.cmd.ErrOrStderr(), err)
+	name := rundir.Word(r.options.outputDir, info.ID)
+	if r.store == nil {
+		name = ""
 	}
+	r.fault(r.options.report(r.cmd, r.output, name, info))
 	if code != 0 {
 		return cli.ExitWith(code, nil)
 	}
 	return nil
 }
 
-// printResult writes the result to the chosen destination.
-func (r *portableRun) printResult() error {
-	o, name := r.options, r.info.ID
-	if r.store == nil {
-		name = ""
-	}
-	if o.recordFile != "" {
-		file, err := os.OpenFile(o.recordFile, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-		if err != nil {
-			return err
-		}
-		return errors.Join(o.writeResult(r.cmd, file, name, r.info), file.Close())
-	}
-	if o.silent() {
-		return nil
-	}
-	return o.writeResult(r.cmd, r.cmd.ErrOrStderr(), name, r.info)
-}
+// openDescriptor is not called: checkPortable rejects --record-fd.
+func (o *runOptions) openDescriptor() (*recordOutput, error) { return nil, errors.ErrUnsupported }
 
 // blockDevice returns an error: only Linux limits block devices.
 func blockDevice(name string) (string, error) {

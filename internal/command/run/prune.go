@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/command/cli"
 	"github.com/tachograph/tacho/internal/command/rundir"
@@ -44,7 +45,7 @@ nor directories without a readable record. Incomplete runs are deleted, too, and
 		}
 		var errs []error
 		if !*dryRun {
-			errs = append(errs, killOrphans(cmd.Context()))
+			errs = append(errs, killOrphans(cmd.Context(), client.DefaultRuntimeDir()))
 		}
 		complete, incomplete := rundir.SplitIncomplete(entries)
 		p := pruning{out: cmd.OutOrStdout(), dry: *dryRun}

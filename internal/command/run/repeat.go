@@ -37,49 +37,44 @@ func (o *runOptions) quietly() runOptions {
 func warmUp(cmd *cobra.Command, o *runOptions, selection procstats.Selection, args []string, id string) error {
 	once := o.quietly()
 	once.noFiles, once.capture = true, nil
-	interrupts := newInterrupts()
-	defer signal.Stop(interrupts)
-	for n := range o.warmUp {
-		which := fmt.Sprintf("run %d of %d before the measured ones", n+1, o.warmUp)
-		if final, err := run(cmd, &once, selection, args, fmt.Sprintf("%s-warmup%d", id, n+1)); err != nil {
-			return stopped(cmd, which, final, err)
-		}
-		if err := interrupted(interrupts, which); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// stopped says which run failed. final is nil if it has no record.
-func stopped(cmd *cobra.Command, which string, final *record.Record, err error) error {
-	if final != nil {
-		cli.PrintError(cmd.ErrOrStderr(), fmt.Errorf("%s: %s", which, final.End().Summary))
-	}
+	_, err := runTimes(cmd, o.warmUp, " before the measured ones", true, func(n int) (*record.Record, error) {
+		return run(cmd, &once, selection, args, fmt.Sprintf("%s-warmup%d", id, n))
+	})
 	return err
 }
 
-// newInterrupts returns a channel with the first signal that ends this process and is not ignored: one that comes at
-// the end of a run would otherwise be lost, as the next run begins.
-func newInterrupts() chan os.Signal {
+// runTimes runs a command several times, until a run fails or a signal ends this process. more says that other runs
+// follow.
+func runTimes(
+	cmd *cobra.Command, times int, what string, more bool, run func(n int) (*record.Record, error),
+) (finals []*record.Record, err error) {
+	// A signal that comes at the end of a run would be lost as the next one begins.
 	interrupts := make(chan os.Signal, 1)
 	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
 		if !signal.Ignored(s) {
 			signal.Notify(interrupts, s)
 		}
 	}
-	return interrupts
-}
-
-// interrupted returns the error for a signal that has come; nil for none.
-func interrupted(interrupts <-chan os.Signal, which string) error {
-	select {
-	case s := <-interrupts:
-		number, _ := s.(syscall.Signal)
-		return cli.ExitWith(exitSignalBase+int(number), fmt.Errorf("stopped after %s by signal: %s", which, s))
-	default:
-		return nil
+	defer signal.Stop(interrupts)
+	for n := 1; n <= times; n++ {
+		which := fmt.Sprintf("run %d of %d%s", n, times, what)
+		final, err := run(n)
+		if err != nil {
+			if final != nil {
+				cli.PrintError(cmd.ErrOrStderr(), fmt.Errorf("%s: %s", which, final.End().Summary))
+			}
+			return nil, err
+		}
+		finals = append(finals, final)
+		select {
+		case s := <-interrupts:
+			if number, _ := s.(syscall.Signal); more || n < times {
+				return nil, cli.ExitWith(exitSignalBase+int(number), fmt.Errorf("stopped after %s by signal: %s", which, s))
+			}
+		default:
+		}
 	}
+	return finals, nil
 }
 
 // seriesName is the name of one run of a series; the first is 1.
@@ -103,21 +98,15 @@ func runRepeatedly(
 	name := func(n int) string { return seriesName(id, n) }
 	once.request.Labels = map[string]string{repeat.Label: name(1)}
 	maps.Copy(once.request.Labels, o.request.Labels)
+	finals, err := runTimes(cmd, o.runs, "", false, func(n int) (*record.Record, error) {
+		return run(cmd, &once, selection, args, name(n))
+	})
+	if err != nil {
+		return err
+	}
 	all := repeat.Group{Name: name(1)}
-	var finals []*record.Record
-	interrupts := newInterrupts()
-	defer signal.Stop(interrupts)
-	for n := range o.runs {
-		final, err := run(cmd, &once, selection, args, name(n+1))
-		which := fmt.Sprintf("run %d of %d", n+1, o.runs)
-		if err != nil {
-			return stopped(cmd, which, final, err)
-		}
-		if err := interrupted(interrupts, which); err != nil && n+1 < o.runs {
-			return err
-		}
-		finals = append(finals, final)
-		all.Runs = append(all.Runs, record.Entry{Name: name(n + 1), Record: final})
+	for i, final := range finals {
+		all.Runs = append(all.Runs, record.Entry{Name: name(i + 1), Record: final})
 	}
 	rows := repeat.Compare(all)
 	if err := o.writeSeries(cmd, out, rows, finals[0]); err != nil {

@@ -8,12 +8,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -26,6 +26,7 @@ import (
 	"github.com/tachograph/tacho/internal/command/budget"
 	"github.com/tachograph/tacho/internal/command/cli"
 	"github.com/tachograph/tacho/internal/command/summary"
+	"github.com/tachograph/tacho/internal/version"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -372,59 +373,22 @@ func checkDir(path string) error {
 	return nil
 }
 
-// checkOutput rejects a destination for the record that nothing would be written to.
-func (o *runOptions) checkOutput() error {
-	hasFD, given := o.flags.Changed("record-fd"), "--record-file"
-	if hasFD {
-		given = "--record-fd"
-	}
-	switch {
-	case o.recordFile == "" && !hasFD:
-	case o.recordFile != "" && hasFD:
-		return cli.Usagef("--record-file and --record-fd are mutually exclusive")
-	case hasFD && o.recordFD < 1:
-		return cli.Usagef("--record-fd %d: must be at least 1", o.recordFD)
-	case o.detach:
-		return cli.Usagef("%s: not possible with --detach; the record is in the directory of the run", given)
-	case o.format.String() == "text" && o.summary.String() == "none":
-		return cli.Usagef("%s: nothing to write; remove --summary none, or add --format json", given)
-	}
-	return nil
-}
-
-// silent reports whether nothing is printed on stderr at the end.
-func (o *runOptions) silent() bool {
-	return o.format.String() != "json" && (o.quiet || o.summary.String() == "none")
-}
-
-// writeResult writes the final record or the summary, as --format and --summary say. name is empty without a record on
-// disk.
-func (o *runOptions) writeResult(cmd *cobra.Command, out io.Writer, name string, final *record.Record) error {
-	if o.format.String() == "json" {
-		return cli.PrintJSON(out, final)
-	}
-	return summary.Write(cmd, out, o.summary.String() == "full", name, final)
-}
-
-// lookUp finds the command like the shell, and fails with the exit codes of the shell.
-func lookUp(name string) (string, error) {
-	if name == "" {
-		return "", cli.ExitWith(exitNotFound, errors.New("empty command name"))
-	}
+// findCommand finds a command like the shell, and fails with the exit codes of the shell. A path that leads to no
+// command is left to the start, which says why.
+func findCommand(name string) (string, error) {
 	path, err := exec.LookPath(name)
-	if errors.Is(err, exec.ErrDot) {
-		err = nil
-	}
 	switch {
-	case err == nil:
+	case name == "":
+		return "", cli.ExitWith(exitNotFound, errors.New("empty command name"))
+	case err == nil, errors.Is(err, exec.ErrDot):
 		return filepath.Abs(path)
+	case filepath.IsAbs(name):
+		return name, nil
+	case strings.ContainsAny(name, "/"+string(filepath.Separator)):
+		dir, err := os.Getwd()
+		return dir + string(filepath.Separator) + name, err
 	case errors.Is(err, fs.ErrPermission):
 		return "", cli.ExitWith(exitNotExecutable, fmt.Errorf("%s: not executable", name))
-	case strings.ContainsRune(name, filepath.Separator):
-		if _, statErr := os.Stat(name); statErr == nil {
-			return "", cli.ExitWith(exitNotExecutable, fmt.Errorf("%s: not executable", name))
-		}
-		return "", cli.ExitWith(exitNotFound, fmt.Errorf("%s: no such file or directory", name))
 	}
 	hint := ""
 	if words := strings.Fields(name); len(words) > 1 {
@@ -433,6 +397,21 @@ func lookUp(name string) (string, error) {
 		}
 	}
 	return "", cli.ExitWith(exitNotFound, fmt.Errorf("%s: command not found in PATH%s", name, hint))
+}
+
+// newRecord returns the record of a run that this process writes itself.
+func (o *runOptions) newRecord(id string, args []string, selection procstats.Selection) *record.Record {
+	host := record.Host{OS: runtime.GOOS, CPUs: runtime.NumCPU()}
+	host.Name, _ = os.Hostname() // what cannot be found out
+	dir, _ := os.Getwd()         // is not in the record
+	return &record.Record{
+		Version: record.Version{SchemaVersion: record.SchemaVersion, TachoVersion: version.String()},
+		State:   record.Running, ID: id, Command: args,
+		Origin:   record.Origin{Dir: dir, User: o.request.User, Message: o.request.Message},
+		Headline: map[string]record.HeadlineValue{}, Measurements: map[string]any{}, Absent: map[string]string{},
+		Surroundings: record.Surroundings{Selection: selection.Names()},
+		About:        record.About{Labels: o.request.Labels, Host: host},
+	}
 }
 
 func (o *runOptions) captures(stream string) bool { return slices.Contains(o.capture, stream) }

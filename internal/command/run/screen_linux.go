@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -25,7 +26,7 @@ import (
 // screen shares the terminal between the output of the command and the live line. The live line is drawn only at the
 // beginning of a line, and not while the command has changed the modes of its terminal (an editor, a password prompt).
 type screen struct {
-	errors io.Writer
+	stderr io.Writer
 	// master is the terminal of the command; nil if the command has our descriptors.
 	master   *os.File
 	terminal bool
@@ -39,7 +40,7 @@ type screen struct {
 
 func newScreen(stderr io.Writer, streams *sessionStreams, o *runOptions) *screen {
 	return &screen{
-		errors: stderr, master: streams.master, terminal: cli.IsTerminal(stderr), live: cli.CanDraw(stderr), silent: o.quiet,
+		stderr: stderr, master: streams.master, terminal: cli.IsTerminal(stderr), live: cli.CanDraw(stderr), silent: o.quiet,
 	}
 }
 
@@ -56,20 +57,20 @@ func (s *screen) output(to *os.File, text []byte) {
 // note prints a line about the run, unless only errors are to be printed.
 func (s *screen) note(text string) {
 	if !s.silent {
-		s.print(text)
+		s.fail(errors.New(text))
 	}
 }
 
 // fail prints an error that does not end the run.
-func (s *screen) fail(err error) { s.print(err.Error()) }
-
-func (s *screen) print(text string) {
+func (s *screen) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.endLineLocked()
-	// There is no other place to report an error.
-	_, _ = fmt.Fprintf(s.errors, "tacho: %s%s", cli.OneLine(text), s.newline())
+	s.write("tacho: " + cli.OneLine(err.Error()) + s.newline())
 }
+
+// write writes to stderr. There is no other place to report an error.
+func (s *screen) write(text string) { _, _ = io.WriteString(s.stderr, text) }
 
 // endLine starts a new line if the output of the command did not end with a newline. The terminal is not raw any more.
 func (s *screen) endLine() {
@@ -82,7 +83,7 @@ func (s *screen) endLine() {
 func (s *screen) endLineLocked() {
 	s.eraseLocked()
 	if s.midLine && s.terminal {
-		_, _ = io.WriteString(s.errors, s.newline()) // there is no other place to report an error
+		s.write(s.newline())
 		s.midLine = false
 	}
 }
@@ -97,7 +98,7 @@ func (s *screen) newline() string {
 
 func (s *screen) eraseLocked() {
 	if s.drawn {
-		_, _ = io.WriteString(s.errors, "\r\x1b[K") // there is no other place to report an error
+		s.write("\r\x1b[K")
 		s.drawn = false
 	}
 }
@@ -110,16 +111,16 @@ func (s *screen) draw(words []string) {
 		s.eraseLocked()
 		return
 	}
-	columns, _ := cli.TerminalSize(s.errors)
+	columns, _ := cli.TerminalSize(s.stderr)
 	line := cli.Fit(words, liveSeparator, max(0, columns-1))
-	_, _ = fmt.Fprintf(s.errors, "\r%s\x1b[K\r", line) // there is no other place to report an error
+	s.write("\r" + line + "\x1b[K\r")
 	s.drawn = true
 }
 
 // free reports whether the terminal of the command is in its initial modes, canonical with echo, and we are not a
 // background job of a shell that uses our terminal.
 func (s *screen) free() bool {
-	if file, ok := s.errors.(*os.File); ok && !foreground(file) {
+	if file, ok := s.stderr.(*os.File); ok && !foreground(file) {
 		return false
 	}
 	if s.master == nil {
@@ -202,23 +203,13 @@ func liveLine(sample *procstats.Sample, past procstats.History, elapsed time.Dur
 	words := []string{procstats.AgeText(elapsed)}
 	headlines := procstats.Headlines(sample, past)
 	for _, h := range headlines {
-		value, ok := h.Reading.Number()
-		if !ok {
-			continue
-		}
-		switch h.ID {
-		case procstats.HeadlineCores:
-			words = append(words, procstats.Cores.Text(value))
-		case procstats.HeadlineMemory:
-			words = append(words, "memory "+procstats.Bytes.Text(value))
-		case procstats.HeadlineMemoryPeak:
-			words = append(words, "peak "+procstats.Bytes.Text(value))
-		case procstats.HeadlineSwap:
-			words = append(words, "swapped "+procstats.Bytes.Text(value))
-		case procstats.HeadlineHugetlb:
-			words = append(words, "huge pages "+procstats.Bytes.Text(value))
-		case procstats.HeadlineIORead:
-			words = append(words, "read "+procstats.Bytes.Text(value))
+		m, _ := procstats.Lookup(h.ID)
+		name, shown := map[procstats.ID]string{
+			procstats.HeadlineCores: "", procstats.HeadlineMemory: "memory ", procstats.HeadlineMemoryPeak: "peak ",
+			procstats.HeadlineSwap: "swapped ", procstats.HeadlineHugetlb: "huge pages ", procstats.HeadlineIORead: "read ",
+		}[h.ID]
+		if value, ok := h.Reading.Number(); ok && shown {
+			words = append(words, name+m.Unit.Text(value))
 		}
 	}
 	if written := procstats.WrittenOf(sample, headlines).Short(); written != "" {

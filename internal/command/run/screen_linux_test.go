@@ -32,7 +32,7 @@ func TestLiveLine(t *testing.T) {
 		master, terminal, err := pty.Open()
 		must(t, err)
 		must(t, pty.Setsize(terminal, &pty.Winsize{Rows: 24, Cols: columns}))
-		(&screen{errors: terminal, terminal: true}).draw(words)
+		(&screen{stderr: terminal, terminal: true}).draw(words)
 		text := make([]byte, 1000)
 		n := testkit.Value(master.Read(text))(t)
 		got := strings.TrimSuffix(strings.TrimPrefix(string(text[:n]), "\r"), "\x1b[K\r")

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -27,7 +26,6 @@ import (
 	"github.com/tachograph/tacho/internal/command/cli"
 	"github.com/tachograph/tacho/internal/command/rundir"
 	"github.com/tachograph/tacho/internal/failpoint"
-	"github.com/tachograph/tacho/internal/version"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -38,8 +36,11 @@ type session struct {
 	id      string
 	dir     string // of the run; empty with --no-files
 	// parents are the directories that were created above dir, the innermost first.
-	parents   []string
-	path      string
+	parents []string
+	path    string
+	// refusal is why the command could not be started, an error of the command and not of tacho: the run has a record
+	// of it.
+	refusal   string
 	args      []string
 	selection procstats.Selection
 	// killSignal is sent first to stop the command.
@@ -78,7 +79,8 @@ func (s *session) run(ctx context.Context) error {
 	if err := s.createDir(); err != nil {
 		return errors.Join(err, s.output.discard(), s.removeDir())
 	}
-	if err := s.findCommand(); err != nil {
+	if s.path, err = findCommand(s.args[0]); err != nil {
+		s.refusal = err.Error()
 		return s.failed(err)
 	}
 	signals := make(chan os.Signal, 16)
@@ -198,7 +200,7 @@ func (s *session) start(ctx context.Context) (*proto.LaunchResponse, error) {
 		return nil, err
 	}
 	if err != nil {
-		return nil, s.abandon(launchError(s.args[0], err))
+		return nil, s.abandon(s.launchError(err))
 	}
 	return launched, streams.closeInherited()
 }
@@ -320,60 +322,25 @@ func platformCommands() []*cobra.Command {
 	return []*cobra.Command{newAttach(), newExecutors(), newStop()}
 }
 
-// cannotStart is why a command could not be started, an error of the command and not of tacho: the run has a record
-// of it.
-type cannotStart struct {
-	reason string
-	exit   error // with the exit code of a shell
-}
-
-func (e *cannotStart) Error() string { return e.exit.Error() }
-
-func (e *cannotStart) Unwrap() error { return e.exit }
-
-// findCommand finds the command like the shell. A path that leads to no command is left to the executor, which says
-// why.
-func (s *session) findCommand() error {
-	name := s.args[0]
-	path, err := lookUp(name)
-	switch {
-	case err == nil:
-		s.path = path
-		return nil
-	case !strings.Contains(name, "/"):
-		return &cannotStart{err.Error(), err}
-	}
-	if s.path = name; !filepath.IsAbs(name) {
-		dir, err := os.Getwd()
-		if err != nil {
-			return fmt.Errorf("working directory: %w", err)
-		}
-		s.path = dir + "/" + name
-	}
-	return nil
-}
-
 // launchError turns an error of Launch into the exit code that a shell would return.
-func launchError(name string, err error) error {
+func (s *session) launchError(err error) error {
 	message := status.Convert(err).Message()
-	text := errors.New(message)
-	if !strings.HasPrefix(message, name) {
-		text = fmt.Errorf("%s: %s", name, message)
+	code := map[codes.Code]int{codes.NotFound: exitNotFound, codes.PermissionDenied: exitNotExecutable}[status.Code(err)]
+	if code == 0 {
+		return errors.New(message)
 	}
-	switch status.Code(err) {
-	case codes.NotFound:
-		return &cannotStart{message, cli.ExitWith(exitNotFound, text)}
-	case codes.PermissionDenied:
-		return &cannotStart{message, cli.ExitWith(exitNotExecutable, text)}
+	s.refusal = message
+	if name := s.args[0]; !strings.HasPrefix(message, name) {
+		message = name + ": " + message
 	}
-	return errors.New(message)
+	return cli.ExitWith(code, errors.New(message))
 }
 
 // failed ends a run whose command was not started. If that is the command's fault its record says so; of every other
 // error nothing is left.
 func (s *session) failed(err error) error {
-	if refusal, ok := errors.AsType[*cannotStart](err); ok && s.dir != "" {
-		recordErr := s.recordFailure(refusal.reason)
+	if s.refusal != "" && s.dir != "" {
+		recordErr := s.recordRefusal()
 		if recordErr == nil {
 			return errors.Join(err, s.output.discard())
 		}
@@ -382,29 +349,67 @@ func (s *session) failed(err error) error {
 	return errors.Join(err, s.output.discard(), s.removeDir())
 }
 
-// recordFailure writes the record of a run whose command could not be started.
-func (s *session) recordFailure(reason string) error {
-	o, now := s.options, time.Now()
-	dir, _ := os.Getwd()     // what cannot be found out
-	host, _ := os.Hostname() // is not in the record
+// recordRefusal writes the record of a run whose command could not be started.
+func (s *session) recordRefusal() error {
+	r := s.options.newRecord(s.id, s.args, s.selection)
+	r.State, r.StartedAt = record.Exited, time.Now()
+	r.EndedAt = r.StartedAt
 	nothing := record.OOMCounters{Read: true}
-	r := &record.Record{
-		Version: record.Version{SchemaVersion: record.SchemaVersion, TachoVersion: version.String()},
-		State:   record.Exited, ID: s.id, Command: s.args,
-		Origin:    record.Origin{Dir: dir, User: o.request.User, Message: o.request.Message},
-		StartedAt: now, EndedAt: now,
-		Diagnosis: record.Diagnose(record.Evidence{
-			Cause: record.StartFailed, Reason: reason, EndedAt: now, OOMBefore: nothing, OOMAfter: nothing,
-		}),
-		Headline: map[string]record.HeadlineValue{}, Measurements: map[string]any{}, Absent: map[string]string{},
-		Surroundings: record.Surroundings{Selection: s.selection.Names()},
-		About: record.About{
-			Labels: o.request.Labels, Host: record.Host{Name: host, OS: runtime.GOOS, CPUs: runtime.NumCPU()},
-		},
-	}
+	r.Diagnosis = record.Diagnose(record.Evidence{
+		Cause: record.StartFailed, Reason: s.refusal, EndedAt: r.EndedAt, OOMBefore: nothing, OOMAfter: nothing,
+	})
 	store, err := record.Open(s.dir)
 	if err != nil {
 		return err
 	}
 	return errors.Join(store.Put(r), store.Close())
+}
+
+// report writes the result to the chosen destination.
+func (s *session) report(final *record.Record) error {
+	name := rundir.Word(s.options.outputDir, s.id)
+	if s.dir == "" {
+		name = ""
+	}
+	if err := failpoint.Err("run.end.report"); err != nil {
+		return err
+	}
+	if s.output == nil && !s.options.silent() {
+		s.screen.endLine()
+	}
+	return s.options.report(s.cmd, s.output, name, final)
+}
+
+// openDescriptor opens the destination of --record-fd, a descriptor of the caller.
+func (o *runOptions) openDescriptor() (*recordOutput, error) {
+	fd := o.recordFD
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	if err != nil {
+		return nil, cli.Usagef("--record-fd %d: not an open file descriptor", fd)
+	}
+	if flags&unix.O_ACCMODE == unix.O_RDONLY {
+		return nil, cli.Usagef("--record-fd %d: open for reading only", fd)
+	}
+	if fd <= unix.Stderr { // errors are printed there after the record
+		if fd, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+			return nil, fmt.Errorf("--record-fd %d: %w", o.recordFD, err)
+		}
+	}
+	unix.CloseOnExec(fd)
+	return &recordOutput{file: os.NewFile(uintptr(fd), "record-fd"), inherited: true}, nil
+}
+
+// blockDevice returns the major:minor of a block device. name is that, or a path.
+func blockDevice(name string) (string, error) {
+	if !strings.Contains(name, "/") {
+		return name, nil
+	}
+	var stat unix.Stat_t
+	if err := unix.Stat(name, &stat); err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	if stat.Mode&unix.S_IFMT != unix.S_IFBLK {
+		return "", fmt.Errorf("%s: not a block device (lsblk lists them)", name)
+	}
+	return fmt.Sprintf("%d:%d", unix.Major(stat.Rdev), unix.Minor(stat.Rdev)), nil
 }

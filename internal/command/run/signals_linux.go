@@ -38,19 +38,12 @@ func (s *session) forward(ctx context.Context, signals <-chan os.Signal) {
 	for {
 		select {
 		case received := <-signals:
-			number, ok := received.(syscall.Signal)
-			if !ok {
-				continue
-			}
-			if number == unix.SIGTSTP {
+			if received == unix.SIGTSTP {
 				s.pause(ctx)
 				continue
 			}
-			group := number == unix.SIGINT || number == unix.SIGQUIT
-			err := s.client.Signal(ctx, number, group)
-			if err != nil && ctx.Err() == nil && status.Code(err) != codes.NotFound {
-				s.screen.fail(err)
-			}
+			number, _ := received.(syscall.Signal)
+			s.signal(ctx, number, number == unix.SIGINT || number == unix.SIGQUIT)
 		case <-ctx.Done():
 			return
 		}
@@ -107,22 +100,29 @@ func (s *session) suspend(ctx context.Context) {
 	if err := s.streams.releaseTerminal(); err != nil {
 		s.screen.fail(err)
 	}
-	resumed := make(chan os.Signal, 1)
-	signal.Notify(resumed, unix.SIGCONT)
-	defer signal.Stop(resumed)
 	// The kernel discards the signal if the group is orphaned, without a shell that could continue it.
 	const discarded = 100 * time.Millisecond
-	if err := unix.Kill(0, unix.SIGTSTP); err == nil {
-		select {
-		case <-resumed:
-		case <-time.After(discarded):
-		case <-ctx.Done():
-		}
-	}
+	bounded, cancel := context.WithTimeout(ctx, discarded)
+	stopSelf(bounded, 0, unix.SIGTSTP)
+	cancel()
 	if err := s.streams.retakeTerminal(); err != nil {
 		s.screen.fail(err)
 	}
-	s.signalGroup(ctx, unix.SIGCONT)
+	s.signal(ctx, unix.SIGCONT, true)
+}
+
+// stopSelf sends a signal that stops this process to a process, or to our process group, and waits until this process
+// was continued, or ctx ends.
+func stopSelf(ctx context.Context, pid int, number unix.Signal) {
+	resumed := make(chan os.Signal, 1)
+	signal.Notify(resumed, unix.SIGCONT)
+	defer signal.Stop(resumed)
+	if err := unix.Kill(pid, number); err == nil {
+		select {
+		case <-resumed:
+		case <-ctx.Done():
+		}
+	}
 }
 
 // pause stops the command and this process on SIGTSTP, until this process is continued. A command without a terminal is
@@ -132,23 +132,16 @@ func (s *session) pause(ctx context.Context) {
 		return
 	}
 	s.screen.clear()
-	resumed := make(chan os.Signal, 1)
-	signal.Notify(resumed, unix.SIGCONT)
-	defer signal.Stop(resumed)
-	s.signalGroup(ctx, unix.SIGSTOP)
+	s.signal(ctx, unix.SIGSTOP, true)
 	// A SIGTSTP would be caught again. The kernel may stop another thread first, so this one has to wait.
-	if err := unix.Kill(os.Getpid(), unix.SIGSTOP); err == nil {
-		select {
-		case <-resumed:
-		case <-ctx.Done():
-		}
-	}
-	s.signalGroup(ctx, unix.SIGCONT)
+	stopSelf(ctx, os.Getpid(), unix.SIGSTOP)
+	s.signal(ctx, unix.SIGCONT, true)
 }
 
-// signalGroup sends a signal to the command's process group.
-func (s *session) signalGroup(ctx context.Context, number unix.Signal) {
-	if err := s.client.Signal(ctx, number, true); err != nil && ctx.Err() == nil && status.Code(err) != codes.NotFound {
+// signal sends a signal to the command, or to its process group.
+func (s *session) signal(ctx context.Context, number syscall.Signal, group bool) {
+	err := s.client.Signal(ctx, number, group)
+	if err != nil && ctx.Err() == nil && status.Code(err) != codes.NotFound {
 		s.screen.fail(err)
 	}
 }

@@ -35,8 +35,6 @@ type sessionStreams struct {
 	// master is our end of the command's terminal; nil if the command has our descriptors.
 	master *os.File
 	tees   []tee
-	// terminals are the terminals of the command; the first is its controlling terminal.
-	terminals []tee
 	// wake is polled together with our terminal; writing to waker interrupts the poll.
 	wake, waker *os.File
 
@@ -46,10 +44,11 @@ type sessionStreams struct {
 	original      *term.State
 }
 
-// tee copies one stream of the command to ours and to a file, which may be nil.
+// tee copies one stream of the command, a pipe or a terminal, to ours and to a file, which may be nil.
 type tee struct {
 	from     *os.File
 	to, file *os.File
+	terminal bool
 }
 
 // openSessionStreams opens a terminal for the command if we have one, else it uses our descriptors.
@@ -191,9 +190,6 @@ func (s *sessionStreams) close() error {
 	errs := []error{s.closeInherited(), s.releaseTerminal()}
 	files := []*os.File{s.wake, s.waker, s.leash}
 	for _, t := range s.tees {
-		files = append(files, t.file)
-	}
-	for _, t := range s.terminals {
 		files = append(files, t.from, t.file)
 	}
 	for _, f := range files {
@@ -204,7 +200,7 @@ func (s *sessionStreams) close() error {
 			errs = append(errs, err)
 		}
 	}
-	s.tees, s.terminals, s.master, s.wake, s.waker, s.leash = nil, nil, nil, nil, nil, nil
+	s.tees, s.master, s.wake, s.waker, s.leash = nil, nil, nil, nil, nil
 	return errors.Join(errs...)
 }
 
@@ -214,9 +210,6 @@ func (s *sessionStreams) proxy(ctx context.Context, screen *screen) <-chan struc
 	var work sync.WaitGroup
 	for _, t := range s.tees {
 		work.Go(func() { t.copy(ctx, screen) })
-	}
-	for _, t := range s.terminals {
-		work.Go(func() { t.copyTerminal(ctx, screen) })
 	}
 	if s.master != nil {
 		changed := make(chan os.Signal, 1)
@@ -247,35 +240,55 @@ func (c *capture) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// endReads ends reads of a file shortly after the end of ctx, and so of the task: a process that is not the task's may
-// keep the other end open.
-func endReads(ctx context.Context, file *os.File) (stop func() bool) {
-	const patience = time.Second
-	return context.AfterFunc(ctx, func() { _ = file.SetReadDeadline(time.Now().Add(patience)) }) // the end in any case
-}
-
-// copy copies what the task writes until all writers are closed, or shortly after the end of ctx.
+// copy copies what the command writes until all writers are closed, which a terminal reports as EIO, pty(7), or shortly
+// after the end of ctx, and so of the task: a process that is not the task's may keep the other end open. What is
+// buffered then is copied, too: the reader of our output may have been slower than the task.
 func (t tee) copy(ctx context.Context, screen *screen) {
-	defer endReads(ctx, t.from)()
-	out := io.MultiWriter(t.to, &capture{t.file, screen})
-	_, err := io.Copy(out, t.from)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = t.drain(out)
+	const (
+		patience = time.Second
+		most     = 128 << 10             // more than the kernel buffers: 64 KiB, of a terminal 4 KiB more, tty_buffer.c
+		pause    = 50 * time.Millisecond // for the kernel to move data from one buffer of a terminal to the other
+	)
+	// The read fails then in any case.
+	readUntil := func(after time.Duration) { _ = t.from.SetReadDeadline(time.Now().Add(after)) }
+	defer context.AfterFunc(ctx, func() { readUntil(patience) })()
+	file := &capture{io.Discard, screen}
+	if t.file != nil {
+		file.file = t.file
 	}
-	if err = errors.Join(err, t.from.Close()); err != nil {
-		screen.fail(fmt.Errorf("capture: %w", err))
+	buffer := make([]byte, 32<<10)
+	left, draining := most, false
+	for left > 0 {
+		n, err := t.from.Read(buffer)
+		writeErr := t.write(buffer[:n], screen)
+		_, _ = file.Write(buffer[:n]) // never fails
+		if errors.Is(err, os.ErrDeadlineExceeded) && !draining {
+			draining, err = true, nil
+		}
+		if draining {
+			left -= n
+			readUntil(pause)
+		}
+		if writeErr != nil {
+			screen.fail(fmt.Errorf("capture: %w", writeErr))
+		}
+		if err != nil || writeErr != nil {
+			break
+		}
+	}
+	if !t.terminal {
+		_ = t.from.Close() // the command cannot write any more
 	}
 }
 
-// drain copies what is in the pipe: the reader of our output may have been slower than the task.
-func (t tee) drain(out io.Writer) error {
-	if err := t.from.SetReadDeadline(time.Time{}); err != nil {
-		return err
+// write writes to our stream. The command must notice that the reader of a pipe has gone.
+func (t tee) write(text []byte, screen *screen) (err error) {
+	switch {
+	case len(text) == 0:
+	case t.terminal:
+		screen.output(t.to, text)
+	default:
+		_, err = t.to.Write(text)
 	}
-	left, err := unix.IoctlGetInt(int(t.from.Fd()), unix.TIOCINQ) // the other name of FIONREAD
-	if err != nil {
-		return fmt.Errorf("bytes in the pipe: %w", err)
-	}
-	_, err = io.CopyN(out, t.from, int64(left))
 	return err
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"time"
@@ -55,7 +54,7 @@ func (s *sessionStreams) terminal(o *runOptions, dir string) error {
 	if err != nil {
 		return err
 	}
-	s.master = s.terminals[0].from
+	s.master = s.tees[0].from
 	s.stdio.Mode = proto.Stdio_MODE_TERMINAL
 	s.stdio.StdinFd = s.inherit(slave)
 	s.stdio.StdoutFd, s.stdio.StderrFd = s.stdio.StdinFd, s.stdio.StdinFd
@@ -80,14 +79,14 @@ func (s *sessionStreams) terminal(o *runOptions, dir string) error {
 
 // addTerminal opens a terminal for a stream of the command, with the modes of ours.
 func (s *sessionStreams) addTerminal(o *runOptions, dir, name string, own *os.File) (slave *os.File, err error) {
-	t := tee{to: own}
+	t := tee{to: own, terminal: true}
 	if o.captures(name) {
 		if t.file, err = createCapture(dir, name); err != nil {
 			return nil, err
 		}
 	}
 	t.from, slave, err = openTerminal()
-	s.terminals = append(s.terminals, t) // closed in any case
+	s.tees = append(s.tees, t) // closed in any case
 	if err != nil {
 		return nil, err
 	}
@@ -110,8 +109,8 @@ func foreground(terminal *os.File) bool {
 // resize sets the size of the command's terminals to the size of ours, if it has one.
 func (s *sessionStreams) resize() {
 	if size, err := unix.IoctlGetWinsize(int(os.Stdin.Fd()), unix.TIOCGWINSZ); err == nil {
-		for _, t := range s.terminals {
-			// Fails only after the command has exited.
+		for _, t := range s.tees {
+			// Fails for pipes, and after the command has exited.
 			_ = ioctl(t.from, func(fd int) error { return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, size) })
 		}
 	}
@@ -211,48 +210,6 @@ func (s *sessionStreams) awaitInput() (ready bool, err error) {
 		return false, nil
 	}
 	return s.takeTerminal() // the shell may have put us into the background
-}
-
-// copyTerminal copies what the command writes to its terminal to ours, until all slaves are closed, which reading
-// reports as EIO, pty(7), or shortly after the end of ctx.
-func (t tee) copyTerminal(ctx context.Context, screen *screen) {
-	defer endReads(ctx, t.from)()
-	file := &capture{io.Discard, screen}
-	if t.file != nil {
-		file.file = t.file
-	}
-	buffer := make([]byte, 32<<10)
-	copyOnce := func() (n int, err error) {
-		n, err = t.from.Read(buffer)
-		if n > 0 {
-			screen.output(t.to, buffer[:n])
-			_, _ = file.Write(buffer[:n]) // never fails
-		}
-		return n, err
-	}
-	var err error
-	for err == nil {
-		_, err = copyOnce()
-	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		t.drainTerminal(copyOnce)
-	}
-}
-
-// drainTerminal copies what the terminal has buffered: the reader of our output may have been slower than the task.
-func (t tee) drainTerminal(copyOnce func() (int, error)) {
-	const (
-		most  = 128 << 10             // more than the kernel buffers: 64 KiB and 4 KiB, tty_buffer.c
-		pause = 50 * time.Millisecond // for the kernel to move data from one buffer to the other
-	)
-	for left := most; left > 0; {
-		_ = t.from.SetReadDeadline(time.Now().Add(pause)) // the read fails then
-		n, err := copyOnce()
-		if err != nil {
-			return
-		}
-		left -= n
-	}
 }
 
 // followTerminal handles changes of the size of our terminal, and takes it after SIGCONT, until ctx ends.

@@ -1,0 +1,118 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package run
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/internal/command/summary"
+)
+
+// recordOutput is the destination of the final record by --record-file or --record-fd; nil for stderr.
+type recordOutput struct {
+	file *os.File
+	// path is set if the file was created.
+	path string
+	// inherited is set for a descriptor of the caller, who owns its offset.
+	inherited bool
+}
+
+// openOutput opens the destination before the command starts, to fail early. The file keeps its contents until the
+// command has started.
+func (o *runOptions) openOutput() (*recordOutput, error) {
+	switch {
+	case o.recordFile != "":
+		file, err := os.OpenFile(o.recordFile, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err == nil {
+			return &recordOutput{file: file, path: o.recordFile}, nil
+		}
+		if errors.Is(err, fs.ErrExist) { // with O_CREATE: it may be a symbolic link to a file that does not exist
+			file, err = os.OpenFile(o.recordFile, os.O_WRONLY|os.O_CREATE, 0o600)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--record-file: %w", err)
+		}
+		return &recordOutput{file: file}, nil
+	case o.recordFD > 0:
+		return o.openDescriptor()
+	}
+	return nil, nil //nolint:nilnil // stderr
+}
+
+// truncate deletes the previous contents of a file.
+func (r *recordOutput) truncate() error {
+	if r == nil || r.inherited {
+		return nil
+	}
+	info, err := r.file.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return err
+	}
+	return r.file.Truncate(0)
+}
+
+// discard closes an unused destination and removes the file if it was created.
+func (r *recordOutput) discard() error {
+	if r == nil {
+		return nil
+	}
+	err := r.file.Close()
+	if r.path != "" {
+		err = errors.Join(err, os.Remove(r.path))
+	}
+	return err
+}
+
+// report writes the result to output or, if that is nil, to stderr. name is empty without a record on disk.
+func (o *runOptions) report(cmd *cobra.Command, output *recordOutput, name string, final *record.Record) error {
+	switch {
+	case output != nil:
+		return errors.Join(o.writeResult(cmd, output.file, name, final), output.file.Close())
+	case o.silent():
+		return nil
+	}
+	return o.writeResult(cmd, cmd.ErrOrStderr(), name, final)
+}
+
+// checkOutput rejects a destination for the record that nothing would be written to.
+func (o *runOptions) checkOutput() error {
+	hasFD, given := o.flags.Changed("record-fd"), "--record-file"
+	if hasFD {
+		given = "--record-fd"
+	}
+	switch {
+	case o.recordFile == "" && !hasFD:
+	case o.recordFile != "" && hasFD:
+		return cli.Usagef("--record-file and --record-fd are mutually exclusive")
+	case hasFD && o.recordFD < 1:
+		return cli.Usagef("--record-fd %d: must be at least 1", o.recordFD)
+	case o.detach:
+		return cli.Usagef("%s: not possible with --detach; the record is in the directory of the run", given)
+	case o.format.String() == "text" && o.summary.String() == "none":
+		return cli.Usagef("%s: nothing to write; remove --summary none, or add --format json", given)
+	}
+	return nil
+}
+
+// silent reports whether nothing is printed on stderr at the end.
+func (o *runOptions) silent() bool {
+	return o.format.String() != "json" && (o.quiet || o.summary.String() == "none")
+}
+
+// writeResult writes the final record or the summary, as --format and --summary say. name is empty without a record on
+// disk.
+func (o *runOptions) writeResult(cmd *cobra.Command, out io.Writer, name string, final *record.Record) error {
+	if o.format.String() == "json" {
+		return cli.PrintJSON(out, final)
+	}
+	return summary.Write(cmd, out, o.summary.String() == "full", name, final)
+}
