@@ -69,6 +69,16 @@ func shellQuote(arg string) string {
 	return "$'" + strings.ReplaceAll(Printable(strings.ReplaceAll(arg, `\`, `\\`)), "'", `\'`) + "'"
 }
 
+// Print prints a value as the format says: as JSON, otherwise as text.
+func Print(cmd *cobra.Command, format *Choice, value any, text func(Palette) string) error {
+	out := cmd.OutOrStdout()
+	if format.String() == "json" {
+		return PrintJSON(out, value)
+	}
+	_, err := io.WriteString(out, text(PaletteFor(cmd, out)))
+	return err
+}
+
 // PrintJSON prints a value as indented JSON, in one write.
 func PrintJSON(w io.Writer, value any) error {
 	var text bytes.Buffer

@@ -8,7 +8,6 @@ package doctor
 import (
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -42,12 +41,7 @@ The exit code is 1 if nothing can be measured.`,
 		if err != nil {
 			return err
 		}
-		out := cmd.OutOrStdout()
-		if format.String() == "json" {
-			err = cli.PrintJSON(out, r)
-		} else {
-			_, err = io.WriteString(out, doctorText(cli.PaletteFor(cmd, out), r))
-		}
+		err = cli.Print(cmd, format, r, func(p cli.Palette) string { return doctorText(p, r) })
 		if err == nil && !r.Usable() {
 			return errors.New("nothing can be measured on this machine")
 		}

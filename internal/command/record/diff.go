@@ -6,7 +6,6 @@ package record
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -56,13 +55,7 @@ func newDiff() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		out := cmd.OutOrStdout()
-		if format.String() == "json" {
-			err = cli.PrintJSON(out, d)
-		} else {
-			_, err = io.WriteString(out, d.render(cli.PaletteFor(cmd, out)))
-		}
-		if err != nil {
+		if err := cli.Print(cmd, format, d, d.render); err != nil {
 			return err
 		}
 		return budget.Report(d.Budgets, func(err error) { cli.PrintError(cmd.ErrOrStderr(), err) })

@@ -6,7 +6,6 @@ package record
 import (
 	"cmp"
 	"errors"
-	"io"
 	"slices"
 	"strings"
 
@@ -33,29 +32,21 @@ lists that group.`,
 	}
 	format := cli.AddFormat(cmd, "text", "json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		out := cmd.OutOrStdout()
-		rows := procstats.Table()
-		text, one := "", false
-		if len(args) > 0 {
-			var err error
-			if text, err = procstats.Explain(args[0]); err == nil {
-				one = true
-				m, _ := procstats.LookupName(args[0])
-				rows = []procstats.Measurement{m}
-			} else if rows = groupOf(args[0]); len(rows) == 0 {
-				return unknownMeasurement(args[0], err)
-			}
+		if len(args) == 0 {
+			rows := procstats.Table()
+			return cli.Print(cmd, format, explain(rows), listOf(rows))
 		}
-		switch {
-		case format.String() == "json" && one:
-			return cli.PrintJSON(out, explain(rows)[0])
-		case format.String() == "json":
-			return cli.PrintJSON(out, explain(rows))
-		case !one:
-			text = measurementList(cli.PaletteFor(cmd, out), rows)
+		text, err := procstats.Explain(args[0])
+		if err == nil {
+			m, _ := procstats.LookupName(args[0])
+			one := explain([]procstats.Measurement{m})[0]
+			return cli.Print(cmd, format, one, func(cli.Palette) string { return text })
 		}
-		_, err := io.WriteString(out, text)
-		return err
+		rows := groupOf(args[0])
+		if len(rows) == 0 {
+			return unknownMeasurement(args[0], err)
+		}
+		return cli.Print(cmd, format, explain(rows), listOf(rows))
 	}
 	return cmd
 }
@@ -76,25 +67,27 @@ func unknownMeasurement(name string, err error) error {
 	return cli.Usagef("unknown measurement %q%s (tacho explain lists all)", name, did)
 }
 
-// measurementList lists measurements by source, headlines first.
-func measurementList(p cli.Palette, rows []procstats.Measurement) string {
-	slices.SortStableFunc(rows, func(a, b procstats.Measurement) int { return cmp.Compare(a.Source, b.Source) })
-	var text strings.Builder
-	for len(rows) > 0 {
-		source := rows[0].Source
-		if text.Len() > 0 {
-			text.WriteByte('\n')
+// listOf lists measurements by source, headlines first.
+func listOf(rows []procstats.Measurement) func(cli.Palette) string {
+	return func(p cli.Palette) string {
+		slices.SortStableFunc(rows, func(a, b procstats.Measurement) int { return cmp.Compare(a.Source, b.Source) })
+		var text strings.Builder
+		for len(rows) > 0 {
+			source := rows[0].Source
+			if text.Len() > 0 {
+				text.WriteByte('\n')
+			}
+			title := cmp.Or(source.String(), "headlines: chosen from the measurements below")
+			text.WriteString(p.Bold(title) + "\n")
+			t := cli.Table{Indent: "  "}
+			for ; len(rows) > 0 && rows[0].Source == source; rows = rows[1:] {
+				m := rows[0]
+				t.Add(cli.Plain(m.Name), cli.Painted(cli.OrDash(cli.GuaranteeText(m.Guarantee)), p.Faint), cli.Plain(m.Help))
+			}
+			text.WriteString(t.Render(p))
 		}
-		title := cmp.Or(source.String(), "headlines: chosen from the measurements below")
-		text.WriteString(p.Bold(title) + "\n")
-		t := cli.Table{Indent: "  "}
-		for ; len(rows) > 0 && rows[0].Source == source; rows = rows[1:] {
-			m := rows[0]
-			t.Add(cli.Plain(m.Name), cli.Painted(cli.OrDash(cli.GuaranteeText(m.Guarantee)), p.Faint), cli.Plain(m.Help))
-		}
-		text.WriteString(t.Render(p))
+		return text.String()
 	}
-	return text.String()
 }
 
 // explained is the JSON of a row of the table.

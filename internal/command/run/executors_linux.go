@@ -6,7 +6,6 @@ package run
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"path/filepath"
 	"slices"
@@ -91,23 +90,21 @@ An owner in parentheses is not connected at the moment.`,
 	format := cli.AddFormat(cmd, "table", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		all, err := f.list()
-		if format.String() == "json" {
-			return errors.Join(err, cli.PrintJSON(cmd.OutOrStdout(), all))
-		}
-		if len(all) == 0 {
+		if len(all) == 0 && format.String() == "table" {
 			if err == nil {
 				cli.PrintError(cmd.ErrOrStderr(), errors.New("no executors"))
 			}
 			return err
 		}
-		t := cli.Table{Leave: []int{4, 5}, Least: map[int]int{6: 14}}
-		t.AddTexts("ID", "STATE", "OWNER", "AGE", "EXECUTOR", "MAIN", "COMMAND", "REMEDY")
-		for _, l := range all {
-			t.AddTexts(l.ID, string(l.State), cli.Printable(l.OwnerText), procstats.AgeText(l.Age()), fmt.Sprint(l.Executor.PID),
-				fmt.Sprint(l.Main.PID), cli.Printable(strings.Join(l.Command, " ")), l.Remedy)
-		}
-		_, writeErr := io.WriteString(cmd.OutOrStdout(), t.Render(cli.PaletteFor(cmd, cmd.OutOrStdout())))
-		return errors.Join(err, writeErr)
+		return errors.Join(err, cli.Print(cmd, format, all, func(p cli.Palette) string {
+			t := cli.Table{Leave: []int{4, 5}, Least: map[int]int{6: 14}}
+			t.AddTexts("ID", "STATE", "OWNER", "AGE", "EXECUTOR", "MAIN", "COMMAND", "REMEDY")
+			for _, l := range all {
+				t.AddTexts(l.ID, string(l.State), cli.Printable(l.OwnerText), procstats.AgeText(l.Age()),
+					fmt.Sprint(l.Executor.PID), fmt.Sprint(l.Main.PID), cli.Printable(strings.Join(l.Command, " ")), l.Remedy)
+			}
+			return t.Render(p)
+		}))
 	}
 	return cmd
 }
