@@ -325,7 +325,8 @@ func layoutOf(r *record.Record) string {
 
 // without lists the names that are not among others.
 func without(names, others []string) string {
-	return cli.SomeOf(slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(others, name) }))
+	known := func(name string) bool { return slices.Contains(others, name) }
+	return cli.SomeOf(slices.DeleteFunc(slices.Clone(names), known))
 }
 
 // differentSources lists the headlines whose values have different sources or guarantees.

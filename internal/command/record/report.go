@@ -161,8 +161,8 @@ func reportedRunOf(cmd *cobra.Command, entry record.Entry) reportedRun {
 	// The ticks of a page are at even distances.
 	const ticks = 4
 	axis.Ticks = nil
-	for i := range time.Duration(ticks + 1) {
-		after := axis.Until.Sub(axis.Since) * i / ticks
+	for i := range ticks + 1 {
+		after := axis.Until.Sub(axis.Since) * time.Duration(i) / ticks
 		axis.Ticks = append(axis.Ticks, chart.Tick{At: axis.Since.Add(after), Label: procstats.Seconds.Text(after.Seconds())})
 	}
 	for i := range charts {
