@@ -163,7 +163,6 @@ func (e *Executor) Stats(request *proto.StatsRequest, stream grpc.ServerStreamin
 	}()
 	defer e.gc.streaming()()
 	var last *procstats.Sample
-	writer := wire.Writer{Rows: request.GetRows(), Changes: request.GetChanges()}
 	pace := t.reader.Pacer.Start(interval)
 	defer pace.End()
 	ticks(ctx, pace, func() bool {
@@ -172,7 +171,7 @@ func (e *Executor) Stats(request *proto.StatsRequest, stream grpc.ServerStreamin
 			return true // the stream began shortly before this tick
 		}
 		last = s
-		err = stream.Send(writer.Write(s))
+		err = stream.Send(&proto.SampleResponse{Sample: wire.FromSample(s, request.GetRows())})
 		return err == nil
 	})
 	if err != nil || stream.Context().Err() == nil {

@@ -59,7 +59,7 @@ func (c *Client) Progress(ctx context.Context) (Progress, error) {
 	if err != nil {
 		return Progress{}, c.explain(err)
 	}
-	c.child.confirmed() // as by Confirm
+	c.child.confirmed()
 	return Progress{Ended: response.GetState() == proto.TaskState_TASK_STATE_EXITED, Events: response.GetEvents()}, nil
 }
 
@@ -104,11 +104,8 @@ func (c *Client) Exec(ctx context.Context) (grpc.BidiStreamingClient[proto.ExecR
 
 // Confirm tells the executor that its task is known: until the first call after Launch it ends with its caller.
 func (c *Client) Confirm(ctx context.Context) error {
-	_, err := c.sayHello(ctx)
-	if err == nil {
-		c.child.confirmed()
-	}
-	return c.explain(err)
+	_, err := c.Progress(ctx)
+	return err
 }
 
 func (c *Client) sayHello(ctx context.Context) (*proto.HelloResponse, error) {
@@ -170,13 +167,12 @@ const lostGrace = 500 * time.Millisecond
 type StatsStream struct {
 	client *Client
 	stream grpc.ServerStreamingClient[proto.SampleResponse]
-	reader wire.Reader
 }
 
 // Stats opens a stream: the first sample at once, then one per interval. An executor that refuses says so at the
 // first Recv.
 func (c *Client) Stats(ctx context.Context, interval time.Duration, rows bool) (*StatsStream, error) {
-	stream, err := c.rpc.Stats(ctx, &proto.StatsRequest{IntervalNs: int64(interval), Rows: rows, Changes: true})
+	stream, err := c.rpc.Stats(ctx, &proto.StatsRequest{IntervalNs: int64(interval), Rows: rows})
 	if err != nil {
 		return nil, c.explain(err)
 	}
@@ -189,7 +185,7 @@ func (s *StatsStream) Recv() (*procstats.Sample, error) {
 	if err != nil {
 		return nil, s.client.explain(err)
 	}
-	return s.reader.Read(response), nil
+	return wire.ToSample(response.GetSample()), nil
 }
 
 // Target returns what a reader of the task's cgroup must know besides its files, or no more of it than what the
@@ -262,7 +258,10 @@ func (c *Client) launch(
 	launched, err := call()
 	if err != nil {
 		if err = c.explain(err); errors.Is(err, ErrLost) {
-			err = errors.Join(err, c.killUnanswered(ctx))
+			// It may have started the task, and no other process knows.
+			kill, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonLimit)
+			defer cancel()
+			err = errors.Join(err, c.KillTask(kill))
 		}
 		return nil, err
 	}
@@ -305,24 +304,3 @@ func (c *Client) AwaitLaunch(ctx context.Context) (*proto.LaunchResponse, error)
 		}
 	}
 }
-
-// killUnanswered kills the task of an executor that died in Launch: it may have started it, and no other process
-// knows.
-func (c *Client) killUnanswered(ctx context.Context) error {
-	address, err := wire.ReadAddress(c.Address().Folder)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil // it had not come to that
-	}
-	if err != nil {
-		return err
-	}
-	c.mu.Lock()
-	c.address = *address
-	c.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unansweredLimit)
-	defer cancel()
-	return KillTask(ctx, *address)
-}
-
-// unansweredLimit bounds how long the end of a killed task is waited for.
-const unansweredLimit = 10 * time.Second

@@ -16,7 +16,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
@@ -87,21 +86,11 @@ func start(ctx context.Context, o Options, folder string, owner *os.File) (*Clie
 	c := &Client{child: child, owner: owner, waits: o.Waits, address: address}
 	failpoint.At("client.start.listening")
 	if err := c.connect(ctx); err != nil {
-		return nil, errors.Join(err, c.abandon(), owner.Close())
+		_ = child.kill() // or it has ended
+		child.reap()
+		return nil, errors.Join(err, owner.Close())
 	}
 	return c, nil
-}
-
-// abandon kills an executor that this process has started, and waits for its end.
-func (c *Client) abandon() error {
-	if c.process == nil {
-		_ = c.child.kill() // or it has ended
-		c.child.reap()
-		return nil
-	}
-	_ = c.process.Signal(unix.SIGKILL) // or it has ended
-	<-c.Lost()
-	return c.process.close()
 }
 
 // executorCommand is how the executor's process is made: in a session of its own, so that a terminal's signals pass
@@ -193,7 +182,7 @@ func (c *Client) connect(ctx context.Context) error {
 	c.conn = &connection{dial: c.dial}
 	c.rpc = proto.NewExecutorClient(c.conn)
 	if err := c.shakeHands(ctx); err != nil && (ctx.Err() != nil || !c.isSilent(err)) {
-		return errors.Join(err, c.conn.close(), c.release())
+		return errors.Join(err, c.conn.close(), c.process.close())
 	}
 	return nil
 }
@@ -214,14 +203,6 @@ func (c *Client) dial() (*grpc.ClientConn, error) {
 		return nil, fmt.Errorf("connect to executor: %w", err)
 	}
 	return conn, nil
-}
-
-// release gives up an executor that was reattached to; one that was started is abandoned.
-func (c *Client) release() error {
-	if c.child != nil {
-		return nil
-	}
-	return c.process.close()
 }
 
 // isSilent tells an executor that was stopped, or that has no processor time, from one that refuses. Its process is

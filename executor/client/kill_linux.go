@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -40,26 +39,9 @@ const abandonLimit = 10 * time.Second
 // Abandon ends an executor whose start was given up, with whatever it has started: a call of Launch that was canceled
 // may have done its work. One that does not end is killed. It closes the client.
 func (c *Client) Abandon() error {
-	ctx, cancel := context.WithTimeout(context.Background(), abandonLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*abandonLimit)
 	defer cancel()
-	err := c.stopAndShutdown(ctx, unix.SIGKILL, 0)
-	for err != nil && ctx.Err() == nil && !errors.Is(err, ErrLost) {
-		select {
-		case <-c.Lost():
-			err = nil
-		case <-time.After(10 * time.Millisecond): // it is about to end, or to start its task
-			err = c.stopAndShutdown(ctx, unix.SIGKILL, 0)
-		}
-	}
-	select {
-	case <-c.Lost():
-		err = nil
-	default:
-		kill, cancel := context.WithTimeout(context.Background(), abandonLimit)
-		defer cancel()
-		err = errors.Join(err, c.Kill(kill))
-	}
-	return errors.Join(err, c.clear(), c.Close())
+	return errors.Join(End(ctx, c.Address(), unix.SIGKILL, 0), c.Close())
 }
 
 func (c *Client) stopAndShutdown(ctx context.Context, signal syscall.Signal, grace time.Duration) error {
@@ -70,20 +52,6 @@ func (c *Client) stopAndShutdown(ctx context.Context, signal syscall.Signal, gra
 	return c.Shutdown(ctx)
 }
 
-// clear kills what an executor that is gone has left, which is nothing if it ended as it should.
-func (c *Client) clear() error {
-	address, err := wire.ReadAddress(c.Address().Folder)
-	if errors.Is(err, fs.ErrNotExist) {
-		return RemoveFolder(c.Address().Folder)
-	}
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), abandonLimit)
-	defer cancel()
-	return KillTask(ctx, *address)
-}
-
 // End ends an executor and its task, also of another owner: the task gets a signal, 0 for its own, and the grace. An
 // executor that does not answer, or does not end, is killed, and what is left of its task with it.
 func End(ctx context.Context, address wire.Address, signal syscall.Signal, grace time.Duration) error {
@@ -91,9 +59,6 @@ func End(ctx context.Context, address wire.Address, signal syscall.Signal, grace
 		if err := endLive(ctx, address, signal, grace); err != nil {
 			return fmt.Errorf("end executor of %s: %w", address.ID, err)
 		}
-	}
-	if newest, err := wire.ReadAddress(address.Folder); err == nil && newest.Executor == address.Executor {
-		address = *newest // it may have started its task since
 	}
 	return KillTask(ctx, address)
 }
@@ -142,6 +107,9 @@ func (c *Client) Kill(ctx context.Context) error {
 
 // KillTask kills what is left of the task at an address whose executor is gone, and removes the executor's folder.
 func KillTask(ctx context.Context, address wire.Address) error {
+	if newest, err := wire.ReadAddress(address.Folder); err == nil && newest.Executor == address.Executor {
+		address = *newest // it may have started its task since
+	}
 	if err := KillProcesses(ctx, address); err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@
 package reader
 
 import (
-	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -14,9 +13,6 @@ import (
 	"os"
 	"path/filepath"
 
-	googleproto "google.golang.org/protobuf/proto"
-
-	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/procstats"
@@ -66,16 +62,11 @@ type Memory struct {
 	buffer []byte
 }
 
-// OpenHandover opens the file in an executor's directory, in place of those that the build before has left there.
+// OpenHandover opens the file in an executor's directory.
 func OpenHandover(folder string) (*HandoverWriter, error) {
 	file, err := os.OpenFile(filepath.Join(folder, handoverFile), os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open handover: %w", err)
-	}
-	for _, name := range [...]string{"samples", "rows", "commands.json"} {
-		if err := os.Remove(filepath.Join(folder, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, errors.Join(fmt.Errorf("remove earlier handover: %w", err), file.Close())
-		}
 	}
 	return &HandoverWriter{file: file}, nil
 }
@@ -143,7 +134,7 @@ func (w *HandoverWriter) Close() error { return w.file.Close() }
 func ReadHandover(folder string) (*Handover, error) {
 	file, err := os.Open(filepath.Join(folder, handoverFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return readEarlierHandover(folder)
+		return nil, nil //nolint:nilnil // nothing was handed over
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read handover: %w", err)
@@ -214,47 +205,4 @@ func trySlot(file *os.File, at int64) ([]byte, error) {
 		return nil, errTorn
 	}
 	return content, nil
-}
-
-// readEarlierHandover reads the three files in which the build before has handed a task over, so that its counters
-// continue over the upgrade; nil if there are none.
-func readEarlierHandover(folder string) (*Handover, error) {
-	last, err := readEarlier(filepath.Join(folder, "samples"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil //nolint:nilnil // nothing was handed over
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read earlier handover: %w", err)
-	}
-	h := &Handover{Last: wire.ToSample(last.GetLast())}
-	// Damaged rows or commands are missing; the samples count all the same.
-	rows, err := readEarlier(filepath.Join(folder, "rows"))
-	if newest := cmp.Or(rows.GetRows(), last.GetRows()); err == nil && newest != nil {
-		h.Rows = wire.ToSample(newest)
-	}
-	if text, err := os.ReadFile(filepath.Join(folder, "commands.json")); err == nil {
-		counted := &record.Handed{Commands: &record.Commands{}}
-		if json.Unmarshal(text, counted) == nil {
-			h.Counted = counted
-		}
-	}
-	return h, nil
-}
-
-// readEarlier reads a message behind its size and checksum, of 4 bytes each.
-func readEarlier(path string) (*proto.Handover, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	const head = 8
-	if len(text) < head {
-		return nil, errTorn
-	}
-	size, content := binary.LittleEndian.Uint32(text), text[head:]
-	if uint64(size) > uint64(len(content)) || crc32.ChecksumIEEE(content[:size]) != binary.LittleEndian.Uint32(text[4:]) {
-		return nil, errTorn
-	}
-	var m proto.Handover
-	return &m, googleproto.Unmarshal(content[:size], &m)
 }

@@ -4,20 +4,13 @@
 package reader
 
 import (
-	"encoding/binary"
-	"encoding/json"
 	"errors"
-	"hash/crc32"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
-	googleproto "google.golang.org/protobuf/proto"
-
-	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
-	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -138,34 +131,6 @@ func TestCommandsAgain(t *testing.T) {
 		if got := readHandover(t, folder).Counted; got == nil || !got.At.Equal(want.At) || got.Commands.LostRecords != want.Commands.LostRecords {
 			t.Errorf("%d: %+v", i, got)
 		}
-	}
-}
-
-// TestEarlierHandover reads what the build before has left, and holds that the next writer removes it.
-func TestEarlierHandover(t *testing.T) {
-	folder := t.TempDir()
-	write := func(name string, content []byte) {
-		t.Helper()
-		must(t, os.WriteFile(filepath.Join(folder, name), content, 0o600))
-	}
-	seal := func(h *proto.Handover) []byte {
-		t.Helper()
-		content := testkit.Value(googleproto.Marshal(h))(t)
-		head := binary.LittleEndian.AppendUint32(nil, uint32(len(content))) //nolint:gosec // small
-		return append(binary.LittleEndian.AppendUint32(head, crc32.ChecksumIEEE(content)), content...)
-	}
-	write("samples", seal(&proto.Handover{Last: wire.FromSample(sampleAt(2), false)}))
-	write("rows", seal(&proto.Handover{Rows: wire.FromSample(sampleAt(1), true)}))
-	text := testkit.Value(json.Marshal(countedAt(2, 3, 0)))(t)
-	write("commands.json", text)
-	h := readHandover(t, folder)
-	h.hold(t, 2, 0, 1)
-	if h.Counted == nil || h.Counted.Commands.Processes() != 3 {
-		t.Errorf("counted %+v", h.Counted)
-	}
-	openHandover(t, folder)
-	if left, _ := filepath.Glob(filepath.Join(folder, "*")); len(left) != 1 {
-		t.Errorf("left in the directory: %v", left)
 	}
 }
 

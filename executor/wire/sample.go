@@ -20,17 +20,8 @@ import (
 
 // FromSample returns the message of a sample. Without rows the process rows stay behind.
 func FromSample(s *procstats.Sample, rows bool) *proto.Sample {
-	return fromSample(s, nil, rows)
-}
-
-// fromSample leaves out the readings that are as in the sample before; nil for none before.
-func fromSample(s, before *procstats.Sample, rows bool) *proto.Sample {
-	task := s.Task
-	if before != nil {
-		task = changed(task, before.Task)
-	}
 	m := &proto.Sample{
-		At: fromStamp(s.Stamp), Sources: fromStamps(s), Task: FromReadings(task), Omitted: uint32(s.Omitted),
+		At: fromStamp(s.Stamp), Sources: fromStamps(s), Task: FromReadings(s.Task), Omitted: uint32(s.Omitted),
 	}
 	if !s.Checked.Zero() {
 		m.Checked = fromStamp(s.Checked)
@@ -42,15 +33,11 @@ func fromSample(s, before *procstats.Sample, rows bool) *proto.Sample {
 	m.Processes = make([]*proto.Process, len(s.Processes))
 	for i := range s.Processes {
 		p := &s.Processes[i]
-		readings := p.Readings
-		if row, ok := process(before, p.ProcessID); ok {
-			readings = changed(readings, row.Readings)
-		}
 		m.Processes[i] = &proto.Process{
 			Id:       FromProcessID(p.ProcessID),
 			Ppid:     int32(p.PPID),
 			Command:  []byte(p.Command),
-			Readings: FromReadings(readings),
+			Readings: FromReadings(p.Readings),
 		}
 	}
 	return m
