@@ -89,7 +89,7 @@ var parts = []part{
 	{dir: "executor/proto"},
 	{dir: "executor/wire", uses: []string{"procstats", "executor/proto"}},
 	{dir: "executor/process", uses: []string{"procstats/kernel"}, modules: []string{"golang.org/x/sys"}},
-	{dir: "executor/cgroup", uses: []string{"executor/process", "procstats/kernel"}},
+	{dir: "executor/cgroup", uses: []string{"executor/process", "executor/proto", "executor/record", "procstats/kernel"}},
 	{
 		dir: "executor/oom", uses: []string{"executor/process", "executor/record", "procstats/kernel"},
 		modules: []string{"golang.org/x/sys", "github.com/hashicorp/go-hclog"},

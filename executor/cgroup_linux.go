@@ -16,7 +16,7 @@ import (
 
 // limitedGroup makes or takes the task's cgroup with its limits, or without any if they cannot be held and are
 // optional.
-func (e *Executor) limitedGroup(request *proto.LaunchRequest) (*cgroup.Group, []cgroup.Limit, error) {
+func (e *Executor) limitedGroup(request *proto.LaunchRequest) (*cgroup.Group, []record.Limit, error) {
 	group, limits, err := e.groupWith(request, request.GetLimits())
 	if err == nil || !request.GetLimitsOptional() || request.GetLimits() == nil {
 		return group, limits, err
@@ -32,12 +32,12 @@ func (e *Executor) limitedGroup(request *proto.LaunchRequest) (*cgroup.Group, []
 // groupWith makes or takes the task's cgroup and sets limits. On an error nothing is left behind.
 func (e *Executor) groupWith(
 	request *proto.LaunchRequest, wanted *proto.Limits,
-) (*cgroup.Group, []cgroup.Limit, error) {
+) (*cgroup.Group, []record.Limit, error) {
 	group, err := e.makeGroup(request, wanted.GetCpuset() != "")
 	if err != nil {
 		return nil, nil, err
 	}
-	limits, err := group.SetLimits(e.host, limitsOf(wanted))
+	limits, err := group.SetLimits(e.host, wanted)
 	if err = errors.Join(err, failpoint.Err("executor.launch.cgroup")); err != nil {
 		return nil, nil, errors.Join(err, group.Remove())
 	}
@@ -70,40 +70,13 @@ func (e *Executor) makeGroup(request *proto.LaunchRequest, cpuset bool) (*cgroup
 	})
 }
 
-// limitsOf takes the limits off the wire; nil stands for none.
-func limitsOf(l *proto.Limits) cgroup.Limits {
-	if l == nil {
-		return cgroup.Limits{}
-	}
-	limits := cgroup.Limits{
-		MemoryMax: l.MemoryMaxBytes, MemoryHigh: l.MemoryHighBytes, MemorySwapMax: l.MemorySwapMaxBytes,
-		MemoryOOMGroup: l.MemoryOomGroup, CPUQuota: l.CpuCores, CPUWeight: l.CpuWeight, CPUShares: l.CpuShares,
-		Cpuset: l.GetCpuset(), PidsMax: l.PidsMax,
-	}
-	for _, io := range l.GetIo() {
-		limits.IO = append(limits.IO, cgroup.IOLimit{
-			Device: io.GetDevice(), ReadBytesPerSecond: io.ReadBytesPerSecond, WriteBytesPerSecond: io.WriteBytesPerSecond,
-			ReadOperationsPerSecond: io.ReadOperationsPerSecond, WriteOperationsPerSecond: io.WriteOperationsPerSecond,
-		})
-	}
-	return limits
-}
-
-func limitsToWire(limits []cgroup.Limit) []*proto.EffectiveLimit {
+func limitsToWire(limits []record.Limit) []*proto.EffectiveLimit {
 	var list []*proto.EffectiveLimit
 	for _, l := range limits {
 		list = append(list, &proto.EffectiveLimit{
 			Name: l.Name, Requested: l.Requested, Effective: l.Effective, Where: l.Where,
 			RequestedText: l.RequestedText, EffectiveText: l.EffectiveText,
 		})
-	}
-	return list
-}
-
-func limitsToRecord(limits []cgroup.Limit) []record.Limit {
-	var list []record.Limit
-	for _, l := range limits {
-		list = append(list, record.Limit(l))
 	}
 	return list
 }

@@ -240,7 +240,7 @@ func (e *Executor) newRecord(t *task) *record.Record {
 			Cgroup: &record.Cgroup{
 				Layout: t.group.Layout(), Placement: string(t.group.Placement), V2: t.group.V2, V1: t.group.V1,
 			},
-			Limits: limitsToRecord(t.limits), Sources: record.SourcesOf(t.reader.Describe()),
+			Limits: t.limits, Sources: record.SourcesOf(t.reader.Describe()),
 			Selection: t.reader.Selection.Names(),
 		},
 		Sampling: record.Sampling{

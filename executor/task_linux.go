@@ -60,7 +60,7 @@ type task struct {
 // placement is where a task runs.
 type placement struct {
 	group  *cgroup.Group
-	limits []cgroup.Limit
+	limits []record.Limit
 	// inheritsPeak is set if the group's memory peak includes what was there before the task.
 	inheritsPeak bool
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/tachograph/tacho/e2e/confine"
+	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -131,7 +132,7 @@ func TestCreateInParent(t *testing.T) {
 func TestParentMissingInAHierarchy(t *testing.T) {
 	needRoot(t)
 	mounts := testkit.Value(kernel.CgroupMounts(kernel.HostFS()))(t)
-	for controller, limits := range map[string]Limits{"cpu": {CPUQuota: new(0.5)}, "cpuset": {Cpuset: "0"}} {
+	for controller, limits := range map[string]*proto.Limits{"cpu": {CpuCores: new(0.5)}, "cpuset": {Cpuset: "0"}} {
 		t.Run(controller, func(t *testing.T) {
 			i := slices.IndexFunc(mounts, func(m kernel.CgroupMount) bool {
 				return m.Version == 1 && slices.Contains(m.Controllers, controller) && !slices.Contains(m.Controllers, "memory")
@@ -179,7 +180,7 @@ func TestCreateWithCpusetOfHost(t *testing.T) {
 	i := slices.IndexFunc(mounts, func(m kernel.CgroupMount) bool { return slices.Contains(m.Controllers, "cpuset") })
 	shared := filepath.Join(mounts[i].Point, path)
 	must(t, write(shared, cpusetFile, "0"))
-	o := execute(t, plan{CpusetDir: shared, Limits: Limits{Cpuset: strings.TrimSpace(string(all))}}, 0, "/")
+	o := execute(t, plan{CpusetDir: shared, Limits: &proto.Limits{Cpuset: strings.TrimSpace(string(all))}}, 0, "/")
 	if o.Error != "" {
 		t.Fatal(o.Error)
 	}
@@ -210,7 +211,7 @@ func fillsBlankCpuset(t *testing.T, dir string) {
 	if o.Error != "" || !noted(o.Notes, "it has no CPUs") {
 		t.Errorf("without a list of CPUs: %q, notes %q", o.Error, o.Notes)
 	}
-	o = execute(t, plan{CpusetDir: dir, Limits: Limits{Cpuset: "0"}}, 0, "/")
+	o = execute(t, plan{CpusetDir: dir, Limits: &proto.Limits{Cpuset: "0"}}, 0, "/")
 	if o.Error != "" {
 		t.Fatal(o.Error)
 	}
@@ -220,7 +221,7 @@ func fillsBlankCpuset(t *testing.T, dir string) {
 	if !strings.Contains(o.Task, filepath.Base(dir)+"\n") {
 		t.Errorf("the task is not in %s but in\n%s", dir, o.Task)
 	}
-	o = execute(t, plan{CpusetDir: dir, Limits: Limits{Cpuset: "4000"}}, 0, "/")
+	o = execute(t, plan{CpusetDir: dir, Limits: &proto.Limits{Cpuset: "4000"}}, 0, "/")
 	if l := o.limit(t, cpusetFile); o.Error != "" || l.EffectiveText != "0" {
 		t.Errorf("what the host has filled is its own to change: %q, %+v", o.Error, l)
 	}
@@ -251,7 +252,7 @@ func TestCreateUnprivileged(t *testing.T) {
 	if len(o.Notes) != 1 || !strings.Contains(o.Notes[0], "permission denied") {
 		t.Errorf("notes %q, want one with the reason", o.Notes)
 	}
-	o = execute(t, plan{Limits: Limits{MemoryMax: new(int64(1 << 20))}}, nobody, path)
+	o = execute(t, plan{Limits: &proto.Limits{MemoryMaxBytes: new(int64(1 << 20))}}, nobody, path)
 	if !o.Refused || !strings.Contains(o.Error, "memory limit 1 MiB cannot be applied here: the task has no cgroup") || !strings.Contains(o.Error, "to get it: ") {
 		t.Errorf("a limit without a group: %q (refused %v)", o.Error, o.Refused)
 	}
@@ -270,7 +271,7 @@ func TestCreateDelegated(t *testing.T) {
 	give(t, path, nobody)
 	give(t, path+"/leaf", nobody)
 	limit := int64(64 << 20)
-	o := execute(t, plan{Limits: Limits{MemoryMax: &limit, PidsMax: new(int64(10))}}, nobody, path+"/leaf")
+	o := execute(t, plan{Limits: &proto.Limits{MemoryMaxBytes: &limit, PidsMax: new(int64(10))}}, nobody, path+"/leaf")
 	if o.Error != "" || o.Place != Sibling || len(o.Notes) > 0 {
 		t.Fatalf("placed %s, %s, notes %q", o.Place, o.Error, o.Notes)
 	}

@@ -5,7 +5,6 @@ package cgroup
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,9 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/tachograph/tacho/e2e/rig/nopidfd"
 	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -66,34 +62,4 @@ func TestKillWhatDoesNotFreeze(t *testing.T) {
 		t.Error("it has ended by itself")
 	}
 	members("after", func(n int) bool { return n == 0 })
-}
-
-// TestKillWithoutPidfds kills the members of a group by their numbers alone, which frozen processes keep. Where nothing
-// freezes no process is killed.
-func TestKillWithoutPidfds(t *testing.T) {
-	needRoot(t)
-	all := roots(t)
-	if all["freezer"] == "" || all["pids"] == "" {
-		t.Skip("there is no freezer of version 1")
-	}
-	for controller, want := range map[string]error{"freezer": nil, "pids": unix.ENOSYS} {
-		dir := filepath.Join(all[controller], fmt.Sprint("without-pidfds-", os.Getpid()))
-		must(t, os.Mkdir(dir, 0o755))
-		g := Of(procstats.Cgroup{V1: map[string]string{controller: dir}}, true)
-		_, ended := startTask(t, dir)
-		nopidfd.Run(t, func() {
-			if err := g.Kill(); !errors.Is(err, want) {
-				t.Errorf("%s: kill: %v, want %v", controller, err, want)
-			}
-		})
-		if want != nil {
-			if err := g.Kill(); err != nil {
-				t.Errorf("%s: kill by pidfd: %v", controller, err)
-			}
-		}
-		if err := <-ended; err == nil {
-			t.Errorf("%s: it has ended by itself", controller)
-		}
-		empty(t, g)
-	}
 }

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"slices"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -107,7 +106,6 @@ func (g *Group) killMembers(pids []int) (err error) {
 		_, found := slices.BinarySearch(members, pid)
 		return found
 	}
-	pin := g.pinFrozen(&members)
 	held := make([]*process.Process, 0, len(pids))
 	defer func() {
 		for _, p := range held {
@@ -118,7 +116,7 @@ func (g *Group) killMembers(pids []int) (err error) {
 		if pid == os.Getpid() {
 			continue // a thread of this process is there to start one: version 1 lists its process
 		}
-		p, err := process.Hold(pid, func() bool { return isMember(pid) }, pin)
+		p, err := process.Hold(pid, func() bool { return isMember(pid) }, nil)
 		if err == nil {
 			held = append(held, p)
 		} else if !errors.Is(err, process.ErrGone) {
@@ -137,42 +135,6 @@ func (g *Group) killMembers(pids []int) (err error) {
 		}
 	}
 	return nil
-}
-
-// pinFrozen is for hosts without pidfds: a frozen process cannot end, and so keeps its number. The first signal waits
-// for that and lists the members again. It is nil without a freezer.
-func (g *Group) pinFrozen(members *[]int) process.Pin {
-	dir := g.V1["freezer"]
-	if dir == "" {
-		return nil
-	}
-	list := sync.OnceValue(func() error {
-		if err := awaitFrozen(dir); err != nil {
-			return err
-		}
-		pids, err := kernel.ListCgroup(dir)
-		slices.Sort(pids)
-		*members = pids
-		return err
-	})
-	return func(signal func() error) error {
-		if err := list(); err != nil {
-			return err
-		}
-		return signal() // asks for members again
-	}
-}
-
-// awaitFrozen waits until the freezer has stopped a group, which takes a moment.
-func awaitFrozen(dir string) error {
-	const rounds, pause = 100, time.Millisecond
-	for range rounds {
-		if slices.Contains(readWords(dir, "freezer.state"), "FROZEN") {
-			return nil
-		}
-		<-time.After(pause)
-	}
-	return fmt.Errorf("%s does not freeze, and there are no pidfds", dir)
 }
 
 // Empty kills the remaining processes, waits until they are gone, and removes the group if it is ours. It is for

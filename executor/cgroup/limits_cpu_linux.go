@@ -10,12 +10,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 func (s *setter) quota() error {
-	if cores := s.limits.CPUQuota; cores != nil {
+	if cores := s.limits.CpuCores; cores != nil {
 		err := s.write("cpu", fmt.Sprintf("CPU quota of %v cores", *cores),
 			func(dir string) error { return s.setQuotaV1(dir, *cores) },
 			func(dir string) error { return setQuotaV2(dir, *cores) })
@@ -24,7 +25,7 @@ func (s *setter) quota() error {
 		}
 	}
 	lowest, where, set := kernel.EffectiveCPUQuota(s.group.Cgroup, s.mounts)
-	s.add(procstats.CgroupCPUQuota.String(), s.limits.CPUQuota, lowest, where, set)
+	s.add(procstats.CgroupCPUQuota.String(), s.limits.CpuCores, lowest, where, set)
 	return nil
 }
 
@@ -65,7 +66,7 @@ func (s *setter) setQuotaV1(dir string, cores float64) error {
 
 // weight sets the share of contended CPU, on the scale of the version at hand.
 func (s *setter) weight() error {
-	if s.limits.CPUWeight == nil && s.limits.CPUShares == nil {
+	if s.limits.CpuWeight == nil && s.limits.CpuShares == nil {
 		return nil
 	}
 	dir, version, err := s.folder("cpu", "CPU weight")
@@ -73,10 +74,10 @@ func (s *setter) weight() error {
 		return err
 	}
 	file, row := "cpu.weight", procstats.CgroupCPUWeight
-	asked, value, _ := s.limits.weight()
+	asked, value, _ := weightOf(s.limits)
 	if version == 1 {
 		file, row = "cpu.shares", procstats.CgroupCPUShares
-		asked, value, _ = s.limits.shares()
+		asked, value, _ = sharesOf(s.limits)
 	}
 	if err := setNumber(dir, file, value, 1); err != nil {
 		return err
@@ -94,10 +95,10 @@ const (
 // cpuset binds the task to CPUs. On v1 Create has filled the group from its parent already: it takes no process
 // without CPUs and memory nodes.
 func (s *setter) cpuset() error {
-	if s.limits.Cpuset == "" {
+	if s.limits.GetCpuset() == "" {
 		return nil
 	}
-	wanted, err := ParseCPUs(s.limits.Cpuset)
+	wanted, err := ParseCPUs(s.limits.GetCpuset())
 	if err != nil {
 		return err
 	}
@@ -112,7 +113,7 @@ func (s *setter) cpuset() error {
 		s.addCpuset(wanted, held, s.group.cpuset)
 		return nil
 	}
-	dir, version, err := s.folder("cpuset", "cpuset "+s.limits.Cpuset)
+	dir, version, err := s.folder("cpuset", "cpuset "+s.limits.GetCpuset())
 	if err != nil {
 		// Orchestrators name all CPUs where a task may use any: that needs no group.
 		online, onlineErr := readCPUs("/sys/devices/system/cpu", "online")
@@ -134,7 +135,7 @@ func (s *setter) cpuset() error {
 	}
 	if slices.ContainsFunc(wanted, func(cpu int) bool { return !slices.Contains(there, cpu) }) {
 		return newHostError("cpuset %s cannot be applied here: %s has only the CPUs %s",
-			s.limits.Cpuset, parent, FormatCPUs(there))
+			s.limits.GetCpuset(), parent, FormatCPUs(there))
 	}
 	if err := write(dir, cpusetFile, FormatCPUs(wanted)); err != nil {
 		return fmt.Errorf("set limit: %w", err)
@@ -178,9 +179,9 @@ func isBlank(dir, file string) bool {
 
 func (s *setter) addCpuset(wanted, held []int, dir string) {
 	requested, effective := float64(len(wanted)), float64(len(held))
-	s.held = append(s.held, Limit{
+	s.held = append(s.held, record.Limit{
 		Name: cpusetFile, Requested: &requested, Effective: &effective, Where: dir,
-		RequestedText: s.limits.Cpuset, EffectiveText: FormatCPUs(held),
+		RequestedText: s.limits.GetCpuset(), EffectiveText: FormatCPUs(held),
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -20,22 +21,21 @@ const ioMax = "io.max"
 
 // io sets the limits of block devices.
 func (s *setter) io() error {
-	for i := range s.limits.IO {
-		limit := &s.limits.IO[i]
-		err := s.write("io", "I/O limit of "+limit.Device,
+	for _, limit := range s.limits.GetIo() {
+		err := s.write("io", "I/O limit of "+limit.GetDevice(),
 			func(dir string) error { return s.ioV1(dir, limit) },
 			func(dir string) error { return s.ioV2(dir, limit) })
 		if err != nil {
-			return explainDevice(limit.Device, err)
+			return explainDevice(limit.GetDevice(), err)
 		}
 	}
 	return nil
 }
 
-func (s *setter) ioV2(dir string, limit *IOLimit) error {
+func (s *setter) ioV2(dir string, limit *proto.IOLimit) error {
 	var line strings.Builder
-	line.WriteString(limit.Device)
-	for _, key := range limit.keys() {
+	line.WriteString(limit.GetDevice())
+	for _, key := range keysOf(limit) {
 		if key.value != nil {
 			fmt.Fprintf(&line, " %s=%d", key.name, *key.value)
 		}
@@ -43,48 +43,48 @@ func (s *setter) ioV2(dir string, limit *IOLimit) error {
 	if err := write(dir, ioMax, line.String()); err != nil {
 		return fmt.Errorf("set limit: %w", err)
 	}
-	for _, key := range limit.keys() {
+	for _, key := range keysOf(limit) {
 		if key.value == nil {
 			continue
 		}
-		held, ok := readIOMax(dir, limit.Device, key.name)
+		held, ok := readIOMax(dir, limit.GetDevice(), key.name)
 		if !ok || held != *key.value {
 			return newHostError("set limit: %s: wrote %q, which is not there when read back",
 				filepath.Join(dir, ioMax), line.String())
 		}
 		where := dir
 		for _, ancestor := range kernel.CgroupAncestors(dir, s.mounts) {
-			if theirs, ok := readIOMax(ancestor, limit.Device, key.name); ok && theirs < held {
+			if theirs, ok := readIOMax(ancestor, limit.GetDevice(), key.name); ok && theirs < held {
 				held, where = theirs, ancestor
 			}
 		}
-		s.add(fmt.Sprintf("%s %s %s", ioMax, limit.Device, key.name), number(key.value), float64(held), where, true)
+		s.add(fmt.Sprintf("%s %s %s", ioMax, limit.GetDevice(), key.name), number(key.value), float64(held), where, true)
 	}
 	return nil
 }
 
 // ioV1 sets one file for each key. Version 1 throttles groups independently: limits of ancestors have no effect.
-func (s *setter) ioV1(dir string, limit *IOLimit) error {
-	for _, key := range limit.keys() {
+func (s *setter) ioV1(dir string, limit *proto.IOLimit) error {
+	for _, key := range keysOf(limit) {
 		if key.value == nil {
 			continue
 		}
-		if err := write(dir, key.fileV1, fmt.Sprintf("%s %d", limit.Device, *key.value)); err != nil {
+		if err := write(dir, key.fileV1, fmt.Sprintf("%s %d", limit.GetDevice(), *key.value)); err != nil {
 			return fmt.Errorf("set limit: %w", err)
 		}
 		text, err := os.ReadFile(filepath.Join(dir, key.fileV1))
 		if err != nil {
 			return fmt.Errorf("read limit back: %w", err)
 		}
-		held, ok := deviceValue(string(text), limit.Device)
+		held, ok := deviceValue(string(text), limit.GetDevice())
 		if !ok || held != strconv.FormatInt(*key.value, 10) {
 			return newHostError("set limit: %s: wrote %d, read back %q", filepath.Join(dir, key.fileV1), *key.value, held)
 		}
-		s.add(key.fileV1+" "+limit.Device, number(key.value), float64(*key.value), dir, true)
+		s.add(key.fileV1+" "+limit.GetDevice(), number(key.value), float64(*key.value), dir, true)
 	}
 	if limit.WriteBytesPerSecond != nil || limit.WriteOperationsPerSecond != nil {
 		s.group.note("I/O limit of %s: cgroup v1 does not limit writes through the page cache, "+
-			"only direct and synchronous ones", limit.Device)
+			"only direct and synchronous ones", limit.GetDevice())
 	}
 	return nil
 }

@@ -13,7 +13,10 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+	googleproto "google.golang.org/protobuf/proto"
 
+	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -23,18 +26,21 @@ type setter struct {
 	group  *Group
 	host   kernel.FS
 	mounts []kernel.CgroupMount
-	limits Limits
-	held   []Limit
+	limits *proto.Limits
+	held   []record.Limit
 }
 
 // SetLimits writes limits into the task's groups, before anything runs there, and reads them back. It returns the
 // requested limits and those of ancestors. A limit that cannot be applied is an error with a remedy; it wraps
 // errors.ErrUnsupported if the host cannot apply it. The group, which has some of the limits then, has to be removed.
-func (g *Group) SetLimits(host kernel.FS, l Limits) ([]Limit, error) {
-	if err := l.check(int64(os.Getpagesize())); err != nil {
+func (g *Group) SetLimits(host kernel.FS, l *proto.Limits) ([]record.Limit, error) {
+	if l == nil {
+		l = &proto.Limits{}
+	}
+	if err := check(l, int64(os.Getpagesize())); err != nil {
 		return nil, err
 	}
-	if !g.Exists() && l.empty() {
+	if !g.Exists() && googleproto.Size(l) == 0 {
 		return nil, nil
 	}
 	mounts, err := kernel.CgroupMounts(host)
@@ -102,7 +108,7 @@ func onV2(what, instead string) error {
 
 // add records a limit that was requested or is set.
 func (s *setter) add(name string, requested *float64, effective float64, where string, set bool) {
-	limit := Limit{Name: name, Requested: requested}
+	limit := record.Limit{Name: name, Requested: requested}
 	if set {
 		limit.Effective, limit.Where = &effective, where
 	}
@@ -141,7 +147,7 @@ func (s *setter) write(controller, what string, v1, v2 func(dir string) error) e
 }
 
 func (s *setter) memory() error {
-	if limit := s.limits.MemoryMax; limit != nil {
+	if limit := s.limits.MemoryMaxBytes; limit != nil {
 		err := s.write("memory", "memory limit "+procstats.Bytes.Text(float64(*limit)),
 			func(dir string) error { return s.memoryV1(dir, *limit) },
 			func(dir string) error { return setBytes(dir, "memory.max", *limit) })
@@ -149,7 +155,7 @@ func (s *setter) memory() error {
 			return err
 		}
 	}
-	s.addLowest(procstats.CgroupMemoryMax, number(s.limits.MemoryMax), kernel.EffectiveMemoryMax)
+	s.addLowest(procstats.CgroupMemoryMax, number(s.limits.MemoryMaxBytes), kernel.EffectiveMemoryMax)
 	return nil
 }
 
@@ -159,10 +165,10 @@ const swapLimitV1 = "memory.memsw.limit_in_bytes"
 // second to be at least the first at any time.
 func (s *setter) memoryV1(dir string, limit int64) error {
 	const file = "memory.limit_in_bytes"
-	if s.limits.MemorySwapMax == nil {
+	if s.limits.MemorySwapMaxBytes == nil {
 		return setBytes(dir, file, limit)
 	}
-	both := limit + *s.limits.MemorySwapMax
+	both := limit + *s.limits.MemorySwapMaxBytes
 	if now, err := readNumber(dir, swapLimitV1); err == nil && now < limit {
 		if err := setBytes(dir, swapLimitV1, both); err != nil {
 			return err
@@ -172,7 +178,7 @@ func (s *setter) memoryV1(dir string, limit int64) error {
 }
 
 func (s *setter) memoryHigh() error {
-	if limit := s.limits.MemoryHigh; limit != nil {
+	if limit := s.limits.MemoryHighBytes; limit != nil {
 		what := "memory.high " + procstats.Bytes.Text(float64(*limit))
 		err := s.write("memory", what,
 			func(string) error { return onV2(what, "use the hard limit") },
@@ -181,13 +187,13 @@ func (s *setter) memoryHigh() error {
 			return err
 		}
 	}
-	s.addLowest(procstats.CgroupMemoryHigh, number(s.limits.MemoryHigh), kernel.EffectiveMemoryHigh)
+	s.addLowest(procstats.CgroupMemoryHigh, number(s.limits.MemoryHighBytes), kernel.EffectiveMemoryHigh)
 	return nil
 }
 
 // swap limits swap space; on v1 the limit on memory is already set.
 func (s *setter) swap() error {
-	limit := s.limits.MemorySwapMax
+	limit := s.limits.MemorySwapMaxBytes
 	if limit == nil {
 		s.addLowest(procstats.CgroupMemorySwapMax, nil, kernel.EffectiveMemorySwapMax)
 		return nil
@@ -212,11 +218,11 @@ func (s *setter) swap() error {
 		s.addLowest(procstats.CgroupMemorySwapMax, number(limit), kernel.EffectiveMemorySwapMax)
 		return nil
 	}
-	if s.limits.MemoryMax == nil {
+	if s.limits.MemoryMaxBytes == nil {
 		return newHostError("%s cannot be applied here: cgroup v1 limits memory and swap together; give a memory limit too",
 			what)
 	}
-	both := *s.limits.MemoryMax + *limit
+	both := *s.limits.MemoryMaxBytes + *limit
 	if err := setBytes(dir, file, both); err != nil {
 		return err
 	}
@@ -226,7 +232,7 @@ func (s *setter) swap() error {
 }
 
 func (s *setter) oomGroup() error {
-	if s.limits.MemoryOOMGroup == nil {
+	if s.limits.MemoryOomGroup == nil {
 		return nil
 	}
 	const file = "memory.oom.group"
@@ -234,13 +240,13 @@ func (s *setter) oomGroup() error {
 	switch {
 	case err != nil:
 		return err
-	case version == 1 && *s.limits.MemoryOOMGroup:
+	case version == 1 && *s.limits.MemoryOomGroup:
 		return onV2(file, "omit it")
 	case version == 1:
 		return nil
 	}
 	on := int64(0)
-	if *s.limits.MemoryOOMGroup {
+	if *s.limits.MemoryOomGroup {
 		on = 1
 	}
 	if err := setNumber(dir, file, on, 1); err != nil {

@@ -14,16 +14,18 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/e2e/confine"
+	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // limit finds one of the limits that hold.
-func (o *outcome) limit(t *testing.T, name string) Limit {
+func (o *outcome) limit(t *testing.T, name string) record.Limit {
 	t.Helper()
-	i := slices.IndexFunc(o.Limits, func(l Limit) bool { return l.Name == name })
+	i := slices.IndexFunc(o.Limits, func(l record.Limit) bool { return l.Name == name })
 	if i < 0 {
 		t.Errorf("no limit %s in %+v", name, o.Limits)
-		return Limit{}
+		return record.Limit{}
 	}
 	return o.Limits[i]
 }
@@ -55,17 +57,17 @@ func (o *outcome) shows(t *testing.T, want map[string]string) {
 
 func TestSetLimits(t *testing.T) {
 	needRoot(t)
-	limits := Limits{
-		MemoryMax: new(int64(100<<20 + 1)), CPUQuota: new(0.5), CPUWeight: new(int64(50)), PidsMax: new(int64(20)), Cpuset: "0",
+	limits := &proto.Limits{
+		MemoryMaxBytes: new(int64(100<<20 + 1)), CpuCores: new(0.5), CpuWeight: new(int64(50)), PidsMax: new(int64(20)), Cpuset: "0",
 	}
 	needController(t, "memory")
 	needController(t, "cpuset")
 	v2, swap := version(t, "memory") == 2, hasSwapLimit(t)
 	if swap {
-		limits.MemorySwapMax = new(int64(1 << 20))
+		limits.MemorySwapMaxBytes = new(int64(1 << 20))
 	}
 	if v2 {
-		limits.MemoryHigh, limits.MemoryOOMGroup = new(int64(80<<20)), new(true)
+		limits.MemoryHighBytes, limits.MemoryOomGroup = new(int64(80<<20)), new(true)
 	}
 	o := execute(t, plan{Limits: limits, Parent: newPath(t, "/limits")}, 0, "/")
 	if o.Error != "" {
@@ -108,7 +110,7 @@ func TestSetLimits(t *testing.T) {
 // TestSetSlowQuota needs a longer period than the kernel's usual one.
 func TestSetSlowQuota(t *testing.T) {
 	needRoot(t)
-	o := execute(t, plan{Empty: true, Limits: Limits{CPUQuota: new(0.005)}, Parent: newPath(t, "/slow")}, 0, "/")
+	o := execute(t, plan{Empty: true, Limits: &proto.Limits{CpuCores: new(0.005)}, Parent: newPath(t, "/slow")}, 0, "/")
 	if o.Error != "" {
 		t.Fatal(o.Error)
 	}
@@ -146,7 +148,7 @@ func TestSetLimitsBelowLowerOnes(t *testing.T) {
 		set("cpu", "cpu.cfs_quota_us", "25000")
 	}
 	set("pids", "pids.max", "50")
-	asked := Limits{MemoryMax: new(int64(100 << 20)), CPUQuota: new(0.5), PidsMax: new(int64(60))}
+	asked := &proto.Limits{MemoryMaxBytes: new(int64(100 << 20)), CpuCores: new(0.5), PidsMax: new(int64(60))}
 	o := execute(t, plan{Limits: asked, Parent: path}, 0, "/")
 	if o.Error != "" {
 		t.Fatal(o.Error)
@@ -175,17 +177,17 @@ func TestLimitsThatCannotBeHeld(t *testing.T) {
 	one := new(int64(1))
 	for _, test := range []struct {
 		name   string
-		limits Limits
+		limits *proto.Limits
 		skip   bool
 		want   string
 	}{
-		{"cpuset of others", Limits{Cpuset: "4000"}, false, "cpuset 4000 cannot be applied here: "},
-		{"no such device", Limits{IO: []IOLimit{{Device: "250:250", ReadBytesPerSecond: one}}}, false, "no such block device (lsblk lists"},
-		{"memory.high", Limits{MemoryHigh: new(int64(1 << 20))}, v2, "cgroup v1 has no such limit; use the hard limit"},
-		{"oom group", Limits{MemoryOOMGroup: new(true)}, v2, "cgroup v1 has no such limit"},
-		{"swap alone", Limits{MemorySwapMax: one}, v2 || !hasSwapLimit(t), "give a memory limit too"},
-		{"one process", Limits{PidsMax: one}, pids == 2, "the minimum on cgroup v1 is 2"},
-		{"no group", Limits{CPUQuota: new(1.0)}, false, "CPU quota of 1 cores cannot be applied here: the task has no cgroup"},
+		{"cpuset of others", &proto.Limits{Cpuset: "4000"}, false, "cpuset 4000 cannot be applied here: "},
+		{"no such device", &proto.Limits{Io: []*proto.IOLimit{{Device: "250:250", ReadBytesPerSecond: one}}}, false, "no such block device (lsblk lists"},
+		{"memory.high", &proto.Limits{MemoryHighBytes: new(int64(1 << 20))}, v2, "cgroup v1 has no such limit; use the hard limit"},
+		{"oom group", &proto.Limits{MemoryOomGroup: new(true)}, v2, "cgroup v1 has no such limit"},
+		{"swap alone", &proto.Limits{MemorySwapMaxBytes: one}, v2 || !hasSwapLimit(t), "give a memory limit too"},
+		{"one process", &proto.Limits{PidsMax: one}, pids == 2, "the minimum on cgroup v1 is 2"},
+		{"no group", &proto.Limits{CpuCores: new(1.0)}, false, "CPU quota of 1 cores cannot be applied here: the task has no cgroup"},
 	} {
 		if test.skip || test.limits.Cpuset != "" && version(t, "cpuset") == 0 {
 			continue
@@ -205,7 +207,7 @@ func TestSetIOLimits(t *testing.T) {
 	needRoot(t)
 	device := wholeDevice(t)
 	needController(t, "io")
-	limits := Limits{IO: []IOLimit{{Device: device, WriteBytesPerSecond: new(int64(1 << 20)), ReadOperationsPerSecond: new(int64(50))}}}
+	limits := &proto.Limits{Io: []*proto.IOLimit{{Device: device, WriteBytesPerSecond: new(int64(1 << 20)), ReadOperationsPerSecond: new(int64(50))}}}
 	o := execute(t, plan{Limits: limits, Parent: newPath(t, "/io")}, 0, "/")
 	if o.Error != "" {
 		t.Fatal(o.Error)
@@ -233,7 +235,7 @@ func TestLimitPartition(t *testing.T) {
 		t.Skip("this machine has no partitions")
 	}
 	number := testkit.Value(os.ReadFile(filepath.Join(filepath.Dir(partitions[0]), "dev")))(t)
-	limits := Limits{IO: []IOLimit{{Device: strings.TrimSpace(string(number)), ReadBytesPerSecond: new(int64(1))}}}
+	limits := &proto.Limits{Io: []*proto.IOLimit{{Device: strings.TrimSpace(string(number)), ReadBytesPerSecond: new(int64(1))}}}
 	o := execute(t, plan{Limits: limits, Parent: newPath(t, "/part")}, 0, "/")
 	if !strings.Contains(o.Error, "it is a partition") {
 		t.Errorf("%q", o.Error)

@@ -26,6 +26,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/e2e/confine"
+	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
@@ -42,7 +44,7 @@ type plan struct {
 	Parent string
 	// CpusetDir is the host's.
 	CpusetDir string
-	Limits    Limits
+	Limits    *proto.Limits
 	// Empty starts nothing in the groups.
 	Empty bool
 	// Visit enters groups as if there were no clone3.
@@ -60,7 +62,7 @@ type outcome struct {
 	Group  procstats.Cgroup
 	Place  Placement
 	Notes  []string
-	Limits []Limit
+	Limits []record.Limit
 	// Files are the limits as the kernel shows them, by file.
 	Files map[string]string
 	// Own is the cgroup of the process itself at the end.
@@ -113,7 +115,7 @@ func (p plan) carryOut() (done *outcome, err error) {
 	if p.Scope > 0 {
 		return p.enterScope(host)
 	}
-	g, err := Create(Options{FS: host, ID: fmt.Sprint(os.Getpid()), Parent: p.Parent, Cpuset: p.Limits.Cpuset != "", CpusetDir: p.CpusetDir})
+	g, err := Create(Options{FS: host, ID: fmt.Sprint(os.Getpid()), Parent: p.Parent, Cpuset: p.Limits.GetCpuset() != "", CpusetDir: p.CpusetDir})
 	if err != nil {
 		return &outcome{Error: err.Error()}, nil
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -30,37 +31,37 @@ func TestKernelsThatLackLimits(t *testing.T) {
 		name   string
 		v1     bool
 		files  map[string]string
-		limits Limits
+		limits *proto.Limits
 		want   string
 	}{
 		{
 			"v2 without swap accounting", false,
 			map[string]string{"cgroup.controllers": "memory\n", "memory.max": "max\n"},
-			Limits{MemorySwapMax: new(int64(0))},
+			&proto.Limits{MemorySwapMaxBytes: new(int64(0))},
 			"the kernel does not account swap (no memory.swap.max); boot with swapaccount=1",
 		},
 		{
 			"v1 without swap accounting", true,
 			map[string]string{"memory.limit_in_bytes": "8192\n"},
-			Limits{MemoryMax: new(int64(4096)), MemorySwapMax: new(int64(0))},
+			&proto.Limits{MemoryMaxBytes: new(int64(4096)), MemorySwapMaxBytes: new(int64(0))},
 			"no memory.memsw.limit_in_bytes",
 		},
 		{
 			"v2 without group kills", false,
 			map[string]string{"cgroup.controllers": "memory\n"},
-			Limits{MemoryOOMGroup: new(true)},
+			&proto.Limits{MemoryOomGroup: new(true)},
 			"memory.oom.group: no such file or directory (supported since Linux 4.19)",
 		},
 		{
 			"v2 without the controller", false,
 			map[string]string{"cgroup.controllers": "cpu pids\n"},
-			Limits{MemoryHigh: new(int64(4096))},
+			&proto.Limits{MemoryHighBytes: new(int64(4096))},
 			"memory.high 4 KiB cannot be applied here: the task's cgroup has no memory controller",
 		},
 		{
 			"a limit that is not kept", true,
 			map[string]string{"memory.limit_in_bytes": "9223372036854771712\n"},
-			Limits{MemoryMax: new(int64(4096))},
+			&proto.Limits{MemoryMaxBytes: new(int64(4096))},
 			"wrote 4096, read back 4096372036854771712",
 		},
 	} {
@@ -73,7 +74,7 @@ func TestKernelsThatLackLimits(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", test.name, err, test.want)
 		}
-		if refused := errors.Is(err, errors.ErrUnsupported); refused == (test.limits.MemoryOOMGroup != nil) {
+		if refused := errors.Is(err, errors.ErrUnsupported); refused == (test.limits.MemoryOomGroup != nil) {
 			t.Errorf("%s: %v: the host's doing is %v", test.name, err, refused)
 		}
 	}
@@ -83,7 +84,7 @@ func TestKernelsThatLackLimits(t *testing.T) {
 func TestSwapOnV1(t *testing.T) {
 	dir := captured(t, map[string]string{"memory.limit_in_bytes": "4096\n", "memory.memsw.limit_in_bytes": "8192\n", "memory.stat": ""})
 	g := &Group{Cgroup: procstats.Cgroup{V1: map[string]string{"memory": dir}}}
-	s := &setter{group: g, host: kernel.HostFS(), limits: Limits{MemoryMax: new(int64(1 << 20)), MemorySwapMax: new(int64(1 << 20))}}
+	s := &setter{group: g, host: kernel.HostFS(), limits: &proto.Limits{MemoryMaxBytes: new(int64(1 << 20)), MemorySwapMaxBytes: new(int64(1 << 20))}}
 	must(t, errors.Join(s.memory(), s.swap()))
 	for file, want := range map[string]int64{"memory.limit_in_bytes": 1 << 20, swapLimitV1: 2 << 20} {
 		if held, err := readNumber(dir, file); err != nil || held != want {

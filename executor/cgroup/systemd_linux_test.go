@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/e2e/confine"
+	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/internal/testkit"
 )
 
@@ -154,7 +155,7 @@ func (m *machine) enter() error {
 func TestCreateInSystemdScope(t *testing.T) {
 	m := startSystemd(t)
 	limit := int64(64 << 20)
-	o := m.execute(t, plan{Limits: Limits{MemoryMax: &limit, PidsMax: new(int64(10)), CPUQuota: new(0.5), Cpuset: "0"}})
+	o := m.execute(t, plan{Limits: &proto.Limits{MemoryMaxBytes: &limit, PidsMax: new(int64(10)), CpuCores: new(0.5), Cpuset: "0"}})
 	if o.Error != "" || o.Place != InScope || len(o.Notes) > 0 {
 		t.Fatalf("placed %s, %s, notes %q\nsystemd:\n%s", o.Place, o.Error, o.Notes, m.log.String())
 	}
@@ -213,7 +214,7 @@ func TestCreateInScopeOfUserManager(t *testing.T) {
 	}
 	runtimeDir := userManager(t, path+"/manager")
 	limit := int64(64 << 20)
-	o := execute(t, plan{Limits: Limits{MemoryMax: &limit}}, nobody, path+"/session", "XDG_RUNTIME_DIR="+runtimeDir)
+	o := execute(t, plan{Limits: &proto.Limits{MemoryMaxBytes: &limit}}, nobody, path+"/session", "XDG_RUNTIME_DIR="+runtimeDir)
 	if o.Error != "" || o.Place != InScope || !noted(o.Notes, "no cgroup with cpu, io") {
 		t.Fatalf("placed %s in %s, %s, notes %q", o.Place, o.Group.V2, o.Error, o.Notes)
 	}
