@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -31,13 +30,13 @@ const patience = 500 * time.Microsecond
 const settleDelay = 500 * time.Millisecond
 
 // settle lets the executor go before others once its task stays.
-func (e *Executor) settle(ctx context.Context, sharesSession bool) {
+func (e *Executor) settle(ctx context.Context) {
 	select {
 	case <-time.After(settleDelay):
 	case <-ctx.Done():
 		return
 	}
-	if err := raisePriority(int(e.launcher.thread.Load()), sharesSession); err != nil {
+	if err := raisePriority(int(e.launcher.thread.Load())); err != nil {
 		e.log.Debug("raise scheduling priority", "error", err)
 	}
 }
@@ -45,7 +44,7 @@ func (e *Executor) settle(ctx context.Context, sharesSession bool) {
 // raisePriority raises the priority of all threads of this process and makes their timers patient, except for the
 // thread that forks tasks, which inherit both. Threads that are made later are as those that make them, and that one
 // makes none. Patience needs CAP_SYS_NICE, for threads other than the calling one.
-func raisePriority(launcher int, sharesSession bool) error {
+func raisePriority(launcher int) error {
 	now, err := niceOf(launcher)
 	if err != nil {
 		return err
@@ -62,10 +61,7 @@ func raisePriority(launcher int, sharesSession bool) error {
 	}
 	// The one can be permitted without the other, by RLIMIT_NICE.
 	patient := others(func(tid int) (bool, error) { return setTimerSlack(tid, patience) })
-	if err := others(func(tid int) (bool, error) { return setNice(tid, nice) }); err != nil || sharesSession {
-		return errors.Join(err, patient)
-	}
-	return errors.Join(raiseAutogroup(nice), patient)
+	return errors.Join(others(func(tid int) (bool, error) { return setNice(tid, nice) }), patient)
 }
 
 // eachThread changes all threads of this process. One that is made meanwhile may come from one that was not changed
@@ -114,34 +110,6 @@ func setTimerSlack(tid int, slack time.Duration) (changed bool, err error) {
 		return false, fmt.Errorf("set timer slack: %w", err)
 	}
 	return true, nil
-}
-
-const autogroupFile = "/proc/self/autogroup"
-
-// raiseAutogroup does the same for our autogroup, sched(7): in the root of the cpu hierarchy all processes of a
-// session share one weight, and their nice values count only among themselves. It is for a session of our own.
-func raiseAutogroup(nice int) error {
-	if session, err := unix.Getsid(0); err != nil || session != os.Getpid() {
-		return nil //nolint:nilerr // others are in it, or it is unknown
-	}
-	text, err := os.ReadFile(autogroupFile)
-	if errors.Is(err, os.ErrNotExist) || err == nil && !strings.Contains(string(text), " nice ") {
-		return nil // a kernel without autogroups, or we are in none
-	}
-	if err != nil {
-		return err
-	}
-	// Without CAP_SYS_ADMIN the kernel takes one change in 100 ms, of all that ask, and refuses others with EAGAIN.
-	const limit, pause = 2 * time.Second, 10 * time.Millisecond
-	for began := time.Now(); ; <-time.After(pause) {
-		err := os.WriteFile(autogroupFile, []byte(strconv.Itoa(nice)), 0)
-		switch {
-		case err == nil:
-			return nil
-		case !errors.Is(err, unix.EAGAIN) || time.Since(began) > limit:
-			return fmt.Errorf("set nice value %d of the autogroup: %w", nice, err)
-		}
-	}
 }
 
 // niceOf returns the nice value of a thread. The system call returns 20 minus that, getpriority(2).

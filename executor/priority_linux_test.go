@@ -12,10 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/creack/pty"
-
-	"github.com/tachograph/tacho/executor/client"
-	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/internal/testkit"
 )
 
@@ -59,40 +55,10 @@ func notRaised(t *testing.T, pid int) string {
 	if seen[0] != 1 || seen[-20] != len(threads)-1 || len(threads) < 2 {
 		return fmt.Sprintf("threads by nice value: %v, want one at 0 and the others at -20", seen)
 	}
-	// Where the kernel groups by session, that of the executor goes before others.
-	group, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/autogroup")
-	if err == nil && !strings.HasSuffix(strings.TrimSpace(string(group)), "nice -20") {
-		return fmt.Sprintf("autogroup %q, want it at -20", group)
-	}
 	if patient := patientThreads(t, pid); patient != len(threads)-1 {
 		return fmt.Sprintf("%d of %d threads have the executor's timer slack, want all but the one that forks", patient, len(threads))
 	}
 	return ""
-}
-
-// A task on a shared terminal is in its executor's session and autogroup, which does not go before others then.
-func TestPriorityOnATerminal(t *testing.T) {
-	needPriority(t)
-	if _, err := os.Stat("/proc/self/autogroup"); err != nil {
-		t.Skipf("the kernel does not group processes by session: %v", err)
-	}
-	master, slave, err := pty.Open()
-	must(t, err)
-	defer master.Close()
-	defer slave.Close()
-	f := startWith(t, func(o *client.Options) { o.ExtraFiles = []*os.File{slave} })
-	f.run("exec > out; sleep 1; cat /proc/self/autogroup /proc/$PPID/autogroup",
-		func(r *proto.LaunchRequest) {
-			const terminal = 3
-			r.Stdio = &proto.Stdio{
-				Mode: proto.Stdio_MODE_TERMINAL, StdinFd: terminal, StdoutFd: terminal, StderrFd: terminal,
-			}
-		})
-	f.wait()
-	lines := strings.Split(strings.TrimSpace(f.stdout()), "\n")
-	if len(lines) != 2 || lines[0] != lines[1] || !strings.HasSuffix(lines[0], " nice 0") {
-		t.Errorf("%q, want the autogroups of task and executor to be one, at nice 0", lines)
-	}
 }
 
 // needPriority skips where no process may go before others, and returns our nice value.

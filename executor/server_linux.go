@@ -137,7 +137,7 @@ func (e *Executor) launchTask(
 		}
 	}
 	e.gc.launched()
-	e.work.Go(func() { e.settle(e.life, c.streams.shared) })
+	e.work.Go(func() { e.settle(e.life) })
 	failpoint.At("executor.launch.done")
 	return t.launched, nil
 }
