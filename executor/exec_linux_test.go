@@ -296,7 +296,8 @@ func TestExecCancel(t *testing.T) {
 	eachPlacement(t, func(t *testing.T, place func(*proto.LaunchRequest)) {
 		f := start(t)
 		f.runSleeper(place)
-		before := len(f.processes())
+		const before = 1
+		f.eventually(soon, "the task has its process", func() bool { return len(f.processes()) == before })
 		for _, tty := range []bool{false, true} {
 			ctx, cancel := context.WithCancel(t.Context())
 			x := f.exec(ctx, &proto.ExecSetup{

@@ -249,13 +249,11 @@ func (f *fixture) expect(text string) {
 func (f *fixture) eventually(within time.Duration, what string, holds func() bool) time.Duration {
 	f.t.Helper()
 	began := time.Now()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
+	for pause := time.Millisecond; !holds(); pause = min(2*pause, 50*time.Millisecond) { // a look can be at all of /proc
 		if time.Since(began) > within {
 			f.t.Fatalf("after %s it still does not hold that %s", within, what)
 		}
-		<-tick.C
+		<-time.After(pause)
 	}
 	return time.Since(began)
 }
