@@ -30,37 +30,15 @@ func secured(next http.Handler) http.Handler {
 	})
 }
 
-// trusts reports whether a reader may see command lines and logs: one of a trusted listener, with the token, or
-// signed in.
-func (p *Page) trusts(r *http.Request, trusted bool) bool {
-	return trusted || p.authorized(r) || p.desk.SignedIn(r)
-}
-
-// authorized reports whether a request carries the token in a header, which no other site can make a browser send.
-func (p *Page) authorized(r *http.Request) bool {
-	given := r.Header.Get("X-Nomad-Token")
-	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
-		given = bearer
-	}
-	return p.isToken(given)
-}
-
-func (p *Page) isToken(given string) bool {
-	token := p.options.Token()
-	if token == "" {
-		return false
-	}
-	// Hashes have one length, so that the time of the comparison says nothing.
-	a, b := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(token))
-	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
-}
+// trusts reports whether a reader may see command lines and logs: one of a trusted handler, or signed in.
+func (p *Page) trusts(r *http.Request, trusted bool) bool { return trusted || p.desk.SignedIn(r) }
 
 // act wraps what changes something: it is for trusted readers, and a browser has to say that the request comes from a
-// page of this agent. Programs that send no Origin must not rely on a cookie, which browsers add by themselves.
+// page of this agent. Requests without an Origin must not rely on a cookie, which browsers add by themselves.
 func (p *Page) act(trusted bool, do func(w http.ResponseWriter, r *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		same, absent := sameOrigin(r)
-		if !same && !absent || absent && !trusted && !p.authorized(r) {
+		if !same && !absent || absent && !trusted {
 			http.Error(w, "the request does not come from a page of this agent", http.StatusForbidden)
 			return
 		}
@@ -107,7 +85,10 @@ func (p *Page) signIn(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the request does not come from a page of this agent", http.StatusForbidden)
 		return
 	}
-	if !p.isToken(r.PostFormValue("token")) {
+	// Hashes have one length, so that the time of the comparison says nothing.
+	token := p.options.Token()
+	given, wanted := sha256.Sum256([]byte(r.PostFormValue("token"))), sha256.Sum256([]byte(token))
+	if token == "" || subtle.ConstantTimeCompare(given[:], wanted[:]) != 1 {
 		http.Redirect(w, r, "/sign-in?invalid", http.StatusSeeOther)
 		return
 	}
@@ -130,8 +111,8 @@ func (p *Page) SignOutAll() { p.desk.Close() }
 
 // issue makes a link for a trusted caller: one of the unix socket, or with the token. A session cannot prolong itself.
 func (p *Page) issue(trusted bool) func(w http.ResponseWriter, r *http.Request) error {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		if !trusted && !p.authorized(r) {
+	return func(w http.ResponseWriter, _ *http.Request) error {
+		if !trusted {
 			http.Error(w, "this needs the agent's unix socket or its token", http.StatusForbidden)
 			return nil
 		}

@@ -78,8 +78,6 @@ func TestActions(t *testing.T) {
 		},
 		{name: "not signed in", headers: []string{"Origin", own}},
 		{name: "a wrong session", headers: []string{"Cookie", "tacho_session_4656=x", "Origin", own}},
-		{name: "the token, by a program", headers: []string{"X-Nomad-Token", "t0ken"}, done: true},
-		{name: "the token, from another site", headers: []string{"X-Nomad-Token", "t0ken", "Origin", evil}},
 		{name: "the socket, by a program", socket: true, done: true},
 		{name: "the socket, from its page", socket: true, headers: []string{"Origin", own}, done: true},
 		{name: "the socket, from another site", socket: true, headers: []string{"Origin", evil}},
@@ -183,7 +181,6 @@ func TestIssue(t *testing.T) {
 	}{
 		{socket: true, issued: true},
 		{socket: true, headers: []string{"Origin", evil}},
-		{headers: []string{"X-Nomad-Token", "t0ken"}, issued: true},
 		{},
 		{headers: []string{"Origin", own}},
 		{headers: []string{"Origin", own, "Cookie", cookie}},

@@ -57,8 +57,7 @@ type Past interface {
 type Options struct {
 	// Logger takes errors; nil is none.
 	Logger hclog.Logger
-	// Token returns what lets readers see command lines and logs over connections that are not trusted: as the header
-	// X-Nomad-Token, as a bearer token, or in the form at /sign-in. It can change; empty is none, as is nil.
+	// Token returns what signs readers in with the form at /sign-in. It can change; empty is none, as is nil.
 	Token func() string
 	// Actions is what signed-in readers may do; nil is nothing.
 	Actions Actions
@@ -119,8 +118,8 @@ func New(a Agent, o Options) *Page {
 // Close ends the live pages: a server that is shut down would wait for them.
 func (p *Page) Close() { p.closeOnce.Do(func() { close(p.closed) }) }
 
-// Handler returns the page for one listener. On a trusted one, such as a unix socket of mode 0600, everybody sees
-// command lines and logs; on others only who has the token or is signed in. It answers every path that it is given.
+// Handler returns the page for callers that are trusted, as those of the unix socket or with the token, or not. Trusted
+// ones see command lines and logs, others once they have signed in. It answers every path that it is given.
 func (p *Page) Handler(trusted bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", p.serve(trusted, p.overviewPage))

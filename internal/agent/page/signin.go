@@ -13,44 +13,30 @@ import (
 	"time"
 )
 
+// The bounds of links and sessions; the oldest are forgotten.
 const (
-	// linkLife is how long a link works.
-	linkLife = time.Minute
-	// sessionLife is how long a session lasts.
-	sessionLife = 12 * time.Hour
-	// mostLinks and mostSessions bound what is remembered; the oldest are forgotten.
+	linkLife, sessionLife   = time.Minute, 12 * time.Hour
 	mostLinks, mostSessions = 16, 256
 )
 
 // desk lets readers sign in: by a link that works once and for a minute, which leaves a cookie. Links and sessions
-// live in memory, as hashes, and end with the agent. Its methods may be called concurrently.
-type desk struct {
-	now func() time.Time
-
-	mu              sync.Mutex // guards following
-	links, sessions expiring
-}
+// live in memory and end with the agent. Its methods may be called concurrently.
+type desk struct{ links, sessions secrets }
 
 // newDesk returns a desk; now is its clock.
 func newDesk(now func() time.Time) *desk {
 	return &desk{
-		now: now, links: expiring{most: mostLinks, life: linkLife},
-		sessions: expiring{most: mostSessions, life: sessionLife},
+		links:    secrets{now: now, most: mostLinks, life: linkLife},
+		sessions: secrets{now: now, most: mostSessions, life: sessionLife},
 	}
 }
 
 // Link returns the path of a page that signs its first reader in.
-func (d *desk) Link() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return "/sign-in/" + d.links.add(d.now())
-}
+func (d *desk) Link() string { return "/sign-in/" + d.links.add() }
 
 // Redeem signs a reader in with the code of a link; false if it was used, has expired or never was.
 func (d *desk) Redeem(w http.ResponseWriter, r *http.Request, code string) bool {
-	d.mu.Lock()
-	ok := d.links.take(code, d.now())
-	d.mu.Unlock()
+	ok := d.links.take(code)
 	if ok {
 		d.SignIn(w, r)
 	}
@@ -59,10 +45,7 @@ func (d *desk) Redeem(w http.ResponseWriter, r *http.Request, code string) bool 
 
 // SignIn signs a reader in who has proved who they are. The session is new: what the browser sent before is not used.
 func (d *desk) SignIn(w http.ResponseWriter, r *http.Request) {
-	d.mu.Lock()
-	secret := d.sessions.add(d.now())
-	d.mu.Unlock()
-	cookie := cookieOf(r, secret)
+	cookie := cookieOf(r, d.sessions.add())
 	cookie.MaxAge = int(sessionLife.Seconds())
 	http.SetCookie(w, cookie)
 }
@@ -71,9 +54,7 @@ func (d *desk) SignIn(w http.ResponseWriter, r *http.Request) {
 func (d *desk) SignOut(w http.ResponseWriter, r *http.Request) {
 	cookie := cookieOf(r, "")
 	if given, err := r.Cookie(cookie.Name); err == nil {
-		d.mu.Lock()
-		d.sessions.take(given.Value, d.now())
-		d.mu.Unlock()
+		d.sessions.take(given.Value)
 	}
 	cookie.MaxAge = -1
 	http.SetCookie(w, cookie)
@@ -81,20 +62,14 @@ func (d *desk) SignOut(w http.ResponseWriter, r *http.Request) {
 
 // Close ends all sessions and links: those of a token that is not valid any more cannot be told from others.
 func (d *desk) Close() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.links.ends, d.sessions.ends = nil, nil
+	d.links.forget()
+	d.sessions.forget()
 }
 
 // SignedIn reports whether a request comes with a session.
 func (d *desk) SignedIn(r *http.Request) bool {
 	given, err := r.Cookie(cookieOf(r, "").Name)
-	if err != nil {
-		return false
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.sessions.has(given.Value, d.now())
+	return err == nil && d.sessions.has(given.Value)
 }
 
 // cookieOf is the cookie of a session. Browsers send cookies to all ports of a host, so the port is part of the name:
@@ -121,41 +96,58 @@ func sameOrigin(r *http.Request) (same, absent bool) {
 	return err == nil && u.Host != "" && u.Host == r.Host, false
 }
 
-// expiring are secrets by their hashes: a lookup takes a time that says nothing about a secret.
-type expiring struct {
+// secrets expire. They are stored as hashes: a lookup takes a time that says nothing about a secret. Their methods may
+// be called concurrently.
+type secrets struct {
+	now  func() time.Time
 	most int
 	life time.Duration
+
+	mu   sync.Mutex // guards ends
 	ends map[[sha256.Size]byte]time.Time
 }
 
 // add returns a new secret.
-func (e *expiring) add(now time.Time) string {
-	if e.ends == nil {
-		e.ends = map[[sha256.Size]byte]time.Time{}
-	}
+func (s *secrets) add() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, kept := s.now(), make(map[[sha256.Size]byte]time.Time)
 	var oldest [sha256.Size]byte
-	for hash, end := range e.ends {
-		if !end.After(now) {
-			delete(e.ends, hash)
-		} else if o, ok := e.ends[oldest]; !ok || end.Before(o) {
-			oldest = hash
+	for hash, end := range s.ends {
+		if end.After(now) {
+			kept[hash] = end
+			if o, ok := kept[oldest]; !ok || end.Before(o) {
+				oldest = hash
+			}
 		}
 	}
-	if len(e.ends) >= e.most {
-		delete(e.ends, oldest)
+	if len(kept) >= s.most {
+		delete(kept, oldest)
 	}
 	secret := rand.Text() + rand.Text()
-	e.ends[sha256.Sum256([]byte(secret))] = now.Add(e.life)
+	kept[sha256.Sum256([]byte(secret))] = now.Add(s.life)
+	s.ends = kept
 	return secret
 }
 
-func (e *expiring) has(secret string, now time.Time) bool {
-	return e.ends[sha256.Sum256([]byte(secret))].After(now)
+func (s *secrets) has(secret string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ends[sha256.Sum256([]byte(secret))].After(s.now())
 }
 
 // take reports whether there is such a secret, and forgets it.
-func (e *expiring) take(secret string, now time.Time) bool {
-	ok := e.has(secret, now)
-	delete(e.ends, sha256.Sum256([]byte(secret)))
+func (s *secrets) take(secret string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	hash := sha256.Sum256([]byte(secret))
+	ok := s.ends[hash].After(s.now())
+	delete(s.ends, hash)
 	return ok
+}
+
+func (s *secrets) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ends = nil
 }
