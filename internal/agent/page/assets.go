@@ -73,23 +73,10 @@ func parseTemplates(files *assets) *template.Template {
 	t := template.New("").Funcs(template.FuncMap{
 		"asset": files.path, "clock": formatClock, "day": formatDay, "event": formatEvent, "time": formatTime,
 		"seconds": textOf(procstats.Seconds), "bytes": textOf(procstats.Bytes), "count": textOf(procstats.None),
-		"share": func(part float64, whole *float64) string { return shareText(&part, whole) }, "largest": largest,
+		"share": shareText, "largest": largest, "evidence": evidenceText,
 		"iso":         func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
-		"ended":       func(id, title string, s section) titled { return titled{id, title, s} },
-		"gauged":      func(label string, g gauge) labelled { return labelled{label, g} },
+		"list":        func(parts ...any) []any { return parts },
 		"definitions": func() template.HTML { return chart.Definitions },
 	})
 	return template.Must(t.ParseFS(templateFiles, "templates/*.html"))
-}
-
-// labelled is a gauge with what it is of.
-type labelled struct {
-	Label string
-	Gauge gauge
-}
-
-// titled is a section with its title.
-type titled struct {
-	ID, Title string
-	Section   section
 }

@@ -22,23 +22,16 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// ended adds the final record of the last ended start; most tasks that run have none.
-func (p *Page) ended(t task, body *taskView, trusted bool) {
-	if t.dead() {
-		r := p.past.record(t)
-		body.End = endingOf(t, r)
-		if r != nil {
-			body.End.details(r, trusted)
-		}
-		return
+// ended says how the last start of a task ended; nil if none has, or if the task runs and there is no record.
+func (p *Page) ended(t task, trusted bool) *ending {
+	if !t.dead() && t.state.State.Exit == nil {
+		return nil
 	}
-	if t.state.State.Exit == nil {
-		return
+	r := p.past.lastRecord(t)
+	if r == nil && !t.dead() {
+		return nil
 	}
-	if r, err := p.agent.Record(t.allocation.ID, t.state.Name); err == nil {
-		body.End = endingOf(t, r)
-		body.End.details(r, trusted)
-	}
+	return endingOf(t, r, trusted)
 }
 
 // mostAdvisers is how many records the advice on a page is from.

@@ -6,8 +6,6 @@ package page
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -22,12 +20,6 @@ type ending struct {
 	// Label and Class are the outcome as a chip shows it.
 	Label, Class string
 	CPU, Peak    number
-	// The rest is only on the task's own page.
-	Headlines, Facts, Missing []fact
-	Notes                     []string
-	Rows                      []processRow
-	Sum                       *processSum
-	ByCommand                 *commandTable
 }
 
 // fact is a name with a value.
@@ -36,26 +28,26 @@ type fact struct {
 	Value number
 }
 
-// endingOf says how a task ended, for untrusted readers; without a record it says what the task's state knows.
-func endingOf(t task, r *record.Record) *ending {
+// endingOf says how a task ended; without a record it says what the task's state knows. Untrusted readers get nothing
+// but the redacted record, so that nothing below has to know who reads.
+func endingOf(t task, r *record.Record, trusted bool) *ending {
 	if r == nil {
 		return endingWithoutRecord(t)
 	}
-	e := &ending{}
-	e.describe(r.Redacted())
-	e.CPU, e.Peak = recorded(e.Record, procstats.HeadlineCPU), recorded(e.Record, procstats.HeadlineMemoryPeak)
-	return e
-}
-
-// describe uses the sentences of a record.
-func (e *ending) describe(r *record.Record) {
-	e.Record, e.End = r, r.End()
+	if !trusted {
+		r = r.Redacted()
+	}
+	e := &ending{
+		Record: r, End: r.End(),
+		CPU: recorded(r, procstats.HeadlineCPU), Peak: recorded(r, procstats.HeadlineMemoryPeak),
+	}
 	if e.Label, e.Class = outcomeText(e.Outcome), outcomeClass(e.Outcome); e.Label == "" {
 		e.Label = string(r.State)
 	}
 	if e.OOM != "" {
 		e.Class = "bad"
 	}
+	return e
 }
 
 func outcomeText(o record.Outcome) string { return strings.ReplaceAll(string(o), "_", " ") }
@@ -85,28 +77,23 @@ func endingWithoutRecord(t task) *ending {
 	return e
 }
 
-// details adds what only the task's own page shows. Untrusted readers get nothing but the redacted record, so that
-// nothing below has to know who reads.
-func (e *ending) details(r *record.Record, trusted bool) {
-	if trusted {
-		e.describe(r)
-		for _, name := range slices.Sorted(maps.Keys(r.Diagnosis.Evidence)) {
-			e.Facts = append(e.Facts, fact{name, number{Text: evidenceText(name, r.Diagnosis.Evidence[name])}})
-		}
-	}
+// Headlines are those of the record.
+func (e *ending) Headlines() (list []fact) {
 	for _, h := range record.HeadlineList(e.Headline) {
-		e.Headlines = append(e.Headlines, fact{h.ID.String(), recorded(e.Record, h.ID)})
+		list = append(list, fact{h.ID.String(), recorded(e.Record, h.ID)})
 	}
-	for _, name := range slices.Sorted(maps.Keys(e.Absent)) {
-		e.Missing = append(e.Missing, fact{name, absent(name, e.Absent[name])})
+	return list
+}
+
+// ByProcess is nil if the record has no processes.
+func (e *ending) ByProcess() *processTable { return recordedProcesses(e.Processes) }
+
+// ByCommand is nil if the record has no commands.
+func (e *ending) ByCommand() *commandTable {
+	if e.Commands == nil || len(e.Commands.Rows) == 0 {
+		return nil
 	}
-	e.Notes = e.AllNotes()
-	if e.Processes != nil {
-		e.Rows, e.Sum = recordedProcesses(e.Processes)
-	}
-	if e.Commands != nil && len(e.Commands.Rows) > 0 {
-		e.ByCommand = commandsOf(e.Commands)
-	}
+	return commandsOf(e.Commands)
 }
 
 // Sampled says how often the task was sampled.

@@ -5,6 +5,7 @@ package page
 
 import (
 	"bytes"
+	"reflect"
 	"time"
 	"unicode"
 
@@ -55,30 +56,30 @@ func isHidden(r rune) bool { return !unicode.IsGraphic(r) && r != '\n' && r != '
 // textOf writes a number of one of the types that there are; one that is not known is a dash.
 func textOf(unit procstats.Unit) func(value any) string {
 	return func(value any) string {
-		switch value := value.(type) {
-		case float64:
-			return unit.Text(value)
-		case int:
-			return unit.Text(float64(value))
-		case int64:
-			return unit.Text(float64(value))
-		case *float64:
-			if value != nil {
-				return unit.Text(*value)
-			}
-		case *int64:
-			if value != nil {
-				return unit.Text(float64(*value))
-			}
+		if n, ok := numberIn(value); ok {
+			return unit.Text(n)
 		}
 		return procstats.NoValue
 	}
 }
 
-// shareText writes a part of a whole.
-func shareText(part, whole *float64) string {
-	if part == nil || whole == nil || *whole <= 0 {
-		return procstats.NoValue
+// numberIn returns a number of one of the types that there are; ok is false if it is not known.
+func numberIn(value any) (n float64, ok bool) {
+	v := reflect.Indirect(reflect.ValueOf(value))
+	switch {
+	case v.CanFloat():
+		return v.Float(), true
+	case v.CanInt():
+		return float64(v.Int()), true
 	}
-	return procstats.Share.Text(*part / *whole)
+	return 0, false
+}
+
+// shareText writes a part of a whole.
+func shareText(part, whole any) string {
+	of, known := numberIn(whole)
+	if n, ok := numberIn(part); ok && known && of > 0 {
+		return procstats.Share.Text(n / of)
+	}
+	return procstats.NoValue
 }

@@ -36,7 +36,7 @@ func listingOf(values url.Values) listing {
 	if !slices.Contains([]string{"problems", "running", "waiting", "ended"}, l.State) {
 		l.State = ""
 	}
-	if l.Sort != "name" && sortKey(l.Sort) == nil {
+	if l.Sort != "name" && !slices.Contains(sortable(), l.Sort) {
 		l.Sort = ""
 	}
 	if n, err := strconv.Atoi(values.Get("page")); err == nil && n > 1 {
@@ -193,7 +193,7 @@ func (o *overview) choices(counts map[string]int) {
 		})
 	}
 	o.Columns = map[string]column{}
-	for _, name := range []string{"", "name", "cpu", "memory", "io", "pressure"} {
+	for _, name := range append([]string{"", "name"}, sortable()...) {
 		c := column{Link: o.with(o.State, name).link()}
 		if o.Sort == name {
 			c.Order = "descending"
@@ -275,10 +275,10 @@ func (g *group) sum(rows []*row) {
 			continue
 		}
 		g.Count++
-		if r.Condition.Word == "running" && (r.sort.cpu < 0 || r.sort.memory < 0) {
+		if r.Condition.Word == "running" && (r.sort["cpu"] < 0 || r.sort["memory"] < 0) {
 			missing++
 		}
-		cpu, memory = cpu+max(0, r.sort.cpu), memory+max(0, r.sort.memory)
+		cpu, memory = cpu+max(0, r.sort["cpu"]), memory+max(0, r.sort["memory"])
 	}
 	guarantee := procstats.Exact
 	if missing > 0 {
@@ -340,14 +340,6 @@ func (r *row) matches(query string) bool {
 	return false
 }
 
-// sortKey returns the number that rows are sorted by; nil for names.
-func sortKey(by string) func(*row) float64 {
-	return map[string]func(*row) float64{
-		"cpu": func(r *row) float64 { return r.sort.cpu }, "memory": func(r *row) float64 { return r.sort.memory },
-		"io": func(r *row) float64 { return r.sort.io }, "pressure": func(r *row) float64 { return r.sort.pressure },
-	}[by]
-}
-
 // sortRows sorts by a number, by name, or by job with problems first: jobs that have one, and in a job its tasks.
 func sortRows(rows []*row, by string) {
 	worst := map[string]int{}
@@ -356,18 +348,13 @@ func sortRows(rows []*row, by string) {
 			worst[r.Job()] = max(worst[r.Job()], r.severity)
 		}
 	}
-	value := sortKey(by)
 	slices.SortStableFunc(rows, func(a, b *row) int {
-		if value != nil {
-			if c := cmp.Compare(value(b), value(a)); c != 0 {
-				return c
-			}
-		}
-		c := cmp.Or(cmp.Compare(worst[b.Job()], worst[a.Job()]), cmp.Compare(a.Job(), b.Job()))
+		severity := 0
 		if by == "" {
-			c = cmp.Or(c, cmp.Compare(b.severity, a.severity))
+			severity = cmp.Compare(b.severity, a.severity)
 		}
-		return cmp.Or(c, cmp.Compare(a.Group(), b.Group()), cmp.Compare(a.Index(), b.Index()),
+		return cmp.Or(cmp.Compare(b.sort[by], a.sort[by]), cmp.Compare(worst[b.Job()], worst[a.Job()]),
+			cmp.Compare(a.Job(), b.Job()), severity, cmp.Compare(a.Group(), b.Group()), cmp.Compare(a.Index(), b.Index()),
 			cmp.Compare(a.Name(), b.Name()))
 	})
 }

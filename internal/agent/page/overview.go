@@ -36,20 +36,18 @@ type row struct {
 
 	severity int
 	read     time.Time
-	sort     sortKeys
+	// sort has the row's numbers in the order of people, by the words of listings; absent ones are below all.
+	sort map[string]float64
 }
 
-// duration is a time span in words.
-type duration struct{ Text, Hint string }
-
-// sortKeys are a row's numbers in the order of people; absent ones are below all.
-type sortKeys struct{ cpu, memory, io, pressure float64 }
-
-// age is how old a task's numbers are.
-type age struct {
+// duration is a time span in words. Stale says that a task's numbers are too old.
+type duration struct {
 	Text, Hint string
 	Stale      bool
 }
+
+// sortable are the numbers that rows can be sorted by.
+func sortable() []string { return []string{"cpu", "memory", "io", "pressure"} }
 
 // generation is the table of all tasks at one time. It does not change.
 type generation struct {
@@ -125,14 +123,14 @@ func (p *Page) rows(known *snapshot.Agent, now time.Time) *generation {
 func (p *Page) row(t task, now time.Time, published bool) row {
 	r := row{task: t, Condition: t.condition()}
 	if t.dead() {
-		r.End = endingOf(t, p.past.record(t))
+		r.End = endingOf(t, p.past.lastRecord(t), false)
 		return r
 	}
 	before, newest, recent := p.past.of(t, now)
 	list := t.usage.Headlines
 	if t.usage.Sample == nil || !t.usage.Running {
 		why := t.absentReason()
-		r.sort = sortKeys{cpu: -1, memory: -1, io: -1, pressure: -1}
+		r.sort = map[string]float64{"cpu": -1, "memory": -1, "io": -1, "pressure": -1}
 		r.CPU, r.Read, r.Write = absent("cpu_cores", why), absent("io_read_bytes_total", why),
 			absent("io_write_bytes_total", why)
 		r.Memory, r.Pressure = memory{Needed: absent("memory_bytes", why)}, pressure{Hint: why}
@@ -142,8 +140,8 @@ func (p *Page) row(t task, now time.Time, published bool) row {
 		r.Read = rateNumber(list, procstats.HeadlineIORead, newest.rate(before, figures.Read))
 		r.Write = rateNumber(list, procstats.Writing(list), newest.rate(before, figures.Written))
 		r.Memory = memoryOf(t)
-		r.Pressure = pressureOf(&newest, calm(recent, &newest))
-		r.sort = sortKeysOf(t, &newest, before)
+		r.Pressure = pressureSince(recent, &newest)
+		r.sort = sortedBy(&newest, before)
 	}
 	r.Spark = sparkOf(recent, now, newest.rate(before, figures.CPU), p.past.whole(t))
 	r.Age = runningFor(t, now)
@@ -158,9 +156,9 @@ func (p *Page) row(t task, now time.Time, published bool) row {
 func runningFor(t task, now time.Time) duration {
 	started := t.state.State.StartedAt
 	if started.IsZero() {
-		return duration{procstats.NoValue, "not started yet"}
+		return duration{Text: procstats.NoValue, Hint: "not started yet"}
 	}
-	d := duration{"<1m", "started at " + formatTime(started)}
+	d := duration{Text: "<1m", Hint: "started at " + formatTime(started)}
 	if age := now.Sub(started); age >= time.Minute {
 		d.Text = procstats.AgeText(age.Truncate(time.Minute))
 	}
@@ -190,13 +188,14 @@ func (r *row) trouble(t task, now time.Time) (severity int, why string) {
 	return 0, ""
 }
 
-func ageOf(t task, now time.Time) age {
-	d, ok := t.age(now)
-	if !ok {
-		return age{Text: procstats.NoValue, Hint: t.absentReason(), Stale: true}
+// ageOf is how old a task's numbers are.
+func ageOf(t task, now time.Time) duration {
+	if t.usage.Sample == nil {
+		return duration{Text: procstats.NoValue, Hint: t.absentReason(), Stale: true}
 	}
+	d := max(0, now.Sub(t.usage.Sample.Wall))
 	limit := max(5*time.Second, 3*t.usage.Interval)
-	a := age{Text: procstats.AgeText(d), Hint: "since the newest reading", Stale: d > limit || t.usage.Reason != ""}
+	a := duration{Text: procstats.AgeText(d), Hint: "since the newest reading", Stale: d > limit || t.usage.Reason != ""}
 	if t.usage.Reason != "" {
 		a.Hint += ": " + t.usage.Reason
 	}
@@ -210,23 +209,20 @@ func ageOf(t task, now time.Time) age {
 	return a
 }
 
-func sortKeysOf(t task, newest, before *moment) sortKeys {
-	k := sortKeys{cpu: -1, memory: -1, io: -1, pressure: -1}
-	if v, ok := figures.HeadlineNumber(t.usage.Headlines, procstats.HeadlineCores); ok {
-		k.cpu = v
-	}
-	if v, ok := figures.HeadlineNumber(t.usage.Headlines, procstats.HeadlineMemory); ok {
-		k.memory = v
-	}
-	if read, write := newest.rate(before, figures.Read), newest.rate(before, figures.Written); !math.IsNaN(read + write) {
-		k.io = read + write
-	}
-	for _, q := range []figures.Quantity{figures.WaitCPU, figures.WaitMemory, figures.WaitIO} {
-		if v := newest.rate(before, q); !math.IsNaN(v) {
-			k.pressure = max(k.pressure, v)
+// sortedBy returns the numbers that rows are sorted by. A sum with an absent number is absent; the largest ignores it.
+func sortedBy(newest, before *moment) map[string]float64 {
+	known := func(value float64) float64 {
+		if math.IsNaN(value) {
+			return -1
 		}
+		return value
 	}
-	return k
+	rate := func(q figures.Quantity) float64 { return newest.rate(before, q) }
+	return map[string]float64{
+		"cpu": known(newest.Value(figures.Cores)), "memory": known(newest.Value(figures.Memory)),
+		"io":       known(rate(figures.Read) + rate(figures.Written)),
+		"pressure": max(known(rate(figures.WaitCPU)), known(rate(figures.WaitMemory)), known(rate(figures.WaitIO))),
+	}
 }
 
 // rateNumber is the rate of a headline that is a counter.

@@ -4,6 +4,7 @@
 package page
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -76,7 +77,9 @@ func (p *past) of(a task, now time.Time) (before *moment, newest moment, recent 
 		run = t.moments[n-1].Run
 	}
 	newest = liveMoment(a.usage, run)
-	before = t.before(&newest, trackStep-time.Second)
+	if m, whole := since(t.moments, &newest, trackStep-time.Second); whole {
+		before = m
+	}
 	t.add(newest, trackStep)
 	return before, newest, t.moments
 }
@@ -113,18 +116,13 @@ func (p *past) read(t *track, a task, now time.Time) {
 	}
 }
 
-// record returns the final record of an ended task, which never changes once a task is dead.
-func (p *past) record(a task) *record.Record { return p.recordAs(a, a.Key()) }
-
-// lastRecord returns the final record of the last start of a task that has ended.
+// lastRecord returns the final record of the last start of a task that has ended, which never changes; nil if there is
+// none.
 func (p *past) lastRecord(a task) *record.Record {
-	if a.dead() {
-		return p.record(a)
+	key := a.Key()
+	if !a.dead() {
+		key += " " + a.state.State.Exit.At.String()
 	}
-	return p.recordAs(a, a.Key()+" "+a.state.State.Exit.At.String())
-}
-
-func (p *past) recordAs(a task, key string) *record.Record {
 	p.mu.Lock()
 	r, known := p.records[key]
 	p.mu.Unlock()
@@ -204,21 +202,22 @@ type track struct {
 	seen   time.Time
 }
 
-// before returns the youngest moment that counters go on from and that is at least a span older than now.
-func (t *track) before(now *moment, span time.Duration) *moment {
-	for i := len(t.moments) - 1; i >= 0; i-- {
-		m := &t.moments[i]
-		if m.Mono >= now.Mono && m.Run == now.Run && m.gap == series.NoGap {
-			continue // the same reading, looked at twice
+// since returns the youngest moment that is at least a span older than the newest one, else the oldest; whole says which.
+// Counters went on from it; it is nil if there is none.
+func since(moments []moment, newest *moment, span time.Duration) (from *moment, whole bool) {
+	for i := range slices.Backward(moments) {
+		m := &moments[i]
+		switch {
+		case m.Mono >= newest.Mono && m.Run == newest.Run && m.gap == series.NoGap: // the same reading, looked at twice
+			continue
+		case !newest.follows(m):
+			return from, false
 		}
-		if !now.follows(m) {
-			return nil
-		}
-		if now.Mono-m.Mono >= span {
-			return m
+		if from = m; newest.Mono-m.Mono >= span {
+			return from, true
 		}
 	}
-	return nil
+	return from, false
 }
 
 // add appends a reading once a step has gone by.
@@ -230,9 +229,7 @@ func (t *track) add(m moment, step time.Duration) {
 
 // forget drops what is older than a moment.
 func (t *track) forget(before time.Time) {
-	i := 0
-	for i < len(t.moments) && t.moments[i].Wall.Before(before) {
-		i++
+	for len(t.moments) > 0 && t.moments[0].Wall.Before(before) {
+		t.moments = t.moments[1:]
 	}
-	t.moments = t.moments[i:]
 }

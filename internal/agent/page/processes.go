@@ -35,41 +35,36 @@ type processRow struct {
 	cpu *float64
 }
 
-// processSum closes the table: the rows, what has exited and what no sample saw add up to the total.
-type processSum struct {
-	Rows                        float64
+// processTable is the processes of a task, and what closes the sum: the rows, what has exited and what no sample saw
+// add up to the total. CPU times are nil if they were not measured.
+type processTable struct {
+	Rows                        []processRow
+	Listed                      float64 // CPU time of the rows
 	Exited, Unattributed, Total *float64
-	Count, Omitted              int
-	// ExitedCount is empty if it is not known.
-	ExitedCount string
-	// Adds says whether the sum was checked and holds, in a sentence.
-	Adds string
-	OK   bool
-	// Why says what is missing.
-	Why string
+	Omitted                     int
+	ExitedCount                 *float64
+	// Missing says that a part was not measured; Miss is how far the parts are from the total.
+	Missing bool
+	Miss    float64
 	// Read is how long before the reading the processes were read; empty if they were read with it.
 	Read string
 }
 
-// processesOf lists the live processes of a reading as a tree.
-func processesOf(s *procstats.Sample) ([]processRow, *processSum) {
-	rows := make([]processRow, 0, len(s.Processes))
+// processesOf lists the live processes of a reading as a tree; nil if there are none.
+func processesOf(s *procstats.Sample) *processTable {
+	t := &processTable{
+		Exited: known(s.Task.Number(procstats.TreeCPUExited)), Omitted: s.Omitted,
+		Unattributed: known(s.Task.Number(procstats.TreeCPUUnattributed)),
+		Total:        known(s.Task.Number(procstats.TreeCPUAtRows)),
+		ExitedCount:  known(s.Task.Number(procstats.TreeProcessesExited)),
+	}
 	for i := range s.Processes {
-		rows = append(rows, processOf(s, &s.Processes[i], "it is not selected"))
+		t.Rows = append(t.Rows, processOf(s, &s.Processes[i], "it is not selected"))
 	}
-	if len(rows) == 0 {
-		return nil, nil
-	}
-	total := known(s.Task.Number(procstats.TreeCPUAtRows))
-	exited, rest := known(s.Task.Number(procstats.TreeCPUExited)), known(s.Task.Number(procstats.TreeCPUUnattributed))
-	sum := sumOf(rows, exited, rest, total, s.Omitted)
 	if set, ok := s.RowsAt(); ok && s.Mono-set.Mono >= time.Second {
-		sum.Read = procstats.AgeText(s.Mono - set.Mono)
+		t.Read = procstats.AgeText(s.Mono - set.Mono)
 	}
-	if n, ok := s.Task.Number(procstats.TreeProcessesExited); ok {
-		sum.ExitedCount = procstats.None.Text(n)
-	}
-	return asTree(rows), sum
+	return t.sum(asTree(t.Rows))
 }
 
 // known is a value that was measured, else nil.
@@ -80,41 +75,31 @@ func known(value float64, ok bool) *float64 {
 	return &value
 }
 
-// sumOf adds up CPU times, which are nil if they were not measured, and says whether they make the total; readings are
-// rounded to a microsecond at the source.
-func sumOf(rows []processRow, exited, rest, total *float64, omitted int) *processSum {
-	sum, missing := 0.0, exited == nil || rest == nil || total == nil
-	for _, r := range rows {
-		if r.cpu == nil {
-			missing = true
+// sum completes a table with its rows in their order; nil without any.
+func (t *processTable) sum(rows []processRow) *processTable {
+	if len(rows) == 0 {
+		return nil
+	}
+	t.Rows, t.Missing = rows, t.Exited == nil || t.Unattributed == nil || t.Total == nil
+	for i := range rows {
+		if rows[i].cpu == nil {
+			t.Missing = true
 			continue
 		}
-		sum += *r.cpu
+		t.Listed += *rows[i].cpu
+		rows[i].Share = shareText(rows[i].cpu, t.Total)
 	}
-	for i := range rows {
-		rows[i].Share = shareText(rows[i].cpu, total)
+	if !t.Missing {
+		t.Miss = t.Listed + *t.Exited + *t.Unattributed - *t.Total
 	}
-	p := &processSum{
-		Rows: sum, Exited: exited, Unattributed: rest, Total: total, Count: len(rows), Omitted: omitted,
-	}
-	switch {
-	case missing:
-		p.Why = "A part of the sum was not measured, so it is not closed here."
-		return p
-	case omitted > 0:
-		p.Why = "Some processes have no row, so the rows that are shown are not all of the sum."
-		return p
-	}
-	if difference := sum + *exited + *rest - *total; math.Abs(difference) < 1e-3 {
-		p.OK, p.Adds = true, "Rows, exited and unattributed add up to the total."
-	} else {
-		p.Adds = "The parts miss the total by " + procstats.Seconds.Text(difference) + "."
-	}
-	return p
+	return t
 }
 
+// Closed reports whether the sum was checked and holds; readings are rounded to a microsecond at the source.
+func (t *processTable) Closed() bool { return !t.Missing && t.Omitted == 0 && math.Abs(t.Miss) < 1e-3 }
+
 func processOf(s *procstats.Sample, p *procstats.ProcessRow, missing string) processRow {
-	r := processRow{PID: p.PID, PPID: p.PPID, Command: p.Command, State: procstats.NoValue}
+	r := processRow{PID: p.PID, PPID: p.PPID, Command: p.Command, State: procstats.NoValue, Share: procstats.NoValue}
 	first := func(ids ...procstats.ID) number {
 		for _, id := range ids {
 			if found, ok := p.Readings.Get(id); ok {
@@ -162,39 +147,33 @@ func asTree(rows []processRow) []processRow {
 const mostIndent = 8
 
 // recordedProcesses are the processes of a final record, those with most CPU time first.
-func recordedProcesses(p *record.Processes) ([]processRow, *processSum) {
-	if len(p.Rows) == 0 {
-		return nil, nil
+func recordedProcesses(p *record.Processes) *processTable {
+	if p == nil {
+		return nil
 	}
-	rows := make([]processRow, 0, len(p.Rows))
+	t := &processTable{
+		Exited: p.Exited.CPUSeconds, Unattributed: p.UnattributedCPUSeconds, Total: p.TotalCPUSeconds, Omitted: p.Omitted,
+		ExitedCount: new(float64(p.Exited.Processes)),
+	}
 	for _, row := range p.Rows {
-		var readings procstats.Readings
+		process := procstats.ProcessRow{
+			ProcessID: procstats.ProcessID{PID: row.PID}, PPID: row.PPID, Command: row.Command,
+		}
 		for _, id := range []procstats.ID{
 			procstats.ProcessCPU, procstats.ProcessRSS, procstats.ProcessThreads, procstats.ProcessCmdline,
 		} {
 			switch value := row.Measurements[id.String()].(type) {
 			case float64:
-				readings.Put(procstats.NumberReading(id, value))
+				process.Readings.Put(procstats.NumberReading(id, value))
 			case string:
-				readings.Put(procstats.TextReading(id, value))
+				process.Readings.Put(procstats.TextReading(id, value))
 			}
 		}
-		process := &procstats.ProcessRow{PPID: row.PPID, Command: row.Command, Readings: readings}
-		process.PID = row.PID
-		rows = append(rows, processOf(&procstats.Sample{}, process, "it is not in the record"))
+		t.Rows = append(t.Rows, processOf(&procstats.Sample{}, &process, "it is not in the record"))
 	}
-	slices.SortStableFunc(rows, func(a, b processRow) int { return cmp.Compare(cpuOf(b), cpuOf(a)) })
-	sum := sumOf(rows, p.Exited.CPUSeconds, p.UnattributedCPUSeconds, p.TotalCPUSeconds, p.Omitted)
-	sum.ExitedCount = procstats.None.Text(float64(p.Exited.Processes))
-	return rows, sum
-}
-
-// cpuOf sorts rows without a CPU time like those of none.
-func cpuOf(r processRow) float64 {
-	if r.cpu == nil {
-		return 0
-	}
-	return *r.cpu
+	used := func(r processRow) float64 { return *cmp.Or(r.cpu, new(0.0)) }
+	slices.SortStableFunc(t.Rows, func(a, b processRow) int { return cmp.Compare(used(b), used(a)) })
+	return t.sum(t.Rows)
 }
 
 // mostCommands is how many commands have a row; the API and the record have up to 200.

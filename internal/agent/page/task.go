@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"time"
 
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
@@ -91,14 +90,6 @@ func (t task) Key() string { return t.ID() + "/" + t.Name() }
 
 // dead reports whether the task will not run again.
 func (t task) dead() bool { return t.state.State.Phase == hook.PhaseDead }
-
-// age is how old the newest reading is; ok is false if there is none.
-func (t task) age(now time.Time) (age time.Duration, ok bool) {
-	if t.usage.Sample == nil {
-		return 0, false
-	}
-	return max(0, now.Sub(t.usage.Sample.Wall)), true
-}
 
 // condition is a task's state in a word, with the class of its colour and a sentence.
 type condition struct{ Word, Class, Hint string }

@@ -48,13 +48,12 @@ type nowView struct {
 	// Read says that there is one.
 	Read     bool
 	Figures  []figure
-	Age      age
+	Age      duration
 	Memory   memory
 	Pressure pressure
 	// Notes say which readings contradict the numbers at the top, and why.
 	Notes        []string
-	Rows         []processRow
-	Sum          *processSum
+	Processes    *processTable
 	Commands     *commandTable
 	Measurements []fact
 	// at is when it was taken: pages with the same one show the same numbers.
@@ -137,7 +136,7 @@ func (p *Page) taskView(t task, v *view) *taskView {
 	if sample := t.usage.Sample; sample != nil && t.usage.Running && !t.dead() {
 		body.Read, body.at = true, strconv.FormatInt(int64(sample.Mono), 36)
 		p.readings(t, body, f)
-		body.Rows, body.Sum = processesOf(sample)
+		body.Processes = processesOf(sample)
 		body.Commands = p.commands(t)
 		guarantees := procstats.Guarantees(sample, t.usage.Headlines)
 		for _, r := range sample.Task {
@@ -145,8 +144,7 @@ func (p *Page) taskView(t task, v *view) *taskView {
 			body.Measurements = append(body.Measurements, fact{Name: name, Value: readingAs(sample, r, guarantees[name])})
 		}
 	}
-	p.ended(t, body, trusted)
-	body.Advice = p.advice(v.now, t)
+	body.End, body.Advice = p.ended(t, trusted), p.advice(v.now, t)
 	body.Events, body.Actions = eventsOf(t, trusted), p.actionsOf(t, trusted)
 	if trusted {
 		body.Description = a.Description
@@ -165,9 +163,11 @@ func (p *Page) readings(t task, body *taskView, f *frame) {
 	var before *moment
 	if n := len(f.moments); n > 1 {
 		newest = f.moments[n-1]
-		before = (&track{moments: f.moments[:n-1]}).before(&newest, trackStep-time.Second)
+		if m, whole := since(f.moments[:n-1], &newest, trackStep-time.Second); whole {
+			before = m
+		}
 	}
-	body.Memory, body.Pressure = memoryOf(t), pressureOf(&newest, calm(f.moments, &newest))
+	body.Memory, body.Pressure = memoryOf(t), pressureSince(f.moments, &newest)
 	cpu := headline(list, procstats.HeadlineCores, procstats.Cores.Text)
 	total := headline(list, procstats.HeadlineCPU, procstats.Seconds.Text)
 	body.Figures = []figure{

@@ -5,14 +5,12 @@ package page
 
 import (
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/figures"
-	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -108,6 +106,12 @@ type pressure struct {
 // share is one resource's part in it.
 type share struct{ Name, Text, Bar, Class string }
 
+// pressureSince says what a task waited for until its newest moment, from one that is old enough, else the oldest.
+func pressureSince(moments []moment, newest *moment) pressure {
+	from, _ := since(moments, newest, pressureSpan-time.Second)
+	return pressureOf(newest, from)
+}
+
 // pressureOf says in a word what a task waited for between two moments.
 func pressureOf(newest, before *moment) pressure {
 	w := newest.Waits(before.reading())
@@ -117,7 +121,9 @@ func pressureOf(newest, before *moment) pressure {
 		}
 		return pressure{Hint: "pressure needs an earlier reading"}
 	}
-	p := pressureIn(record.StallOf(w))
+	stall := record.StallOf(w)
+	p := pressures[stall]
+	p.Word = string(stall)
 	if p.Word == string(record.CPUThrottled) && w.ThrottledAbove() {
 		p.Hint = "throttled by the CPU quota of a cgroup above its own"
 	}
@@ -149,40 +155,15 @@ func pressureOf(newest, before *moment) pressure {
 // pressureSpan is the time that the word for a task's pressure is about: over shorter ones it would flicker.
 const pressureSpan = 10 * time.Second
 
-// calm is the moment from which pressure is counted: one that is old enough, else the oldest.
-func calm(moments []moment, newest *moment) (from *moment) {
-	for i := range slices.Backward(moments) {
-		m := &moments[i]
-		switch {
-		case m.Mono >= newest.Mono && m.Run == newest.Run && m.gap == series.NoGap: // the same reading
-			continue
-		case !newest.follows(m):
-			return from
-		}
-		if from = m; newest.Mono-m.Mono >= pressureSpan-time.Second {
-			return from
-		}
-	}
-	return from
-}
-
-func pressureIn(stall record.Stall) pressure {
-	p := pressure{Word: string(stall)}
-	switch stall {
-	case record.MemoryThrashing:
-		p.Class, p.Hint = "bad", "it waits for memory to be reclaimed or read back"
-	case record.CPUThrottled:
-		p.Class, p.Hint = "warn", "throttled by its own quota"
-	case record.IOBound:
-		p.Class, p.Hint = "warn", "it waits for block I/O"
-	case record.CPUStarved:
-		p.Class, p.Hint = "warn", "it waits for a CPU that others use"
-	case record.Idle:
-		p.Class, p.Hint = "quiet", "it neither uses nor waits"
-	case record.Fine:
-		p.Class, p.Hint = "good", "nothing held it up in the last seconds"
-	default:
-		p.Class, p.Hint = "quiet", "pressure is not known of all its processes and resources"
-	}
-	return p
+// pressures are the words for what a task waits for, with the class of their colour and a sentence.
+//
+//nolint:gochecknoglobals // a constant table
+var pressures = map[record.Stall]pressure{
+	record.MemoryThrashing: {Class: "bad", Hint: "it waits for memory to be reclaimed or read back"},
+	record.CPUThrottled:    {Class: "warn", Hint: "throttled by its own quota"},
+	record.IOBound:         {Class: "warn", Hint: "it waits for block I/O"},
+	record.CPUStarved:      {Class: "warn", Hint: "it waits for a CPU that others use"},
+	record.Idle:            {Class: "quiet", Hint: "it neither uses nor waits"},
+	record.Fine:            {Class: "good", Hint: "nothing held it up in the last seconds"},
+	"":                     {Class: "quiet", Hint: "pressure is not known of all its processes and resources"},
 }
