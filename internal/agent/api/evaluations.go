@@ -82,9 +82,9 @@ func (q *request) decisions(j *snapshot.Job) []decision {
 		if a.JobID != j.Job.ID {
 			continue
 		}
-		stopping, waiting := a.DesiredStatus == allocation.DesiredStop, !a.Rescheduled.IsZero()
+		stopping := a.DesiredStatus == allocation.DesiredStop
 		all = append(all, decision{allocStopped, a, !j.Stopped && stopping})
-		if waiting {
+		if !a.Rescheduled.IsZero() {
 			all = append(all, decision{rescheduled, a, !j.Stopped && !stopping})
 		}
 	}
@@ -103,10 +103,7 @@ func (q *request) evaluations(match func(*evaluation) bool) []*evaluation {
 	list := []*evaluation{}
 	for _, j := range q.now.Jobs {
 		for _, d := range q.decisions(j) {
-			if !d.made {
-				continue
-			}
-			if e := q.newEvaluation(d, j); match(e) {
+			if e := q.newEvaluation(d, j); d.made && match(e) {
 				list = append(list, e)
 			}
 		}
@@ -116,8 +113,7 @@ func (q *request) evaluations(match func(*evaluation) bool) []*evaluation {
 
 // newEvaluation returns a decision, with the groups that could not be placed.
 func (q *request) newEvaluation(d decision, j *snapshot.Job) *evaluation {
-	e := newEvaluation(d.trigger, j)
-	e.ID = d.id(j)
+	e := d.evaluation(j)
 	if a := d.alloc; a != nil {
 		e.CreateIndex, e.ModifyIndex = a.ModifyIndex, a.ModifyIndex
 		e.CreateTime, e.ModifyTime = a.ModifyTime.UnixNano(), a.ModifyTime.UnixNano()
@@ -142,9 +138,9 @@ func (q *request) newEvaluation(d decision, j *snapshot.Job) *evaluation {
 	return e
 }
 
-func newEvaluation(t trigger, j *snapshot.Job) *evaluation {
+func (d decision) evaluation(j *snapshot.Job) *evaluation {
 	return &evaluation{
-		ID: evaluationID(t, j), Priority: j.Job.Priority, Type: j.Job.Type, TriggeredBy: t, Namespace: j.Job.Namespace,
+		ID: d.id(j), Priority: j.Job.Priority, Type: j.Job.Type, TriggeredBy: d.trigger, Namespace: j.Job.Namespace,
 		JobID: j.Job.ID, JobModifyIndex: j.ModifyIndex, Status: "complete", QueuedAllocations: map[string]int{},
 		CreateIndex: j.ModifyIndex, ModifyIndex: j.ModifyIndex,
 		CreateTime: j.SubmitTime.UnixNano(), ModifyTime: j.SubmitTime.UnixNano(),

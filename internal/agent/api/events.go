@@ -111,10 +111,8 @@ func nextEvent(ctx context.Context, s *snapshot.Subscription, wait time.Duration
 func (s *Server) newEvents(q *request, e *snapshot.Event) []apijson.Event {
 	newEvent := func(topic, kind, key string, filterKeys ...string) apijson.Event {
 		shown := apijson.Event{
-			Topic: topic, Type: kind, Key: key, Namespace: e.Namespace, FilterKeys: filterKeys, Index: e.Index,
-		}
-		if filterKeys == nil {
-			shown.FilterKeys = []string{}
+			Topic: topic, Type: kind, Key: key, Namespace: e.Namespace, FilterKeys: append([]string{}, filterKeys...),
+			Index: e.Index,
 		}
 		shown.Payload.Tacho.Time = e.Time
 		return shown
@@ -142,7 +140,7 @@ func (s *Server) newEvents(q *request, e *snapshot.Event) []apijson.Event {
 		if trigger == "" {
 			break
 		}
-		evaluation := newEvaluation(trigger, j)
+		evaluation := decision{trigger: trigger}.evaluation(j)
 		decided := newEvent("Evaluation", "EvaluationUpdated", evaluation.ID, e.Key)
 		decided.Payload.Evaluation = evaluation
 		return []apijson.Event{shown, decided}

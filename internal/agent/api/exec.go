@@ -130,12 +130,11 @@ func (s *Server) copyOutput(ctx context.Context, conn *websocket.Conn, stream dr
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		var code *int
-		notStarted := exitCodeOf(err)
-		if notStarted != 0 { // as a shell does
-			out.Stderr, code, err = []byte(err.Error()+"\n"), &notStarted, nil
-		} else if out.Exit != nil {
-			err, code = cmp.Or(err, out.Exit.Err), &out.Exit.Code
+		if code := exitCodeOf(err); code != 0 { // as a shell does
+			out.Stderr, out.Exit, err = []byte(err.Error()+"\n"), &driver.ExitResult{Code: code}, nil
+		}
+		if out.Exit != nil {
+			err = cmp.Or(err, out.Exit.Err)
 		}
 		if err != nil {
 			return err
@@ -147,15 +146,16 @@ func (s *Server) copyOutput(ctx context.Context, conn *websocket.Conn, stream dr
 		if len(out.Stderr) > 0 {
 			messages = append(messages, &apijson.ExecOutput{Stderr: apijson.ExecData{Data: out.Stderr}})
 		}
-		if code != nil {
-			messages = append(messages, &apijson.ExecOutput{Exited: true, Result: &apijson.ExecResult{ExitCode: *code}})
+		if out.Exit != nil {
+			result := &apijson.ExecResult{ExitCode: out.Exit.Code}
+			messages = append(messages, &apijson.ExecOutput{Exited: true, Result: result})
 		}
 		for _, m := range messages {
 			if s.send(ctx, conn, m) != nil {
 				return nil // the client is gone
 			}
 		}
-		if notStarted != 0 {
+		if out.Exit != nil {
 			return nil
 		}
 	}

@@ -72,18 +72,8 @@ func fileError(err error) error {
 	return err
 }
 
-// openFile opens the file that a request names.
-func (s *Server) openFile(q *request) (*os.File, error) {
-	a, err := s.agent.Snapshot().Allocation(q.id())
-	if err != nil {
-		return nil, err
-	}
-	f, err := a.Dir.Open(q.values.Get("path"))
-	return f, fileError(err)
-}
-
 // readFile sends the content of a file, or a part of it.
-func (s *Server) readFile(ctx context.Context, w http.ResponseWriter, q *request) error {
+func (s *Server) readFile(ctx context.Context, w http.ResponseWriter, q *request, a *allocation.Allocation) error {
 	offset := int64(q.number("offset"))
 	limit := param(&q.params, "limit", 0, "a number", func(text string) (int64, error) {
 		return strconv.ParseInt(text, 10, 64) // below 1 means none
@@ -91,9 +81,9 @@ func (s *Server) readFile(ctx context.Context, w http.ResponseWriter, q *request
 	if q.err != nil {
 		return q.err
 	}
-	f, err := s.openFile(q)
+	f, err := a.Dir.Open(q.values.Get("path"))
 	if err != nil {
-		return err
+		return fileError(err)
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	info, err := f.Stat()
@@ -114,15 +104,18 @@ func (s *Server) readFile(ctx context.Context, w http.ResponseWriter, q *request
 }
 
 // streamFile sends a file in frames, and what is added to it.
-func (s *Server) streamFile(ctx context.Context, w http.ResponseWriter, q *request) error {
+func (s *Server) streamFile(
+	ctx context.Context, w http.ResponseWriter, q *request, a *allocation.Allocation,
+) error {
 	offset, fromEnd := int64(q.number("offset")), q.either("origin", "start", "start", "end") == "end"
 	follow := q.flag("follow") || q.values.Get("follow") == ""
 	if q.err != nil {
 		return q.err
 	}
-	f, err := s.openFile(q)
+	open := func() (*os.File, error) { return a.Dir.Open(q.values.Get("path")) }
+	f, err := open()
 	if err != nil {
-		return err
+		return fileError(err)
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	at, err := seekTo(f, offset, fromEnd)
@@ -130,10 +123,8 @@ func (s *Server) streamFile(ctx context.Context, w http.ResponseWriter, q *reque
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	open := &openFile{Reader: f, file: f, at: at, path: q.values.Get("path"), again: func() (*os.File, error) {
-		return s.openFile(q)
-	}}
-	s.sendFile(ctx, &frames{out: s.newStreamWriter(w, q)}, open, follow)
+	file := &openFile{Reader: f, file: f, at: at, path: q.values.Get("path"), again: open}
+	s.sendFile(ctx, &frames{out: s.newStreamWriter(w, q)}, file, follow)
 	return nil
 }
 
@@ -243,18 +234,17 @@ func (s *Server) sendFile(ctx context.Context, out *frames, f followed, follow b
 		if err != nil || over || !follow {
 			return
 		}
-		late, event := time.Since(silent) >= s.heartbeat, ""
-		if event, over = f.check(late); event != "" || late {
-			one := frame{}
-			if event != "" {
-				one = frame{File: file, FileEvent: event}
+		late, one := time.Since(silent) >= s.heartbeat, frame{}
+		if one.FileEvent, over = f.check(late); one.FileEvent != "" || late {
+			if one.FileEvent != "" {
+				one.File = file
 			}
 			if out.send(one) != nil {
 				return
 			}
 			silent = time.Now()
 		}
-		if event != "" || over {
+		if one.FileEvent != "" || over {
 			continue // what was written before is read
 		}
 		select {
@@ -297,11 +287,7 @@ type tail struct {
 	files []string
 }
 
-func (s *Server) logs(ctx context.Context, w http.ResponseWriter, q *request) error {
-	a, err := s.agent.Snapshot().Allocation(q.id())
-	if err != nil {
-		return err
-	}
+func (s *Server) logs(ctx context.Context, w http.ResponseWriter, q *request, a *allocation.Allocation) (err error) {
 	t := &tail{
 		dir: a.Dir, stream: q.either("type", "", "stdout", "stderr"), follow: q.flag("follow"),
 		fromEnd: q.either("origin", "start", "start", "end") == "end", offset: int64(q.number("offset")),
@@ -328,10 +314,9 @@ func (s *Server) logs(ctx context.Context, w http.ResponseWriter, q *request) er
 	defer t.close()
 	t.ended = func() bool { return hasEnded(s.agent.Snapshot(a.ID), a.ID, t.task, plain) }
 	out := &frames{out: s.newStreamWriter(w, q), plain: plain}
+	w.Header().Set("Content-Type", "application/json")
 	if plain {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	} else {
-		w.Header().Set("Content-Type", "application/json")
 	}
 	// The response begins now: clients wait for it before they show anything of another stream.
 	if out.out.Send(nil) == nil {
@@ -367,21 +352,8 @@ func (t *tail) open() error {
 	return nil
 }
 
-// reopen is open, except that missing files may come.
-func (t *tail) reopen() error {
-	if err := t.open(); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
-}
-
 // read goes on in the next file after the end of the last.
 func (t *tail) read(p []byte) (int, error) {
-	if t.log == nil {
-		if err := t.reopen(); err != nil {
-			return 0, err
-		}
-	}
 	if n, err := t.readOnce(p); n > 0 || err != nil || !t.follow {
 		return n, err
 	}
@@ -394,15 +366,17 @@ func (t *tail) read(p []byte) (int, error) {
 		return n, err
 	}
 	t.close()
-	if err := t.reopen(); err != nil {
-		return 0, err
-	}
 	return t.readOnce(p)
 }
 
+// readOnce reads from what is open, or is there by now: missing files may come.
 func (t *tail) readOnce(p []byte) (int, error) {
 	if t.log == nil {
-		return 0, nil
+		if err := t.open(); errors.Is(err, fs.ErrNotExist) {
+			return 0, nil
+		} else if err != nil {
+			return 0, err
+		}
 	}
 	return readSome(t.log, p)
 }

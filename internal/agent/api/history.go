@@ -81,15 +81,14 @@ func newPoint(p *series.Point, process string, wanted func(procstats.ID) bool) a
 			shown.Measurements[id.String()] = v
 		}
 	}
-	rows := p.Processes
-	if process != "" {
-		rows = named(rows, process)
+	if p.Processes == nil {
+		return shown
 	}
-	if p.Processes != nil {
-		shown.Processes = make([]apijson.PointProcess, len(rows))
-	}
-	for i := range rows {
-		shown.Processes[i] = newPointProcess(&rows[i])
+	shown.Processes = []apijson.PointProcess{}
+	for i := range p.Processes {
+		if row := &p.Processes[i]; process == "" || row.Command == process {
+			shown.Processes = append(shown.Processes, newPointProcess(row))
+		}
 	}
 	return shown
 }

@@ -124,9 +124,7 @@ func (s *Server) runJob(q *request) (any, error) {
 	if err != nil {
 		return nil, reg.explain(err)
 	}
-	answer := newRegistered(status, changed)
-	answer["Warnings"] = reg.warnings(status.Job)
-	return answer, nil
+	return newRegistered(status, changed, reg.warnings(status.Job)), nil
 }
 
 // checkJob rejects a job with another id or namespace than those of the request.
@@ -171,18 +169,16 @@ func (s *Server) registerStopped(reg *registration, id string, now *snapshot.Age
 	if err := reg.checkIndex(j.ModifyIndex); err != nil {
 		return nil, err
 	}
-	changed := !j.Stopped
-	if changed {
-		if err := s.agent.StopJob(id, false, reg.checkIndex); err != nil {
-			return nil, err
-		}
-		stopped, err := s.agent.Snapshot().Job(id)
-		if err != nil {
-			return nil, err
-		}
-		j = stopped
+	if j.Stopped {
+		return newRegistered(j, false, ""), nil
 	}
-	return newRegistered(j, changed), nil
+	if err := s.agent.StopJob(id, false, reg.checkIndex); err != nil {
+		return nil, err
+	}
+	if j, err = s.agent.Snapshot().Job(id); err != nil {
+		return nil, err
+	}
+	return newRegistered(j, true, ""), nil
 }
 
 // errCountsChanged says that a job has changed since its counts were read.
@@ -202,25 +198,24 @@ func (reg *registration) checkIndex(index uint64) error {
 	if !reg.EnforceIndex {
 		return nil
 	}
-	const mismatch = "Enforcing job modify index %d: "
+	mismatch := fmt.Sprintf("job exists with conflicting job modify index: %d", index)
 	switch {
 	case index == reg.JobModifyIndex:
 		return nil
 	case index == 0:
-		return badRequest(fmt.Sprintf(mismatch+"job does not exist", reg.JobModifyIndex))
+		mismatch = "job does not exist"
 	case reg.JobModifyIndex == 0:
-		return badRequest(fmt.Sprintf(mismatch+"job already exists", reg.JobModifyIndex))
+		mismatch = "job already exists"
 	}
-	return badRequest(fmt.Sprintf(mismatch+"job exists with conflicting job modify index: %d",
-		reg.JobModifyIndex, index))
+	return badRequest(fmt.Sprintf("Enforcing job modify index %d: %s", reg.JobModifyIndex, mismatch))
 }
 
 // newRegistered is the response for a registered job.
-func newRegistered(status *snapshot.Job, changed bool) map[string]any {
-	return map[string]any{
+func newRegistered(status *snapshot.Job, changed bool, warnings string) object {
+	return object{
 		"EvalID": evaluationID(registered, status), "EvalCreateIndex": status.ModifyIndex,
-		"JobModifyIndex": status.ModifyIndex, "Warnings": "",
-		"Tacho": map[string]any{"JobID": status.Job.ID, "Version": status.Version, "Changed": changed},
+		"JobModifyIndex": status.ModifyIndex, "Warnings": warnings,
+		"Tacho": object{"JobID": status.Job.ID, "Version": status.Version, "Changed": changed},
 	}
 }
 
@@ -236,7 +231,7 @@ func (s *Server) stopJob(q *request, j *snapshot.Job) (any, error) {
 	if stopped, err := s.agent.Snapshot().Job(j.Job.ID); err == nil {
 		j, id = stopped, evaluationID(deregistered, stopped)
 	}
-	return map[string]any{"EvalID": id, "EvalCreateIndex": j.ModifyIndex, "JobModifyIndex": j.ModifyIndex}, nil
+	return object{"EvalID": id, "EvalCreateIndex": j.ModifyIndex, "JobModifyIndex": j.ModifyIndex}, nil
 }
 
 // parseJob takes Nomad's body.
@@ -262,7 +257,7 @@ func (s *Server) validateJob(q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer := map[string]any{"DriverConfigValidated": true, "ValidationErrors": []string{}, "Error": "", "Warnings": ""}
+	answer := object{"DriverConfigValidated": true, "ValidationErrors": []string{}, "Error": "", "Warnings": ""}
 	j, err := s.agent.Validate(q.Context(), reg.source)
 	if err == nil {
 		answer["Warnings"] = reg.warnings(j)
@@ -292,15 +287,15 @@ func (s *Server) jobSummary(q *request, j *snapshot.Job) (any, error) {
 
 func (s *Server) jobScale(q *request, j *snapshot.Job) (any, error) {
 	summary := newSummary(j, q.now.Allocations)
-	groups := map[string]any{}
+	groups := object{}
 	for _, g := range j.Job.Groups {
 		count := summary.Summary[g.Name]
-		groups[g.Name] = map[string]any{
+		groups[g.Name] = object{
 			"Desired": g.Count, "Placed": count.Running + count.Starting, "Running": count.Running,
 			"Healthy": 0, "Unhealthy": 0, "Events": []any{},
 		}
 	}
-	return map[string]any{
+	return object{
 		"JobID": j.Job.ID, "Namespace": j.Job.Namespace, "JobStopped": j.Stopped,
 		"JobCreateIndex": j.CreateIndex, "JobModifyIndex": j.ModifyIndex, "TaskGroups": groups,
 	}, nil
@@ -324,12 +319,12 @@ func (s *Server) scaleJob(q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newRegistered(status, changed), nil
+	return newRegistered(status, changed, ""), nil
 }
 
 // jobVersions returns the current version, the only one that is stored.
 func (s *Server) jobVersions(q *request, j *snapshot.Job) (any, error) {
-	return map[string]any{"Versions": []any{newJobJSON(j, q.trusted)}, "Diffs": nil}, nil
+	return object{"Versions": []any{newJobJSON(j, q.trusted)}, "Diffs": nil}, nil
 }
 
 func (s *Server) jobSubmission(_ *request, j *snapshot.Job) (any, error) {

@@ -91,7 +91,7 @@ func (s *Server) allocationRoutes() []route {
 		{"GET", client + "stats/history", everyone, history, "the stored readings, with gaps marked as gaps: " +
 			"`since=&until=&step=&task=&process=&measurements=`"},
 		{"GET", client + "history", everyone, history, "the same"},
-		{"GET", client + "stats/stream", everyone, s.stream(streams.Trusted, s.statsStream), "every reading as a " +
+		{"GET", client + "stats/stream", everyone, s.streamOf(s.statsStream), "every reading as a " +
 			"server-sent event `stats`, the end as `end`"},
 		{"GET", client + "commands", everyone, alloc(s.commands), "`task=`: what the ended processes of a running task " +
 			"used so far, [by command](commands.md), or those of its last ended start. Without rows `reason` says why " +
@@ -100,14 +100,14 @@ func (s *Server) allocationRoutes() []route {
 		{"PUT", client + "restart", trusted, alloc(s.restartAllocation), "restart its running tasks, or one"},
 		{"PUT", client + "signal", trusted, alloc(s.signalAllocation), "send a signal to its tasks, or one"},
 		{"GET", client + "exec", trusted, s.stream(streams.Exec, s.exec), "run a command beside a task, over a WebSocket"},
-		{"GET", files + "logs/{id}", trusted, s.stream(streams.Trusted, s.logs), "[logs](#logs-and-files): " +
+		{"GET", files + "logs/{id}", trusted, s.streamOf(s.logs), "[logs](#logs-and-files): " +
 			"`task=&type=stdout&follow=&origin=&offset=&plain=`"},
 		{"GET", files + "ls/{id}", trusted, alloc(s.listFiles), "`path=`: a directory"},
 		{"GET", files + "stat/{id}", trusted, alloc(s.statFile), "`path=`: a file"},
-		{"GET", files + "cat/{id}", trusted, s.stream(streams.Trusted, s.readFile), "`path=`: the content of a file"},
-		{"GET", files + "readat/{id}", trusted, s.stream(streams.Trusted, s.readFile), "a part of it: " +
+		{"GET", files + "cat/{id}", trusted, s.streamOf(s.readFile), "`path=`: the content of a file"},
+		{"GET", files + "readat/{id}", trusted, s.streamOf(s.readFile), "a part of it: " +
 			"`path=&offset=&limit=`"},
-		{"GET", files + "stream/{id}", trusted, s.stream(streams.Trusted, s.streamFile), "`path=&origin=&offset=&follow=`: " +
+		{"GET", files + "stream/{id}", trusted, s.streamOf(s.streamFile), "`path=&origin=&offset=&follow=`: " +
 			"its content, and what is added"},
 		{"GET", "/v1/event/stream", everyone, s.stream(streams.Trusted, s.events), "[events](#events): `index=&topic=`"},
 	}
@@ -174,40 +174,19 @@ func (s *Server) emptyRoutes() (all []route) {
 
 // unsupportedRoutes name what only a cluster can do.
 func (s *Server) unsupportedRoutes() (all []route) {
-	for what, paths := range map[string]string{
-		"job dispatch":            "job/{id}/dispatch",
-		"job revert":              "job/{id}/revert job/{id}/stable",
-		"job eval":                "job/{id}/evaluate",
-		"job tag":                 "job/{id}/versions/{name}/tag",
-		"periodic jobs":           "job/{id}/periodic/force",
-		"job actions":             "job/{id}/action",
-		"node drain":              "node/{id}/drain",
-		"node eligibility":        "node/{id}/eligibility",
-		"node purge":              "node/{id}/purge",
-		"node evaluation":         "node/{id}/evaluate",
-		"schedules of tasks":      "client/allocation/{id}/pause",
-		"search":                  "search search/fuzzy",
-		"agent log streams":       "agent/monitor",
-		"profiles":                "agent/pprof/{name}",
-		"joining servers":         "agent/join agent/force-leave",
-		"scheduler configuration": "operator/scheduler/configuration",
-		"Raft":                    "operator/raft/configuration operator/raft/peer operator/snapshot",
-		"Autopilot":               "operator/autopilot/configuration operator/autopilot/health",
-		"licenses":                "operator/license",
-		"keyrings":                "operator/keyring/keys operator/keyring/rotate",
-		"deployments": "deployment/promote/{id} deployment/fail/{id} deployment/pause/{id} " +
-			"deployment/unblock/{id}",
-		"namespaces":              "namespace",
-		"variables":               "var/{path...}",
-		"ACL policies and tokens": "acl/bootstrap acl/token acl/policy/{name} acl/login acl/roles acl/auth-methods",
-		"summary reconciliation":  "system/reconcile/summaries",
-		"plans of volume claims":  "volumes/claims",
-	} {
-		for path := range strings.FieldsSeq(paths) {
-			all = append(all, route{"", "/v1/" + path, trusted, unsupported(what), unsupportedAbout})
-		}
+	const paths = `
+		acl/auth-methods acl/bootstrap acl/login acl/policy/{name} acl/roles acl/token agent/force-leave agent/join
+		agent/monitor agent/pprof/{name} client/allocation/{id}/pause deployment/fail/{id} deployment/pause/{id}
+		deployment/promote/{id} deployment/unblock/{id} job/{id}/action job/{id}/dispatch job/{id}/evaluate
+		job/{id}/periodic/force job/{id}/revert job/{id}/stable job/{id}/versions/{name}/tag namespace node/{id}/drain
+		node/{id}/eligibility node/{id}/evaluate node/{id}/purge operator/autopilot/configuration
+		operator/autopilot/health operator/keyring/keys operator/keyring/rotate operator/license
+		operator/raft/configuration operator/raft/peer operator/scheduler/configuration operator/snapshot search
+		search/fuzzy system/reconcile/summaries var/{path...} volumes/claims`
+	for path := range strings.FieldsSeq(paths) {
+		words := slices.DeleteFunc(strings.Split(path, "/"), func(word string) bool { return word[0] == '{' })
+		all = append(all, route{"", "/v1/" + path, trusted, unsupported(strings.Join(words, " ")), unsupportedAbout})
 	}
-	slices.SortFunc(all, func(a, b route) int { return strings.Compare(a.path, b.path) })
 	return all
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/metrics"
 	"github.com/tachograph/tacho/internal/agent/node"
@@ -78,10 +79,9 @@ type Server struct {
 	hosts   map[string]bool
 	mux     *http.ServeMux
 	// blockFor is the default wait of a blocking query, heartbeat the time between signs of life of a stream, poll
-	// the time between reads of a growing log, stall the longest time for one write of a stream, patience that of
-	// trusted callers.
-	blockFor, heartbeat, poll, stall, patience time.Duration
-	now                                        func() time.Time
+	// the time between reads of a growing log, patience the longest time for one write to trusted callers.
+	blockFor, heartbeat, poll, patience time.Duration
+	now                                 func() time.Time
 }
 
 // Bounds on a request. Streams extend the time to write with every write.
@@ -103,7 +103,7 @@ func New(a Agent, o Options) *Server {
 	s := &Server{
 		agent: a, options: o, log: o.Logger, mux: http.NewServeMux(), now: time.Now,
 		blockFor: 5 * time.Minute, heartbeat: 10 * time.Second, poll: 250 * time.Millisecond,
-		stall: writeStall, patience: writePatience,
+		patience: writePatience,
 	}
 	if s.options.Token == nil {
 		s.options.Token = func() string { return "" }
@@ -241,12 +241,26 @@ func (s *Server) stream(
 	}
 }
 
+// streamOf serves a stream about the allocation in the path.
+func (s *Server) streamOf(
+	serve func(context.Context, http.ResponseWriter, *request, *allocation.Allocation) error,
+) handler {
+	return s.stream(streams.Trusted, func(ctx context.Context, w http.ResponseWriter, q *request) error {
+		a, err := s.agent.Snapshot().Allocation(q.id())
+		if err != nil {
+			return err
+		}
+		return serve(ctx, w, q, a)
+	})
+}
+
 // newStreamWriter is patient with trusted callers: people page through logs.
 func (s *Server) newStreamWriter(w http.ResponseWriter, q *request) streams.Writer {
+	out := streams.Writer{To: w, Stall: writeStall}
 	if q.trusted {
-		return streams.Writer{To: w, Stall: s.patience}
+		out.Stall = s.patience
 	}
-	return streams.Writer{To: w, Stall: s.stall}
+	return out
 }
 
 // setWriteDeadline extends the time for the response. Writers without deadlines are those of tests.

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -71,18 +72,15 @@ func (s *Server) allStats(q *request) (any, error) {
 
 // statsStream sends server-sent events (HTML standard, 9.2). Each reading is an event "stats" with the JSON of a
 // single request, and the end of the allocation is an event "end".
-func (s *Server) statsStream(ctx context.Context, w http.ResponseWriter, q *request) error {
-	a, err := s.agent.Snapshot().Allocation(q.id())
-	if err != nil {
-		return err
-	}
+func (s *Server) statsStream(
+	ctx context.Context, w http.ResponseWriter, q *request, a *allocation.Allocation,
+) error {
 	tasks, err := q.tasksOf(a)
 	if err != nil {
 		return err
 	}
-	header := w.Header()
-	header.Set("Content-Type", "text/event-stream")
-	header.Set("X-Accel-Buffering", "no")
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no")
 	out := s.newStreamWriter(w, q)
 	var last []byte
 	silent := time.Now()
@@ -94,7 +92,7 @@ func (s *Server) statsStream(ctx context.Context, w http.ResponseWriter, q *requ
 			return nil
 		}
 		u := s.usage(q, now, a, tasks)
-		mark, wait := markOf(u, a), s.tick(u)
+		mark, wait := markOf(u, a), tick(u)
 		switch {
 		case !bytes.Equal(mark, last):
 			text, err := json.Marshal(u)
@@ -127,7 +125,7 @@ func isOver(a *allocation.Allocation, task string) bool {
 }
 
 // tick returns a quarter of the shortest interval between readings.
-func (s *Server) tick(u *allocationUsage) time.Duration {
+func tick(u *allocationUsage) time.Duration {
 	tick := time.Second
 	for _, t := range u.Tacho.Tasks {
 		if t.IntervalSeconds > 0 {
@@ -160,19 +158,11 @@ func onlyProcess(u *figures.Figures, process string) *figures.Figures {
 		return u
 	}
 	some, sample := *u, *u.Sample
-	sample.Processes = named(sample.Processes, process)
+	sample.Processes = slices.DeleteFunc(slices.Clone(sample.Processes), func(row procstats.ProcessRow) bool {
+		return row.Command != process
+	})
 	some.Sample = &sample
 	return &some
-}
-
-// named returns the rows of the processes with a name.
-func named(rows []procstats.ProcessRow, process string) (some []procstats.ProcessRow) {
-	for i := range rows {
-		if rows[i].Command == process {
-			some = append(some, rows[i])
-		}
-	}
-	return some
 }
 
 // processNames are the names of the processes that were read; nil if nothing was read.
@@ -184,10 +174,9 @@ func (p *processNames) add(rows []procstats.ProcessRow) {
 		*p = processNames{}
 	}
 	for i := range rows {
-		if rows[i].Command != "" {
-			(*p)[rows[i].Command] = true
-		}
+		(*p)[rows[i].Command] = true
 	}
+	delete(*p, "")
 }
 
 // mostNames is how many names of processes an error lists.
@@ -201,9 +190,9 @@ func (p processNames) check(process string) error {
 	case len(p) == 0:
 		return notFound(fmt.Sprintf("no process named %q: there are no rows of processes", process))
 	}
-	var list []string
-	for _, name := range slices.Sorted(maps.Keys(p)) {
-		list = append(list, fmt.Sprintf("%q", name)) // a process chooses its name: it can contain anything
+	list := slices.Sorted(maps.Keys(p))
+	for i, name := range list {
+		list[i] = strconv.Quote(name) // a process chooses its name: it can contain anything
 	}
 	if more := len(list) - mostNames; more > 0 {
 		list = append(list[:mostNames], fmt.Sprintf("%d more", more))
@@ -257,7 +246,7 @@ func newAllocationUsage(usages map[string]*figures.Figures, now *snapshot.Agent,
 	}}
 	coreMHz := now.Node.Resources.CoreMHz
 	var sum *pb.TaskResourceUsage
-	mapped, anyMapped := uint64(0), true
+	mapped, allMapped := uint64(0), true
 	for name, u := range usages {
 		shown.Tacho.Tasks[name] = newReading(u, at)
 		if !u.Fresh() {
@@ -273,9 +262,9 @@ func newAllocationUsage(usages map[string]*figures.Figures, now *snapshot.Agent,
 			task.Pids[pid] = newResourceUsage(p, 0)
 		}
 		shown.Tasks[name], shown.Timestamp = task, max(shown.Timestamp, task.Timestamp)
-		sum, mapped, anyMapped = addUsage(sum, used), mapped+uint64(file), anyMapped && ok
+		sum, mapped, allMapped = addUsage(sum, used), mapped+uint64(file), allMapped && ok
 	}
-	if !anyMapped {
+	if !allMapped {
 		mapped = 0
 	}
 	shown.ResourceUsage = newResourceUsage(sum, mapped)
@@ -364,14 +353,12 @@ func common[F comparable](fields, others []F) []F {
 func newReading(u *figures.Figures, at time.Time) *reading {
 	shown := &reading{
 		Running: u.Running, Reason: u.Reason, IntervalSeconds: u.Interval.Seconds(), Backlogged: u.Backlogged,
-		HistoryDropped: u.HistoryDropped,
-		Sample:         json.RawMessage("null"),
+		HistoryDropped: u.HistoryDropped, Sample: json.RawMessage("null"),
 	}
 	if u.Sample == nil {
 		return shown
 	}
-	age := max(0, at.Sub(u.Sample.Wall).Seconds())
-	shown.AgeSeconds = &age
+	shown.AgeSeconds = new(max(0, at.Sub(u.Sample.Wall).Seconds()))
 	shown.Sample = procstats.AppendJSON(nil, u.Sample, u.Headlines)
 	shown.Sources, shown.Guarantees = map[string]apijson.SourceReading{}, procstats.Guarantees(u.Sample, u.Headlines)
 	for source, read := range u.Sample.Sources.All() {
