@@ -124,15 +124,12 @@ func (p *Page) issue(trusted bool) func(w http.ResponseWriter, r *http.Request) 
 // moved redirects the paths of Nomad's page to those of this one.
 func (p *Page) moved(w http.ResponseWriter, r *http.Request) {
 	target := "/"
-	parts := strings.Split(strings.Trim(r.PathValue("rest"), "/"), "/")
-	switch {
-	case len(parts) >= 2 && parts[0] == "allocations" && parts[1] != "":
-		target = "/alloc/" + url.PathEscape(parts[1])
-		if len(parts) >= 3 && parts[2] != "" {
-			target += "/" + url.PathEscape(parts[2])
-		}
-	case len(parts) >= 2 && parts[0] == "jobs" && parts[1] != "":
-		id, _, _ := strings.Cut(parts[1], "@") // ID@NAMESPACE
+	parts := append(strings.Split(strings.Trim(r.PathValue("rest"), "/"), "/"), "", "")
+	switch kind, id, task := parts[0], parts[1], parts[2]; {
+	case kind == "allocations" && id != "":
+		target = strings.TrimSuffix(taskPath(id, task), "/")
+	case kind == "jobs" && id != "":
+		id, _, _ = strings.Cut(id, "@") // ID@NAMESPACE
 		target = "/?q=" + url.QueryEscape(id)
 	}
 	http.Redirect(w, r, target, http.StatusFound)

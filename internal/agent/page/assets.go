@@ -22,35 +22,31 @@ var assetFiles embed.FS
 //go:embed templates/*.html
 var templateFiles embed.FS
 
-// assets are the files beside the pages.
+// assets are the files beside the pages, by name. Browsers may cache those of a version forever.
 type assets struct {
-	types    map[string]string
 	contents map[string][]byte
-	versions map[string]string
+	version  string
 }
 
 func newAssets() *assets {
-	a := &assets{
-		types: map[string]string{
-			"page.css": "text/css; charset=utf-8", "page.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml",
-		},
-		contents: map[string][]byte{}, versions: map[string]string{},
-	}
-	before := map[string]string{"page.css": chart.Style(), "page.js": chart.Script()}
-	for name := range a.types {
-		content, err := assetFiles.ReadFile("assets/" + name)
+	a := &assets{contents: map[string][]byte{}}
+	sum := sha256.New()
+	for _, file := range []struct{ name, before string }{
+		{"icon.svg", ""}, {"page.css", chart.Style()}, {"page.js", chart.Script()},
+	} {
+		content, err := assetFiles.ReadFile("assets/" + file.name)
 		if err != nil {
 			panic("page: " + err.Error()) // it is embedded, so only a build can be at fault
 		}
-		content = append([]byte(before[name]), content...)
-		sum := sha256.Sum256(content)
-		a.contents[name], a.versions[name] = content, hex.EncodeToString(sum[:8])
+		a.contents[file.name] = append([]byte(file.before), content...)
+		sum.Write(a.contents[file.name])
 	}
+	a.version = hex.EncodeToString(sum.Sum(nil)[:8])
 	return a
 }
 
-// path is where a file is, with its version: browsers may cache it forever.
-func (a *assets) path(name string) string { return "/page/assets/" + name + "?v=" + a.versions[name] }
+// path is where a file is, with its version.
+func (a *assets) path(name string) string { return "/page/assets/" + name + "?v=" + a.version }
 
 func (a *assets) serve(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
@@ -59,13 +55,12 @@ func (a *assets) serve(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	w.Header().Set("Content-Type", a.types[name])
-	w.Header().Set("ETag", `"`+a.versions[name]+`"`)
+	w.Header().Set("ETag", `"`+a.version+`"`)
 	w.Header().Set("Cache-Control", "no-cache")
-	if r.URL.Query().Get("v") == a.versions[name] {
+	if r.URL.Query().Get("v") == a.version {
 		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	}
-	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(content))
+	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(content)) // of the type that its name has
 }
 
 // parseTemplates parses the embedded templates.

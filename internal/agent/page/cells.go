@@ -42,7 +42,8 @@ func (p *Page) liveCells(v *view) (cells, error) {
 
 // endOf returns where the end tag of an element is, in what follows its start tag; -1 if there is none.
 func endOf(content, tag []byte) int {
-	starts, end := [][]byte{tagged("<", tag, " "), tagged("<", tag, ">")}, tagged("</", tag, ">")
+	text := string(tag)
+	starts, end := [][]byte{[]byte("<" + text + " "), []byte("<" + text + ">")}, []byte("</"+text+">")
 	from, open := 0, 0
 	for {
 		at := bytes.Index(content[from:], end)
@@ -60,10 +61,6 @@ func endOf(content, tag []byte) int {
 	}
 }
 
-func tagged(before string, tag []byte, after string) []byte {
-	return []byte(before + string(tag) + after)
-}
-
 // overviewSource is the live page of tasks. The tasks are those that the page had when it was loaded, in their order:
 // rows that change places under the pointer are of no use to anybody.
 type overviewSource struct {
@@ -79,14 +76,12 @@ func (p *Page) overviewSource(v *view) (source, cells, error) {
 	query := v.request.URL.Query()
 	s := &overviewSource{page: p, listing: listingOf(query)}
 	g := p.overview.find(query.Get("at"))
-	known := g != nil
-	if !known {
+	if g == nil {
 		g = p.rows(v.now, v.Now)
-	}
-	s.loaded, s.pointed = g.list(s.listing, v.Now), g.at
-	if !known {
+		s.loaded, s.pointed = g.list(s.listing, v.Now), g.at
 		return s, nil, nil
 	}
+	s.loaded, s.pointed = g.list(s.listing, v.Now), g.at
 	_, shown, err := s.show(v, g)
 	return s, shown, err
 }
@@ -139,11 +134,11 @@ func (s *overviewSource) known(g *generation) map[string]*row {
 	return known
 }
 
-// points implements pointSource.
-func (s *overviewSource) points(v *view) (*points, bool) {
+// points implements source.
+func (s *overviewSource) points(v *view) *points {
 	passed := v.Now.Sub(s.pointed)
 	if passed < trackStep {
-		return nil, false
+		return nil
 	}
 	s.pointed = v.Now
 	known := s.known(s.page.rows(v.now, v.Now))
@@ -157,7 +152,7 @@ func (s *overviewSource) points(v *view) (*points, bool) {
 			p.Values[i] = &value
 		}
 	}
-	return p, true
+	return p
 }
 
 // taskSource is the live page of one task.
@@ -181,3 +176,6 @@ func (s taskSource) cells(v *view) (string, cells, error) {
 	c, err := s.page.liveCells(v)
 	return v.Shape, c, err
 }
+
+// points implements source: there are no small lines.
+func (s taskSource) points(*view) *points { return nil }

@@ -47,22 +47,23 @@ func newFrame(since, until time.Time, moments []moment) *frame {
 
 // rates are the rates of a counter since the moments before, NaN if there is none.
 func (f *frame) rates(q figures.Quantity) []float64 {
-	values := make([]float64, 0, len(f.shown))
-	for _, i := range f.shown {
-		rate := math.NaN()
-		if i > 0 {
-			rate = f.moments[i].rate(&f.moments[i-1], q)
+	return f.each(func(i int) float64 {
+		if i == 0 {
+			return math.NaN()
 		}
-		values = append(values, rate)
-	}
-	return values
+		return f.moments[i].rate(&f.moments[i-1], q)
+	})
 }
 
 // values are those of a gauge.
 func (f *frame) values(q figures.Quantity) []float64 {
-	values := make([]float64, 0, len(f.shown))
-	for _, i := range f.shown {
-		values = append(values, f.moments[i].Value(q))
+	return f.each(func(i int) float64 { return f.moments[i].Value(q) })
+}
+
+func (f *frame) each(value func(i int) float64) []float64 {
+	values := make([]float64, len(f.shown))
+	for k, i := range f.shown {
+		values[k] = value(i)
 	}
 	return values
 }
@@ -75,51 +76,6 @@ func (f *frame) limits(label string, q figures.Quantity) []chart.Limit {
 		}
 	}
 	return nil
-}
-
-// earlier are values of the start before the newest one, as long after it began as the moments are after the newest
-// began; nil if there is none whose beginning is known. values has a value for each moment that is shown.
-func (f *frame) earlier(values []float64) []float64 {
-	var starts []int // of each run, as places in shown
-	for j, i := range f.shown {
-		// Nothing is before it, and not only nothing shown.
-		first := i == 0 && !f.moments[0].Wall.Before(f.axis.Since.Add(time.Second))
-		if first || i > 0 && f.moments[i].Run != f.moments[i-1].Run {
-			starts = append(starts, j)
-		}
-	}
-	if len(starts) < 2 {
-		return nil
-	}
-	at := func(j int) time.Time { return f.moments[f.shown[j]].Wall }
-	from, began := starts[len(starts)-2], starts[len(starts)-1]
-	result := slices.Repeat([]float64{math.NaN()}, len(f.shown))
-	found := false
-	for j, k := began, from; j < len(f.shown); j++ {
-		after := at(j).Sub(at(began))
-		for k+1 < began && at(k+1).Sub(at(from)) <= after {
-			k++
-		}
-		if k+1 >= began && after > at(k).Sub(at(from)) {
-			break
-		}
-		result[j] = values[k]
-		found = found || !math.IsNaN(values[k])
-	}
-	if !found {
-		return nil
-	}
-	return result
-}
-
-// withEarlier puts a pale line of the start before the newest one behind a series.
-func (f *frame) withEarlier(list ...chart.Series) []chart.Series {
-	for _, s := range list {
-		if values := f.earlier(s.Values); values != nil && s.Class != "cache" {
-			list = append(list, chart.Series{Label: "earlier start", Class: "earlier", Detail: true, Values: values})
-		}
-	}
-	return list
 }
 
 func (f *frame) draw(key, name string, c chart.Chart) drawnChart {
@@ -147,17 +103,17 @@ func (f *frame) counted(q figures.Quantity) bool {
 
 // charts draws the charts of a task: four, and those of what is not measured of every task.
 func (f *frame) charts() []drawnChart {
-	memory := f.withEarlier(
-		chart.Series{Label: "with page cache", Class: "cache", Area: true, Values: f.values(figures.MemoryCharged)},
-		chart.Series{Label: "needed", Class: "memory", Area: true, Values: f.values(figures.Memory)},
-	)
+	memory := []chart.Series{
+		{Label: "with page cache", Class: "cache", Area: true, Values: f.values(figures.MemoryCharged)},
+		{Label: "needed", Class: "memory", Area: true, Values: f.values(figures.Memory)},
+	}
 	if f.measured(figures.PSS) {
 		memory = append(memory, chart.Series{Label: "proportional", Class: "third", Values: f.values(figures.PSS)})
 	}
 	drawn := []drawnChart{
 		f.draw("chart-cpu", "cpu_cores", chart.Chart{
 			Title: "CPU, in cores", Unit: procstats.Cores, Limits: f.limits("quota", figures.Quota),
-			Series: f.withEarlier(chart.Series{Label: "used", Class: "cpu", Area: true, Values: f.rates(figures.CPU)}),
+			Series: []chart.Series{{Label: "used", Class: "cpu", Area: true, Values: f.rates(figures.CPU)}},
 		}),
 		f.draw("chart-memory", "memory_bytes", chart.Chart{
 			Title: "Memory", Unit: procstats.Bytes, Limits: f.limits("limit", figures.MemoryLimit), Series: memory,

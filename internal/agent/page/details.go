@@ -4,6 +4,7 @@
 package page
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -91,7 +92,10 @@ func limitsOf(t task) []limitRow {
 	maps.Copy(names, requested)
 	var rows []limitRow
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		rows = append(rows, limitRow{Name: name, Requested: orDash(requested[name]), Effective: orDash(effective[name])})
+		rows = append(rows, limitRow{
+			Name: name, Requested: cmp.Or(requested[name], procstats.NoValue),
+			Effective: cmp.Or(effective[name], procstats.NoValue),
+		})
 	}
 	return rows
 }
@@ -115,15 +119,8 @@ func requestedLimits(r job.Resources, effective map[string]string) map[string]st
 
 // keyIn is the first of some names that is a key, else the first.
 func keyIn(m map[string]string, names []string) string {
-	for _, name := range names {
-		if _, ok := m[name]; ok {
-			return name
-		}
-	}
-	return names[0]
+	return names[max(0, slices.IndexFunc(names, func(name string) bool { return m[name] != "" }))]
 }
-
-func orDash(s string) string { return cmp.Or(s, procstats.NoValue) }
 
 // eventsOf lists a task's events, the newest first. Some messages are for trusted readers only.
 func eventsOf(t task, trusted bool) (rows []eventRow) {
@@ -156,12 +153,11 @@ const mostLog = 8 << 10
 func (p *Page) logs(t task) []logTail {
 	var tails []logTail
 	for _, stream := range []string{"stdout", "stderr"} {
-		tail, err := tailOf(t, stream)
-		if err != nil {
+		if tail, err := tailOf(t, stream); err == nil {
+			tails = append(tails, tail)
+		} else {
 			p.log.Debug("read log", "task", t.state.Name, "stream", stream, "error", err)
-			continue
 		}
-		tails = append(tails, tail)
 	}
 	return tails
 }
@@ -173,30 +169,23 @@ func tailOf(t task, stream string) (tail logTail, err error) {
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	size, err := f.Seek(0, io.SeekEnd)
-	if err != nil {
-		return tail, fmt.Errorf("seek in %s: %w", stream, err)
+	if err == nil {
+		_, err = f.Seek(max(0, size-mostLog), io.SeekStart)
 	}
-	tail = logTail{Stream: stream, Cut: size > mostLog}
-	if _, err := f.Seek(max(0, size-mostLog), io.SeekStart); err != nil {
+	if err != nil {
 		return tail, fmt.Errorf("seek in %s: %w", stream, err)
 	}
 	content, err := io.ReadAll(io.LimitReader(f, mostLog))
 	if err != nil {
 		return tail, fmt.Errorf("read %s: %w", stream, err)
 	}
-	if tail.Cut { // begin with a whole line
-		if _, rest, ok := strings.Cut(string(content), "\n"); ok {
-			content = []byte(rest)
-		}
+	tail = logTail{Stream: stream, Cut: size > mostLog}
+	if _, rest, ok := bytes.Cut(content, []byte("\n")); ok && tail.Cut { // begin with a whole line
+		content = rest
 	}
-	tail.Text = logText(content)
+	tail.Text = strings.NewReplacer("\r", "", "\x1b", "").Replace(string(escapes.ReplaceAll(content, nil)))
 	return tail, nil
 }
 
 // escapes are the control sequences of terminals, such as colours, ECMA-48, 5.4.
 var escapes = regexp.MustCompile("\x1b\\[[^@-~]*[@-~]?")
-
-// logText is output without escape sequences.
-func logText(content []byte) string {
-	return strings.NewReplacer("\r", "", "\x1b", "").Replace(string(escapes.ReplaceAll(content, nil)))
-}

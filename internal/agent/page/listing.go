@@ -6,6 +6,7 @@ package page
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -47,24 +48,15 @@ func listingOf(values url.Values) listing {
 
 // encode is the query of the listing's address.
 func (l listing) encode() string {
-	values := url.Values{}
-	for name, value := range map[string]string{"q": l.Query, "state": l.State, "sort": l.Sort} {
-		if value != "" {
-			values.Set(name, value)
-		}
-	}
+	values := url.Values{"q": {l.Query}, "state": {l.State}, "sort": {l.Sort}}
 	if l.Page > 1 {
 		values.Set("page", strconv.Itoa(l.Page))
 	}
+	maps.DeleteFunc(values, func(_ string, value []string) bool { return value[0] == "" })
 	return values.Encode()
 }
 
-func (l listing) link() string {
-	if query := l.encode(); query != "" {
-		return "/?" + query
-	}
-	return "/"
-}
+func (l listing) link() string { return strings.TrimSuffix("/?"+l.encode(), "?") }
 
 // with returns the first page of another state or order.
 func (l listing) with(state, sort string) listing {
@@ -95,7 +87,7 @@ type overview struct {
 
 // section is a list of ended tasks, the newest first.
 type section struct {
-	Rows []row
+	Rows []*row
 	// All is where the others are, if there are others; Count counts all.
 	All   string
 	Count int
@@ -123,8 +115,7 @@ type column struct{ Link, Order string }
 // list makes the page of a listing.
 func (g *generation) list(l listing, now time.Time) *overview {
 	o := &overview{listing: l, Total: len(g.rows), at: g.number()}
-	var live []*row
-	var ended []row
+	var live, ended []*row
 	counts := map[string]int{}
 	var newest time.Time
 	for i := range g.rows {
@@ -141,7 +132,7 @@ func (g *generation) list(l listing, now time.Time) *overview {
 		switch {
 		case l.State != "" && !slices.Contains(r.states(), l.State):
 		case r.End != nil:
-			ended = append(ended, *r)
+			ended = append(ended, r)
 		default:
 			live = append(live, r)
 		}
@@ -149,8 +140,7 @@ func (g *generation) list(l listing, now time.Time) *overview {
 	if !newest.IsZero() {
 		o.Read = "read " + procstats.AgeText(now.Sub(newest)) + " ago"
 	}
-	o.Waiting = g.waiting
-	o.live, o.shape = live, shapeOf(live, ended, g.waiting)
+	o.Waiting, o.live, o.shape = g.waiting, live, shapeOf(live, ended, g.waiting)
 	o.choices(counts)
 	o.running(live)
 	o.finished(ended)
@@ -208,8 +198,8 @@ func (o *overview) choices(counts map[string]int) {
 }
 
 // finished lists ended tasks: the newest failures before what runs, the newest others behind it.
-func (o *overview) finished(rows []row) {
-	slices.SortStableFunc(rows, func(a, b row) int { return b.End.EndedAt.Compare(a.End.EndedAt) })
+func (o *overview) finished(rows []*row) {
+	slices.SortStableFunc(rows, func(a, b *row) int { return b.End.EndedAt.Compare(a.End.EndedAt) })
 	if o.State == "ended" {
 		o.Matching = len(rows)
 		from, to := o.window()
@@ -315,29 +305,20 @@ func (o *overview) window() (from, to int) {
 }
 
 // shapeOf tells tables with other rows apart.
-func shapeOf(live []*row, ended []row, wait []waiting) string {
-	parts := make([]string, 0, len(live)+len(ended)+len(wait))
-	for _, w := range wait {
-		parts = append(parts, fmt.Sprint("waiting ", w))
-	}
-	for _, r := range live {
-		parts = append(parts, r.Key())
-	}
-	for _, r := range ended {
-		parts = append(parts, r.Key()+" ended")
+func shapeOf(live, ended []*row, wait []waiting) string {
+	parts := []string{fmt.Sprint(wait)}
+	for _, r := range slices.Concat(live, ended) {
+		parts = append(parts, fmt.Sprint(r.Key(), r.End != nil))
 	}
 	slices.Sort(parts)
 	return digest(parts)
 }
 
 func (r *row) matches(query string) bool {
-	query = strings.ToLower(query)
-	for _, text := range []string{r.Name(), r.Job(), r.Group(), r.ID(), r.Condition.Word} {
-		if strings.Contains(strings.ToLower(text), query) {
-			return true
-		}
-	}
-	return false
+	texts := []string{r.Name(), r.Job(), r.Group(), r.ID(), r.Condition.Word}
+	return slices.ContainsFunc(texts, func(text string) bool {
+		return strings.Contains(strings.ToLower(text), strings.ToLower(query))
+	})
 }
 
 // sortRows sorts by a number, by name, or by job with problems first: jobs that have one, and in a job its tasks.

@@ -31,18 +31,14 @@ type number struct {
 
 // absent is a number that was not measured.
 func absent(name, reason string) number {
-	return number{
-		Text: procstats.NoValue, Absent: true, Name: name,
-		Words: "not measured", Hint: name + ": not measured: " + cmp.Or(reason, "no reason reported"),
-	}
+	hint := name + ": not measured: " + cmp.Or(reason, "no reason reported")
+	return number{Text: procstats.NoValue, Absent: true, Name: name, Hint: hint}
 }
 
 // vacuous is a number whose only known property is that it is at least 0: it was measured, and says nothing.
 func vacuous(name string) number {
-	return number{
-		Text: procstats.NoValue, Absent: true, Name: name, vacuous: true,
-		Words: "not known", Hint: name + ": not known: " + procstats.ReasonVacuous,
-	}
+	hint := name + ": not known: " + procstats.ReasonVacuous
+	return number{Text: procstats.NoValue, Absent: true, Name: name, vacuous: true, Hint: hint}
 }
 
 // guaranteeText is how a guarantee is written before a number, in a sign and in words, and in full.
@@ -112,7 +108,7 @@ func reading(s *procstats.Sample, r procstats.Reading) number {
 
 // readingAs writes one reading with a guarantee that the table does not know.
 func readingAs(s *procstats.Sample, r procstats.Reading, g procstats.Guarantee) number {
-	m, known := procstats.Lookup(r.ID())
+	m, _ := procstats.Lookup(r.ID())
 	name := r.ID().String()
 	if !r.Present() {
 		return absent(name, r.Reason())
@@ -127,9 +123,6 @@ func readingAs(s *procstats.Sample, r procstats.Reading, g procstats.Guarantee) 
 	value, _ := r.Number()
 	if g.Vacuous(value) {
 		return vacuous(name)
-	}
-	if !known {
-		return numberOf(name, procstats.None.Text(value), "", "", at)
 	}
 	return numberOf(name, m.Unit.Text(value), m.File, g, at)
 }

@@ -57,30 +57,31 @@ func (p *past) begin(now time.Time) {
 func (p *past) of(a task, now time.Time) (before *moment, newest moment, recent []moment) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	key := a.allocation.ID + "/" + a.state.Name
-	t := p.tracks[key]
+	t := p.tracks[a.Key()]
 	if t == nil {
 		t = &track{restarts: -1}
-		p.tracks[key] = t
+		p.tracks[a.Key()] = t
 	}
 	t.seen = now
 	if p.stale(t, a, now) && p.now().Sub(p.began) < trackBudget {
 		p.read(t, a, now)
 	}
-	t.forget(now.Add(-trackSpan - trackStep))
+	for len(t.moments) > 0 && t.moments[0].Wall.Before(now.Add(-trackSpan-trackStep)) {
+		t.moments = t.moments[1:]
+	}
 	recent = t.moments
 	if a.usage.Sample == nil || !a.usage.Running {
 		return nil, newest, recent
 	}
-	run := 0
+	run, due := 0, true
 	if n := len(t.moments); n > 0 {
-		run = t.moments[n-1].Run
+		run, due = t.moments[n-1].Run, a.usage.Sample.Wall.Sub(t.moments[n-1].Wall) >= trackStep
 	}
 	newest = liveMoment(a.usage, run)
-	if m, whole := since(t.moments, &newest, trackStep-time.Second); whole {
-		before = m
+	before = rateBase(t.moments, &newest)
+	if due {
+		t.moments = append(t.moments, newest)
 	}
-	t.add(newest, trackStep)
 	return before, newest, t.moments
 }
 
@@ -110,10 +111,7 @@ func (p *past) read(t *track, a task, now time.Time) {
 		return // there is no past yet, or not any more: the line stays empty
 	}
 	// A new list: pages that are being made read the old one.
-	t.moments = make([]moment, 0, len(points))
-	for _, point := range points {
-		t.moments = append(t.moments, momentOf(point))
-	}
+	t.moments = momentsOf(points)
 }
 
 // lastRecord returns the final record of the last start of a task that has ended, which never changes; nil if there is
@@ -151,7 +149,15 @@ type moment struct {
 	gap series.Gap
 }
 
-// momentOf returns a point of the history.
+// momentsOf returns the points of a history.
+func momentsOf(points []series.Point) []moment {
+	moments := make([]moment, 0, len(points)+1)
+	for _, point := range points {
+		moments = append(moments, momentOf(point))
+	}
+	return moments
+}
+
 func momentOf(p series.Point) moment {
 	if p.Gap != series.NoGap {
 		return moment{figures.Gap(p.Stamp, p.Run), p.Gap}
@@ -174,6 +180,14 @@ func momentOf(p series.Point) moment {
 // liveMoment returns the newest reading of a task.
 func liveMoment(f *figures.Figures, run int) moment {
 	return moment{Moment: figures.MomentOf(f.Sample.Stamp, run, f.Sample.Task.Number, f.Headlines)}
+}
+
+// rateBase returns the moment that the rates of the newest one are measured from; nil if there is none.
+func rateBase(moments []moment, newest *moment) *moment {
+	if m, whole := since(moments, newest, trackStep-time.Second); whole {
+		return m
+	}
+	return nil
 }
 
 // follows reports whether counters went on from an earlier moment to this one.
@@ -202,8 +216,8 @@ type track struct {
 	seen   time.Time
 }
 
-// since returns the youngest moment that is at least a span older than the newest one, else the oldest; whole says which.
-// Counters went on from it; it is nil if there is none.
+// since returns the youngest moment that is at least a span older than the newest one, else the oldest; whole says
+// which. Counters went on from it; it is nil if there is none.
 func since(moments []moment, newest *moment, span time.Duration) (from *moment, whole bool) {
 	for i := range slices.Backward(moments) {
 		m := &moments[i]
@@ -218,18 +232,4 @@ func since(moments []moment, newest *moment, span time.Duration) (from *moment, 
 		}
 	}
 	return from, false
-}
-
-// add appends a reading once a step has gone by.
-func (t *track) add(m moment, step time.Duration) {
-	if n := len(t.moments); n == 0 || m.Wall.Sub(t.moments[n-1].Wall) >= step {
-		t.moments = append(t.moments, m)
-	}
-}
-
-// forget drops what is older than a moment.
-func (t *track) forget(before time.Time) {
-	for len(t.moments) > 0 && t.moments[0].Wall.Before(before) {
-		t.moments = t.moments[1:]
-	}
 }

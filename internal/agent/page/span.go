@@ -13,13 +13,11 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// span is how much time a page's charts show.
+// span is how much time a page's charts show. On says that it is the one that is shown.
 type span struct {
-	Word  string
-	Label string
-	// On says that it is the one that is shown.
-	On   bool
-	size time.Duration
+	Word, Label string
+	On          bool
+	size        time.Duration
 }
 
 const (
@@ -55,16 +53,12 @@ func (t task) born() time.Time {
 // choose marks the span with a word, else the customary one, else the whole life, and returns it. A word that is a
 // duration is a span of its own, up to all that is kept.
 func choose(list []span, word string) span {
-	whole := list[len(list)-1]
-	chosen := slices.IndexFunc(list, func(s span) bool { return s.Word == word })
-	if size, err := time.ParseDuration(word); chosen < 0 && err == nil && size >= shortest {
-		return span{Word: word, size: min(size.Round(time.Second), whole.size)}
-	}
+	chosen, whole := slices.IndexFunc(list, func(s span) bool { return s.Word == word }), len(list)-1
 	if chosen < 0 {
-		chosen = slices.IndexFunc(list, func(s span) bool { return s.size == customary })
-	}
-	if chosen < 0 {
-		chosen = len(list) - 1
+		if size, err := time.ParseDuration(word); err == nil && size >= shortest {
+			return span{Word: word, size: min(size.Round(time.Second), list[whole].size)}
+		}
+		chosen = slices.IndexFunc(list, func(s span) bool { return s.size == customary || s.Word == "all" })
 	}
 	list[chosen].On = true
 	return list[chosen]

@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -22,12 +23,8 @@ import (
 type source interface {
 	// cells are the elements that change, with a word that changes when the page as a whole has to be loaded anew.
 	cells(v *view) (shape string, c cells, err error)
-}
-
-// pointSource is a source with small lines, which get new points instead of new drawings.
-type pointSource interface {
-	// points are the next points of the lines, if they are due.
-	points(v *view) (p *points, due bool)
+	// points are the next points of the small lines, which get them instead of new drawings; nil if none are due.
+	points(v *view) *points
 }
 
 // manyTasks is how many tasks make a page change half as often: its cells are small, but a browser lays out the table.
@@ -96,8 +93,6 @@ type streamer struct {
 	zipped *bytes.Buffer
 	shape  string
 	shown  cells
-	// every is how many intervals there are between two looks.
-	every int
 }
 
 func (s *streamer) run(open open) error {
@@ -111,12 +106,12 @@ func (s *streamer) run(open open) error {
 	if s.source, s.shown, err = open(v); err != nil {
 		return err
 	}
-	s.every = 1
-	if _, lines := s.source.(pointSource); lines && len(v.now.Allocations) > manyTasks {
-		s.every = 2
+	every := 1
+	if _, table := s.source.(*overviewSource); table && len(v.now.Allocations) > manyTasks {
+		every = 2
 	}
 	for i := 0; ; i++ {
-		if i%s.every == 0 {
+		if i%every == 0 {
 			if err := s.send(); err != nil {
 				return err
 			}
@@ -155,10 +150,8 @@ func (s *streamer) send() error {
 	if err := s.sendEvent("cells", changed); err != nil {
 		return err
 	}
-	if lines, ok := s.source.(pointSource); ok {
-		if p, due := lines.points(v); due {
-			return s.sendEvent("points", p)
-		}
+	if p := s.source.points(v); p != nil {
+		return s.sendEvent("points", p)
 	}
 	return nil
 }
@@ -169,10 +162,8 @@ func (s *streamer) write(p []byte) error {
 		return s.out.Send(p)
 	}
 	s.zipped.Reset()
-	if _, err := s.zip.Write(p); err != nil {
-		return fmt.Errorf("compress stream: %w", err)
-	}
-	if err := s.zip.Flush(); err != nil {
+	_, err := s.zip.Write(p)
+	if err = errors.Join(err, s.zip.Flush()); err != nil {
 		return fmt.Errorf("compress stream: %w", err)
 	}
 	return s.out.Send(s.zipped.Bytes())

@@ -7,9 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
-	"slices"
 	"strconv"
 	"time"
 
@@ -33,7 +31,7 @@ type taskView struct {
 	// Reason says why there are no fresh numbers.
 	Reason     string
 	Limits     []limitRow
-	Attributes []fact
+	Attributes map[string]string
 	Events     []eventRow
 	End        *ending
 	Logs       []logTail
@@ -110,17 +108,13 @@ func (p *Page) taskPage(v *view) error {
 }
 
 func (p *Page) taskView(t task, v *view) *taskView {
-	now, trusted, notice := v.Now, v.Trusted, v.Notice
-	a, s := t.allocation, t.state.State
+	now, s := v.Now, t.state.State
 	body := &taskView{
 		task: t, Condition: t.condition(), Started: formatTime(s.StartedAt), Limits: limitsOf(t),
 		nowView: nowView{Age: ageOf(t, now)},
 	}
-	if s.Phase == hook.PhaseRunning {
+	if s.Phase == hook.PhaseRunning && v.Notice == "" { // it says so once, above
 		body.Reason = t.usage.Reason
-	}
-	if notice != "" { // it says so once, above
-		body.Reason = ""
 	}
 	if !s.StartedAt.IsZero() && s.Phase == hook.PhaseRunning {
 		body.Up = procstats.AgeText(now.Sub(s.StartedAt))
@@ -144,14 +138,10 @@ func (p *Page) taskView(t task, v *view) *taskView {
 			body.Measurements = append(body.Measurements, fact{Name: name, Value: readingAs(sample, r, guarantees[name])})
 		}
 	}
-	body.End, body.Advice = p.ended(t, trusted), p.advice(v.now, t)
-	body.Events, body.Actions = eventsOf(t, trusted), p.actionsOf(t, trusted)
-	if trusted {
-		body.Description = a.Description
-		for _, key := range slices.Sorted(maps.Keys(t.state.Attributes)) {
-			body.Attributes = append(body.Attributes, fact{Name: key, Value: number{Text: t.state.Attributes[key]}})
-		}
-		body.Logs = p.logs(t)
+	body.End, body.Advice = p.ended(t, v.Trusted), p.advice(v.now, t)
+	body.Events, body.Actions = eventsOf(t, v.Trusted), p.actionsOf(t, v.Trusted)
+	if v.Trusted {
+		body.Description, body.Attributes, body.Logs = t.allocation.Description, t.state.Attributes, p.logs(t)
 	}
 	return body
 }
@@ -163,16 +153,18 @@ func (p *Page) readings(t task, body *taskView, f *frame) {
 	var before *moment
 	if n := len(f.moments); n > 1 {
 		newest = f.moments[n-1]
-		if m, whole := since(f.moments[:n-1], &newest, trackStep-time.Second); whole {
-			before = m
-		}
+		before = rateBase(f.moments[:n-1], &newest)
 	}
 	body.Memory, body.Pressure = memoryOf(t), pressureSince(f.moments, &newest)
 	cpu := headline(list, procstats.HeadlineCores, procstats.Cores.Text)
 	total := headline(list, procstats.HeadlineCPU, procstats.Seconds.Text)
+	cache := "and " + body.Memory.Cache.Text + " page cache"
+	if body.Memory.Cache.Absent {
+		cache = "page cache not known"
+	}
 	body.Figures = []figure{
 		{Key: "cpu", Label: "CPU", Value: cpu, Detail: sinceStart(total)},
-		{Key: "memory", Label: "Memory needed", Value: body.Memory.Needed, Detail: memoryDetail(body.Memory)},
+		{Key: "memory", Label: "Memory needed", Value: body.Memory.Needed, Detail: cache},
 		{Key: "peak", Label: "Memory peak", Value: body.Memory.Peak, Detail: "limit " + body.Memory.Limit.Text},
 		{
 			Key: "read", Label: "Read from storage",
@@ -230,13 +222,6 @@ func selectedFigures(s *procstats.Sample) (figures []figure) {
 	return figures
 }
 
-func memoryDetail(m memory) string {
-	if m.Cache.Absent {
-		return "page cache not known"
-	}
-	return "and " + m.Cache.Text + " page cache"
-}
-
 // charts draws the history of a task and says what happened in it.
 func (p *Page) charts(t task, body *taskView, latest time.Time, asked url.Values) *frame {
 	body.Spans = spansOf(t, latest, p.options.HistorySpan)
@@ -257,10 +242,7 @@ func (p *Page) charts(t task, body *taskView, latest time.Time, asked url.Values
 	if errors.Is(err, series.ErrBlocked) && body.Reason == "" {
 		body.Reason = "no history: " + series.ErrBlocked.Error()
 	}
-	moments := make([]moment, 0, len(points)+1)
-	for _, point := range points {
-		moments = append(moments, momentOf(point))
-	}
+	moments := momentsOf(points)
 	if sample := t.usage.Sample; sample != nil && t.usage.Running && !t.dead() && !s.fixed {
 		moments = appendLive(moments, t)
 	}
@@ -285,10 +267,10 @@ func appendLive(moments []moment, t task) []moment {
 }
 
 func (w window) endWord(t task) string {
-	if w.fixed {
+	switch {
+	case w.fixed:
 		return formatClock(w.until)
-	}
-	if t.dead() {
+	case t.dead():
 		return "end"
 	}
 	return "now"
@@ -297,18 +279,7 @@ func (w window) endWord(t task) string {
 // shape tells pages with other parts apart.
 func (b *taskView) shape() string {
 	return digest([]string{
-		b.Condition.Word, b.Started, fmt.Sprint(b.Read), fmt.Sprint(len(b.Events), b.newestEvent()),
-		fmt.Sprint(b.End != nil), fmt.Sprint(b.Restarts()),
-		fmt.Sprint(len(b.Measurements)), fmt.Sprint(len(b.Figures), len(b.Charts)),
+		b.Condition.Word, b.Started, fmt.Sprint(b.Events, b.Read, b.End != nil, b.Restarts(), len(b.Measurements),
+			len(b.Figures), len(b.Charts)),
 	})
-}
-
-// newestEvent is when the newest event was; of events only so many are kept.
-func (b *taskView) newestEvent() (newest time.Time) {
-	for _, e := range b.Events {
-		if e.When.After(newest) {
-			newest = e.When
-		}
-	}
-	return newest
 }

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"golang.org/x/net/html"
-
-	"github.com/tachograph/tacho/e2e/page/pagetest"
 )
 
 // TestWindow holds that the charts show the time that is asked for, and that the links around it lead somewhere.
@@ -48,23 +46,5 @@ func TestWindow(t *testing.T) {
 		now-600)).Body.String(); !strings.Contains(content, "later") ||
 		!strings.Contains(content, moment().Add(-10*time.Minute).Format("15:04:05")) {
 		t.Error("a window in the past does not say so")
-	}
-}
-
-// TestEarlierStart holds that a task that was restarted has the start before as a pale line, and others have none.
-func TestEarlierStart(t *testing.T) {
-	t.Parallel()
-	a := stage(t)
-	a.Add(&pagetest.Actor{
-		ID: pagetest.ID(90), Job: "j", Group: "g", Name: "again", Birth: moment().Add(-10 * time.Minute),
-		Started:  moment().Add(-4 * time.Minute),
-		Restarts: 1, Cores: 0.5, Memory: 1 << 24,
-	})
-	h := serve(a, false)
-	if content := get(t, h, task(90, "again")+"?span=all").Body.String(); strings.Count(content, `class="line earlier detail"`) != 2 {
-		t.Errorf("%d pale lines", strings.Count(content, `class="line earlier detail"`))
-	}
-	if content := get(t, h, task(1, "api")+"?span=all").Body.String(); strings.Contains(content, "earlier start") {
-		t.Error("a task that was started once has an earlier start")
 	}
 }
