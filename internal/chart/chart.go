@@ -85,24 +85,18 @@ type point struct{ x, value float64 }
 // stretches are the points of values that lines connect.
 func (a *Axis) stretches(values []float64) [][]point {
 	var all [][]point
-	var current []point
-	end := func() {
-		if len(current) > 0 {
-			all = append(all, current)
-		}
-		current = nil
-	}
+	apart := true
 	for i, m := range a.Moments {
-		if m.Break {
-			end()
-		}
 		if math.IsNaN(values[i]) || m.At.Before(a.Since) {
-			end()
+			apart = true
 			continue
 		}
-		current = append(current, point{a.share(m.At), values[i]})
+		if apart || m.Break {
+			all = append(all, nil)
+		}
+		last := &all[len(all)-1]
+		*last, apart = append(*last, point{a.share(m.At), values[i]}), false
 	}
-	end()
 	return all
 }
 
@@ -196,9 +190,7 @@ func (l *layout) legend() (list []entry) {
 	return list
 }
 
-// Description is the chart in a few sentences, for screen readers.
-func (c *Chart) Description(a *Axis) string { return c.layout().description(a) }
-
+// description is the chart in a few sentences, for screen readers.
 func (l *layout) description(a *Axis) string {
 	told := []string{l.Title + "."}
 	for _, e := range l.legend() {
@@ -235,12 +227,8 @@ type Tick struct {
 
 // leastTop is the least an axis of values reaches up to: next to nothing looks like next to nothing.
 func leastTop(unit procstats.Unit) float64 {
-	switch unit {
-	case procstats.Bytes:
-		return 1 << 20
-	case procstats.BytesPerSecond:
-		return 64 << 10
-	case procstats.None, procstats.Seconds, procstats.Cores, procstats.Share, procstats.Time:
+	if least, ok := map[procstats.Unit]float64{procstats.Bytes: 1 << 20, procstats.BytesPerSecond: 64 << 10}[unit]; ok {
+		return least
 	}
 	return 0.1
 }

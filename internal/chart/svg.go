@@ -70,22 +70,19 @@ func (b box) series(w *strings.Builder, a *Axis, s Series, top float64) {
 // paths are the line through some values, and the outline of what is below it.
 func (b box) paths(a *Axis, values []float64, top float64) (line, area string) {
 	var l, below strings.Builder
-	floor := place(b.height)
+	floor := " " + place(b.height)
 	for _, stretch := range a.stretches(values) {
+		places := make([]string, len(stretch))
 		for i, p := range stretch {
-			x, y := place(b.width*p.x), place(b.height*(1-min(1, p.value/top)))
-			if i == 0 {
-				l.WriteString("M" + x + " " + y)
-				below.WriteString("M" + x + " " + floor + "L" + x + " " + y)
-			} else {
-				l.WriteString("L" + x + " " + y)
-				below.WriteString("L" + x + " " + y)
-			}
+			places[i] = place(b.width*p.x) + " " + place(b.height*(1-min(1, p.value/top)))
 		}
+		through, last := strings.Join(places, "L"), stretch[len(stretch)-1]
+		l.WriteString("M" + through)
 		if len(stretch) == 1 { // one reading alone is a dot
 			l.WriteString("h1")
 		}
-		below.WriteString("L" + place(b.width*stretch[len(stretch)-1].x) + " " + floor + "Z")
+		from, to := place(b.width*stretch[0].x)+floor, place(b.width*last.x)+floor
+		below.WriteString("M" + from + "L" + through + "L" + to + "Z")
 	}
 	return l.String(), below.String()
 }
@@ -209,9 +206,9 @@ func (c *Chart) HTML(a *Axis) string {
 	if !l.present {
 		fmt.Fprintf(&w, `<p class="empty">%s</p>`+"\n", escape(l.missing()))
 	}
-	times := make([]string, len(a.Ticks))
-	for i, t := range a.Ticks {
-		times[i] = t.Label
+	var times []string
+	for _, t := range a.Ticks {
+		times = append(times, t.Label)
 	}
 	list(&w, "x", times)
 	w.WriteString("</div>\n" + `<ul class="legend">`)
@@ -255,20 +252,18 @@ func (c *Chart) data(a *Axis) string {
 		Until  int64    `json:"until"`
 		Times  []int64  `json:"times"`
 		Series []series `json:"series"`
-	}{Unit: c.Unit.String(), Since: a.Since.UnixMilli(), Until: a.Until.UnixMilli(), Times: []int64{}, Series: []series{}}
-	for _, m := range a.Moments {
-		if !m.At.Before(a.Since) {
-			d.Times = append(d.Times, m.At.UnixMilli())
-		}
+	}{c.Unit.String(), a.Since.UnixMilli(), a.Until.UnixMilli(), []int64{}, make([]series, len(c.Series))}
+	for k, s := range c.Series {
+		d.Series[k] = series{s.Label, s.Class, []*float64{}}
 	}
-	for _, s := range c.Series {
-		line := series{Label: s.Label, Class: s.Class, Values: make([]*float64, 0, len(d.Times))}
-		for i, m := range a.Moments {
-			if !m.At.Before(a.Since) {
-				line.Values = append(line.Values, fourDigits(s.Values[i]))
-			}
+	for i, m := range a.Moments {
+		if m.At.Before(a.Since) {
+			continue
 		}
-		d.Series = append(d.Series, line)
+		d.Times = append(d.Times, m.At.UnixMilli())
+		for k, s := range c.Series {
+			d.Series[k].Values = append(d.Series[k].Values, fourDigits(s.Values[i]))
+		}
 	}
 	text, err := json.Marshal(d)
 	if err != nil {

@@ -6,6 +6,7 @@ package chart
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -67,24 +68,13 @@ func penOf(i int, colour string) pen {
 
 // colour is the one of a class in the palette that terminals have, if any is wanted.
 func (s Screen) colour(class string) string {
-	if !s.Colour {
+	code, known := map[string]string{
+		"cpu": "32", "memory": "35", "cache": "36", "read": "34", "write": "33", "io": "33", "limit": "31", "oom": "31",
+	}[class]
+	if !s.Colour || !known {
 		return ""
 	}
-	switch class {
-	case "cpu":
-		return "\x1b[32m"
-	case "memory":
-		return "\x1b[35m"
-	case "cache":
-		return "\x1b[36m"
-	case "read":
-		return "\x1b[34m"
-	case "write", "io":
-		return "\x1b[33m"
-	case "limit", "oom":
-		return "\x1b[31m"
-	}
-	return ""
+	return "\x1b[" + code + "m"
 }
 
 // canvas is a grid of characters, each with its colour.
@@ -96,12 +86,9 @@ type canvas struct {
 }
 
 func newCanvas(rows, columns int, top float64) *canvas {
-	v := &canvas{rows: rows, columns: columns, top: top, cells: make([][]string, rows+1)}
-	for i := range v.cells {
-		v.cells[i] = make([]string, columns)
-		for j := range v.cells[i] {
-			v.cells[i][j] = " "
-		}
+	v := &canvas{rows: rows, columns: columns, top: top}
+	for range rows + 1 {
+		v.cells = append(v.cells, slices.Repeat([]string{" "}, columns))
 	}
 	return v
 }
@@ -215,10 +202,7 @@ func legendText(keys []key, margin string, columns int) string {
 
 // drawTimes draws the time axis with its ticks and marks, and returns what the marks are.
 func (a *Axis) drawTimes(w *strings.Builder, margin string, columns int, s Screen) (keys []key) {
-	line := make([]string, columns)
-	for i := range line {
-		line[i] = "─"
-	}
+	line := slices.Repeat([]string{"─"}, columns)
 	labels := []rune(strings.Repeat(" ", columns))
 	free := 0
 	for _, t := range a.Ticks {
@@ -252,10 +236,7 @@ func columnOf(share float64, columns int) int {
 
 // columns are the highest values of a line in each of so many columns, NaN if it has none.
 func (a *Axis) columns(values []float64, n int) []float64 {
-	highest := make([]float64, n)
-	for i := range highest {
-		highest[i] = math.NaN()
-	}
+	highest := slices.Repeat([]float64{math.NaN()}, n)
 	raise := func(column int, value float64) {
 		if math.IsNaN(highest[column]) || highest[column] < value {
 			highest[column] = value
