@@ -13,15 +13,13 @@ import (
 	"github.com/tachograph/tacho/internal/agent/streams"
 )
 
-// route is a method and a path with its handler. The table of all routes decides who may call what, which methods a
-// path has, and what docs/http.md lists.
+// route is a method and a path with its handler. The table of all routes decides who may call what, and which methods
+// a path has; docs/http.md says what each is for.
 type route struct {
 	// method PUT includes POST, as in Nomad; empty is any.
 	method, path string
 	callers      callers
 	serve        handler
-	// about is the text in docs/http.md.
-	about string
 }
 
 // callers are those that a route serves.
@@ -42,32 +40,24 @@ func (s *Server) routes() []route {
 func (s *Server) jobRoutes() []route {
 	job := func(a func(*request, *snapshot.Job) (any, error)) handler { return s.json(of(jobOf, a)) }
 	return []route{
-		{"GET", "/v1/jobs", everyone, s.json(s.listJobs), "all jobs"},
-		{"PUT", "/v1/jobs", trusted, s.json(s.runJob), "[run a job](#running-jobs)"},
-		{"PUT", "/v1/jobs/parse", trusted, s.json(s.parseJob), "the JSON of a job file"},
-		{"PUT", "/v1/validate/job", trusted, s.json(s.validateJob), "check a job; errors have their places, and are a " +
-			"response of 200 with `ValidationErrors`"},
-		{"GET", "/v1/job/{id}", everyone, job(s.readJob), "a job"},
-		{"PUT", "/v1/job/{id}", trusted, s.json(s.runJob), "as `/v1/jobs`"},
-		{"DELETE", "/v1/job/{id}", trusted, job(s.stopJob), "stop a job; `purge=true` removes it, too"},
-		{"GET", "/v1/job/{id}/allocations", everyone, job(s.jobAllocations), "with `all=true` also those of a purged job " +
-			"of the same name"},
-		{"GET", "/v1/job/{id}/summary", everyone, job(s.jobSummary), "allocations by group and status"},
-		{"GET", "/v1/job/{id}/evaluations", everyone, job(s.jobEvaluations), "decisions over the job"},
-		{"GET", "/v1/job/{id}/scale", everyone, job(s.jobScale), "the counts of the groups"},
-		{"PUT", "/v1/job/{id}/scale", trusted, s.json(s.scaleJob), "change the count of a group, " +
-			"`{\"Count\": N, \"Target\": {\"Group\": NAME}}`; registering the job again sets it back to that of its file"},
-		{"GET", "/v1/job/{id}/versions", everyone, job(s.jobVersions), "the current version"},
-		{"GET", "/v1/job/{id}/submission", trusted, job(s.jobSubmission), "the text of the job file, or what the client " +
-			"that registered the job sent as such"},
-		{"PUT", "/v1/job/{id}/plan", trusted, s.json(s.planJob), "what registering the job would change: `Diff`, the " +
-			"allocations of each group in `Annotations`, and in `FailedTGAllocs` the constraints that the node does not meet"},
-		{"GET", "/v1/evaluations", everyone, s.json(s.listEvaluations), "scheduling decisions. The agent decides at once: " +
-			"they are complete, except `blocked` until the node can run the rest of a job, `pending` until a failed " +
-			"allocation is replaced"},
-		{"GET", "/v1/evaluation/{id}", everyone, s.json(of(evaluationOf, readEvaluation)), "a decision"},
-		{"GET", "/v1/evaluation/{id}/allocations", everyone, s.json(of(evaluationOf, evaluationAllocations)), "its job's " +
-			"allocations"},
+		{"GET", "/v1/jobs", everyone, s.json(s.listJobs)},
+		{"PUT", "/v1/jobs", trusted, s.json(s.runJob)},
+		{"PUT", "/v1/jobs/parse", trusted, s.json(s.parseJob)},
+		{"PUT", "/v1/validate/job", trusted, s.json(s.validateJob)},
+		{"GET", "/v1/job/{id}", everyone, job(s.readJob)},
+		{"PUT", "/v1/job/{id}", trusted, s.json(s.runJob)},
+		{"DELETE", "/v1/job/{id}", trusted, job(s.stopJob)},
+		{"GET", "/v1/job/{id}/allocations", everyone, job(s.jobAllocations)},
+		{"GET", "/v1/job/{id}/summary", everyone, job(s.jobSummary)},
+		{"GET", "/v1/job/{id}/evaluations", everyone, job(s.jobEvaluations)},
+		{"GET", "/v1/job/{id}/scale", everyone, job(s.jobScale)},
+		{"PUT", "/v1/job/{id}/scale", trusted, s.json(s.scaleJob)},
+		{"GET", "/v1/job/{id}/versions", everyone, job(s.jobVersions)},
+		{"GET", "/v1/job/{id}/submission", trusted, job(s.jobSubmission)},
+		{"PUT", "/v1/job/{id}/plan", trusted, s.json(s.planJob)},
+		{"GET", "/v1/evaluations", everyone, s.json(s.listEvaluations)},
+		{"GET", "/v1/evaluation/{id}", everyone, s.json(of(evaluationOf, readEvaluation))},
+		{"GET", "/v1/evaluation/{id}/allocations", everyone, s.json(of(evaluationOf, evaluationAllocations))},
 	}
 }
 
@@ -78,70 +68,56 @@ func (s *Server) allocationRoutes() []route {
 	}
 	alloc, history := s.jsonOfAllocation, s.jsonOfAllocation(s.history)
 	return []route{
-		{"GET", "/v1/allocations", everyone, s.json(s.listAllocations), "all allocations"},
-		{"GET", "/v1/allocation/{id}", everyone, whole(s.readAllocation), "an allocation, with the states of its tasks and " +
-			"their events; a `Terminated` has `ExitCode` and `Signal`, and its `Details` are `exit_code`, `signal`, " +
-			"`oom_killed` and [its counters](diagnosis.md#counters-in-the-event-of-the-end)"},
-		{"PUT", "/v1/allocation/{id}/stop", trusted, alloc(s.stopAllocation), "stop it; another takes its place, unless " +
-			"its job was stopped"},
-		{"GET", "/v1/client/allocations/stats", everyone, s.json(s.allStats), "[what the tasks use](#stats), of all " +
-			"allocations that have not ended, by id"},
-		{"GET", client + "stats", everyone, alloc(s.stats), "[what its tasks use](#stats): `task=&process=`; with " +
-			"`at=TIME` the stored reading nearest to a time"},
-		{"GET", client + "stats/history", everyone, history, "the stored readings, with gaps marked as gaps: " +
-			"`since=&until=&step=&task=&process=&measurements=`"},
-		{"GET", client + "history", everyone, history, "the same"},
-		{"GET", client + "stats/stream", everyone, s.streamOf(s.statsStream), "every reading as a " +
-			"server-sent event `stats`, the end as `end`"},
-		{"GET", client + "commands", everyone, alloc(s.commands), "`task=`: what the ended processes of a running task " +
-			"used so far, [by command](commands.md), or those of its last ended start. Without rows `reason` says why " +
-			"they are not counted; 404 if the driver cannot count them"},
-		{"GET", client + "record", everyone, alloc(s.record), "`task=`: the final record of the last start that has ended"},
-		{"PUT", client + "restart", trusted, alloc(s.restartAllocation), "restart its running tasks, or one"},
-		{"PUT", client + "signal", trusted, alloc(s.signalAllocation), "send a signal to its tasks, or one"},
-		{"GET", client + "exec", trusted, s.stream(streams.Exec, s.exec), "run a command beside a task, over a WebSocket"},
-		{"GET", files + "logs/{id}", trusted, s.streamOf(s.logs), "[logs](#logs-and-files): " +
-			"`task=&type=stdout&follow=&origin=&offset=&plain=`"},
-		{"GET", files + "ls/{id}", trusted, alloc(s.listFiles), "`path=`: a directory"},
-		{"GET", files + "stat/{id}", trusted, alloc(s.statFile), "`path=`: a file"},
-		{"GET", files + "cat/{id}", trusted, s.streamOf(s.readFile), "`path=`: the content of a file"},
-		{"GET", files + "readat/{id}", trusted, s.streamOf(s.readFile), "a part of it: " +
-			"`path=&offset=&limit=`"},
-		{"GET", files + "stream/{id}", trusted, s.streamOf(s.streamFile), "`path=&origin=&offset=&follow=`: " +
-			"its content, and what is added"},
-		{"GET", "/v1/event/stream", everyone, s.stream(streams.Trusted, s.events), "[events](#events): `index=&topic=`"},
+		{"GET", "/v1/allocations", everyone, s.json(s.listAllocations)},
+		{"GET", "/v1/allocation/{id}", everyone, whole(s.readAllocation)},
+		{"PUT", "/v1/allocation/{id}/stop", trusted, alloc(s.stopAllocation)},
+		{"GET", "/v1/client/allocations/stats", everyone, s.json(s.allStats)},
+		{"GET", client + "stats", everyone, alloc(s.stats)},
+		{"GET", client + "stats/history", everyone, history},
+		{"GET", client + "history", everyone, history},
+		{"GET", client + "stats/stream", everyone, s.streamOf(s.statsStream)},
+		{"GET", client + "commands", everyone, alloc(s.commands)},
+		{"GET", client + "record", everyone, alloc(s.record)},
+		{"PUT", client + "restart", trusted, alloc(s.restartAllocation)},
+		{"PUT", client + "signal", trusted, alloc(s.signalAllocation)},
+		{"GET", client + "exec", trusted, s.stream(streams.Exec, s.exec)},
+		{"GET", files + "logs/{id}", trusted, s.streamOf(s.logs)},
+		{"GET", files + "ls/{id}", trusted, alloc(s.listFiles)},
+		{"GET", files + "stat/{id}", trusted, alloc(s.statFile)},
+		{"GET", files + "cat/{id}", trusted, s.streamOf(s.readFile)},
+		{"GET", files + "readat/{id}", trusted, s.streamOf(s.readFile)},
+		{"GET", files + "stream/{id}", trusted, s.streamOf(s.streamFile)},
+		{"GET", "/v1/event/stream", everyone, s.stream(streams.Trusted, s.events)},
 	}
 }
 
 func (s *Server) agentRoutes() []route {
 	pool := object{"Name": "default", "Description": "this machine", "CreateIndex": 1, "ModifyIndex": 1}
 	return []route{
-		{"GET", "/v1/nodes", everyone, s.json(s.listNodes), "the one node"},
-		{"GET", "/v1/node/{id}", everyone, s.json(s.readNode), "the same with its disk"},
-		{"GET", "/v1/node/{id}/allocations", everyone, s.json(s.nodeAllocations), "all allocations, with their jobs"},
-		{"GET", "/v1/client/stats", everyone, s.json(s.nodeStats), "what the node uses"},
-		{"GET", "/v1/client/metadata", everyone, s.json(s.nodeMetadata), "`meta` of the configuration, for trusted callers"},
-		{"PUT", "/v1/client/metadata", trusted, unsupported("dynamic node metadata"), unsupportedAbout},
-		{"GET", "/v1/agent/self", everyone, s.json(s.self), "the agent, its own cost, whether it publishes and if not, why"},
-		{"GET", "/v1/agent/health", everyone, s.json(s.health), "200, or 500 with the reason: the state cannot be " +
-			"persisted (the disk is full, the data directory was deleted)"},
-		{"GET", "/v1/agent/members", everyone, s.json(s.members), "the agent as the only member"},
-		{"GET", "/v1/agent/servers", everyone, s.json(s.servers), "its address"},
-		{"GET", "/v1/status/leader", everyone, s.json(s.leader), "its address"},
-		{"GET", "/v1/status/peers", everyone, s.json(s.servers), "its address"},
-		{"GET", "/v1/regions", everyone, s.json(s.regions), "its region"},
-		{"GET", "/v1/namespaces", everyone, s.json(s.listNamespaces), "`default`, and those that jobs name"},
-		{"GET", "/v1/namespace/{name}", everyone, s.json(s.readNamespace), "one of them"},
-		{"GET", "/v1/node/pools", everyone, s.json(constant([]any{pool})), "`default`"},
-		{"GET", "/v1/node/pool/default", everyone, s.json(constant(pool)), "the only node pool"},
-		{"GET", "/v1/node/pool/default/jobs", everyone, s.json(s.listJobs), "all jobs"},
-		{"GET", "/v1/node/pool/default/nodes", everyone, s.json(s.listNodes), "the one node"},
-		{"GET", "/v1/metrics", everyone, s.readMetrics, "[metrics](metrics.md) in JSON; with `format=prometheus` as text, " +
-			"415 while `prometheus_metrics` is off"},
-		{"GET", "/metrics", everyone, s.prometheus, "the same as text"},
-		{"GET", "/v1/acl/token/self", trusted, s.json(s.ownToken), "the agent's token, without its secret"},
-		{"PUT", "/v1/system/gc", trusted, s.json(s.collectGarbage), "remove ended allocations"},
-		{"GET", "/v1/client/gc", trusted, s.json(s.collectGarbage), "the same"},
+		{"GET", "/v1/nodes", everyone, s.json(s.listNodes)},
+		{"GET", "/v1/node/{id}", everyone, s.json(s.readNode)},
+		{"GET", "/v1/node/{id}/allocations", everyone, s.json(s.nodeAllocations)},
+		{"GET", "/v1/client/stats", everyone, s.json(s.nodeStats)},
+		{"GET", "/v1/client/metadata", everyone, s.json(s.nodeMetadata)},
+		{"PUT", "/v1/client/metadata", trusted, unsupported("dynamic node metadata")},
+		{"GET", "/v1/agent/self", everyone, s.json(s.self)},
+		{"GET", "/v1/agent/health", everyone, s.json(s.health)},
+		{"GET", "/v1/agent/members", everyone, s.json(s.members)},
+		{"GET", "/v1/agent/servers", everyone, s.json(s.servers)},
+		{"GET", "/v1/status/leader", everyone, s.json(s.leader)},
+		{"GET", "/v1/status/peers", everyone, s.json(s.servers)},
+		{"GET", "/v1/regions", everyone, s.json(s.regions)},
+		{"GET", "/v1/namespaces", everyone, s.json(s.listNamespaces)},
+		{"GET", "/v1/namespace/{name}", everyone, s.json(s.readNamespace)},
+		{"GET", "/v1/node/pools", everyone, s.json(constant([]any{pool}))},
+		{"GET", "/v1/node/pool/default", everyone, s.json(constant(pool))},
+		{"GET", "/v1/node/pool/default/jobs", everyone, s.json(s.listJobs)},
+		{"GET", "/v1/node/pool/default/nodes", everyone, s.json(s.listNodes)},
+		{"GET", "/v1/metrics", everyone, s.readMetrics},
+		{"GET", "/metrics", everyone, s.prometheus},
+		{"GET", "/v1/acl/token/self", trusted, s.json(s.ownToken)},
+		{"PUT", "/v1/system/gc", trusted, s.json(s.collectGarbage)},
+		{"GET", "/v1/client/gc", trusted, s.json(s.collectGarbage)},
 	}
 }
 
@@ -160,14 +136,14 @@ func (s *Server) emptyRoutes() (all []route) {
 			"acl/tokens quotas sentinel/policies"},
 	} {
 		for path := range strings.FieldsSeq(r.paths) {
-			all = append(all, route{"GET", "/v1/" + path, everyone, s.json(constant(r.value)), "always empty"})
+			all = append(all, route{"GET", "/v1/" + path, everyone, s.json(constant(r.value))})
 		}
 	}
 	for _, path := range []string{"deployment", "volume/csi", "volume/host", "plugin/csi", "service"} {
 		what, _, _ := strings.Cut(path, "/")
 		all = append(all, route{"GET", "/v1/" + path + "/{id}", everyone, s.json(func(*request) (any, error) {
 			return nil, notFound(what + " not found: the embedded agent has none")
-		}), "404"})
+		})})
 	}
 	return all
 }
@@ -185,12 +161,10 @@ func (s *Server) unsupportedRoutes() (all []route) {
 		search/fuzzy system/reconcile/summaries var/{path...} volumes/claims`
 	for path := range strings.FieldsSeq(paths) {
 		words := slices.DeleteFunc(strings.Split(path, "/"), func(word string) bool { return word[0] == '{' })
-		all = append(all, route{"", "/v1/" + path, trusted, unsupported(strings.Join(words, " ")), unsupportedAbout})
+		all = append(all, route{"", "/v1/" + path, trusted, unsupported(strings.Join(words, " "))})
 	}
 	return all
 }
-
-const unsupportedAbout = "501 with its name: only a cluster has it"
 
 func unsupported(what string) handler {
 	text := "not supported by the embedded agent: " + what + "; use a Nomad cluster"
