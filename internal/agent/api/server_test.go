@@ -329,6 +329,24 @@ func TestWithoutToken(t *testing.T) {
 	}
 }
 
+// TestPageTrust holds that requests with the token, and no others, are trusted by the page.
+func TestPageTrust(t *testing.T) {
+	h := New(newFake(), Options{
+		Token: theToken,
+		Page:  http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, Trusted(r.Context())) }),
+	}).Handler(false)
+	for header, want := range map[string]string{
+		"": "false", "X-Nomad-Token: " + testToken: "true", "Authorization: Bearer " + testToken: "true",
+		"Authorization: Basic YW55Ym9keTp0MGtlbg==": "false", "X-Nomad-Token: x": "invalid token\n",
+	} {
+		name, value, _ := strings.Cut(header, ": ")
+		w := ask(t, h, "GET", "/", "", func(r *http.Request) { r.Header.Set(name, value) })
+		if w.Body.String() != want {
+			t.Errorf("%q: %s, want %s", header, w.Body, want)
+		}
+	}
+}
+
 func TestHosts(t *testing.T) {
 	all := &Server{hosts: hostsOf("0.0.0.0", nil)}
 	for host, want := range map[string]bool{
