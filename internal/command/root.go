@@ -98,7 +98,6 @@ func newVersion() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version of tacho",
-		Args:    cli.Arguments(),
 		GroupID: cli.GroupHost,
 		Example: `  tacho version
   tacho version --format json`,

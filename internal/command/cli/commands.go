@@ -23,9 +23,15 @@ const (
 )
 
 // AddSubcommands makes parent a command that only has subcommands: it prints its help, and it rejects an unknown
-// subcommand with the names that are close.
+// subcommand with the names that are close. The arguments of a subcommand are those that its Use names, see Arguments,
+// unless it checks them itself.
 func AddSubcommands(parent *cobra.Command, subcommands ...*cobra.Command) {
 	parent.AddCommand(subcommands...)
+	for _, cmd := range subcommands {
+		if cmd.Args == nil {
+			cmd.Args = Arguments(strings.Fields(cmd.Use)[1:]...)
+		}
+	}
 	parent.Args = knownCommand
 	parent.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	// "tacho rnu" and "tacho shwo" are two typing errors away.

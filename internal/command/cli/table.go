@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -46,20 +47,21 @@ func Plain(text string) Cell { return Painted(text, nil) }
 // Painted returns a cell with a colour, a method of Palette; nil for none.
 func Painted(text string, paint func(string) string) Cell { return Cell{Printable(text), paint} }
 
-// Add appends a row.
-func (t *Table) Add(cells ...Cell) { t.rows = append(t.rows, cells) }
-
-// AddTexts appends a row without colours.
-func (t *Table) AddTexts(texts ...string) { t.Add(cellsOf(texts, nil)...) }
-
-// AddFacts appends pairs of a name and a text, except those without a text.
-func (t *Table) AddFacts(pairs ...[2]string) {
-	for _, pair := range pairs {
-		if pair[1] != "" {
-			t.AddTexts(pair[0], pair[1])
+// Add appends a row of cells. What is not a Cell becomes one without a colour.
+func (t *Table) Add(cells ...any) {
+	row := make([]Cell, len(cells))
+	for i, cell := range cells {
+		if c, ok := cell.(Cell); ok {
+			row[i] = c
+		} else {
+			row[i] = Plain(fmt.Sprint(cell))
 		}
 	}
+	t.rows = append(t.rows, row)
 }
+
+// AddTexts appends a row without colours.
+func (t *Table) AddTexts(texts ...string) { t.rows = append(t.rows, cellsOf(texts, nil)) }
 
 func cellsOf(texts []string, paint func(string) string) []Cell {
 	cells := make([]Cell, len(texts))
@@ -269,6 +271,17 @@ func (s *Sheet) Table(t *Table) {
 	if !t.Empty() {
 		s.WriteString(t.Render(s.Palette))
 	}
+}
+
+// Facts writes pairs of a name and a text, except those without a text.
+func (s *Sheet) Facts(pairs ...[2]string) {
+	t := Table{Indent: "  "}
+	for _, pair := range pairs {
+		if pair[1] != "" {
+			t.AddTexts(pair[0], pair[1])
+		}
+	}
+	s.Table(&t)
 }
 
 // Hang writes a text, see Hang.

@@ -32,7 +32,6 @@ The exit code is 1 if nothing can be measured.`,
 		Example: `  tacho doctor
   sudo tacho doctor
   tacho doctor --format json | jq '.checks[] | select(.state != "works")'`,
-		Args:    cli.Arguments(),
 		GroupID: cli.GroupHost,
 	}
 	format := cli.AddFormat(cmd, "text", "json")

@@ -124,7 +124,7 @@ func (d *runDiff) render(p cli.Palette) string {
 	return text + t.Render(p)
 }
 
-func (row *diffRow) cells(p cli.Palette) []cli.Cell {
+func (row *diffRow) cells(p cli.Palette) []any {
 	unit := procstats.UnitOf(row.Name)
 	a, b := row.side(unit, row.A, row.TextA), row.side(unit, row.B, row.TextB)
 	change, relative := "", ""
@@ -134,7 +134,7 @@ func (row *diffRow) cells(p cli.Palette) []cli.Cell {
 	if row.ChangeRatio != nil {
 		relative = signed(procstats.Share.Text(*row.ChangeRatio), *row.ChangeRatio)
 	}
-	return []cli.Cell{
+	return []any{
 		cli.Plain(row.Name), cli.Plain(a), cli.Plain(b), cli.Painted(change, p.Bold), cli.Plain(relative),
 		cli.Painted(cli.Printable(row.why()), p.Faint),
 	}

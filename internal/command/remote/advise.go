@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tachograph/tacho/executor/record"
-
 	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/client"
 	"github.com/tachograph/tacho/internal/command/cli"
@@ -52,7 +51,6 @@ suffice. Runs shorter than 1 s say nothing of CPU.`,
 		Example: `  tacho advise last
   tacho advise --job web
   tacho advise --format json | jq .command.memory_mib`,
-		Args:    cli.Arguments("[RUN...]"),
 		GroupID: cli.GroupRecords,
 	}
 	o := &adviseOptions{outputDir: rundir.AddOutputDir(cmd), format: cli.AddFormat(cmd, "text", "json")}
@@ -126,16 +124,14 @@ func (o *adviseOptions) recordsOfTasks(ctx context.Context, agent *client.Client
 		return nil, err
 	}
 	histories := map[string][]*record.Record{}
-	for i := range all {
-		a := &all[i]
+	for _, a := range all {
 		for task := range a.TaskStates {
-			final, err := agent.Record(ctx, a.ID, task)
-			switch {
-			case client.IsNotFound(err): // it has not ended yet
-			case err != nil:
+			final, err := recordOf(ctx, agent, a.ID, task)
+			if err != nil {
 				return nil, err
-			default:
-				histories[task] = append(histories[task], &final.Value)
+			}
+			if final != nil {
+				histories[task] = append(histories[task], final)
 			}
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -17,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tachograph/tacho/executor/record"
-
 	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/client"
 	"github.com/tachograph/tacho/internal/command/cli"
@@ -36,16 +34,16 @@ func newAlloc() *cobra.Command {
 }
 
 // withAllocation is withAgent for commands whose first argument is ID: they get the id of the allocation.
-func withAllocation(cmd *cobra.Command, complete completion, run agentCommand) *cobra.Command {
-	return withAgent(cmd, complete, func(cmd *cobra.Command, agent *client.Client, args []string) error {
-		if len(args) > 0 {
-			id, err := resolveAllocation(cmd.Context(), agent, args[0])
+func withAllocation(cmd *cobra.Command, complete completion, run func(*call) error) *cobra.Command {
+	return withAgent(cmd, complete, func(c *call) error {
+		if len(c.args) > 0 {
+			id, err := resolveAllocation(c.ctx, c.Client, c.args[0])
 			if err != nil {
 				return err
 			}
-			args = append([]string{id}, args[1:]...)
+			c.args = append([]string{id}, c.args[1:]...)
 		}
-		return run(cmd, agent, args)
+		return run(c)
 	})
 }
 
@@ -58,8 +56,7 @@ func resolveAllocation(ctx context.Context, agent *client.Client, word string) (
 	var running []string
 	var id string // of the newest that runs, or else of the newest
 	var created int64
-	for i := range all.Value {
-		a := &all.Value[i]
+	for _, a := range all.Value {
 		switch {
 		case strings.HasPrefix(a.ID, word):
 			return word, nil
@@ -77,10 +74,10 @@ func resolveAllocation(ctx context.Context, agent *client.Client, word string) (
 	return cmp.Or(id, word), nil
 }
 
-// taskOf returns the argument TASK; empty if it was not given.
-func taskOf(args []string) string {
-	if len(args) > 1 {
-		return args[1]
+// task returns the argument TASK; empty if it was not given.
+func (c *call) task() string {
+	if len(c.args) > 1 {
+		return c.args[1]
 	}
 	return ""
 }
@@ -93,70 +90,62 @@ func newAllocStatus() *cobra.Command {
 		Example: `  tacho alloc status
   tacho alloc status 5f3a
   tacho alloc status --json 5f3a | jq .TaskStates`,
-		Args: cli.Arguments("[ID]"),
 	}
 	output := addOutputFlags(cmd)
-	return withAllocation(cmd, completeAllocations, func(cmd *cobra.Command, agent *client.Client, args []string) error {
-		if len(args) == 0 {
-			return listAllocations(cmd, agent, output)
+	return withAllocation(cmd, completeAllocations, func(c *call) error {
+		if len(c.args) == 0 {
+			all, err := c.Allocations(c.ctx, "")
+			return showList(c, output, all, err, "no allocations (tacho job run FILE runs a job)", c.allocationTable)
 		}
-		a, err := agent.Allocation(cmd.Context(), args[0], client.Wait{})
-		if err != nil {
-			return err
+		a, err := c.Allocation(c.ctx, c.args[0], client.Wait{})
+		records := map[string]*record.Record{}
+		for name, s := range a.Value.TaskStates {
+			if err == nil && s.Tacho.Exit != nil {
+				records[name], err = recordOf(c.ctx, c.Client, a.Value.ID, name)
+			}
 		}
-		if output.set() {
-			return output.print(cmd.OutOrStdout(), a.JSON)
-		}
-		return showAllocation(cmd, agent, &a.Value)
+		return show(c, output, a, err, func(b *cli.Sheet, a *apijson.Allocation) { c.writeAllocation(b, a, records) })
 	})
 }
 
-func listAllocations(cmd *cobra.Command, agent *client.Client, output *outputFlags) error {
-	all, err := agent.Allocations(cmd.Context(), "")
-	if err != nil {
-		return err
+// recordOf returns the record of the last ended run of a task; nil if the agent has none.
+func recordOf(ctx context.Context, agent *client.Client, id, task string) (*record.Record, error) {
+	final, err := agent.Record(ctx, id, task)
+	switch {
+	case client.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
 	}
-	return showList(cmd, output, all, "no allocations (tacho job run FILE runs a job)",
-		func(p cli.Palette, all []apijson.Allocation) string { return allocationTable(p, all, "") })
+	return &final.Value, nil
 }
 
-func showAllocation(cmd *cobra.Command, agent *client.Client, a *apijson.Allocation) error {
-	out := cmd.OutOrStdout()
-	p := cli.PaletteFor(cmd, out)
-	status := cli.Painted(a.ClientStatus, statusPaint(p, a.ClientStatus))
-	b := cli.Sheet{Palette: p}
-	fmt.Fprintf(&b, "%s  %s\n", p.Bold(cli.Printable(a.Name)), status.String())
-	facts := cli.Table{Indent: "  "}
-	facts.AddFacts(
+// writeAllocation writes an allocation and its tasks, with the records of those that have ended.
+func (c *call) writeAllocation(b *cli.Sheet, a *apijson.Allocation, records map[string]*record.Record) {
+	fmt.Fprintf(b, "%s  %s\n", b.Bold(cli.Printable(a.Name)), statusCell(b.Palette, a.ClientStatus))
+	b.Facts(
 		[2]string{"id", a.ID},
-		[2]string{"job", fmt.Sprintf("%s, version %d", cli.Printable(a.JobID), a.JobVersion)},
+		[2]string{"job", fmt.Sprintf("%s, version %d", a.JobID, a.JobVersion)},
 		[2]string{"desired", a.DesiredStatus},
 		[2]string{"reason", cli.OneLine(a.ClientDescription)},
-		[2]string{"node", cli.Printable(a.NodeName)},
+		[2]string{"node", a.NodeName},
 		[2]string{"created", clockText(time.Unix(0, a.CreateTime))},
 		[2]string{"modified", clockText(time.Unix(0, a.ModifyTime))},
 	)
-	b.Table(&facts)
 	for _, name := range slices.Sorted(maps.Keys(a.TaskStates)) {
-		writeTask(&b, a, name)
-		ending, err := endingOf(cmd.Context(), agent, a, name, p)
-		if err != nil {
-			return err
+		writeTask(b, a, name)
+		if r := records[name]; r != nil {
+			writeEnding(b, r)
 		}
-		b.WriteString(ending)
-		b.WriteString(commandsSoFar(cmd.Context(), agent, a, name, p))
-		writeEvents(&b, a.TaskStates[name].Events)
+		c.writeCommands(b, a, name)
+		writeEvents(b, a.TaskStates[name].Events)
 	}
-	_, err := io.WriteString(out, b.String())
-	return err
 }
 
 // writeTask writes the state of a task.
 func writeTask(b *cli.Sheet, a *apijson.Allocation, name string) {
-	s := a.TaskStates[name]
+	s, r := a.TaskStates[name], a.TaskResources[name]
 	fmt.Fprintf(b, "\n%s %s\n", b.Bold("Task "+cli.Printable(name)), stateText(s))
-	t := cli.Table{Indent: "  "}
-	r := a.TaskResources[name]
 	requested := cpuText(r)
 	if s.Tacho.Cores != "" {
 		requested += " (" + s.Tacho.Cores + ")"
@@ -167,76 +156,58 @@ func writeTask(b *cli.Sheet, a *apijson.Allocation, name string) {
 		}
 		return clockText(t)
 	}
-	exit := ""
-	if e := s.Tacho.Exit; e != nil {
-		exit = "code " + strconv.Itoa(e.Code)
-		if e.Signal != 0 {
-			exit = "signal " + strconv.Itoa(e.Signal)
-		}
-		if e.OOMKilled {
-			exit += ", OOM killed"
-		}
-		if e.Lost {
-			exit = "unknown: lost"
-		}
+	facts := [][2]string{
+		{"driver", s.Tacho.Driver}, {"requested", requested + ", " + memoryText(r)}, {"started", moment(s.StartedAt)},
+		{"ended", moment(s.FinishedAt)}, {"last exit", exitText(s.Tacho.Exit)},
 	}
-	t.AddFacts([2]string{"driver", cli.Printable(s.Tacho.Driver)},
-		[2]string{"requested", requested + ", " + memoryText(r)}, [2]string{"started", moment(s.StartedAt)},
-		[2]string{"ended", moment(s.FinishedAt)}, [2]string{"last exit", exit})
 	for _, key := range slices.Sorted(maps.Keys(s.Tacho.Attributes)) {
-		t.AddTexts(cli.Printable(key), cli.Printable(s.Tacho.Attributes[key]))
+		facts = append(facts, [2]string{key, s.Tacho.Attributes[key]})
 	}
-	b.Table(&t)
+	b.Facts(facts...)
 }
 
-// endingOf returns why the last run of a task ended; empty if none has, or if the agent has no record of it.
-func endingOf(ctx context.Context, agent *client.Client, a *apijson.Allocation, task string, p cli.Palette) (string,
-	error,
-) {
-	if a.TaskStates[task].Tacho.Exit == nil {
-		return "", nil
-	}
-	final, err := agent.Record(ctx, a.ID, task)
+// exitText returns how a task last ended; empty if it has not.
+func exitText(e *apijson.Exit) string {
 	switch {
-	case client.IsNotFound(err):
-		return "", nil
-	case err != nil:
-		return "", err
+	case e == nil:
+		return ""
+	case e.Lost:
+		return "unknown: lost"
 	}
-	return endingText(p, &final.Value), nil
+	text := "code " + strconv.Itoa(e.Code)
+	if e.Signal != 0 {
+		text = "signal " + strconv.Itoa(e.Signal)
+	}
+	if e.OOMKilled {
+		text += ", OOM killed"
+	}
+	return text
 }
 
-// commandsSoFar lists what the processes of a running task used that have ended, by command; empty if that is not
-// known.
-func commandsSoFar(ctx context.Context, agent *client.Client, a *apijson.Allocation, task string,
-	p cli.Palette,
-) string {
+// writeCommands lists what the processes of a running task used that have ended, by command; nothing if the agent does
+// not know.
+func (c *call) writeCommands(b *cli.Sheet, a *apijson.Allocation, task string) {
 	if a.TaskStates[task].State != "running" {
-		return ""
+		return
 	}
-	c, err := agent.Commands(ctx, a.ID, task)
-	if err != nil {
-		return "" // an agent of an older build, or none is counted: the status is shown all the same
+	commands, err := c.Commands(c.ctx, a.ID, task)
+	if err != nil || commands.Value.Reason != "" || len(commands.Value.Rows) == 0 {
+		return // an agent of an older build, or none is counted: the status is shown all the same
 	}
-	if c.Value.Reason != "" || len(c.Value.Rows) == 0 {
-		return ""
-	}
-	b := cli.Sheet{Palette: p}
 	b.WriteString("  processes that ended so far, by command\n")
-	b.Table(summary.LiveCommandTable(&c.Value, 0, false))
-	for _, note := range summary.CommandNotes(&c.Value) {
+	b.Table(summary.LiveCommandTable(&commands.Value, 0, false))
+	for _, note := range summary.CommandNotes(&commands.Value) {
 		b.Hang("  ", "    ", note, nil)
 	}
-	return b.String()
 }
 
-func endingText(p cli.Palette, r *record.Record) string {
+// writeEnding writes why the last run of a task ended.
+func writeEnding(b *cli.Sheet, r *record.Record) {
 	end := r.End()
 	if end.Outcome == "" {
-		return ""
+		return
 	}
-	text := cli.Sheet{Palette: p}
-	fmt.Fprintf(&text, "  last end: %s\n", end.Outcome)
+	fmt.Fprintf(b, "  last end: %s\n", end.Outcome)
 	lines := summary.EndLines(end)
 	if by := summary.Commands(r); by != "" {
 		lines = append(lines, "CPU used by "+by)
@@ -245,9 +216,8 @@ func endingText(p cli.Palette, r *record.Record) string {
 		lines = append(lines, a.Line())
 	}
 	for _, line := range lines {
-		text.Hang("    ", "      ", line, nil)
+		b.Hang("    ", "      ", line, nil)
 	}
-	return text.String()
 }
 
 // shownEvents is the number of events shown of a task.
@@ -265,9 +235,8 @@ func writeEvents(b *cli.Sheet, events []apijson.TaskEvent) {
 	fmt.Fprintf(b, "  %s\n", title)
 	t := cli.Table{Indent: "    "}
 	for _, e := range events {
-		t.Add(cli.Painted(clockText(time.Unix(0, e.Time)), b.Faint),
-			cli.Painted(cli.Printable(e.Type), eventPaint(b.Palette, e.Type)),
-			cli.Plain(cli.OneLine(e.DisplayMessage)))
+		t.Add(cli.Painted(clockText(time.Unix(0, e.Time)), b.Faint), cli.Painted(e.Type, eventPaint(b.Palette, e.Type)),
+			cli.OneLine(e.DisplayMessage))
 	}
 	b.Table(&t)
 }

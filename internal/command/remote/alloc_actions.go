@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/client"
 	"github.com/tachograph/tacho/internal/command/cli"
 )
@@ -20,13 +19,12 @@ func newAllocSignal() *cobra.Command {
 		Long:  "Send a signal to all running tasks of an allocation, or to one.\n\n" + allocHelp,
 		Example: `  tacho alloc signal -s SIGHUP 5f3a
   tacho alloc signal -s SIGUSR1 5f3a web`,
-		Args: cli.Arguments("ID", "[TASK]"),
 	}
 	name := cmd.Flags().StringP("signal", "s", "SIGKILL", "send this `SIGNAL`")
 	signals := []string{"SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGKILL", "SIGUSR1", "SIGUSR2", "SIGSTOP", "SIGCONT"}
 	_ = cmd.RegisterFlagCompletionFunc("signal", cobra.FixedCompletions(signals, cobra.ShellCompDirectiveNoFileComp))
-	return actOn(cmd, func(cmd *cobra.Command, agent *client.Client, a *apijson.Allocation, task string) (string, error) {
-		return "signaled with " + *name, agent.SignalAllocation(cmd.Context(), a.ID, task, *name)
+	return actOn(cmd, func(c *call, id string) (string, error) {
+		return "signaled with " + *name, c.SignalAllocation(c.ctx, id, c.task(), *name)
 	})
 }
 
@@ -37,10 +35,9 @@ func newAllocRestart() *cobra.Command {
 		Long: "Restart all running tasks of an allocation, or one.\n\n" + allocHelp +
 			" Tasks that have ended are not restarted.",
 		Example: "  tacho alloc restart 5f3a\n  tacho alloc restart 5f3a web",
-		Args:    cli.Arguments("ID", "[TASK]"),
 	}
-	return actOn(cmd, func(cmd *cobra.Command, agent *client.Client, a *apijson.Allocation, task string) (string, error) {
-		return "restarting", agent.RestartAllocation(cmd.Context(), a.ID, task)
+	return actOn(cmd, func(c *call, id string) (string, error) {
+		return "restarting", c.RestartAllocation(c.ctx, id, c.task())
 	})
 }
 
@@ -51,19 +48,15 @@ func newAllocStop() *cobra.Command {
 		Long: "Stop an allocation, and wait until all its tasks have ended. Another takes its place, unless its job was " +
 			"stopped:\ntacho job stop stops all of them for good.\n\n" + allocHelp,
 		Example: "  tacho alloc stop 5f3a",
-		Args:    cli.Arguments("ID"),
 	}
 	detach := cmd.Flags().Bool("detach", false, "do not wait for the tasks to end")
-	return actOn(cmd, func(cmd *cobra.Command, agent *client.Client, a *apijson.Allocation, _ string) (string, error) {
-		if err := agent.StopAllocation(cmd.Context(), a.ID); err != nil {
-			return "", err
-		}
-		if *detach {
-			return "stopping", nil
+	return actOn(cmd, func(c *call, id string) (string, error) {
+		if err := c.StopAllocation(c.ctx, id); err != nil || *detach {
+			return "stopping", err
 		}
 		wait := client.Wait{}
 		for {
-			now, err := agent.Allocation(cmd.Context(), a.ID, wait)
+			now, err := c.Allocation(c.ctx, id, wait)
 			if err != nil || now.Value.Ended() {
 				return "stopped", err
 			}
@@ -72,27 +65,22 @@ func newAllocStop() *cobra.Command {
 	})
 }
 
-// allocAction acts on an allocation, or on one task of it, and returns what it has done.
-type allocAction = func(cmd *cobra.Command, agent *client.Client, a *apijson.Allocation, task string) (done string,
-	err error)
-
-// actOn completes a command that acts on an allocation and prints what it has done.
-func actOn(cmd *cobra.Command, act allocAction) *cobra.Command {
-	return withAllocation(cmd, completeTasks, func(cmd *cobra.Command, agent *client.Client, args []string) error {
-		a, err := agent.Allocation(cmd.Context(), args[0], client.Wait{})
+// actOn completes a command that acts on an allocation, or on one task of it, and prints what it has done.
+func actOn(cmd *cobra.Command, act func(c *call, id string) (done string, err error)) *cobra.Command {
+	return withAllocation(cmd, completeTasks, func(c *call) error {
+		a, err := c.Allocation(c.ctx, c.args[0], client.Wait{})
 		if err != nil {
 			return err
 		}
-		task := taskOf(args)
-		done, err := act(cmd, agent, &a.Value, task)
+		done, err := act(c, a.Value.ID)
 		if err != nil {
 			return err
 		}
-		what := "allocation " + shortID(a.Value.ID) + " (" + cli.Printable(a.Value.Name) + ")"
-		if task != "" {
-			what = "task " + cli.Printable(task) + " of " + what
+		what := "allocation " + shortID(a.Value.ID) + " (" + a.Value.Name + ")"
+		if task := c.task(); task != "" {
+			what = "task " + task + " of " + what
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", what, done)
+		_, err = fmt.Fprintf(c.out, "%s: %s\n", cli.Printable(what), done)
 		return err
 	})
 }

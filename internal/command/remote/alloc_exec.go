@@ -48,17 +48,18 @@ command cannot be executed; 127 command not found. The command is killed when ta
 	f.StringVar(&o.task, "task", "", "`TASK` to run the command in; required if there are several")
 	f.BoolVarP(&o.stdin, "stdin", "i", true, "pass stdin to the command")
 	f.BoolVarP(&o.tty, "tty", "t", false, "give the command a terminal (default: if stdin and stdout are one)")
-	return withAllocation(cmd, completeAllocations, func(cmd *cobra.Command, agent *client.Client, args []string) error {
-		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	return withAllocation(cmd, completeAllocations, func(c *call) error {
+		ctx, stop := signal.NotifyContext(c.ctx, os.Interrupt, syscall.SIGTERM)
 		defer stop()
-		if !cmd.Flags().Changed("tty") {
-			o.tty = o.stdin && cli.IsTerminal(cmd.InOrStdin()) && cli.IsTerminal(cmd.OutOrStdout())
+		c.ctx = ctx
+		if !c.cmd.Flags().Changed("tty") {
+			o.tty = o.stdin && cli.IsTerminal(c.cmd.InOrStdin()) && cli.IsTerminal(c.out)
 		}
-		id, task, err := findTask(ctx, agent, args[0], o.task)
+		id, task, err := findTask(c, o.task)
 		if err != nil {
 			return err
 		}
-		code, err := o.run(ctx, cmd, agent, id, client.ExecOptions{Task: task, Command: args[1:], TTY: o.tty})
+		code, err := o.run(c, id, client.ExecOptions{Task: task, Command: c.args[1:], TTY: o.tty})
 		if err != nil || code == 0 {
 			return err
 		}
@@ -67,26 +68,24 @@ command cannot be executed; 127 command not found. The command is killed when ta
 }
 
 // run runs the command and returns its exit code.
-func (o *execOptions) run(
-	ctx context.Context, cmd *cobra.Command, agent *client.Client, id string, options client.ExecOptions,
-) (code int, err error) {
-	ctx, cancel := context.WithCancel(ctx)
+func (o *execOptions) run(c *call, id string, options client.ExecOptions) (code int, err error) {
+	ctx, cancel := context.WithCancel(c.ctx)
 	defer cancel()
-	running, err := agent.Exec(ctx, id, options)
+	running, err := c.Exec(ctx, id, options)
 	if err != nil {
 		return 0, err
 	}
 	defer running.Close()
 	if o.tty {
-		restore, err := rawTerminal(cmd.InOrStdin())
+		restore, err := rawTerminal(c.cmd.InOrStdin())
 		if err != nil {
 			return 0, err
 		}
 		defer func() { err = errors.Join(err, restore()) }()
-		defer followSize(ctx, running, cmd.OutOrStdout())()
+		defer followSize(ctx, running, c.out)()
 	}
 	if o.stdin {
-		end, err := passStdin(running, cmd.InOrStdin())
+		end, err := passStdin(running, c.cmd.InOrStdin())
 		if err != nil {
 			return 0, err
 		}
@@ -95,7 +94,7 @@ func (o *execOptions) run(
 			err = errors.Join(err, end())
 		}()
 	}
-	return copyExec(running, cmd.OutOrStdout(), cmd.ErrOrStderr())
+	return copyExec(running, c.out, c.cmd.ErrOrStderr())
 }
 
 // copyExec prints the output of the command until its end.

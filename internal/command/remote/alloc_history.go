@@ -7,92 +7,96 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
-
-	"github.com/spf13/cobra"
 
 	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/client"
 	"github.com/tachograph/tacho/internal/command/cli"
 	"github.com/tachograph/tacho/internal/command/summary"
+	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/procstats"
 )
 
-func (o *statsOptions) printHistory(cmd *cobra.Command, agent *client.Client, id string, part client.Part) error {
-	past, err := agent.History(cmd.Context(), id, part, o.past)
-	if err != nil {
-		return err
-	}
-	return show(cmd, o.output, past, func(p cli.Palette, past *apijson.History) string {
-		var tasks []string
-		for _, name := range slices.Sorted(maps.Keys(past.Tasks)) {
-			table := historyTable
-			if part.Process != "" {
-				table = processHistory
+func (o *statsOptions) printHistory(c *call, part client.Part) error {
+	past, err := c.History(c.ctx, c.args[0], part, o.past)
+	return show(c, o.output, past, err, func(b *cli.Sheet, past *apijson.History) {
+		for i, name := range slices.Sorted(maps.Keys(past.Tasks)) {
+			if i > 0 {
+				b.WriteByte('\n')
 			}
-			text := "  no readings in this time\n"
-			if points := past.Tasks[name]; len(points) > 0 {
-				text = table(p, points)
+			b.WriteString(b.Bold("Task "+cli.Printable(name)) + "\n")
+			switch points := past.Tasks[name]; {
+			case len(points) == 0:
+				b.WriteString("  no readings in this time\n")
+			case part.Process != "":
+				b.Table(processHistory(b.Palette, points))
+			default:
+				b.Table(historyTable(b.Palette, points))
 			}
-			tasks = append(tasks, p.Bold("Task "+cli.Printable(name))+"\n"+text)
 		}
-		return strings.Join(tasks, "\n")
 	})
 }
 
+// startRow returns the time of a row of a history. If there is none but a gap, it adds a row that says so.
+func startRow(t *cli.Table, p cli.Palette, point *apijson.Point) (at cli.Cell) {
+	at = cli.Painted(point.At.Local().Format(time.DateTime), p.Faint)
+	if point.Gap != "" {
+		addRemark(t, at, cli.Painted("no readings: "+cli.OneLine(point.Gap), p.Yellow))
+	}
+	return at
+}
+
+// addRemark adds a row that has nothing between its time and its last column.
+func addRemark(t *cli.Table, at, remark cli.Cell) {
+	row := append([]any{at}, slices.Repeat([]any{""}, len(t.Header)-2)...)
+	t.Add(append(row, remark)...)
+}
+
 // historyTable lists readings with the rates between them. There is no rate over a gap or a restart.
-func historyTable(p cli.Palette, points []apijson.Point) string {
-	t := cli.Table{
+func historyTable(p cli.Palette, points []apijson.Point) *cli.Table {
+	t := &cli.Table{
 		Indent: "  ", Header: []string{"TIME", "CPU", "MEMORY", "CHARGED", "PEAK", "READ/s", "WRITTEN/s", "PRESSURE"},
 		Right: []int{1, 2, 3, 4, 5, 6}, Leave: []int{3, 6, 5},
 	}
-	var before *apijson.Point
+	var before *figures.Moment
 	for i := range points {
 		point := &points[i]
-		at := cli.Painted(point.At.Local().Format(time.DateTime), p.Faint)
+		at := startRow(t, p, point)
 		if point.Gap != "" {
-			none := cli.Plain("")
-			t.Add(at, none, none, none, none, none, none, cli.Painted("no readings: "+cli.OneLine(point.Gap), p.Yellow))
 			before = nil
 			continue
 		}
-		now := usageOf(pointMoment(point), pointMoment(before))
-		row := []cli.Cell{at, cli.Plain(coresText(now.Cores))}
+		moment := pointMoment(point)
+		now := usageOf(moment, before)
+		row := []any{at, coresText(now.Cores)}
 		for _, value := range []*float64{now.Memory, now.Charged, now.Peak, now.Read, now.Written} {
-			row = append(row, cli.Plain(cli.Optional(procstats.Bytes, value)))
+			row = append(row, cli.Optional(procstats.Bytes, value))
 		}
-		t.Add(append(row, cli.Plain(pressureText(now)))...)
-		before = point
+		t.Add(append(row, pressureText(now))...)
+		before = moment
 	}
-	return t.Render(p)
+	return t
 }
 
 // processHistory lists the processes in readings. There is no CPU over a gap or behind a reading without the process.
-func processHistory(p cli.Palette, points []apijson.Point) string {
-	t := cli.Table{Indent: "  ", Header: []string{"TIME", "PID", "CPU", "RSS", "COMMAND"}, Right: []int{1, 2, 3}}
+func processHistory(p cli.Palette, points []apijson.Point) *cli.Table {
+	t := &cli.Table{Indent: "  ", Header: []string{"TIME", "PID", "CPU", "RSS", "COMMAND"}, Right: []int{1, 2, 3}}
 	before := &apijson.Point{}
 	for i := range points {
 		point := &points[i]
-		at := cli.Painted(point.At.Local().Format(time.DateTime), p.Faint)
-		none := cli.Plain("")
-		switch {
-		case point.Gap != "":
-			t.Add(at, none, none, none, cli.Painted("no readings: "+cli.OneLine(point.Gap), p.Yellow))
-		case len(point.Processes) == 0:
-			t.Add(at, none, none, none, cli.Painted("not among the largest processes", p.Faint))
+		at := startRow(t, p, point)
+		if point.Gap == "" && len(point.Processes) == 0 {
+			addRemark(t, at, cli.Painted("not among the largest processes", p.Faint))
 		}
 		for k := range point.Processes {
 			row := &point.Processes[k]
-			now := readingOf(point, row)
-			cores := now.coresSince(readingOf(before, sameProcess(before, row)))
-			t.Add(at, cli.Plain(fmt.Sprint(row.PID)), cli.Plain(coresText(cores)),
-				cli.Plain(summary.FirstValue(row.Measurements, procstats.ProcessRSS, procstats.PortableProcessRSS)),
-				cli.Plain(cli.Printable(row.Command)))
+			cores := readingOf(point, row).coresSince(readingOf(before, sameProcess(before, row)))
+			t.Add(at, row.PID, coresText(cores),
+				summary.FirstValue(row.Measurements, procstats.ProcessRSS, procstats.PortableProcessRSS), row.Command)
 		}
 		before = point
 	}
-	return t.Render(p)
+	return t
 }
 
 // sameProcess finds a process in another reading; nil if it is not there.
@@ -113,30 +117,20 @@ func readingOf(point *apijson.Point, row *apijson.PointProcess) *processReading 
 	return &processReading{at: monotonic(point.Mono).Mono, run: point.Run, number: row.Number}
 }
 
-func (o *statsOptions) printMoment(cmd *cobra.Command, agent *client.Client, id string, part client.Part) error {
-	moment, err := agent.At(cmd.Context(), id, part, o.at)
-	if err != nil {
-		return err
-	}
-	return show(cmd, o.output, moment, momentText)
-}
-
-// momentText returns the readings of all tasks at one moment.
-func momentText(p cli.Palette, moment *apijson.Moment) string {
-	b := cli.Sheet{Palette: p}
+// writeMoment writes the readings of all tasks at one moment.
+func writeMoment(b *cli.Sheet, moment *apijson.Moment) {
 	for _, name := range slices.Sorted(maps.Keys(moment.Tasks)) {
 		point := moment.Tasks[name]
 		if point == nil {
-			fmt.Fprintf(&b, "%s  no readings\n", p.Bold("Task "+cli.Printable(name)))
+			fmt.Fprintf(b, "%s  no readings\n", b.Bold("Task "+cli.Printable(name)))
 			continue
 		}
-		fmt.Fprintf(&b, "%s  read %s\n", p.Bold("Task "+cli.Printable(name)), summary.TimeText(point.At))
+		fmt.Fprintf(b, "%s  read %s\n", b.Bold("Task "+cli.Printable(name)), summary.TimeText(point.At))
 		b.Table(summary.ValueTable(point.Measurements))
 		t := processTable()
 		for _, row := range point.Processes {
-			addProcess(t, row.PID, row.PPID, row.Measurements, cli.Printable(row.Command))
+			addProcess(t, row.PID, row.PPID, row.Measurements, row.Command)
 		}
 		b.Table(t)
 	}
-	return b.String()
 }

@@ -4,7 +4,7 @@
 package remote
 
 import (
-	"context"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/client"
 	"github.com/tachograph/tacho/internal/command/cli"
 )
@@ -39,61 +38,52 @@ func newAllocLogs() *cobra.Command {
 		Example: `  tacho alloc logs 5f3a
   tacho alloc logs -f --tail 20 5f3a web
   tacho alloc logs --stderr 5f3a`,
-		Args: cli.Arguments("ID", "[TASK]"),
 	}
 	o := &logsOptions{}
 	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "follow the output")
 	cmd.Flags().BoolVar(&o.stderr, "stderr", false, "print stderr instead of stdout")
 	o.tail = everything
 	cmd.Flags().VarP(cli.Number(&o.tail, 0, math.MaxInt), "tail", "n", "start with the last `N` lines (default: all)")
-	return withAllocation(cmd, completeTasks, func(cmd *cobra.Command, agent *client.Client, args []string) error {
-		return untilInterrupted(cmd.Context(), func(ctx context.Context) error {
-			id, task, err := findTask(ctx, agent, args[0], taskOf(args))
-			if err != nil {
-				return err
-			}
-			return o.copy(ctx, cmd.OutOrStdout(), agent, id, task)
-		})
-	})
-}
-
-// findTask returns the full id of an allocation, and its named or only task.
-func findTask(ctx context.Context, agent *client.Client, prefix, named string) (id, task string, err error) {
-	a, err := agent.Allocation(ctx, prefix, client.Wait{})
-	if err != nil {
-		return "", "", err
-	}
-	task, err = onlyTask(&a.Value, named)
-	return a.Value.ID, task, err
-}
-
-// onlyTask returns the named task, or the only one.
-func onlyTask(a *apijson.Allocation, named string) (string, error) {
-	tasks := slices.Sorted(maps.Keys(a.TaskStates))
-	switch {
-	case slices.Contains(tasks, named):
-		return named, nil
-	case named != "":
-		return "", fmt.Errorf("allocation %s has no task %q, only %s", shortID(a.ID), named, strings.Join(tasks, ", "))
-	case len(tasks) == 1:
-		return tasks[0], nil
-	}
-	return "", cli.Usagef("allocation %s has several tasks; choose %s", shortID(a.ID), cli.OrList(tasks))
-}
-
-func (o *logsOptions) copy(ctx context.Context, out io.Writer, agent *client.Client, id, task string) error {
-	q := client.LogQuery{Task: task, Stream: "stdout", Follow: o.follow}
-	if o.stderr {
-		q.Stream = "stderr"
-	}
-	if o.tail != everything {
-		back, err := o.findTail(ctx, agent, id, q)
+	return withAllocation(cmd, completeTasks, untilInterrupted(func(c *call) error {
+		id, task, err := findTask(c, c.task())
 		if err != nil {
 			return err
 		}
-		q.FromEnd, q.Offset = true, back
+		q := client.LogQuery{Task: task, Stream: "stdout", Follow: o.follow}
+		if o.stderr {
+			q.Stream = "stderr"
+		}
+		if o.tail != everything {
+			if q.Offset, err = o.findTail(c, id, q); err != nil {
+				return err
+			}
+			q.FromEnd = true
+		}
+		return copyLog(c, id, q, c.out)
+	}))
+}
+
+// findTask returns the full id of the allocation of a call, and its named or only task.
+func findTask(c *call, named string) (id, task string, err error) {
+	a, err := c.Allocation(c.ctx, c.args[0], client.Wait{})
+	if err != nil {
+		return "", "", err
 	}
-	log, err := agent.Logs(ctx, id, q)
+	id = a.Value.ID
+	tasks := slices.Sorted(maps.Keys(a.Value.TaskStates))
+	switch {
+	case slices.Contains(tasks, named):
+		return id, named, nil
+	case named != "":
+		return "", "", fmt.Errorf("allocation %s has no task %q, only %s", shortID(id), named, strings.Join(tasks, ", "))
+	case len(tasks) == 1:
+		return id, tasks[0], nil
+	}
+	return "", "", cli.Usagef("allocation %s has several tasks; choose %s", shortID(id), cli.OrList(tasks))
+}
+
+func copyLog(c *call, id string, q client.LogQuery, out io.Writer) error {
+	log, err := c.Logs(c.ctx, id, q)
 	if err != nil {
 		return err
 	}
@@ -112,12 +102,12 @@ const (
 
 // findTail returns how many bytes before the end of a log its last lines start. If the log grows meanwhile, the start
 // moves towards the end: lines may be missing that are not among the last ones any more.
-func (o *logsOptions) findTail(ctx context.Context, agent *client.Client, id string, q client.LogQuery) (back int64,
-	err error,
-) {
+func (o *logsOptions) findTail(c *call, id string, q client.LogQuery) (back int64, err error) {
 	q.Follow, q.FromEnd = false, true
 	for q.Offset = firstTail; ; q.Offset *= 2 {
-		text, err := readLog(ctx, agent, id, q)
+		var log bytes.Buffer
+		err := copyLog(c, id, q, &log)
+		text := log.Bytes()
 		if status, ok := errors.AsType[*client.StatusError](err); ok && status.Status == 404 && o.follow {
 			return 0, nil // no output yet
 		}
@@ -131,34 +121,14 @@ func (o *logsOptions) findTail(ctx context.Context, agent *client.Client, id str
 	}
 }
 
-func readLog(ctx context.Context, agent *client.Client, id string, q client.LogQuery) ([]byte, error) {
-	log, err := agent.Logs(ctx, id, q)
-	if err != nil {
-		return nil, err
-	}
-	defer log.Close()
-	text, err := io.ReadAll(io.LimitReader(log, 2*mostTail))
-	if err != nil {
-		return nil, fmt.Errorf("read logs: %w", err)
-	}
-	return text, nil
-}
-
 // lastLines returns where the last n lines of a text start; enough is false if it has fewer.
 func lastLines(text []byte, n int) (start int, enough bool) {
-	if n == 0 {
-		return len(text), true
-	}
-	end := len(text)
-	if end > 0 && text[end-1] == '\n' {
-		end--
-	}
-	for i := end - 1; i >= 0; i-- {
-		if text[i] == '\n' {
-			if n--; n == 0 {
-				return i + 1, true
-			}
+	for start = len(text); n > 0; n-- {
+		end := bytes.LastIndexByte(text[:max(0, start-1)], '\n')
+		if end < 0 {
+			return 0, false
 		}
+		start = end + 1
 	}
-	return 0, false
+	return start, true
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -45,7 +44,6 @@ four with the most memory; --process shows those with a name.`,
   tacho alloc stats 5f3a --at 90s
   tacho alloc stats 5f3a --process postgres
   tacho alloc stats --json 5f3a | jq .Tacho.tasks`,
-		Args: cli.Arguments("ID", "[TASK]"),
 	}
 	o := &statsOptions{output: addOutputFlags(cmd)}
 	f := cmd.Flags()
@@ -56,45 +54,39 @@ four with the most memory; --process shows those with a name.`,
 	f.Func("step", "show at most one reading per `DURATION`", parsed(&o.past.Step, parseStep))
 	f.Func("at", "show the reading nearest to this `TIME`", parsed(&o.at, parseMoment))
 	f.StringVar(&o.process, "process", "", "show only the rows of processes with this `NAME`")
-	return withAllocation(cmd, completeTasks, func(cmd *cobra.Command, agent *client.Client, args []string) error {
+	return withAllocation(cmd, completeTasks, func(c *call) error {
 		for _, name := range []string{"since", "until", "step"} {
 			if !o.history && cmd.Flags().Changed(name) {
 				return cli.Usagef("--%s requires --history (see %s --help)", name, cmd.CommandPath())
 			}
 		}
-		part := client.Part{Task: taskOf(args), Process: o.process}
+		part := client.Part{Task: c.task(), Process: o.process}
 		switch {
 		case o.history && o.at != "":
 			return cli.Usagef("--history and --at are mutually exclusive")
 		case o.history:
-			return o.printHistory(cmd, agent, args[0], part)
+			return o.printHistory(c, part)
 		case o.at != "":
-			return o.printMoment(cmd, agent, args[0], part)
+			moment, err := c.At(c.ctx, c.args[0], part, o.at)
+			return show(c, o.output, moment, err, writeMoment)
 		}
-		return o.printNow(cmd, agent, args[0], part)
-	})
-}
-
-func (o *statsOptions) printNow(cmd *cobra.Command, agent *client.Client, id string, part client.Part) error {
-	stats, err := agent.Stats(cmd.Context(), id, part)
-	if err != nil {
-		return err
-	}
-	return show(cmd, o.output, stats, func(p cli.Palette, stats *client.Stats) string {
-		page := &usagePage{Sheet: cli.Sheet{Palette: p}, all: o.all, process: o.process}
-		if !stats.Tacho.Publishing {
-			page.Hang("", "", cli.OneLine(stats.Tacho.Reason), p.Yellow)
-		}
-		for _, name := range slices.Sorted(maps.Keys(stats.Tacho.Tasks)) {
-			page.task(name, stats.Tacho.Tasks[name])
-		}
-		return page.String()
+		stats, err := c.Stats(c.ctx, c.args[0], part)
+		return show(c, o.output, stats, err, func(b *cli.Sheet, stats *client.Stats) {
+			if !stats.Tacho.Publishing {
+				b.Hang("", "", cli.OneLine(stats.Tacho.Reason), b.Yellow)
+			}
+			page := &usagePage{Sheet: b, all: o.all, process: o.process}
+			for _, name := range slices.Sorted(maps.Keys(stats.Tacho.Tasks)) {
+				page.task(name, stats.Tacho.Tasks[name])
+			}
+		})
 	})
 }
 
 // usagePage lays out the resource usage of tasks as text.
 type usagePage struct {
-	cli.Sheet
+	*cli.Sheet
+
 	all     bool
 	process string // whose rows are shown; empty for all
 }
@@ -148,7 +140,7 @@ func (p *usagePage) selected(s *client.Sample) {
 		if value, ok := s.Measurements[name]; ok {
 			t.AddTexts(name, summary.ValueText(name, value))
 		} else if reason, ok := s.Absent[name]; ok {
-			t.Add(cli.Plain(name), cli.Plain(procstats.NoValue), cli.Painted(cli.Printable(reason), p.Faint))
+			t.Add(name, procstats.NoValue, cli.Painted(reason, p.Faint))
 		}
 	}
 	p.Table(&t)
@@ -166,11 +158,7 @@ func (p *usagePage) pressure(s *client.Sample) {
 		{"io", procstats.PSIIOSome, procstats.PSIIOFull},
 	} {
 		if some, ok := s.Number(row.some); ok {
-			full := procstats.NoValue
-			if value, ok := s.Number(row.full); ok {
-				full = procstats.Seconds.Text(value)
-			}
-			t.AddTexts(row.what, procstats.Seconds.Text(some), full)
+			t.AddTexts(row.what, procstats.Seconds.Text(some), summary.FirstValue(s.Measurements, row.full))
 		}
 	}
 	p.Table(&t)
@@ -204,8 +192,7 @@ func processTable() *cli.Table {
 }
 
 func addProcess[V any](t *cli.Table, pid, parent int, measurements map[string]V, command string) {
-	t.AddTexts(strconv.Itoa(pid), strconv.Itoa(parent),
-		summary.FirstValue(measurements, procstats.ProcessCPU, procstats.PortableProcessCPU),
+	t.Add(pid, parent, summary.FirstValue(measurements, procstats.ProcessCPU, procstats.PortableProcessCPU),
 		summary.FirstValue(measurements, procstats.ProcessRSS, procstats.PortableProcessRSS), command)
 }
 
@@ -232,12 +219,11 @@ func (p *usagePage) measurements(r *client.Reading) {
 	t := cli.Table{Indent: "  ", Right: []int{1}}
 	for _, name := range cli.TableOrder(r.Sample.Measurements) {
 		guarantee := r.Guarantees[name]
-		t.Add(cli.Plain(name), cli.Plain(summary.ValueText(name, r.Sample.Measurements[name])),
+		t.Add(name, summary.ValueText(name, r.Sample.Measurements[name]),
 			cli.Painted(cli.GuaranteeText(guarantee), summary.GuaranteePaint(p.Palette, guarantee)))
 	}
 	for _, name := range cli.TableOrder(r.Sample.Absent) {
-		t.Add(cli.Plain(name), cli.Plain(procstats.NoValue),
-			cli.Painted(cli.Printable(r.Sample.Absent[name]), p.Faint))
+		t.Add(name, procstats.NoValue, cli.Painted(r.Sample.Absent[name], p.Faint))
 	}
 	p.Table(&t)
 }

@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"net"
@@ -124,17 +125,15 @@ func checkAddress(address string) error {
 		}
 		return nil
 	}
-	scheme, rest, _ := strings.Cut(address, "://")
+	_, rest, _ := strings.Cut(address, "://")
 	host, _, _ := strings.Cut(rest, "/")
-	if scheme != "http" && scheme != "https" || host == "" {
-		return errAddress
-	}
 	if _, port, err := net.SplitHostPort(host); err == nil {
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
 			return fmt.Errorf("%q is not a port; must be 1 to 65535", port)
 		}
 	}
-	if parsed, err := url.Parse(address); err != nil || parsed.Hostname() == "" {
+	parsed, err := url.Parse(address)
+	if err != nil || parsed.Hostname() == "" || parsed.Scheme != "http" && parsed.Scheme != "https" {
 		return errAddress
 	}
 	return nil
@@ -193,14 +192,22 @@ func explain(err error) error {
 	return fmt.Errorf("%w (tacho agent --dev starts an agent; --addr chooses another)", err)
 }
 
-// agentCommand is the RunE of a command that needs an agent.
-type agentCommand = func(cmd *cobra.Command, agent *client.Client, args []string) error
+// call is one call of a command that asks an agent, or of its shell completion, which has neither out nor palette.
+type call struct {
+	*client.Client
 
-// completion lists the values of the argument after args; nil for none.
-type completion = func(ctx context.Context, agent *client.Client, args []string) ([]cobra.Completion, error)
+	cmd     *cobra.Command
+	ctx     context.Context
+	args    []string
+	out     io.Writer
+	palette cli.Palette
+}
+
+// completion lists the values of the argument after those of the call; nil for none.
+type completion = func(*call) ([]cobra.Completion, error)
 
 // withAgent gives a command the flags for the connection, and makes it run with a client for the agent.
-func withAgent(cmd *cobra.Command, complete completion, run agentCommand) *cobra.Command {
+func withAgent(cmd *cobra.Command, complete completion, run func(*call) error) *cobra.Command {
 	c := addConnectionFlags(cmd)
 	if complete != nil {
 		cmd.ValidArgsFunction = c.complete(complete)
@@ -211,19 +218,23 @@ func withAgent(cmd *cobra.Command, complete completion, run agentCommand) *cobra
 			return err
 		}
 		defer agent.Close()
-		return explain(run(cmd, agent, args))
+		out := cmd.OutOrStdout()
+		return explain(run(&call{agent, cmd, cmd.Context(), args, out, cli.PaletteFor(cmd, out)}))
 	}
 	return cmd
 }
 
-// untilInterrupted runs until an interrupt, which is not an error.
-func untilInterrupted(ctx context.Context, run func(context.Context) error) error {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx); ctx.Err() == nil {
-		return err
+// untilInterrupted makes a command run until an interrupt, which is not an error.
+func untilInterrupted(run func(*call) error) func(*call) error {
+	return func(c *call) error {
+		ctx, stop := signal.NotifyContext(c.ctx, os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		c.ctx = ctx
+		if err := run(c); ctx.Err() == nil {
+			return err
+		}
+		return nil
 	}
-	return nil
 }
 
 // completionTimeout is the time for shell completion.
@@ -243,7 +254,7 @@ func (c *connection) complete(list completion) cobra.CompletionFunc {
 			return nil, cobra.ShellCompDirectiveError
 		}
 		defer agent.Close()
-		all, err := list(ctx, agent, args)
+		all, err := list(&call{Client: agent, cmd: cmd, ctx: ctx, args: args})
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
@@ -253,11 +264,11 @@ func (c *connection) complete(list completion) cobra.CompletionFunc {
 }
 
 // completeJobs completes the id of a job.
-func completeJobs(ctx context.Context, agent *client.Client, args []string) (ids []cobra.Completion, err error) {
-	if len(args) > 0 {
+func completeJobs(c *call) (ids []cobra.Completion, err error) {
+	if len(c.args) > 0 {
 		return nil, nil
 	}
-	jobs, err := agent.Jobs(ctx, "")
+	jobs, err := c.Jobs(c.ctx, "")
 	for _, j := range jobs.Value {
 		ids = append(ids, cobra.CompletionWithDesc(j.ID, j.Type+", "+j.Status))
 	}
@@ -265,24 +276,23 @@ func completeJobs(ctx context.Context, agent *client.Client, args []string) (ids
 }
 
 // completeAllocations completes the id of an allocation.
-func completeAllocations(ctx context.Context, agent *client.Client, args []string) (ids []cobra.Completion, err error) {
-	if len(args) > 0 {
+func completeAllocations(c *call) (ids []cobra.Completion, err error) {
+	if len(c.args) > 0 {
 		return nil, nil
 	}
-	allocations, err := agent.Allocations(ctx, "")
-	for i := range allocations.Value {
-		a := &allocations.Value[i]
+	allocations, err := c.Allocations(c.ctx, "")
+	for _, a := range allocations.Value {
 		ids = append(ids, cobra.CompletionWithDesc(shortID(a.ID), a.Name+", "+a.ClientStatus))
 	}
 	return ids, err
 }
 
 // completeTasks completes the id of an allocation, and then one of its tasks.
-func completeTasks(ctx context.Context, agent *client.Client, args []string) ([]cobra.Completion, error) {
-	if len(args) != 1 {
-		return completeAllocations(ctx, agent, args)
+func completeTasks(c *call) ([]cobra.Completion, error) {
+	if len(c.args) != 1 {
+		return completeAllocations(c)
 	}
-	a, err := agent.Allocation(ctx, args[0], client.Wait{})
+	a, err := c.Allocation(c.ctx, c.args[0], client.Wait{})
 	return slices.Sorted(maps.Keys(a.Value.TaskStates)), err
 }
 

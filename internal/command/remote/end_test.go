@@ -33,7 +33,7 @@ func TestSurfacesAgree(t *testing.T) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			end, redacted := r.End(), r.Redacted().End()
 			said := map[string]string{
-				"event": r.Sentence(), "summary": written(t, r), "alloc status": endingText(cli.Palette{}, r), "show": shown(r),
+				"event": r.Sentence(), "summary": written(t, r), "alloc status": ended(r), "show": shown(r),
 				"page": served(t, r, true), "page without token": served(t, r, false), "top": topOf(r),
 			}
 			text := testkit.Value(json.Marshal(r))(t)
@@ -118,6 +118,12 @@ func written(t *testing.T, r *record.Record) string {
 	return b.String()
 }
 
+func ended(r *record.Record) string {
+	var b cli.Sheet
+	writeEnding(&b, r)
+	return b.String()
+}
+
 func shown(r *record.Record) string { return summary.NewPage(cli.Palette{}, "x", r).Render(true) }
 
 // served is the page of the task that the record is of.
@@ -144,6 +150,6 @@ func topOf(r *record.Record) string {
 	state.Tacho.Outcome = r.End().Outcome
 	m := &topModel{sort: "cpu"}
 	a := &apijson.Allocation{ID: "a", Name: "j.g[0]", TaskStates: map[string]*apijson.TaskState{"t": state}}
-	m.update([]*topRow{newTaskPoll(nil).row(a, "t", nil)}, nil)
+	m.update([]*topRow{(&taskPoll{}).row(a, "t", nil)}, nil)
 	return strings.Join(m.view(200, 20), "\n")
 }

@@ -35,7 +35,6 @@ prints one event per line.`,
 		Example: `  tacho events
   tacho events -f --topic Job:web
   tacho events -f --json | jq -c '[.Type, .Key]'`,
-		Args:    cli.Arguments(),
 		GroupID: cli.GroupAgent,
 	}
 	o := &eventsOptions{output: addOutputFlags(cmd)}
@@ -44,11 +43,7 @@ prints one event per line.`,
 	const topic = "print only events of this `TOPIC`: %s, or of one id, such as Job:web; may be repeated"
 	cmd.Flags().Func("topic", fmt.Sprintf(topic, cli.OrList(eventTopics())), o.addTopic)
 	_ = cmd.RegisterFlagCompletionFunc("topic", cobra.FixedCompletions(eventTopics(), cobra.ShellCompDirectiveNoFileComp))
-	return withAgent(cmd, nil, func(cmd *cobra.Command, agent *client.Client, _ []string) error {
-		return untilInterrupted(cmd.Context(), func(ctx context.Context) error {
-			return o.print(ctx, cmd.OutOrStdout(), cli.PaletteFor(cmd, cmd.OutOrStdout()), agent)
-		})
-	})
+	return withAgent(cmd, nil, untilInterrupted(o.print))
 }
 
 // eventTopics are the topics that an agent has events of.
@@ -66,18 +61,14 @@ func (o *eventsOptions) addTopic(text string) error {
 // quiet is how long to wait for more of the existing events.
 const quiet = 300 * time.Millisecond
 
-func (o *eventsOptions) print(ctx context.Context, out io.Writer, p cli.Palette, agent *client.Client) error {
-	newest := uint64(0)
-	if !o.follow {
-		now, err := agent.Self(ctx)
-		if err != nil {
-			return err
-		}
-		newest = now.Index
+func (o *eventsOptions) print(c *call) error {
+	now, err := c.Self(c.ctx)
+	if err != nil {
+		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(c.ctx)
 	defer cancel()
-	events, err := agent.Events(ctx, 0, false, o.topics...)
+	events, err := c.Events(ctx, 0, false, o.topics...)
 	if err != nil {
 		return err
 	}
@@ -100,50 +91,45 @@ func (o *eventsOptions) print(ctx context.Context, out io.Writer, p cli.Palette,
 		case heartbeat:
 			continue
 		}
-		if err := o.printEvent(out, p, &event); err != nil {
+		if o.output.set() {
+			err = o.output.print(c.out, event.JSON)
+		} else {
+			_, err = io.WriteString(c.out, eventText(c.palette, &event))
+		}
+		if err != nil {
 			return err
 		}
-		if !o.follow && event.Index >= newest {
+		if !o.follow && event.Index >= now.Index {
 			return nil
 		}
 	}
 }
 
-func (o *eventsOptions) printEvent(out io.Writer, p cli.Palette, e *client.Event) error {
-	if o.output.set() {
-		return o.output.print(out, e.JSON)
-	}
-	_, err := io.WriteString(out, eventText(p, e))
-	return err
-}
-
 // eventText returns an event in one line, on a terminal in as many as its message takes.
 func eventText(p cli.Palette, e *client.Event) string {
 	at := e.Payload.Tacho.Time
+	a, t := e.Payload.Allocation, e.Payload.TaskEvent
 	words, message := []string{p.Faint(clockText(at)), cli.Printable(e.Type)}, ""
-	switch a, t := e.Payload.Allocation, e.Payload.TaskEvent; {
-	case t != nil:
-		words[1] = "Task"
-		words = append(words, ownerText(e), p.Bold(cli.Printable(e.Payload.Tacho.Task)),
-			cli.Painted(cli.Printable(t.Type), eventPaint(p, t.Type)).String())
-		message = cli.OneLine(t.DisplayMessage)
+	switch {
 	case a != nil:
-		words = append(words, shortID(a.ID), cli.Printable(a.Name),
-			cli.Painted(a.ClientStatus, statusPaint(p, a.ClientStatus)).String())
-		message = cli.OneLine(a.ClientDescription)
+		words = append(words, shortID(a.ID), cli.Printable(a.Name))
+	case t != nil:
+		words = append(words, shortID(cli.Printable(e.Key)))
 	default:
 		words = append(words, cli.Printable(e.Key))
+	}
+	switch {
+	case t != nil:
+		words[1] = "Task"
+		words = append(words, p.Bold(cli.Printable(e.Payload.Tacho.Task)),
+			cli.Painted(t.Type, eventPaint(p, t.Type)).String())
+		message = cli.OneLine(t.DisplayMessage)
+	case a != nil:
+		words = append(words, statusCell(p, a.ClientStatus).String())
+		message = cli.OneLine(a.ClientDescription)
 	}
 	if message != "" {
 		words = append(words, "")
 	}
 	return cli.Hang(p, strings.Join(words, "  "), "    ", message, nil)
-}
-
-// ownerText returns the allocation of a task's event.
-func ownerText(e *client.Event) string {
-	if a := e.Payload.Allocation; a != nil {
-		return shortID(a.ID) + "  " + cli.Printable(a.Name)
-	}
-	return shortID(cli.Printable(e.Key))
 }

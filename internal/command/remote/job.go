@@ -84,29 +84,23 @@ func newJobValidate() *cobra.Command {
 code is 1. FILE may be - for stdin.`,
 		Example: `  tacho job validate web.nomad.hcl
   tacho job validate --var count=3 web.nomad.hcl`,
-		Args: cli.Arguments("FILE"),
 	}
 	file := jobFileFlags(cmd.Flags())
 	output := addOutputFlags(cmd)
-	return withAgent(cmd, nil, func(cmd *cobra.Command, agent *client.Client, args []string) error {
-		source, err := file.read(cmd, args[0])
+	return withAgent(cmd, nil, func(c *call) error {
+		source, err := file.read(cmd, c.args[0])
 		if err != nil {
 			return err
 		}
-		checked, err := agent.ValidateJob(cmd.Context(), source)
-		if err != nil {
-			return err
-		}
+		checked, err := c.ValidateJob(c.ctx, source)
 		mistakes := checked.Value.ValidationErrors
 		printNotes(cmd.ErrOrStderr(), checked.Value.Warnings)
-		switch {
-		case output.set():
-			err = output.print(cmd.OutOrStdout(), checked.JSON)
-		case len(mistakes) == 0:
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is valid\n", cli.Printable(source.Filename))
-		default:
+		err = show(c, output, checked, err, func(b *cli.Sheet, _ *client.Validation) {
+			if len(mistakes) == 0 {
+				b.WriteString(cli.Printable(source.Filename) + " is valid\n")
+			}
 			printMistakes(cmd.ErrOrStderr(), mistakes)
-		}
+		})
 		if err == nil && len(mistakes) > 0 {
 			err = cli.ErrReported
 		}
@@ -134,25 +128,19 @@ func newJobStatus() *cobra.Command {
 		Short: "List the jobs, or show one and its allocations",
 		Example: "  tacho job status\n  tacho job status web\n" +
 			"  tacho job status -t '{{range .}}{{.ID}} {{.Status}}\n{{end}}'",
-		Args: cli.Arguments("[ID]"),
 	}
 	output := addOutputFlags(cmd)
-	return withAgent(cmd, completeJobs, func(cmd *cobra.Command, agent *client.Client, args []string) error {
-		if len(args) == 0 {
-			return listJobs(cmd, agent, output)
+	return withAgent(cmd, completeJobs, func(c *call) error {
+		if len(c.args) == 0 {
+			jobs, err := c.Jobs(c.ctx, "")
+			return showList(c, output, jobs, err, "no jobs (tacho job run FILE runs one)", c.jobTable)
 		}
-		job, err := findJob(cmd.Context(), agent, args[0])
+		job, err := findJob(c.ctx, c.Client, c.args[0])
 		if err != nil {
 			return err
 		}
-		if output.set() {
-			return output.print(cmd.OutOrStdout(), job.JSON)
-		}
-		allocations, err := agent.JobAllocations(cmd.Context(), job.Value.ID, client.Wait{})
-		if err != nil {
-			return err
-		}
-		return printJob(cmd, &job.Value, allocations.Value)
+		allocations, err := c.JobAllocations(c.ctx, job.Value.ID, client.Wait{})
+		return show(c, output, job, err, func(b *cli.Sheet, j *client.Job) { c.writeJob(b, j, allocations.Value) })
 	})
 }
 
@@ -178,21 +166,11 @@ func findJob(ctx context.Context, agent *client.Client, id string) (client.Answe
 	return job, fmt.Errorf("%q is the prefix of several jobs: %s", id, cli.SomeOf(ids))
 }
 
-func listJobs(cmd *cobra.Command, agent *client.Client, output *outputFlags) error {
-	jobs, err := agent.Jobs(cmd.Context(), "")
-	if err != nil {
-		return err
-	}
-	columns, _ := cli.TerminalSize(cmd.OutOrStdout())
-	return showList(cmd, output, jobs, "no jobs (tacho job run FILE runs one)",
-		func(p cli.Palette, jobs []apijson.JobStub) string { return jobTable(p, jobs, columns) })
-}
-
 // jobTable lists jobs with the number of their allocations in each status.
-func jobTable(p cli.Palette, jobs []apijson.JobStub, columns int) string {
-	t := cli.Table{
+func (c *call) jobTable(jobs []apijson.JobStub) *cli.Table {
+	t := &cli.Table{
 		Header: []string{"JOB", "TYPE", "STATUS", "RUNNING", "STARTING", "COMPLETE", "FAILED", "SUBMITTED"},
-		Right:  []int{3, 4, 5, 6}, Width: columns,
+		Right:  []int{3, 4, 5, 6}, Width: c.palette.Columns,
 	}
 	for _, j := range jobs {
 		var sum apijson.GroupSummary
@@ -200,25 +178,21 @@ func jobTable(p cli.Palette, jobs []apijson.JobStub, columns int) string {
 			sum.Running, sum.Starting = sum.Running+g.Running, sum.Starting+g.Starting+g.Queued
 			sum.Complete, sum.Failed = sum.Complete+g.Complete, sum.Failed+g.Failed+g.Lost
 		}
-		t.Add(cli.Painted(cli.Printable(j.ID), p.Bold), cli.Plain(j.Type), jobStatus(p, j.Status, j.Stop),
-			cli.Plain(strconv.Itoa(sum.Running)), cli.Plain(strconv.Itoa(sum.Starting)),
-			cli.Plain(strconv.Itoa(sum.Complete)), failures(p, sum.Failed), cli.Plain(clockText(time.Unix(0, j.SubmitTime))))
+		failures := cli.Plain("0")
+		if sum.Failed > 0 {
+			failures = cli.Painted(strconv.Itoa(sum.Failed), c.palette.Red)
+		}
+		t.Add(cli.Painted(j.ID, c.palette.Bold), j.Type, jobStatus(c.palette, j.Status, j.Stop),
+			sum.Running, sum.Starting, sum.Complete, failures, clockText(time.Unix(0, j.SubmitTime)))
 	}
-	return t.Render(p)
+	return t
 }
 
 func jobStatus(p cli.Palette, status string, stopped bool) cli.Cell {
 	if stopped {
 		return cli.Plain(status + " (stopped)")
 	}
-	return cli.Painted(status, statusPaint(p, status))
-}
-
-func failures(p cli.Palette, n int) cli.Cell {
-	if n > 0 {
-		return cli.Painted(strconv.Itoa(n), p.Red)
-	}
-	return cli.Plain("0")
+	return statusCell(p, status)
 }
 
 // clockText returns a local time to the second, or procstats.NoValue.
@@ -229,44 +203,40 @@ func clockText(t time.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05")
 }
 
-func printJob(cmd *cobra.Command, j *client.Job, allocations []apijson.Allocation) error {
-	out := cmd.OutOrStdout()
-	p := cli.PaletteFor(cmd, out)
-	status := jobStatus(p, j.Status, j.Stop)
-	b := cli.Sheet{Palette: p}
-	fmt.Fprintf(&b, "%s  %s\n", p.Bold(cli.Printable(j.ID)), status.String())
-	facts := cli.Table{Indent: "  "}
-	if j.Name != j.ID {
-		facts.AddTexts("name", cli.Printable(j.Name))
+func (c *call) writeJob(b *cli.Sheet, j *client.Job, allocations []apijson.Allocation) {
+	fmt.Fprintf(b, "%s  %s\n", b.Bold(cli.Printable(j.ID)), jobStatus(b.Palette, j.Status, j.Stop))
+	name := j.Name
+	if name == j.ID {
+		name = ""
 	}
-	facts.AddTexts("type", j.Type)
-	facts.AddTexts("version", strconv.FormatUint(j.Version, 10))
-	facts.AddTexts("submitted", clockText(time.Unix(0, j.SubmitTime)))
-	b.Table(&facts)
+	b.Facts([2]string{"name", name}, [2]string{"type", j.Type}, [2]string{"version", fmt.Sprint(j.Version)},
+		[2]string{"submitted", clockText(time.Unix(0, j.SubmitTime))})
 	b.Title("Groups")
 	groups := cli.Table{
 		Indent: "  ", Header: []string{"GROUP", "COUNT", "TASK", "DRIVER", "WHEN", "CPU", "MEMORY"},
 		Right: []int{1, 5, 6},
 	}
 	for _, g := range j.TaskGroups {
-		name, count := cli.Printable(g.Name), strconv.Itoa(g.Count)
+		name, count := g.Name, strconv.Itoa(g.Count)
 		for _, t := range g.Tasks {
-			groups.AddTexts(name, count, cli.Printable(t.Name), t.Driver, whenText(t), cpuText(t.Resources),
-				memoryText(t.Resources))
+			groups.AddTexts(name, count, t.Name, t.Driver, whenText(t), cpuText(t.Resources), memoryText(t.Resources))
 			name, count = "", ""
 		}
 	}
 	b.Table(&groups)
 	b.Title("Allocations")
-	b.WriteString(allocationTable(p, allocations, "  "))
+	t := c.allocationTable(allocations)
+	t.Indent = "  "
+	b.Table(t)
+	if t.Empty() {
+		b.WriteString("  none\n")
+	}
 	if len(j.Unplaced) > 0 {
 		b.Title("Placement failures")
 		for _, line := range placementFailures(j) {
 			b.Hang("  ", "    ", line, nil)
 		}
 	}
-	_, err := io.WriteString(out, b.String())
-	return err
 }
 
 // placementFailures returns a line for each group with allocations that the node cannot run.
@@ -308,23 +278,19 @@ func memoryText(r apijson.Resources) string {
 }
 
 // allocationTable lists allocations with their tasks.
-func allocationTable(p cli.Palette, allocations []apijson.Allocation, indent string) string {
-	if len(allocations) == 0 {
-		return indent + "none\n"
+func (c *call) allocationTable(allocations []apijson.Allocation) *cli.Table {
+	t := &cli.Table{
+		Header: []string{"ID", "NAME", "VERSION", "DESIRED", "STATUS", "TASKS", "CREATED"},
+		Right:  []int{2}, Leave: []int{6, 2, 3},
 	}
-	t := cli.Table{Indent: indent, Header: []string{
-		"ID", "NAME", "VERSION", "DESIRED", "STATUS", "TASKS",
-		"CREATED",
-	}, Right: []int{2}, Leave: []int{6, 2, 3}}
-	for i := range allocations {
-		a := &allocations[i]
-		t.Add(cli.Painted(shortID(a.ID), p.Bold), cli.Plain(cli.Printable(a.Name)),
-			cli.Plain(strconv.FormatUint(a.JobVersion, 10)),
-			cli.Plain(a.DesiredStatus), cli.Painted(a.ClientStatus, statusPaint(p, a.ClientStatus)),
-			cli.Plain(tasksText(a)), cli.Plain(clockText(time.Unix(0, a.CreateTime))))
+	for _, a := range allocations {
+		t.Add(cli.Painted(shortID(a.ID), c.palette.Bold), a.Name, a.JobVersion, a.DesiredStatus,
+			statusCell(c.palette, a.ClientStatus), tasksText(&a), clockText(time.Unix(0, a.CreateTime)))
 	}
-	return t.Render(p)
+	return t
 }
+
+func statusCell(p cli.Palette, status string) cli.Cell { return cli.Painted(status, statusPaint(p, status)) }
 
 func statusPaint(p cli.Palette, status string) func(string) string {
 	switch status {
@@ -342,8 +308,7 @@ func statusPaint(p cli.Palette, status string) func(string) string {
 func tasksText(a *apijson.Allocation) string {
 	var words []string
 	for _, name := range slices.Sorted(maps.Keys(a.TaskStates)) {
-		word := cli.Printable(name) + " " + stateText(a.TaskStates[name])
-		words = append(words, word)
+		words = append(words, name+" "+stateText(a.TaskStates[name]))
 	}
 	return strings.Join(words, ", ")
 }

@@ -29,41 +29,37 @@ Waits until every allocation has been running for the time of --settle, or has e
 			`--template it does not wait.`,
 		Example: `  tacho job run web.nomad.hcl
   tacho job run --detach --var count=3 web.nomad.hcl`,
-		Args: cli.Arguments("FILE"),
 	}
 	file := jobFileFlags(cmd.Flags())
 	detach := cmd.Flags().Bool("detach", false, "do not wait until the tasks are running")
 	settle := 2 * time.Second
 	cmd.Flags().Var(cli.Duration(&settle), "settle", "time for which tasks must be running")
 	output := addOutputFlags(cmd)
-	return withAgent(cmd, nil, func(cmd *cobra.Command, agent *client.Client, args []string) error {
-		source, err := file.read(cmd, args[0])
+	return withAgent(cmd, nil, func(c *call) error {
+		source, err := file.read(cmd, c.args[0])
 		if err != nil {
 			return err
 		}
-		before, err := agent.Allocations(cmd.Context(), "")
+		before, err := c.Allocations(c.ctx, "")
 		if err != nil {
 			return err
 		}
-		registered, err := agent.RunJob(cmd.Context(), source)
+		registered, err := c.RunJob(c.ctx, source)
 		if mistakes, ok := mistakesOf(err); ok {
 			printMistakes(cmd.ErrOrStderr(), mistakes)
 			return cli.ErrReported
 		}
-		if err != nil {
-			return err
+		if err != nil || output.set() {
+			return show(c, output, registered, err, nil)
 		}
-		if output.set() {
-			return output.print(cmd.OutOrStdout(), registered.JSON)
-		}
-		w, err := newWatch(cmd, agent, registered.Value.Tacho.JobID)
+		w, err := newWatch(c, registered.Value.Tacho.JobID)
 		if err != nil {
 			return err
 		}
 		if err := w.printPlan(&registered.Value, before.Value); err != nil || *detach {
 			return err
 		}
-		return w.untilRunning(cmd.Context(), settle)
+		return w.untilRunning(settle)
 	})
 }
 
@@ -85,35 +81,30 @@ func newJobStop() *cobra.Command {
 with --detach it does not wait.`,
 		Example: `  tacho job stop web
   tacho job stop --purge web`,
-		Args: cli.Arguments("ID"),
 	}
 	detach := cmd.Flags().Bool("detach", false, "do not wait for the tasks to end")
 	purge := cmd.Flags().Bool("purge", false, "remove the job from the agent's state")
-	return withAgent(cmd, completeJobs, func(cmd *cobra.Command, agent *client.Client, args []string) error {
-		job, err := findJob(cmd.Context(), agent, args[0])
+	return withAgent(cmd, completeJobs, func(c *call) error {
+		job, err := findJob(c.ctx, c.Client, c.args[0])
 		if err != nil {
 			return err
 		}
 		id := job.Value.ID
-		w, err := newWatch(cmd, agent, id)
+		w, err := newWatch(c, id)
 		if err != nil {
 			return err
 		}
 		// A purged job cannot be queried any more: it is stopped first.
-		if err := agent.StopJob(cmd.Context(), id, *purge && *detach); err != nil {
-			return err
+		err = c.StopJob(c.ctx, id, *purge && *detach)
+		if err == nil && !*detach {
+			err = w.untilEnded()
 		}
-		if !*detach {
-			if err := w.untilEnded(cmd.Context()); err != nil {
-				return err
-			}
+		if err == nil && *purge && !*detach {
+			err = c.StopJob(c.ctx, id, true)
 		}
-		if *purge && !*detach {
-			if err := agent.StopJob(cmd.Context(), id, true); err != nil {
-				return err
-			}
+		if err == nil {
+			_, err = fmt.Fprintf(c.out, "%s %s\n", stoppedText(*detach, *purge), cli.Printable(id))
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", stoppedText(*detach, *purge), cli.Printable(id))
 		return err
 	})
 }

@@ -4,6 +4,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -12,8 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/client"
 	"github.com/tachograph/tacho/internal/command/cli"
@@ -21,10 +20,9 @@ import (
 
 // watch follows the allocations of a job and prints the events of their tasks.
 type watch struct {
-	agent   *client.Client
-	out     io.Writer
-	palette cli.Palette
-	job     client.Job
+	*call
+
+	job client.Job
 	// printed has the printed events. They do not arrive in the order of their times: the driver's take longer.
 	printed map[string]bool
 	// past has the allocations that had ended before.
@@ -35,20 +33,16 @@ type watch struct {
 }
 
 // newWatch starts at the current state of a job; it skips earlier events.
-func newWatch(cmd *cobra.Command, agent *client.Client, id string) (*watch, error) {
-	job, err := agent.Job(cmd.Context(), id)
+func newWatch(c *call, id string) (*watch, error) {
+	job, err := c.Job(c.ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	out := cmd.OutOrStdout()
 	w := &watch{
-		agent: agent, out: out, palette: cli.PaletteFor(cmd, out), job: job.Value,
-		printed: map[string]bool{}, past: map[string]bool{}, restarts: map[string]int{},
+		call: c, job: job.Value, printed: map[string]bool{}, past: map[string]bool{}, restarts: map[string]int{},
 	}
-	if w.last, err = agent.JobAllocations(cmd.Context(), id, client.Wait{}); err != nil {
-		return nil, err
-	}
-	return w, nil
+	w.last, err = c.JobAllocations(c.ctx, id, client.Wait{})
+	return w, err
 }
 
 // printPlan prints which allocations were started, continue and are stopped. before are the earlier allocations.
@@ -63,8 +57,8 @@ func (w *watch) printPlan(r *client.Registration, before []apijson.Allocation) e
 	}
 	printNotes(w.out, r.Warnings)
 	had := map[string]*apijson.Allocation{}
-	for i := range before {
-		had[before[i].ID] = &before[i]
+	for _, a := range before {
+		had[a.ID] = &a
 	}
 	t := cli.Table{Indent: "  "}
 	for i := range w.last.Value {
@@ -86,7 +80,7 @@ func (w *watch) printPlan(r *client.Registration, before []apijson.Allocation) e
 		case a.DesiredStatus == "run":
 			mark = cli.Painted("= keep", w.palette.Faint)
 		}
-		t.Add(mark, cli.Plain(shortID(a.ID)), cli.Plain(cli.Printable(a.Name)), cli.Plain(requestText(a)))
+		t.Add(mark, shortID(a.ID), a.Name, requestText(a))
 	}
 	_, err := io.WriteString(w.out, t.Render(w.palette))
 	return err
@@ -97,8 +91,7 @@ func requestText(a *apijson.Allocation) string {
 	tasks := slices.Sorted(maps.Keys(a.TaskStates))
 	for i, name := range tasks {
 		r := a.TaskResources[name]
-		tasks[i] = fmt.Sprintf("%s (%s, %s, %s)", cli.Printable(name), a.TaskStates[name].Tacho.Driver, cpuText(r),
-			memoryText(r))
+		tasks[i] = fmt.Sprintf("%s (%s, %s, %s)", name, a.TaskStates[name].Tacho.Driver, cpuText(r), memoryText(r))
 	}
 	return strings.Join(tasks, "; ")
 }
@@ -113,12 +106,12 @@ func (w *watch) skip(a *apijson.Allocation) {
 }
 
 // untilRunning waits until each desired allocation has been running for a time, or has ended.
-func (w *watch) untilRunning(ctx context.Context, settle time.Duration) error {
-	err := w.follow(ctx, func(a *apijson.Allocation) bool {
+func (w *watch) untilRunning(settle time.Duration) error {
+	err := w.follow(w.ctx, func(a *apijson.Allocation) bool {
 		return !w.concerns(a) || a.Ended() || a.ClientStatus == "running" && w.started(a) || w.isTroubled()
 	})
 	if err == nil {
-		err = w.settle(ctx, settle)
+		err = w.settle(settle)
 	}
 	if err != nil {
 		return err
@@ -140,11 +133,11 @@ func (w *watch) untilRunning(ctx context.Context, settle time.Duration) error {
 }
 
 // settle follows the tasks for a time, or until all have ended.
-func (w *watch) settle(ctx context.Context, d time.Duration) error {
-	limited, cancel := context.WithTimeout(ctx, d)
+func (w *watch) settle(d time.Duration) error {
+	limited, cancel := context.WithTimeout(w.ctx, d)
 	defer cancel()
 	err := w.follow(limited, func(a *apijson.Allocation) bool { return !w.concerns(a) || a.Ended() || w.isTroubled() })
-	if limited.Err() != nil && ctx.Err() == nil {
+	if limited.Err() != nil && w.ctx.Err() == nil {
 		return nil
 	}
 	return err
@@ -164,9 +157,8 @@ func (w *watch) isTroubled() bool {
 // trouble returns why the job is not healthy, and the first allocation that is not; empty if it is.
 func (w *watch) trouble() (text, id string) {
 	failed, restarted, all, reason := 0, 0, 0, ""
-	for i := range w.last.Value {
-		a := &w.last.Value[i]
-		if !w.concerns(a) {
+	for _, a := range w.last.Value {
+		if !w.concerns(&a) {
 			continue
 		}
 		all++
@@ -178,14 +170,15 @@ func (w *watch) trouble() (text, id string) {
 				id, reason = a.ID, fmt.Sprintf("; task %s of allocation %s: %s", name, shortID(a.ID), lastFailure(s.Events))
 			}
 		}
-		if a.ClientStatus == "failed" {
+		switch {
+		case a.ClientStatus == "failed":
 			failed++
-		} else if again {
+		case again:
 			restarted++
+		default:
+			continue
 		}
-		if id == "" && (again || a.ClientStatus == "failed") {
-			id = a.ID
-		}
+		id = cmp.Or(id, a.ID)
 	}
 	var words []string
 	if failed > 0 {
@@ -234,11 +227,11 @@ func (w *watch) isPoststop(group, task string) bool {
 }
 
 // untilEnded waits until no allocation runs.
-func (w *watch) untilEnded(ctx context.Context) error {
+func (w *watch) untilEnded() error {
 	for i := range w.last.Value {
 		w.skip(&w.last.Value[i])
 	}
-	return w.follow(ctx, (*apijson.Allocation).Ended)
+	return w.follow(w.ctx, (*apijson.Allocation).Ended)
 }
 
 // maxWait is how long the agent may delay a response without a change.
@@ -257,7 +250,7 @@ func (w *watch) follow(ctx context.Context, done func(*apijson.Allocation) bool)
 		if all {
 			return nil
 		}
-		next, err := w.agent.JobAllocations(ctx, w.job.ID, client.Wait{Index: w.last.Index, For: maxWait})
+		next, err := w.JobAllocations(ctx, w.job.ID, client.Wait{Index: w.last.Index, For: maxWait})
 		if err != nil {
 			return err
 		}
@@ -300,10 +293,8 @@ func (w *watch) printEvents() error {
 
 // eventLine returns an event in one line.
 func eventLine(p cli.Palette, e taskEvent) string {
-	kind := cli.Painted(cli.Printable(e.Type), eventPaint(p, e.Type))
 	line := fmt.Sprintf("%s  %s  %s  %s", p.Faint(time.Unix(0, e.Time).Local().Format("15:04:05.000")),
-		shortID(e.allocation),
-		cli.Printable(e.task), kind.String())
+		shortID(e.allocation), cli.Printable(e.task), cli.Painted(e.Type, eventPaint(p, e.Type)))
 	if e.DisplayMessage != "" {
 		line += "  " + cli.OneLine(e.DisplayMessage)
 	}

@@ -59,25 +59,29 @@ func toJSON(value any) (string, error) {
 	return string(text), err
 }
 
-// show prints a response: as the flags say, or as text.
-func show[T any](cmd *cobra.Command, o *outputFlags, answer client.Answer[T], text func(cli.Palette, *T) string) error {
-	out := cmd.OutOrStdout()
-	if o.set() {
-		return o.print(out, answer.JSON)
+// show prints the answer of an agent: as the flags say, or as text. It returns err, with which the answer came.
+func show[T any](c *call, o *outputFlags, answer client.Answer[T], err error, write func(*cli.Sheet, *T)) error {
+	switch {
+	case err != nil:
+		return err
+	case o.set():
+		return o.print(c.out, answer.JSON)
 	}
-	_, err := io.WriteString(out, text(cli.PaletteFor(cmd, out), &answer.Value))
+	text := cli.Sheet{Palette: c.palette}
+	write(&text, &answer.Value)
+	_, err = io.WriteString(c.out, text.String())
 	return err
 }
 
 // showList is show for a list, which says what to do if it is empty.
-func showList[T any](
-	cmd *cobra.Command, o *outputFlags, answer client.Answer[[]T], empty string, table func(cli.Palette, []T) string,
+func showList[T any](c *call, o *outputFlags, answer client.Answer[[]T], err error, empty string,
+	table func([]T) *cli.Table,
 ) error {
-	if len(answer.Value) == 0 && !o.set() {
-		cli.PrintError(cmd.ErrOrStderr(), errors.New(empty))
+	if err == nil && len(answer.Value) == 0 && !o.set() {
+		cli.PrintError(c.cmd.ErrOrStderr(), errors.New(empty))
 		return nil
 	}
-	return show(cmd, o, answer, func(p cli.Palette, all *[]T) string { return table(p, *all) })
+	return show(c, o, answer, err, func(b *cli.Sheet, all *[]T) { b.Table(table(*all)) })
 }
 
 // print prints a response as JSON, or through the template.

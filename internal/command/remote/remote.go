@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tachograph/tacho/internal/agent/client"
 	"github.com/tachograph/tacho/internal/command/cli"
 )
 
@@ -28,22 +27,21 @@ func newUI() *cobra.Command {
 			`session lasts 12 hours, or
 until the agent ends, and may see command lines and output, and restart and stop tasks.`,
 		Example: "  tacho ui",
-		Args:    cli.Arguments(),
 		GroupID: cli.GroupAgent,
 	}
-	return withAgent(cmd, nil, func(cmd *cobra.Command, agent *client.Client, _ []string) error {
-		link, err := agent.SignInLink(cmd.Context())
+	return withAgent(cmd, nil, func(c *call) error {
+		link, err := c.SignInLink(c.ctx)
 		if err != nil {
 			return err
 		}
 		base := link.URL
-		if address := agent.Address(); !strings.HasPrefix(address, "unix:") {
+		if address := c.Address(); !strings.HasPrefix(address, "unix:") {
 			base = strings.TrimSuffix(address, "/")
 		}
 		if base == "" {
 			return errors.New("the agent does not listen on TCP (ports { http = -1 }), so no browser reaches its page")
 		}
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), base+link.Path)
+		_, err = fmt.Fprintln(c.out, base+link.Path)
 		return err
 	})
 }

@@ -4,9 +4,7 @@
 package remote
 
 import (
-	"context"
 	"encoding/json"
-	"io"
 	"math"
 	"time"
 
@@ -47,7 +45,6 @@ the task waited, for the resource it waited for most. Values that were not measu
 		Example: `  tacho top
   tacho top --sort memory --filter web
   tacho top --json | jq '.[].memory_bytes'`,
-		Args:    cli.Arguments(),
 		GroupID: cli.GroupAgent,
 	}
 	o := &topOptions{sort: cli.AddChoice(cmd, "sort", "sort by", sortWords()...), output: addOutputFlags(cmd)}
@@ -57,70 +54,46 @@ the task waited, for the resource it waited for most. Values that were not measu
 	f.VarP(cli.Number(&o.iterations, 1, math.MaxInt), "iterations", "n", "print `N` tables and exit, also on a terminal")
 	f.BoolVar(&o.percent, "percent", false, "show CPU in percent of a core, and memory in percent of the limit")
 	f.StringVar(&o.filter, "filter", "", "show only tasks whose name contains this `TEXT`")
-	return withAgent(cmd, nil, func(cmd *cobra.Command, agent *client.Client, _ []string) error {
-		if err := o.check(); err != nil {
-			return err
+	return withAgent(cmd, nil, untilInterrupted(func(c *call) error {
+		if o.delay < shortestDelay || o.delay > longestDelay {
+			return cli.Usagef("--delay %s: must be between %s and %s", o.delay, shortestDelay, longestDelay)
 		}
-		return untilInterrupted(cmd.Context(), func(ctx context.Context) error { return o.run(ctx, cmd, newTaskPoll(agent)) })
-	})
-}
-
-func (o *topOptions) check() error {
-	if o.delay < shortestDelay || o.delay > longestDelay {
-		return cli.Usagef("--delay %s: must be between %s and %s", o.delay, shortestDelay, longestDelay)
-	}
-	return nil
-}
-
-func (o *topOptions) run(ctx context.Context, cmd *cobra.Command, poll *taskPoll) error {
-	in, out := cmd.InOrStdin(), cmd.OutOrStdout()
-	m := &topModel{
-		palette: cli.PaletteFor(cmd, out), address: poll.agent.Address(), delay: o.delay, sort: o.sort.String(),
-		percent: o.percent, filter: o.filter,
-	}
-	if o.iterations == 0 && !o.output.set() && cli.IsTerminal(in) && cli.CanDraw(out) {
-		return runTopScreen(ctx, m, poll, in, out)
-	}
-	return o.print(ctx, out, m, poll)
+		m := &topModel{palette: c.palette, delay: o.delay, sort: o.sort.String(), percent: o.percent, filter: o.filter}
+		poll := &taskPoll{agent: c.Client}
+		in := c.cmd.InOrStdin()
+		if o.iterations == 0 && !o.output.set() && cli.IsTerminal(in) && cli.CanDraw(c.out) {
+			return runTopScreen(c.ctx, m, poll, in, c.out)
+		}
+		return o.print(c, m, poll)
+	}))
 }
 
 // print prints tables without control of the terminal. Rates need two readings.
-func (o *topOptions) print(ctx context.Context, out io.Writer, m *topModel, poll *taskPoll) error {
-	if _, err := poll.read(ctx); err != nil {
+func (o *topOptions) print(c *call, m *topModel, poll *taskPoll) error {
+	if _, err := poll.read(c.ctx, ""); err != nil {
 		return err
 	}
 	for n := range max(1, o.iterations) {
 		select {
-		case <-ctx.Done():
-			return ctx.Err()
+		case <-c.ctx.Done():
+			return c.ctx.Err()
 		case <-time.After(o.delay):
 		}
-		rows, err := poll.read(ctx)
-		if err != nil {
-			return err
-		}
+		rows, err := poll.read(c.ctx, "")
 		m.update(rows, nil)
-		if o.output.set() {
-			err = o.printJSON(out, m.visible())
-		} else {
-			columns, _ := cli.TerminalSize(out)
-			text := m.table(false, columns).Render(m.palette)
-			if n > 0 {
-				text = "\n" + text
-			}
-			_, err = io.WriteString(out, text)
+		answer := client.Answer[[]*topRow]{Value: m.visible()}
+		if err == nil {
+			answer.JSON, err = json.Marshal(answer.Value)
 		}
+		err = show(c, o.output, answer, err, func(b *cli.Sheet, _ *[]*topRow) {
+			if n > 0 {
+				b.WriteByte('\n')
+			}
+			b.WriteString(m.table(false, b.Columns).Render(b.Palette))
+		})
 		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (o *topOptions) printJSON(out io.Writer, rows []*topRow) error {
-	text, err := json.Marshal(rows)
-	if err != nil {
-		return err
-	}
-	return o.output.print(out, text)
 }

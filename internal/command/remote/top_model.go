@@ -43,7 +43,6 @@ func sortWords() (words []string) {
 // topModel is the state of tacho top without its terminal: what is shown, and how keys change it.
 type topModel struct {
 	palette cli.Palette
-	address string
 	delay   time.Duration
 	sort    string // the word of a topOrder
 	reverse bool

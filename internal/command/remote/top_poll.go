@@ -8,7 +8,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/tachograph/tacho/executor/record"
@@ -49,28 +48,17 @@ type taskPoll struct {
 	agent *client.Client
 	// known has the rows of the last poll, by key.
 	known map[string]*topRow
-	// opened is the key of the task whose page is shown; nil or empty for none.
-	opened atomic.Pointer[string]
-}
-
-func newTaskPoll(agent *client.Client) *taskPoll {
-	return &taskPoll{agent: agent, known: map[string]*topRow{}}
 }
 
 // pastReadings is the number of readings for the sparkline.
 const pastReadings = 120
 
-// read returns the tasks of all allocations, except those that ended some time ago.
-func (p *taskPoll) read(ctx context.Context) ([]*topRow, error) {
+// read returns the tasks of all allocations, except those that ended some time ago. opened is the key of the task whose
+// page is shown; empty for none.
+func (p *taskPoll) read(ctx context.Context, opened string) ([]*topRow, error) {
 	all, err := p.agent.Allocations(ctx, "")
 	if err != nil {
 		return nil, err
-	}
-	var wanted []*apijson.Allocation
-	for i := range all.Value {
-		if a := &all.Value[i]; !a.Ended() || endedLately(a) {
-			wanted = append(wanted, a)
-		}
 	}
 	readings, err := p.agent.AllStats(ctx)
 	if err != nil {
@@ -78,16 +66,18 @@ func (p *taskPoll) read(ctx context.Context) ([]*topRow, error) {
 	}
 	var rows []*topRow
 	known := make(map[string]*topRow, len(p.known))
-	for _, a := range wanted {
+	for _, a := range all.Value {
+		if a.Ended() && !endedLately(&a) {
+			continue
+		}
 		for _, task := range slices.Sorted(maps.Keys(a.TaskStates)) {
-			row := p.row(a, task, readings.Value[a.ID])
+			row := p.row(&a, task, readings.Value[a.ID])
 			known[row.key()] = row
 			rows = append(rows, row)
 		}
 	}
 	p.known = known
-	if opened := p.opened.Load(); opened != nil && known[*opened] != nil {
-		row := known[*opened]
+	if row := known[opened]; row != nil {
 		if c, err := p.agent.Commands(ctx, row.Alloc, row.Task); err == nil { // otherwise they are not counted
 			row.commands = &c.Value
 		}

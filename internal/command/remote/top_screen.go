@@ -6,15 +6,12 @@ package remote
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
-
-	"golang.org/x/term"
 
 	"github.com/tachograph/tacho/internal/command/cli"
 )
@@ -33,12 +30,14 @@ type polled struct {
 
 // topLoop runs tacho top on a terminal.
 type topLoop struct {
-	model   *topModel
-	poll    *taskPoll
-	out     io.Writer
-	keys    chan []key
-	wake    chan struct{}
-	results chan polled
+	model *topModel
+	poll  *taskPoll
+	out   io.Writer
+	keys  chan []key
+	// results gets the outcome of a poll; while one runs, again says whether another follows.
+	results        chan polled
+	polling, again bool
+	work           sync.WaitGroup
 }
 
 // runTopScreen shows the model on a terminal until a key or ctx ends it, and restores the terminal.
@@ -48,57 +47,34 @@ func runTopScreen(ctx context.Context, m *topModel, poll *taskPoll, stdin io.Rea
 		return errors.New("stdin is not a terminal")
 	}
 	// Before the screen changes, so that an error is printed in one line.
-	rows, err := poll.read(ctx)
+	rows, err := poll.read(ctx, "")
 	if err != nil {
 		return err
 	}
 	m.update(rows, nil)
-	cooked, err := term.MakeRaw(int(in.Fd()))
+	restore, err := rawTerminal(in)
 	if err != nil {
-		return fmt.Errorf("set terminal to raw mode: %w", err)
+		return err
 	}
-	defer func() { err = errors.Join(err, term.Restore(int(in.Fd()), cooked)) }()
+	defer func() { err = errors.Join(err, restore()) }()
 	if _, err := io.WriteString(stdout, enterScreen); err != nil {
 		return err
 	}
 	defer func() {
-		if _, leaveErr := io.WriteString(stdout, leaveScreen); leaveErr != nil {
-			err = errors.Join(err, leaveErr)
-		}
+		_, leaveErr := io.WriteString(stdout, leaveScreen)
+		err = errors.Join(err, leaveErr)
 	}()
 	keyboard, err := newInterruptible(in)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	l := &topLoop{
-		model: m, poll: poll, out: stdout, keys: make(chan []key), wake: make(chan struct{}, 1),
-		results: make(chan polled),
-	}
-	var work sync.WaitGroup
-	work.Go(func() { l.runPolls(ctx) })
+	l := &topLoop{model: m, poll: poll, out: stdout, keys: make(chan []key), results: make(chan polled, 1)}
 	keyboard.start(func() { l.readKeys(ctx, keyboard) })
 	err = l.run(ctx)
 	cancel()
-	work.Wait()
+	l.work.Wait()
 	return errors.Join(err, keyboard.Close())
-}
-
-// runPolls polls the agent on each wake-up.
-func (l *topLoop) runPolls(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-l.wake:
-		}
-		rows, err := l.poll.read(ctx)
-		select {
-		case <-ctx.Done():
-			return
-		case l.results <- polled{rows, err}:
-		}
-	}
 }
 
 // readKeys sends keys until the keyboard is closed.
@@ -106,17 +82,16 @@ func (l *topLoop) readKeys(ctx context.Context, keyboard io.Reader) {
 	buffer := make([]byte, 256)
 	for {
 		n, err := keyboard.Read(buffer)
+		keys := parseKeys(buffer[:n])
 		if err != nil {
-			// A closed terminal is treated as Ctrl-C.
-			select {
-			case l.keys <- []key{{name: "ctrl-c"}}:
-			case <-ctx.Done():
-			}
-			return
+			keys = []key{{name: "ctrl-c"}} // a closed terminal is treated as Ctrl-C
 		}
 		select {
-		case l.keys <- parseKeys(buffer[:n]):
+		case l.keys <- keys:
 		case <-ctx.Done():
+			return
+		}
+		if err != nil {
 			return
 		}
 	}
@@ -136,20 +111,21 @@ func (l *topLoop) run(ctx context.Context) error {
 			return nil
 		case <-resized:
 		case <-timer.C:
-			l.pollNow()
+			l.pollNow(ctx)
 		case p := <-l.results:
 			l.model.update(p.rows, p.err)
 			timer.Reset(l.model.delay)
+			if l.polling = false; l.again {
+				l.pollNow(ctx)
+			}
 		case keys := <-l.keys:
 			delay := l.model.delay
 			for _, k := range keys {
-				action := l.model.press(k)
-				l.poll.opened.Store(new(l.model.opened()))
-				switch action {
+				switch l.model.press(k) {
 				case topQuit:
 					return nil
 				case topRefresh:
-					l.pollNow()
+					l.pollNow(ctx)
 				case topNothing:
 				}
 			}
@@ -160,12 +136,17 @@ func (l *topLoop) run(ctx context.Context) error {
 	}
 }
 
-// pollNow wakes up runPolls, unless it is pending already.
-func (l *topLoop) pollNow() {
-	select {
-	case l.wake <- struct{}{}:
-	default:
+// pollNow polls the agent, once more if it is being polled.
+func (l *topLoop) pollNow(ctx context.Context) {
+	if l.again = l.polling; l.polling {
+		return
 	}
+	l.polling = true
+	opened := l.model.opened()
+	l.work.Go(func() {
+		rows, err := l.poll.read(ctx, opened)
+		l.results <- polled{rows, err}
+	})
 }
 
 // draw writes the whole screen in one write, without erasing it first: it does not flicker.

@@ -283,7 +283,7 @@ func TestTopShowsNoOldReadings(t *testing.T) {
 		TaskStates: map[string]*apijson.TaskState{"server": {State: "running"}},
 	}
 	at := time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC)
-	p := newTaskPoll(nil)
+	p := &taskPoll{}
 	look := func(seconds int, cpu float64, reason string) *topRow {
 		reading := &client.Reading{Running: true, Reason: reason, Sample: &client.Sample{
 			At: at.Add(time.Duration(seconds) * time.Second), Mono: float64(seconds),

@@ -122,12 +122,15 @@ func (m *topModel) table(sparks bool, width int) *cli.Table {
 		if r.sample == nil && r.Reason != "" && r.State == "running" {
 			pressure = cli.Painted(cli.OneLine(r.Reason), m.palette.Faint)
 		}
-		t.Add(cli.Plain(cli.Printable(r.title())), cli.Painted(word, paint),
-			cli.Painted(m.cpu(f.Cores), m.palette.Bold), spark,
+		row := []any{
+			r.title(), cli.Painted(word, paint), cli.Painted(m.cpu(f.Cores), m.palette.Bold), spark,
 			cli.Painted(m.memory(f), sharePaint(m.palette, ratio(f.Memory, f.Limit))),
-			cli.Plain(cli.Optional(procstats.Bytes, f.Limit)), cli.Plain(cli.Optional(procstats.Bytes, f.Peak)),
-			cli.Plain(cli.Optional(procstats.Bytes, f.Read)), cli.Plain(cli.Optional(procstats.Bytes, f.Written)),
-			cli.Plain(cli.Optional(procstats.None, f.Processes)), pressure, cli.Painted(shortID(r.Alloc), m.palette.Faint))
+		}
+		for _, value := range []*float64{f.Limit, f.Peak, f.Read, f.Written} {
+			row = append(row, cli.Optional(procstats.Bytes, value))
+		}
+		t.Add(append(row, cli.Optional(procstats.None, f.Processes), pressure,
+			cli.Painted(shortID(r.Alloc), m.palette.Faint))...)
 	}
 	return t
 }

@@ -80,29 +80,17 @@ type processReading struct {
 	number figures.Lookup
 }
 
-// first returns the first of ids that was read.
-func (r *processReading) first(ids ...procstats.ID) *float64 {
-	if r == nil {
-		return nil
-	}
-	for _, id := range ids {
-		if value, ok := r.number(id); ok {
-			return &value
-		}
-	}
-	return nil
-}
-
 // coresSince returns the CPU of a process in cores since an earlier reading of it.
 func (r *processReading) coresSince(before *processReading) *float64 {
+	if before == nil {
+		return nil
+	}
 	for _, id := range []procstats.ID{procstats.ProcessCPU, procstats.PortableProcessCPU} {
-		now, then := r.first(id), before.first(id)
-		if now == nil || then == nil {
-			continue
-		}
-		rate, reason := procstats.CounterReading{Value: *now, At: r.at, Run: r.run}.
-			RateSince(procstats.CounterReading{Value: *then, At: before.at, Run: before.run})
-		if reason == "" {
+		now, ok := r.number(id)
+		then, known := before.number(id)
+		rate, reason := procstats.CounterReading{Value: now, At: r.at, Run: r.run}.
+			RateSince(procstats.CounterReading{Value: then, At: before.at, Run: before.run})
+		if ok && known && reason == "" {
 			return &rate
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/client"
+	"github.com/tachograph/tacho/internal/command/cli"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -113,7 +114,7 @@ func TestSelected(t *testing.T) {
 			"  smaps_pss_bytes       –  processes were skipped (1 of 2)\n  disk_usage_bytes  3 MiB\n  disk_files            2\n",
 		},
 	} {
-		var page usagePage
+		page := usagePage{Sheet: &cli.Sheet{}}
 		page.selected(&test.sample)
 		if got := page.String(); got != test.want {
 			t.Errorf("%s:\n%q, want\n%q", name, got, test.want)

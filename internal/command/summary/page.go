@@ -65,13 +65,6 @@ func (p *Page) painted(paint func(string) string, text string) {
 	p.Hang("  ", "    ", text, paint)
 }
 
-// facts writes pairs of a name and a text, except those without a text.
-func (p *Page) facts(pairs ...[2]string) {
-	t := cli.Table{Indent: "  "}
-	t.AddFacts(pairs...)
-	p.Table(&t)
-}
-
 func (p *Page) head() {
 	r := p.record
 	state := cli.Painted(string(r.State), StatePaint(p.Palette, r.State))
@@ -80,7 +73,7 @@ func (p *Page) head() {
 	if r.ExitCode != nil || r.Signal != nil {
 		exit = ExitText(r.ExitCode, r.Signal)
 	}
-	p.facts(
+	p.Facts(
 		[2]string{"command", cli.CommandLine(r.Command)},
 		[2]string{"directory", cli.Printable(r.Dir)},
 		[2]string{"user", cli.Printable(r.User)},
@@ -197,7 +190,7 @@ func (p *Page) host() {
 	if h.MemoryBytes > 0 {
 		memory = ", " + procstats.Bytes.Text(float64(h.MemoryBytes))
 	}
-	p.facts(
+	p.Facts(
 		[2]string{"host", cli.Printable(h.Name)},
 		[2]string{"system", strings.TrimSpace(cli.Printable(h.OS + " " + h.Kernel))},
 		[2]string{"machine", procstats.Counted(h.CPUs, "CPU", "CPUs") + memory},
