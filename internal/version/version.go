@@ -5,6 +5,7 @@
 package version
 
 import (
+	"cmp"
 	"runtime/debug"
 	"strings"
 )
@@ -18,38 +19,19 @@ var stamped string
 // unknown is the version of a build without one.
 const unknown = "0.0.0-dev"
 
-// String returns the version of this build without a leading v, such as "1.2.3" or
-// "0.0.0-dev+0123456789ab.dirty".
+// String returns the version of this build without a leading v, such as "1.2.3".
 func String() string {
-	if stamped != "" {
-		return strings.TrimPrefix(stamped, "v")
+	module := ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		module = info.Main.Version
 	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return unknown
-	}
-	return fromBuild(info)
+	return choose(stamped, module)
 }
 
-func fromBuild(info *debug.BuildInfo) string {
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return strings.TrimPrefix(v, "v")
+// choose returns the stamped version, or that of the module, which is "(devel)" if it is not known.
+func choose(stamped, module string) string {
+	if module == "(devel)" {
+		module = ""
 	}
-	revision, dirty := "", false
-	for _, setting := range info.Settings {
-		switch setting.Key {
-		case "vcs.revision":
-			revision = setting.Value
-		case "vcs.modified":
-			dirty = setting.Value == "true"
-		}
-	}
-	if revision == "" {
-		return unknown
-	}
-	v := unknown + "+" + revision[:min(12, len(revision))]
-	if dirty {
-		v += ".dirty"
-	}
-	return v
+	return strings.TrimPrefix(cmp.Or(stamped, module, unknown), "v")
 }

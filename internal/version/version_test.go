@@ -3,31 +3,18 @@
 
 package version
 
-import (
-	"runtime/debug"
-	"testing"
-)
+import "testing"
 
-func TestFromBuild(t *testing.T) {
-	commit := debug.BuildSetting{Key: "vcs.revision", Value: "0123456789abcdef0123"}
-	for _, test := range []struct {
-		name string
-		info debug.BuildInfo
-		want string
-	}{
-		{"go install", debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}}, "1.2.3"},
-		{"no version control", debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}, "0.0.0-dev"},
-		{"a commit", debug.BuildInfo{Settings: []debug.BuildSetting{commit}}, "0.0.0-dev+0123456789ab"},
-		{
-			"a changed commit",
-			debug.BuildInfo{Settings: []debug.BuildSetting{commit, {Key: "vcs.modified", Value: "true"}}},
-			"0.0.0-dev+0123456789ab.dirty",
-		},
+func TestChoose(t *testing.T) {
+	for _, test := range []struct{ name, stamped, module, want string }{
+		{"stamped", "v1.2.3", "v0.0.1", "1.2.3"},
+		{"go install", "", "v1.2.3", "1.2.3"},
+		{"no version control", "", "(devel)", "0.0.0-dev"},
+		{"no build information", "", "", "0.0.0-dev"},
+		{"a changed commit", "", "v0.0.0-20260102030405-0123456789ab+dirty", "0.0.0-20260102030405-0123456789ab+dirty"},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			if got := fromBuild(&test.info); got != test.want {
-				t.Errorf("got %q, want %q", got, test.want)
-			}
-		})
+		if got := choose(test.stamped, test.module); got != test.want {
+			t.Errorf("%s: got %q, want %q", test.name, got, test.want)
+		}
 	}
 }

@@ -14,86 +14,66 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"testing/fstest"
 )
 
 // archive writes the archive of a system, a zip for Windows, and returns its name.
 func (r *release) archive(t target, binary string) (string, error) {
 	base := fmt.Sprintf("tacho-%s-%s-%s", r.plain(), t.os, t.arch)
-	name := base + ".tar.gz"
+	files, err := r.files(base, binary)
+	if err != nil {
+		return "", err
+	}
+	name, write := base+".tar.gz", writeTar
 	if t.os == "windows" {
-		name = base + ".zip"
+		name, write = base+".zip", writeZip
 	}
 	file, err := os.Create(filepath.Join(r.out, name))
 	if err != nil {
 		return "", err
 	}
-	if t.os == "windows" {
-		err = r.writeZip(file, base, binary)
-	} else {
-		err = r.writeTar(file, base, binary)
-	}
-	return name, errors.Join(err, file.Close())
+	return name, errors.Join(write(file, files), file.Close())
 }
 
-// addFiles adds the binary and the staged files, in a fixed order.
-func (r *release) addFiles(base, binary string, add func(name string, mode fs.FileMode, content []byte) error) error {
-	files := []string{binary}
-	for _, pattern := range []string{"*.md", "LICENSE", "completion/*", "man/*"} {
-		found, err := filepath.Glob(filepath.Join(r.staged, pattern))
+// files returns what an archive contains, with the same modes, times and owners on every machine.
+func (r *release) files(base, binary string) (fs.FS, error) {
+	contents := map[string][]string{"": {binary, "LICENSE", "README.md", "CHANGELOG.md"}}
+	for _, dir := range []string{"completion", "man"} {
+		staged, err := filepath.Glob(filepath.Join(r.staged, dir, "*"))
 		if err != nil {
-			return err
+			return nil, err
 		}
-		files = append(files, found...)
+		contents[dir] = staged
 	}
-	for i, file := range files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		name, mode := filepath.Base(file), fs.FileMode(0o755)
-		if i > 0 {
-			mode = 0o644
-			if name, err = filepath.Rel(r.staged, file); err != nil {
-				return err
+	files := fstest.MapFS{}
+	for dir, paths := range contents {
+		dir = path.Join(base, dir)
+		files[dir] = &fstest.MapFile{Mode: fs.ModeDir | 0o755, ModTime: r.when}
+		for _, file := range paths {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				return nil, err
 			}
-		}
-		if err := add(path.Join(base, filepath.ToSlash(name)), mode, content); err != nil {
-			return err
+			mode := fs.FileMode(0o644)
+			if file == binary {
+				mode = 0o755
+			}
+			files[path.Join(dir, filepath.Base(file))] = &fstest.MapFile{Data: content, Mode: mode, ModTime: r.when}
 		}
 	}
-	return nil
+	return files, nil
 }
 
-func (r *release) writeTar(file io.Writer, base, binary string) error {
+func writeTar(file io.Writer, files fs.FS) error {
 	compressed, err := gzip.NewWriterLevel(file, gzip.BestCompression)
 	if err != nil {
 		return err
 	}
 	w := tar.NewWriter(compressed)
-	err = r.addFiles(base, binary, func(name string, mode fs.FileMode, content []byte) error {
-		header := &tar.Header{
-			Name: name, Mode: int64(mode), Size: int64(len(content)), ModTime: r.when, Format: tar.FormatUSTAR,
-		}
-		if err := w.WriteHeader(header); err != nil {
-			return err
-		}
-		_, err := w.Write(content)
-		return err
-	})
-	return errors.Join(err, w.Close(), compressed.Close())
+	return errors.Join(w.AddFS(files), w.Close(), compressed.Close())
 }
 
-func (r *release) writeZip(file io.Writer, base, binary string) error {
+func writeZip(file io.Writer, files fs.FS) error {
 	w := zip.NewWriter(file)
-	err := r.addFiles(base, binary, func(name string, mode fs.FileMode, content []byte) error {
-		header := &zip.FileHeader{Name: name, Method: zip.Deflate, Modified: r.when}
-		header.SetMode(mode)
-		part, err := w.CreateHeader(header)
-		if err != nil {
-			return err
-		}
-		_, err = part.Write(content)
-		return err
-	})
-	return errors.Join(err, w.Close())
+	return errors.Join(w.AddFS(files), w.Close())
 }

@@ -39,7 +39,7 @@ type release struct {
 	nfpm    string
 	// only names a target, or is empty for all.
 	only string
-	// staged has what every archive contains, and a directory for each target with its binary.
+	// staged has the man pages and completions, and a directory for each target with its binary.
 	staged string
 }
 

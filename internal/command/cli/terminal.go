@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -109,16 +110,7 @@ func variables(cmd *cobra.Command) func(*pflag.Flag) (name string, ok bool) {
 }
 
 func inEnvironment(words string) string {
-	name := []byte(words)
-	for i, c := range name {
-		switch {
-		case c == ' ' || c == '-':
-			name[i] = '_'
-		case 'a' <= c && c <= 'z':
-			name[i] = c - 'a' + 'A'
-		}
-	}
-	return string(name)
+	return strings.ToUpper(strings.NewReplacer(" ", "_", "-", "_").Replace(words))
 }
 
 // DocumentEnvironment appends to the help text of each flag its environment variable, for all commands below root.

@@ -138,18 +138,11 @@ func checkOwnProcess(host Host) Check {
 			"Linux 4.14 or newer with CONFIG_PROC_PAGE_MONITOR=y")
 }
 
-// Capabilities, capabilities(7).
-const (
-	capDACOverride = 1
-	capSysPtrace   = 19
-	capSysResource = 24
-)
-
 // checkOtherUsers checks access to processes that change their user: io and smaps_rollup require the same user or
 // CAP_SYS_PTRACE, proc(5). Yama only restricts attaching.
 func checkOtherUsers(host Host) Check {
 	c := works("processes of other users", "I/O and PSS are readable (CAP_SYS_PTRACE)")
-	if capable(host, capSysPtrace) {
+	if capable(host, unix.CAP_SYS_PTRACE) {
 		return c
 	}
 	return c.partly("I/O and PSS are not readable: no CAP_SYS_PTRACE",
@@ -163,7 +156,7 @@ func checkOOMScore(host Host) Check {
 	lack := "no CAP_SYS_RESOURCE"
 	if host.namespaced("user") {
 		lack += " outside this user namespace"
-	} else if capable(host, capSysResource) {
+	} else if capable(host, unix.CAP_SYS_RESOURCE) {
 		return c
 	}
 	return c.partly("executors are not protected from the OOM killer: "+lack,

@@ -118,7 +118,7 @@ func checkHidden(host Host) Check {
 		return c
 	}
 	found := fmt.Sprintf("/proc is mounted with hidepid=%s", mode)
-	if capable(host, capSysPtrace) || inGroup(group) {
+	if capable(host, unix.CAP_SYS_PTRACE) || inGroup(group) {
 		return works(c.Name, found+", which does not apply to this user")
 	}
 	return c.partly(found, "processes of the task that change their user, such as sudo, if there is no cgroup",
@@ -203,7 +203,7 @@ func checkSecurityModule(host Host, group *cgroup.Group) Check {
 	default:
 		return c
 	}
-	if !strings.Contains(strings.Join(group.Notes, "\n"), unix.EACCES.Error()) || !capable(host, capDACOverride) {
+	if !strings.Contains(strings.Join(group.Notes, "\n"), unix.EACCES.Error()) || !capable(host, unix.CAP_DAC_OVERRIDE) {
 		return c
 	}
 	return c.partly(c.Found+"; creating cgroups is denied", costsOfNoGroup, enable)
