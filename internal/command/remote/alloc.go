@@ -157,8 +157,11 @@ func writeTask(b *cli.Sheet, a *apijson.Allocation, name string) {
 		return clockText(t)
 	}
 	facts := [][2]string{
-		{"driver", s.Tacho.Driver}, {"requested", requested + ", " + memoryText(r)}, {"started", moment(s.StartedAt)},
-		{"ended", moment(s.FinishedAt)}, {"last exit", exitText(s.Tacho.Exit)},
+		{"driver", s.Tacho.Driver},
+		{"requested", requested + ", " + memoryText(r)},
+		{"started", moment(s.StartedAt)},
+		{"ended", moment(s.FinishedAt)},
+		{"last exit", exitText(s.Tacho.Exit)},
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.Tacho.Attributes)) {
 		facts = append(facts, [2]string{key, s.Tacho.Attributes[key]})

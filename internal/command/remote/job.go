@@ -290,7 +290,9 @@ func (c *call) allocationTable(allocations []apijson.Allocation) *cli.Table {
 	return t
 }
 
-func statusCell(p cli.Palette, status string) cli.Cell { return cli.Painted(status, statusPaint(p, status)) }
+func statusCell(p cli.Palette, status string) cli.Cell {
+	return cli.Painted(status, statusPaint(p, status))
+}
 
 func statusPaint(p cli.Palette, status string) func(string) string {
 	switch status {
