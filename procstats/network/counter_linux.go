@@ -51,8 +51,8 @@ func open(dir string) (_ *Counter, err error) {
 		return nil, fmt.Errorf("create BPF map: %w", err)
 	}
 	err = errors.Join(
-		c.attach(cgroup, "tacho_received", ebpf.AttachCGroupInetIngress, m, receivedAt),
-		c.attach(cgroup, "tacho_sent", ebpf.AttachCGroupInetEgress, m, sentAt),
+		c.attach(cgroup, "tacho_received", ebpf.AttachCGroupInetIngress, m, Received),
+		c.attach(cgroup, "tacho_sent", ebpf.AttachCGroupInetEgress, m, Sent),
 	)
 	if err = errors.Join(err, m.Close()); err != nil { // the programs hold it
 		return nil, errors.Join(err, c.Close())
@@ -81,8 +81,8 @@ func (c *Counter) makeMap() (m *ebpf.Map, err error) {
 
 // attach adds a program to those of the cgroup. A link never replaces others, and the kernel removes it with this
 // process.
-func (c *Counter) attach(cgroup *os.File, name string, to ebpf.AttachType, m *ebpf.Map, at int16) error {
-	spec := program(name, to, m, at)
+func (c *Counter) attach(cgroup *os.File, name string, to ebpf.AttachType, m *ebpf.Map, way int16) error {
+	spec := program(name, to, m, way)
 	l, err := bpf.Attach(spec, func(p *ebpf.Program) (*link.RawLink, error) {
 		return link.AttachRawLink(link.RawLinkOptions{Target: int(cgroup.Fd()), Program: p, Attach: to})
 	})
@@ -97,17 +97,10 @@ func (c *Counter) attach(cgroup *os.File, name string, to ebpf.AttachType, m *eb
 func (c *Counter) Read() Counts {
 	sum := c.closed
 	for cpu := range c.cpus {
-		at := c.memory[cpu*countsSize : (cpu+1)*countsSize]
-		for _, traffic := range [...]struct {
-			to *Traffic
-			at int
-		}{
-			{&sum.Received, receivedAt},
-			{&sum.ReceivedLoopback, receivedAt + trafficSize},
-			{&sum.Sent, sentAt},
-			{&sum.SentLoopback, sentAt + trafficSize},
-		} {
-			traffic.to.add(Traffic{Bytes: load(at[traffic.at:]), Packets: load(at[traffic.at+packetsField:])})
+		for way := range sum {
+			at := c.memory[cpu*countsSize+way*trafficSize:]
+			sum[way].Bytes += load(at)
+			sum[way].Packets += load(at[packetsField:])
 		}
 	}
 	return sum
@@ -144,17 +137,15 @@ const loopback = 1
 // The map has a Counts for each CPU.
 const (
 	trafficSize  = 16
-	receivedAt   = 0
-	sentAt       = 2 * trafficSize
 	countsSize   = 4 * trafficSize
 	stackKey     = -4
 	allowPacket  = 1
 	packetsField = 8
 )
 
-// program counts each packet at an offset of the map's value, and at the next place those of the loopback interface.
+// program counts each packet as of a way, and those of the loopback interface as of the next.
 // On one CPU a softirq can interrupt it, hence the atomic additions.
-func program(name string, attach ebpf.AttachType, m *ebpf.Map, at int16) *ebpf.ProgramSpec {
+func program(name string, attach ebpf.AttachType, m *ebpf.Map, way int16) *ebpf.ProgramSpec {
 	return &ebpf.ProgramSpec{
 		Name: name, Type: ebpf.CGroupSKB, AttachType: attach, License: bpf.License,
 		Instructions: slices.Concat(
@@ -166,9 +157,9 @@ func program(name string, attach ebpf.AttachType, m *ebpf.Map, at int16) *ebpf.P
 				asm.LoadMem(asm.R2, asm.R6, atLength, asm.Word),
 				asm.JNE.Imm(asm.R1, loopback, "count"),
 				asm.Add.Imm(asm.R0, trafficSize),
-				asm.AddAtomic.Mem(asm.R0, asm.R2, asm.DWord, at).WithSymbol("count"),
+				asm.AddAtomic.Mem(asm.R0, asm.R2, asm.DWord, way*trafficSize).WithSymbol("count"),
 				asm.Mov.Imm(asm.R2, 1),
-				asm.AddAtomic.Mem(asm.R0, asm.R2, asm.DWord, at+packetsField),
+				asm.AddAtomic.Mem(asm.R0, asm.R2, asm.DWord, way*trafficSize+packetsField),
 				asm.Mov.Imm(asm.R0, allowPacket).WithSymbol("allow"),
 				asm.Return(),
 			},

@@ -112,7 +112,7 @@ func (n *namespace) device(t *testing.T, name string) (c network.Counts) {
 	for line := range strings.Lines(string(text)) {
 		if rest, found := strings.CutPrefix(strings.TrimSpace(line), name+":"); found {
 			var skip uint64
-			if _, err = fmt.Sscan(rest, &c.Received.Bytes, &c.Received.Packets, &skip, &skip, &skip, &skip, &skip, &skip, &c.Sent.Bytes, &c.Sent.Packets); err != nil {
+			if _, err = fmt.Sscan(rest, &c[network.Received].Bytes, &c[network.Received].Packets, &skip, &skip, &skip, &skip, &skip, &skip, &c[network.Sent].Bytes, &c[network.Sent].Packets); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -275,14 +275,14 @@ func (c *traffic) check(t *testing.T, task *namespace, counter *network.Counter,
 	defer client.Close()
 	c.use(t, client, server())
 	counted, wire := minus(counter.Read(), before), minus(task.device(t, "end0"), device)
-	if counted.ReceivedLoopback.Packets+counted.SentLoopback.Packets != 0 {
+	if counted[network.ReceivedLoopback].Packets+counted[network.SentLoopback].Packets != 0 {
 		t.Errorf("counted as loopback: %+v", counted)
 	}
 	for _, way := range []struct {
 		name          string
 		counted, wire network.Traffic
 		least         uint64
-	}{{"received", counted.Received, wire.Received, c.received}, {"sent", counted.Sent, wire.Sent, c.sent}} {
+	}{{"received", counted[network.Received], wire[network.Received], c.received}, {"sent", counted[network.Sent], wire[network.Sent], c.sent}} {
 		if way.counted.Bytes < way.least {
 			t.Errorf("%s %d bytes, want at least %d", way.name, way.counted.Bytes, way.least)
 		}
@@ -298,11 +298,9 @@ func (c *traffic) check(t *testing.T, task *namespace, counter *network.Counter,
 }
 
 func minus(a, b network.Counts) network.Counts {
-	for _, pair := range [][2]*network.Traffic{
-		{&a.Received, &b.Received}, {&a.Sent, &b.Sent}, {&a.ReceivedLoopback, &b.ReceivedLoopback}, {&a.SentLoopback, &b.SentLoopback},
-	} {
-		pair[0].Bytes -= pair[1].Bytes
-		pair[0].Packets -= pair[1].Packets
+	for way := range a {
+		a[way].Bytes -= b[way].Bytes
+		a[way].Packets -= b[way].Packets
 	}
 	return a
 }
@@ -350,18 +348,18 @@ func TestLoopbackStream(t *testing.T) {
 	defer client.Close()
 	stream(t, client, server(), bytes.NewReader(make([]byte, streamed)))
 	counted, wire := counter.Read(), minus(task.device(t, "lo"), device)
-	want := wire.Received.Bytes // lo counts no header of its own
-	if counted.ReceivedLoopback.Packets > wire.Received.Packets || counted.ReceivedLoopback.Bytes > want || counted.ReceivedLoopback.Bytes < streamed {
-		t.Errorf("received %+v, on the interface %d packets and %d bytes", counted.ReceivedLoopback, wire.Received.Packets, want)
+	want := wire[network.Received].Bytes // lo counts no header of its own
+	if counted[network.ReceivedLoopback].Packets > wire[network.Received].Packets || counted[network.ReceivedLoopback].Bytes > want || counted[network.ReceivedLoopback].Bytes < streamed {
+		t.Errorf("received %+v, on the interface %d packets and %d bytes", counted[network.ReceivedLoopback], wire[network.Received].Packets, want)
 	}
-	if sent := counted.SentLoopback; sent.Packets > wire.Sent.Packets || sent.Bytes > want || float64(sent.Bytes) < 0.999*float64(want) {
-		t.Errorf("sent %+v, on the interface %d packets and %d bytes", sent, wire.Sent.Packets, want)
+	if sent := counted[network.SentLoopback]; sent.Packets > wire[network.Sent].Packets || sent.Bytes > want || float64(sent.Bytes) < 0.999*float64(want) {
+		t.Errorf("sent %+v, on the interface %d packets and %d bytes", sent, wire[network.Sent].Packets, want)
 	}
 	for id, value := range map[procstats.ID][2]uint64{
-		procstats.SkbLoopbackSent:            {counted.SentLoopback.Bytes, want},
-		procstats.SkbLoopbackSentPackets:     {counted.SentLoopback.Packets, wire.Sent.Packets},
-		procstats.SkbLoopbackReceived:        {counted.ReceivedLoopback.Bytes, want},
-		procstats.SkbLoopbackReceivedPackets: {counted.ReceivedLoopback.Packets, wire.Received.Packets},
+		procstats.SkbLoopbackSent:            {counted[network.SentLoopback].Bytes, want},
+		procstats.SkbLoopbackSentPackets:     {counted[network.SentLoopback].Packets, wire[network.Sent].Packets},
+		procstats.SkbLoopbackReceived:        {counted[network.ReceivedLoopback].Bytes, want},
+		procstats.SkbLoopbackReceivedPackets: {counted[network.ReceivedLoopback].Packets, wire[network.Received].Packets},
 	} {
 		if m, _ := procstats.Lookup(id); m.Guarantee == procstats.Exact && value[0] != value[1] {
 			t.Errorf("%s is %d and %s, on the interface %d", id, value[0], m.Guarantee, value[1])

@@ -9,6 +9,7 @@
 package network
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/tachograph/tacho/procstats"
@@ -72,32 +73,10 @@ func Of(selection procstats.Selection, counter *Counter, reason string) *Source 
 // Continue adds what an earlier reader of the task has counted, by its last sample. What came between the two was not
 // counted: it is known without a gap since this one was opened.
 func (s *Source) Continue(last *procstats.Sample) {
-	number := func(id procstats.ID) uint64 {
-		value, _ := last.Task.Number(id)
-		return uint64(max(0, value))
-	}
-	s.before = Counts{}
-	for _, row := range s.before.rows() {
-		*row.value = number(row.id)
-	}
-}
-
-// row is a count as a measurement.
-type row struct {
-	id    procstats.ID
-	value *uint64
-}
-
-func (c *Counts) rows() [8]row {
-	return [8]row{
-		{procstats.SkbReceived, &c.Received.Bytes},
-		{procstats.SkbReceivedPackets, &c.Received.Packets},
-		{procstats.SkbSent, &c.Sent.Bytes},
-		{procstats.SkbSentPackets, &c.Sent.Packets},
-		{procstats.SkbLoopbackReceived, &c.ReceivedLoopback.Bytes},
-		{procstats.SkbLoopbackReceivedPackets, &c.ReceivedLoopback.Packets},
-		{procstats.SkbLoopbackSent, &c.SentLoopback.Bytes},
-		{procstats.SkbLoopbackSentPackets, &c.SentLoopback.Packets},
+	for way := range s.before {
+		bytes, _ := last.Task.Number(ids[way].bytes)
+		packets, _ := last.Task.Number(ids[way].packets)
+		s.before[way] = Traffic{Bytes: uint64(max(0, bytes)), Packets: uint64(max(0, packets))}
 	}
 }
 
@@ -117,24 +96,23 @@ func (s *Source) Collect(into *procstats.Sample) {
 		into.SetRead(procstats.SourceSkb, kernel.Now())
 		counts.add(&s.collected)
 	}
-	for _, row := range counts.rows() {
+	put := func(id procstats.ID, value float64, reason string) {
 		switch {
-		case !s.selection.Has(row.id):
+		case !s.selection.Has(id):
 		case reason != "":
-			into.SetAbsent(row.id, reason)
+			into.SetAbsent(id, reason)
 		default:
-			into.SetNumber(row.id, float64(*row.value))
+			into.SetNumber(id, value)
 		}
 	}
-	switch id := procstats.SkbStartTime; {
-	case !s.selection.Has(id):
-	case reason != "":
-		into.SetAbsent(id, reason)
-	case s.since.IsZero():
-		into.SetAbsent(id, reasonFromStart)
-	default:
-		into.SetNumber(id, float64(s.since.UnixMicro())/1e6)
+	for way, counted := range counts {
+		put(ids[way].bytes, float64(counted.Bytes), reason)
+		put(ids[way].packets, float64(counted.Packets), reason)
 	}
+	if s.since.IsZero() {
+		reason = cmp.Or(reason, reasonFromStart)
+	}
+	put(procstats.SkbStartTime, float64(s.since.UnixMicro())/1e6, reason)
 }
 
 // Moved reports whether packets were counted since the last sample.
@@ -155,19 +133,30 @@ type Traffic struct {
 	Packets uint64
 }
 
-// Counts are the packets of the sockets of a cgroup. Those of the loopback interface are counted apart.
-type Counts struct {
-	Received, ReceivedLoopback, Sent, SentLoopback Traffic
-}
+// Counts are the packets of the sockets of a cgroup, as the programs count them: an array of the ways.
+type Counts [4]Traffic
 
-func (t *Traffic) add(other Traffic) {
-	t.Bytes += other.Bytes
-	t.Packets += other.Packets
+// The ways of Counts. The packets of the loopback interface are counted apart.
+const (
+	Received = iota
+	ReceivedLoopback
+	Sent
+	SentLoopback
+)
+
+// ids are the measurements of each way.
+//
+//nolint:gochecknoglobals // constant
+var ids = [len(Counts{})]struct{ bytes, packets procstats.ID }{
+	Received:         {procstats.SkbReceived, procstats.SkbReceivedPackets},
+	ReceivedLoopback: {procstats.SkbLoopbackReceived, procstats.SkbLoopbackReceivedPackets},
+	Sent:             {procstats.SkbSent, procstats.SkbSentPackets},
+	SentLoopback:     {procstats.SkbLoopbackSent, procstats.SkbLoopbackSentPackets},
 }
 
 func (c *Counts) add(other *Counts) {
-	c.Received.add(other.Received)
-	c.Sent.add(other.Sent)
-	c.ReceivedLoopback.add(other.ReceivedLoopback)
-	c.SentLoopback.add(other.SentLoopback)
+	for way := range c {
+		c[way].Bytes += other[way].Bytes
+		c[way].Packets += other[way].Packets
+	}
 }

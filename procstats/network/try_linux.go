@@ -47,7 +47,7 @@ func Trial(host kernel.FS) (*Counter, error) {
 	}
 	err = sendToSelf()
 	if err == nil {
-		if seen := c.Read(); seen.SentLoopback.Packets == 0 || seen.ReceivedLoopback.Packets == 0 {
+		if seen := c.Read(); seen[SentLoopback].Packets == 0 || seen[ReceivedLoopback].Packets == 0 {
 			err = errSilent
 		}
 	}

@@ -4,7 +4,6 @@
 package source
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,17 +20,14 @@ type Cache struct {
 
 	latest      atomic.Pointer[collection]
 	collections atomic.Int64
-
-	mu       sync.Mutex
-	underWay *collection // nil while no collection is under way
+	// lock is held by the reader that collects. It is a channel, on which readers in a synctest bubble can wait.
+	lock chan struct{}
 }
 
-// collection is one call of collect. Its sample's age is counted from its beginning and not from its end, so
-// that a slow collection does not look fresher than its numbers are.
+// collection is a published sample. Its age is counted from the beginning of the collection and not from its end, so
+// that a slow one does not look fresher than its numbers are.
 type collection struct {
-	began time.Duration
-	// done is closed by the reader that collects, when sample is set or collect has panicked; nil if no reader waits.
-	done   chan struct{}
+	began  time.Duration
 	sample *procstats.Sample
 }
 
@@ -51,79 +47,42 @@ func NewCacheOf(produce func(latest *procstats.Sample) *procstats.Sample, now fu
 	if now == nil {
 		now = kernel.Now
 	}
-	return &Cache{produce: produce, now: now}
+	return &Cache{produce: produce, now: now, lock: make(chan struct{}, 1)}
 }
 
 // Get returns a sample whose collection began less than maxAge ago or was under way when Get was called, and
 // else it collects. With maxAge 0 only a collection under way is shared. The sample is published:
 // it is never changed again, and the caller must not.
 func (c *Cache) Get(maxAge time.Duration) *procstats.Sample {
-	for {
-		if latest := c.latest.Load(); c.young(latest, maxAge) {
-			return latest.sample
-		}
-		run, done := c.join(maxAge)
-		switch {
-		case done != nil:
-			<-done
-		case run.sample == nil:
-			c.run(run)
-		}
-		if run.sample != nil {
-			return run.sample
-		}
-		// The reader that collected panicked: its caller handles that, and this reader tries itself.
+	before := c.latest.Load()
+	if c.young(before, maxAge) {
+		return before.sample
 	}
+	return c.share(before, 0)
 }
 
 // GetNew returns a sample whose collection began after the call: not one under way, which may have read some of
 // what it reads already.
 func (c *Cache) GetNew() *procstats.Sample {
-	asked := c.now().Mono
-	sample := c.Get(0)
-	if sample.Mono < asked {
-		sample = c.Get(0) // if this one is shared too, it began after the other ended
-	}
-	return sample
+	return c.share(c.latest.Load(), c.now().Mono)
 }
 
-// join returns a collection to wait for until it is done, or, with no channel, one that has its sample or that the
-// caller is to make.
-func (c *Cache) join(maxAge time.Duration) (run *collection, done <-chan struct{}) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if run = c.underWay; run != nil {
-		if run.done == nil {
-			run.done = make(chan struct{})
-		}
-		return run, run.done
+// share waits for the collection under way, and returns its sample if it is newer than before and began at a time or
+// later. Otherwise it collects.
+func (c *Cache) share(before *collection, asked time.Duration) *procstats.Sample {
+	c.lock <- struct{}{}
+	defer func() { <-c.lock }()
+	if latest := c.latest.Load(); latest != before && latest.began >= asked {
+		return latest.sample
 	}
-	// One may have ended between the first look and the lock.
-	if latest := c.latest.Load(); c.young(latest, maxAge) {
-		return latest, nil
-	}
-	c.underWay = &collection{}
-	return c.underWay, nil
-}
-
-// run collects and publishes.
-func (c *Cache) run(run *collection) {
-	defer func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.underWay = nil
-		if run.done != nil {
-			close(run.done)
-		}
-	}()
 	began := c.now()
 	c.collections.Add(1)
 	sample := c.produce(c.Latest())
 	if sample.Zero() {
 		sample.Stamp = began
 	}
-	run.began, run.sample = began.Mono, sample
-	c.latest.Store(run)
+	c.latest.Store(&collection{began.Mono, sample})
+	return sample
 }
 
 // young reports whether a sample is no older than maxAge. A clock that went back is another clock: whatever
