@@ -4,6 +4,7 @@
 package procstats
 
 import (
+	"bytes"
 	"math"
 	"strconv"
 	"time"
@@ -227,19 +228,10 @@ func appendNanos(b []byte, nanos int64) []byte {
 		b, nanos = append(b, '-'), -nanos
 	}
 	b = strconv.AppendInt(b, nanos/1e9, 10)
-	fraction := nanos % 1e9
-	if fraction == 0 {
-		return b
-	}
-	// last is the index of the last digit that is not 0.
-	digits, last := [...]byte{'.', 9: 0}, 0
-	for i, rest := len(digits)-1, uint32(fraction); i > 0; i, rest = i-1, rest/10 { //nolint:gosec // less than 1e9
-		digits[i] = '0' + byte(rest%10)
-		if last == 0 && rest%10 != 0 {
-			last = i
-		}
-	}
-	return append(b, digits[:last+1]...)
+	point := len(b)
+	b = strconv.AppendInt(b, 1e9+nanos%1e9, 10) // whose 1 is where the point goes
+	b[point] = '.'
+	return bytes.TrimRight(bytes.TrimRight(b, "0"), ".")
 }
 
 func appendTime(b []byte, t time.Time) []byte {

@@ -37,7 +37,7 @@ type Window struct {
 	complete    bool // the last sample had a row for every live process
 	task        seriesSet
 	memory      memorySeries
-	processes   map[ProcessID]*processSeries
+	processes   map[ProcessID]*ProcessWindow
 	omitted     int
 }
 

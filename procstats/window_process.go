@@ -65,22 +65,14 @@ func (p *ProcessWindow) oneOf(r Reduction, ids ...ID) Reading {
 	return reading
 }
 
-type processSeries struct {
-	ppid        int
-	command     string
-	first, last Stamp
-	samples     int
-	series      seriesSet
-}
-
 // Processes returns the processes that the window's samples had, by CPU time used within it, most first.
 func (w *Window) Processes() []ProcessWindow {
 	var list []ProcessWindow
-	for id, p := range w.processes {
-		if p.samples > 0 {
-			view := p.window(id, w.last)
-			view.series = p.series.clone()
-			list = append(list, *view)
+	for _, p := range w.processes {
+		if p.Samples > 0 {
+			view := *p
+			view.series, view.Ended = p.series.clone(), !p.LastSeen.same(w.last)
+			list = append(list, view)
 		}
 	}
 	slices.SortFunc(list, func(a, b ProcessWindow) int {
@@ -99,7 +91,7 @@ func (w *Window) ProcessesOmitted() int { return w.omitted }
 // which have ended.
 func (w *Window) addProcesses(s *Sample) {
 	if len(s.Processes) > 0 && w.processes == nil {
-		w.processes = map[ProcessID]*processSeries{}
+		w.processes = map[ProcessID]*ProcessWindow{}
 	}
 	unknown := 0
 	for i := range s.Processes {
@@ -123,7 +115,7 @@ func (w *Window) addProcesses(s *Sample) {
 			continue
 		}
 		room--
-		p := &processSeries{}
+		p := &ProcessWindow{ProcessID: r.ProcessID}
 		if !w.last.Zero() && w.complete && r.bornSince(w.last) {
 			p.series.startAtZero(r.Readings, w.last)
 		}
@@ -140,21 +132,21 @@ func (w *Window) makeRoom(wanted int, now Stamp) int {
 		return wanted
 	}
 	type endedProcess struct {
-		id  ProcessID
+		ProcessID
 		cpu float64
 	}
 	var ended []endedProcess
 	for id, p := range w.processes {
-		if !p.last.same(now) {
-			cpu, _ := p.window(id, now).CPU().Number()
+		if !p.LastSeen.same(now) {
+			cpu, _ := p.CPU().Number()
 			ended = append(ended, endedProcess{id, cpu})
 		}
 	}
 	slices.SortFunc(ended, func(a, b endedProcess) int {
-		return cmp.Or(cmp.Compare(a.cpu, b.cpu), cmp.Compare(a.id.PID, b.id.PID), cmp.Compare(a.id.Start, b.id.Start))
+		return cmp.Or(cmp.Compare(a.cpu, b.cpu), cmp.Compare(a.PID, b.PID), cmp.Compare(a.Start, b.Start))
 	})
 	for len(ended) > 0 && limit-len(w.processes) < wanted {
-		delete(w.processes, ended[0].id)
+		delete(w.processes, ended[0].ProcessID)
 		ended = ended[1:]
 		w.omitted++
 	}
@@ -165,30 +157,22 @@ func (w *Window) makeRoom(wanted int, now Stamp) int {
 func (w *Window) advanceProcesses() {
 	w.omitted = 0
 	for id, p := range w.processes {
-		if !p.last.same(w.last) {
+		if !p.LastSeen.same(w.last) {
 			delete(w.processes, id)
 			continue
 		}
-		p.samples = 0
+		p.Samples = 0
 		p.series.advance()
 	}
 }
 
-func (p *processSeries) add(s *Sample, r *ProcessRow) {
-	if p.samples == 0 {
-		p.first = s.Stamp
+func (p *ProcessWindow) add(s *Sample, r *ProcessRow) {
+	if p.Samples == 0 {
+		p.FirstSeen = s.Stamp
 	}
-	p.samples++
-	p.ppid, p.command, p.last = r.PPID, r.Command, s.Stamp
+	p.Samples++
+	p.PPID, p.Command, p.LastSeen = r.PPID, r.Command, s.Stamp
 	p.series.add(s, r.Readings)
-}
-
-// window returns the process as callers see it; it shares the running values.
-func (p *processSeries) window(id ProcessID, now Stamp) *ProcessWindow {
-	return &ProcessWindow{
-		ProcessID: id, PPID: p.ppid, Command: p.command, FirstSeen: p.first, LastSeen: p.last,
-		Samples: p.samples, Ended: !p.last.same(now), series: p.series,
-	}
 }
 
 // startAtZero sets the base of every counter to 0 at a moment before the first reading.
