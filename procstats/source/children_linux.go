@@ -15,10 +15,9 @@ import (
 type childrenWalk struct {
 	queue []*process
 	tids  []int
-	// scans is set where the kernel has no children files (CONFIG_PROC_CHILDREN): every process is read then.
-	scans   bool
-	dirents []byte
-	parents []kinship
+	// unlisted is set if the kernel has no children files.
+	unlisted bool
+	dirents  []byte
 }
 
 // direntBuffer returns memory for the entries of a folder.
@@ -45,11 +44,11 @@ func (m *membership) walkTree() {
 	for _, pid := range m.target.Roots() {
 		m.find(pid, 0)
 	}
-	for i := 0; i < len(w.queue) && !w.scans; i++ {
+	for i := 0; i < len(w.queue) && !w.unlisted; i++ {
 		m.findChildren(w.queue[i])
 	}
-	if w.scans {
-		m.scanParents()
+	if w.unlisted {
+		m.absent = "the kernel does not list the children of a process: needs CONFIG_PROC_CHILDREN"
 	}
 }
 
@@ -76,7 +75,7 @@ func (m *membership) findChildren(p *process) {
 		err = m.appendThreadsChildren(p)
 	}
 	if errors.Is(err, unix.ENOENT) && m.verify(p) == nil {
-		m.tree.scans = true
+		m.tree.unlisted = true
 		return
 	}
 	for _, pid := range m.pids {
@@ -153,44 +152,4 @@ func (m *membership) appendThreadsChildren(p *process) error {
 		}
 	}
 	return found
-}
-
-// kinship is one process of the whole machine and its parent.
-type kinship struct{ pid, parent int }
-
-// scanParents finds descendants by the parent's PID in every stat there is: what is left on kernels without
-// children files, and costs a hundred times as much.
-func (m *membership) scanParents() {
-	w := &m.tree
-	proc, err := kernel.OpenAt(unix.AT_FDCWD, append(append(m.shared.path[:0], m.target.FS.Proc...), 0), unix.O_DIRECTORY)
-	if err == nil {
-		defer func() { _ = proc.Close() }()
-		m.pids, err = proc.AppendNumbers(m.pids[:0], w.direntBuffer())
-	}
-	if err != nil {
-		m.absent = "list " + m.target.FS.Proc + ": " + err.Error()
-		return
-	}
-	w.parents = w.parents[:0]
-	for _, pid := range m.pids {
-		if p := m.byPID[pid]; p != nil && p.round == m.round {
-			continue
-		}
-		data, _ := kernel.ReadOnce(unix.AT_FDCWD, m.pathOf(pid, kernel.FileStat), m.shared.Buffer) // nothing if it is gone
-		m.shared.Buffer = data
-		if stat, err := kernel.ParseProcStat(data); err == nil {
-			w.parents = append(w.parents, kinship{pid: pid, parent: stat.PPID})
-		}
-	}
-	for found := true; found; {
-		found = false
-		for i, k := range w.parents {
-			parent := m.byPID[k.parent]
-			if k.pid == 0 || parent == nil || parent.round != m.round {
-				continue
-			}
-			m.find(k.pid, k.parent)
-			w.parents[i].pid, found = 0, true
-		}
-	}
 }

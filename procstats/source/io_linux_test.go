@@ -115,6 +115,7 @@ func TestIOThatCannotBeRead(t *testing.T) {
 	s.Reset()
 	s.Stamp = kernel.Now()
 	setCPU(t, root, 11, 10, 101, 0, 0)
+	setChildren(t, root, 11, "")
 	tree.Collect(&s)
 	removeProc(t, root, "11")
 	io.Collect(&s)

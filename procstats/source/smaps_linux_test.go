@@ -53,7 +53,7 @@ func capturedRows() []string {
 }
 
 func TestSmapsOnItsOwnClock(t *testing.T) {
-	root := procTree(t, "linux-6.18-threads-and-zombie.txtar", "")
+	root := procTree(t, "linux-6.18-threads-and-zombie.txtar")
 	target := Target{FS: root, Roots: func() []int { return []int{669} }}
 	clock := &testClock{mono: time.Hour}
 	q := smapsOf(t, target, nil, smapsLimits{Every: 10 * time.Second}, clock)
@@ -91,7 +91,7 @@ func TestSmapsOnItsOwnClock(t *testing.T) {
 // TestSmapsBeforeTheStart holds that what was read of no process is not repeated as the task's.
 func TestSmapsBeforeTheStart(t *testing.T) {
 	var roots []int
-	target := Target{FS: procTree(t, "linux-6.18-threads-and-zombie.txtar", ""), Roots: func() []int { return roots }}
+	target := Target{FS: procTree(t, "linux-6.18-threads-and-zombie.txtar"), Roots: func() []int { return roots }}
 	clock := &testClock{mono: time.Hour}
 	q := smapsOf(t, target, nil, smapsLimits{Every: 10 * time.Second}, clock)
 	var s procstats.Sample
@@ -103,7 +103,7 @@ func TestSmapsBeforeTheStart(t *testing.T) {
 }
 
 func TestSmapsSkipsLargeProcesses(t *testing.T) {
-	root := procTree(t, "linux-6.18-threads-and-zombie.txtar", "")
+	root := procTree(t, "linux-6.18-threads-and-zombie.txtar")
 	limits := smapsLimits{MaxRSS: int64(1000 * os.Getpagesize())}
 	q := smapsOf(t, Target{FS: root, Roots: func() []int { return []int{669} }}, nil, limits, &testClock{mono: 1})
 	var s procstats.Sample
@@ -114,7 +114,7 @@ func TestSmapsSkipsLargeProcesses(t *testing.T) {
 }
 
 func TestSmapsKeepsItsBudget(t *testing.T) {
-	root := procTree(t, "linux-6.18-threads-and-zombie.txtar", "")
+	root := procTree(t, "linux-6.18-threads-and-zombie.txtar")
 	clock := &testClock{mono: time.Hour, step: 10 * time.Millisecond}
 	q := smapsOf(t, Target{FS: root, Roots: func() []int { return []int{669} }}, nil,
 		smapsLimits{Every: time.Millisecond, Budget: 30 * time.Millisecond}, clock)
@@ -132,7 +132,7 @@ func TestSmapsKeepsItsBudget(t *testing.T) {
 }
 
 func TestSmapsThatCannotBeRead(t *testing.T) {
-	root := procTree(t, "linux-6.18-threads-and-zombie.txtar", "")
+	root := procTree(t, "linux-6.18-threads-and-zombie.txtar")
 	writeProc(t, root, "670/smaps_rollup", "Pss: many\n")
 	q := smapsOf(t, Target{FS: root, Roots: func() []int { return []int{669} }}, nil, smapsLimits{}, &testClock{mono: 1})
 	var s procstats.Sample

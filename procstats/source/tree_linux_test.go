@@ -19,17 +19,13 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// procTree writes a captured tree and returns its root. Files whose path has without in it are left out.
-func procTree(tb testing.TB, archive, without string) kernel.FS {
+// procTree writes a captured tree and returns its root.
+func procTree(tb testing.TB, archive string) kernel.FS {
 	tb.Helper()
 	content := testkit.Value(os.ReadFile(filepath.Join("testdata", "proc", archive)))(tb)
 	root := kernel.FS{Proc: tb.TempDir()}
 	for _, file := range txtar.Parse(content).Files {
-		if without == "" || !strings.Contains(file.Name, without) {
-			writeProc(tb, root, file.Name, string(file.Data))
-		}
-		// A folder of threads is there even where they have no children files.
-		must(tb, os.MkdirAll(filepath.Join(root.Proc, filepath.Dir(file.Name)), 0o700))
+		writeProc(tb, root, file.Name, string(file.Data))
 	}
 	return root
 }
@@ -85,7 +81,7 @@ func pidsOf(s *procstats.Sample) []int {
 	return pids
 }
 
-// TestCapturedProcesses holds what is read of captured processes, with children files and without.
+// TestCapturedProcesses holds what is read of captured processes.
 func TestCapturedProcesses(t *testing.T) {
 	if os.Getpagesize() != 4096 {
 		t.Skip("the file counts pages of 4 KiB")
@@ -94,74 +90,72 @@ func TestCapturedProcesses(t *testing.T) {
 	everything := procstats.SelectWhere(func(m procstats.Measurement) bool {
 		return m.Source == procstats.SourceTree || m.Source == procstats.SourceIO
 	})
-	for _, without := range []string{"", "children"} {
-		target := Target{
-			FS:    procTree(t, archive, without),
-			Roots: func() []int { return []int{669} },
-			Reaped: func() Reaped {
-				return Reaped{CPU: 10 * time.Second, IO: kernel.ProcIO{
-					Rchar: 1000, Wchar: 2000, ReadBytes: 3000, WriteBytes: 4000, CancelledWriteBytes: 5000,
-				}}
-			},
-		}
-		m := newMembership(target)
-		var s procstats.Sample
-		tree, io := openTree(target, everything, m), openIO(target, everything, m)
-		for _, source := range []Source{tree, io} {
-			closing(t, source)
-			if d := source.Describe(); !d.Available {
-				t.Errorf("%+v", d)
-			}
-		}
-		collect(&s, tree, io)
-		for _, id := range []procstats.ID{procstats.TreeRSS, procstats.TreeIORead} {
-			if stamp, ok := s.ReadAt(id); !ok || stamp.Mono < s.Mono {
-				t.Errorf("%s is stamped %v in a sample of %v", id, stamp.Mono, s.Mono)
-			}
-		}
-		lines := printReadings(s.Task)
-		for _, row := range s.Processes {
-			lines = append(lines, fmt.Sprintf("process %d %q, start %d, parent %d", row.PID, row.Command, row.Start, row.PPID))
-			lines = append(lines, printReadings(row.Readings)...)
-		}
-		golden(t, "testdata/proc/linux-6.18-threads-and-zombie.golden", []byte(strings.Join(lines, "\n")+"\n"))
+	target := Target{
+		FS:    procTree(t, archive),
+		Roots: func() []int { return []int{669} },
+		Reaped: func() Reaped {
+			return Reaped{CPU: 10 * time.Second, IO: kernel.ProcIO{
+				Rchar: 1000, Wchar: 2000, ReadBytes: 3000, WriteBytes: 4000, CancelledWriteBytes: 5000,
+			}}
+		},
 	}
+	m := newMembership(target)
+	var s procstats.Sample
+	tree, io := openTree(target, everything, m), openIO(target, everything, m)
+	for _, source := range []Source{tree, io} {
+		closing(t, source)
+		if d := source.Describe(); !d.Available {
+			t.Errorf("%+v", d)
+		}
+	}
+	collect(&s, tree, io)
+	for _, id := range []procstats.ID{procstats.TreeRSS, procstats.TreeIORead} {
+		if stamp, ok := s.ReadAt(id); !ok || stamp.Mono < s.Mono {
+			t.Errorf("%s is stamped %v in a sample of %v", id, stamp.Mono, s.Mono)
+		}
+	}
+	lines := printReadings(s.Task)
+	for _, row := range s.Processes {
+		lines = append(lines, fmt.Sprintf("process %d %q, start %d, parent %d", row.PID, row.Command, row.Start, row.PPID))
+		lines = append(lines, printReadings(row.Readings)...)
+	}
+	golden(t, "testdata/proc/linux-6.18-threads-and-zombie.golden", []byte(strings.Join(lines, "\n")+"\n"))
 }
 
 func TestTreeOfHostileProcesses(t *testing.T) {
-	for _, without := range []string{"", "children"} {
-		root := procTree(t, "hostile.txtar", without)
-		writeProc(t, root, "104/stat", "104 (sh) S 100 0 0 garbage")
-		tree := treeOf(t, Target{FS: root, Roots: func() []int { return []int{100, 100} }})
-		var s procstats.Sample
-		collect(&s, tree)
-		want := []int{100, 101, 103, 104, 106}
-		if without != "" {
-			// Who cannot be parsed has no parent that could be followed.
-			want = []int{100, 101, 103, 106}
-		}
-		if diff := cmp.Diff(want, pidsOf(&s)); diff != "" {
-			t.Fatalf("without %q: PIDs (-want +got)\n%s", without, diff)
-		}
-		if got, want := s.Processes[1].Command, "x) R 1 2 (\ny) S"; got != want {
-			t.Errorf("without %q: comm %q, want %q", without, got, want)
-		}
-		if !tree.lostChildren() {
-			t.Errorf("without %q: 101 ignores SIGCHLD, and no note says so", without)
-		}
-		if without != "" {
-			checkNumber(t, &s, procstats.TreeCPULive, 0.03+0.30+0.15+0.01)
-			checkNumber(t, &s, procstats.TreeCPU, 0.03+0.30+0.15+0.01+0.05)
-			continue
-		}
-		r, _ := s.Task.Get(procstats.TreeRSS)
-		if r.Present() || !strings.Contains(r.Reason(), "(1 of 5)") {
-			t.Errorf("a sum over what could be read is shown as whole: %+v", r)
-		}
-		checkNumber(t, &s, procstats.TreeProcesses, 5)
-		if r, _ := s.Processes[3].Readings.Get(procstats.ProcessCPU); r.Present() || r.Reason() == "" {
-			t.Errorf("process 104: %+v", r)
-		}
+	root := procTree(t, "hostile.txtar")
+	writeProc(t, root, "104/stat", "104 (sh) S 100 0 0 garbage")
+	tree := treeOf(t, Target{FS: root, Roots: func() []int { return []int{100, 100} }})
+	var s procstats.Sample
+	collect(&s, tree)
+	want := []int{100, 101, 103, 104, 106}
+	if diff := cmp.Diff(want, pidsOf(&s)); diff != "" {
+		t.Fatalf("PIDs (-want +got)\n%s", diff)
+	}
+	if got, want := s.Processes[1].Command, "x) R 1 2 (\ny) S"; got != want {
+		t.Errorf("comm %q, want %q", got, want)
+	}
+	if !tree.lostChildren() {
+		t.Error("101 ignores SIGCHLD, and no note says so")
+	}
+	r, _ := s.Task.Get(procstats.TreeRSS)
+	if r.Present() || !strings.Contains(r.Reason(), "(1 of 5)") {
+		t.Errorf("a sum over what could be read is shown as whole: %+v", r)
+	}
+	checkNumber(t, &s, procstats.TreeProcesses, 5)
+	if r, _ := s.Processes[3].Readings.Get(procstats.ProcessCPU); r.Present() || r.Reason() == "" {
+		t.Errorf("process 104: %+v", r)
+	}
+}
+
+// TestTreeWithoutChildrenFiles holds that nothing is summed if the kernel does not list children.
+func TestTreeWithoutChildrenFiles(t *testing.T) {
+	root := procTree(t, "hostile.txtar")
+	removeProc(t, root, "100/task/100/children")
+	var s procstats.Sample
+	collect(&s, treeOf(t, Target{FS: root, Roots: func() []int { return []int{100} }}))
+	if r, _ := s.Task.Get(procstats.TreeCPU); r.Present() || !strings.Contains(r.Reason(), "CONFIG_PROC_CHILDREN") {
+		t.Errorf("%+v", r)
 	}
 }
 

@@ -123,7 +123,7 @@ func checkNetwork(tried error, group *cgroup.Group) Check {
 // checkChildren checks /proc/PID/task/TID/children, which lists the processes of a task without a cgroup.
 func checkChildren(host Host) Check {
 	return works("process tree", "/proc/PID/task/TID/children").unless(kernel.HasChildrenFiles(host.FS),
-		"processes without a cgroup, at low cost", "a kernel with CONFIG_PROC_CHILDREN=y")
+		"processes without a cgroup", "a kernel with CONFIG_PROC_CHILDREN=y")
 }
 
 // checkOwnProcess checks the files of a process that need more permission, or a kernel option.
