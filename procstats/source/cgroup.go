@@ -13,23 +13,18 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-const (
-	reasonNoCgroup     = "the task has no cgroup"
-	reasonSharedCgroup = "other processes live in the same cgroup: its totals are not the task's"
-)
-
 // cgroupReader is the Source over the kept-open files of a task's cgroup. openCgroup and openPSI make one each.
 type cgroupReader struct {
 	description procstats.SourceDescription
 	layout      *cgroupLayout
 	files       []cgroupFile // those of the layout
 	watched     []watchedFile
-	settings    *cgroupSettings // nil if they are read at every collection
+	settings    cgroupSettings
 	shared      *Shared
 	// used reports that the group had tasks before this one.
 	used bool
-	// quotas are of the task's group and of those above it; nil if nothing is read of them.
-	quotas *cpuQuotas
+	// quotas are of the task's group and of those above it.
+	quotas cpuQuotas
 }
 
 // watchedFile is a file that moves whenever the task uses CPU time or memory, or waits.
@@ -45,30 +40,27 @@ type watchedFile struct {
 // CPU time comes from cpuacct.usage where there is one and from cpu.stat else; its split into user and system from
 // cpu.stat wherever there is a v2 folder, because cpuacct.stat counts in steps of 10 ms.
 func openCgroup(t Target, sel procstats.Selection) *cgroupReader {
-	reason := ""
-	switch {
-	case !t.Cgroup.Exists():
-		reason = reasonNoCgroup
-	case t.Cgroup.Shared:
-		reason = reasonSharedCgroup
-	}
-	r := openCgroupReader(procstats.SourceCgroup, t, sel, reason)
+	r := openCgroupReader(procstats.SourceCgroup, t, sel)
 	r.quotas = openCPUQuotas(t, sel, r.files)
 	return r
 }
 
-// openCgroupReader opens the files that a source reads, none if there is a reason.
-func openCgroupReader(source procstats.SourceID, t Target, sel procstats.Selection, reason string) *cgroupReader {
+// openCgroupReader opens the files that a source reads.
+func openCgroupReader(source procstats.SourceID, t Target, sel procstats.Selection) *cgroupReader {
+	reason := ""
+	switch {
+	case !t.Cgroup.Exists():
+		reason = "the task has no cgroup"
+	case t.Cgroup.Shared:
+		reason = "other processes live in the same cgroup: its totals are not the task's"
+	case source == procstats.SourcePSI && t.Cgroup.V2 == "":
+		reason = "the task has no cgroup v2, and only that has pressure files"
+	}
 	r := &cgroupReader{
 		description: procstats.SourceDescription{ID: source, Version: t.Cgroup.Layout(), Reason: reason},
 		shared:      t.shared(), used: t.Used,
 	}
-	if reason != "" {
-		r.layout = absentLayout(source, sel, reason)
-		r.ready(t)
-		return r
-	}
-	r.layout = r.shared.cgroupFiles(t).layout(source, sel, t.Cgroup)
+	r.layout = r.shared.cgroupFiles(t).layout(source, sel, t.Cgroup, reason)
 	values := make([]kernel.FieldValue, r.layout.values) // in one piece: a host holds those of all its tasks
 	r.files = make([]cgroupFile, len(r.layout.files))
 	for i := range r.layout.files {
@@ -174,9 +166,7 @@ func (r *cgroupReader) moved() bool {
 
 // addBefore says what the counters of open files begin at, where that is not 0.
 func (r *cgroupReader) addBefore(before map[procstats.ID]float64) {
-	if r.quotas != nil {
-		r.quotas.addBefore(before)
-	}
+	r.quotas.addBefore(before)
 	if !r.used {
 		return
 	}
@@ -191,7 +181,7 @@ func (r *cgroupReader) Describe() procstats.SourceDescription { return r.descrip
 // Collect implements Source. Where no file is open the source stays unstamped: nothing was read.
 func (r *cgroupReader) Collect(s *procstats.Sample) {
 	open := slices.ContainsFunc(r.files, func(f cgroupFile) bool { return f.isOpen() })
-	if open || r.quotas != nil && r.quotas.inherited {
+	if open || r.quotas.inherited {
 		s.SetRead(r.description.ID, kernel.Now())
 	}
 	for i := range r.watched {
@@ -212,20 +202,15 @@ func (r *cgroupReader) Collect(s *procstats.Sample) {
 		}
 		s.Task.Put(r.files[field.file].reading(field.at))
 	}
-	if r.quotas != nil {
-		r.quotas.collect(s)
-	}
+	r.quotas.collect(s)
 }
 
 // Close implements Source.
 func (r *cgroupReader) Close() error {
 	r.settings.close()
-	var errs []error
+	errs := []error{r.quotas.close()}
 	for i := range r.files {
 		errs = append(errs, r.files[i].close())
-	}
-	if r.quotas != nil {
-		errs = append(errs, r.quotas.close())
 	}
 	return errors.Join(errs...)
 }

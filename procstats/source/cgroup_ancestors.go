@@ -52,8 +52,8 @@ type quotaGroup struct {
 
 // openCPUQuotas opens the groups of a task, but for the files of its own that are read already. What those above
 // counted before its start is not the task's.
-func openCPUQuotas(t Target, sel procstats.Selection, read []cgroupFile) *cpuQuotas {
-	q := &cpuQuotas{shared: t.shared()}
+func openCPUQuotas(t Target, sel procstats.Selection, read []cgroupFile) (q cpuQuotas) {
+	q.shared = t.shared()
 	for _, id := range []procstats.ID{
 		procstats.CgroupCPUQuotaEffective, procstats.CgroupCPUAncestorThrottledPeriods, procstats.CgroupCPUAncestorThrottled,
 		procstats.CgroupCPUInheritedQuota, procstats.CgroupCPUInheritedThrottled,

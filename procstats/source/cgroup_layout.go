@@ -53,6 +53,7 @@ type layoutKey struct {
 	source    procstats.SourceID
 	selection procstats.Selection
 	folders   string
+	reason    string // why nothing can be read
 }
 
 // foldersOf names the hierarchies that a cgroup has folders in.
@@ -65,78 +66,44 @@ func foldersOf(c procstats.Cgroup) string {
 	return strings.Join(list, ",")
 }
 
-// layout returns the layout of a source for a cgroup.
-func (f *cgroupFiles) layout(source procstats.SourceID, sel procstats.Selection, c procstats.Cgroup) *cgroupLayout {
-	key := layoutKey{source, sel, foldersOf(c)}
+// layout returns the layout of a source for a cgroup, without files if there is a reason why nothing can be read.
+func (f *cgroupFiles) layout(
+	source procstats.SourceID, sel procstats.Selection, c procstats.Cgroup, reason string,
+) *cgroupLayout {
+	key := layoutKey{source, sel, foldersOf(c), reason}
 	if l := f.layouts[key]; l != nil {
 		return l
 	}
 	l := &cgroupLayout{}
-	if source == procstats.SourcePSI {
-		l.add(f.pressure, 2, sel.Has)
-	} else {
-		l.add(f.v1, 1, func(id procstats.ID) bool { return sel.Has(id) && f.version(c, id) == 1 })
-		l.add(f.v2, 2, func(id procstats.ID) bool { return sel.Has(id) && f.version(c, id) == 2 })
-		l.addForeign(f, f.v1, sel, c)
-		l.addForeign(f, f.v2, sel, c)
-	}
-	f.layouts[key] = l.sorted()
-	return l
-}
-
-// absentLayout makes all selected measurements of a source absent for one reason.
-func absentLayout(source procstats.SourceID, sel procstats.Selection, reason string) *cgroupLayout {
-	l := &cgroupLayout{}
-	for _, row := range procstats.Table() {
-		if row.Source == source && sel.Has(row.ID) {
-			l.addAbsent(row.ID, reason)
-		}
-	}
-	return l.sorted()
-}
-
-// add adds the files that have a wanted measurement.
-func (l *cgroupLayout) add(specs []cgroupFileSpec, version int, wanted func(procstats.ID) bool) {
-	for i := range specs {
-		file := layoutFile{spec: &specs[i], version: version}
-		for at := range file.spec.fields {
-			if field := &file.spec.fields[at]; wanted(field.id) {
-				file.selected |= 1 << at
-				l.fields = append(l.fields, layoutField{field, len(l.files), at})
+	var absent []layoutField
+	for version, specs := range f.of(source) {
+		for i := range specs {
+			file := layoutFile{spec: &specs[i], version: version}
+			for at := range file.spec.fields {
+				field := &file.spec.fields[at]
+				switch where := f.version(c, field.id); {
+				case !sel.Has(field.id):
+				case reason == "" && where == version:
+					file.selected |= 1 << at
+					l.fields = append(l.fields, layoutField{field, len(l.files), at})
+				default:
+					missing := cmp.Or(reason, f.explainForeign(field, file.spec.name, where))
+					absent = append(absent, layoutField{&cgroupFieldSpec{id: field.id, missing: missing}, -1, 0})
+				}
 			}
-		}
-		if file.selected != 0 {
-			l.files = append(l.files, file)
-			l.values += len(file.spec.fields)
-		}
-	}
-}
-
-// addForeign makes those selected measurements of the files absent that nothing is read for, because the task's
-// hierarchy is of the other version, or because the controller has no hierarchy.
-func (l *cgroupLayout) addForeign(
-	files *cgroupFiles, specs []cgroupFileSpec, sel procstats.Selection, c procstats.Cgroup,
-) {
-	for i := range specs {
-		for j := range specs[i].fields {
-			if field := &specs[i].fields[j]; sel.Has(field.id) && !l.has(field.id) {
-				l.addAbsent(field.id, files.explainForeign(field, specs[i].name, files.version(c, field.id)))
+			if file.selected != 0 {
+				l.files = append(l.files, file)
+				l.values += len(file.spec.fields)
 			}
 		}
 	}
-}
-
-func (l *cgroupLayout) addAbsent(id procstats.ID, reason string) {
-	l.fields = append(l.fields, layoutField{&cgroupFieldSpec{id: id, missing: reason}, -1, 0})
-}
-
-func (l *cgroupLayout) has(id procstats.ID) bool {
-	return slices.ContainsFunc(l.fields, func(f layoutField) bool { return f.spec.id == id })
-}
-
-// sorted puts the fields into the order of the table.
-func (l *cgroupLayout) sorted() *cgroupLayout {
+	for _, field := range absent { // whose measurement is in no file of the other version either
+		if !slices.ContainsFunc(l.fields, func(f layoutField) bool { return f.spec.id == field.spec.id }) {
+			l.fields = append(l.fields, field)
+		}
+	}
 	slices.SortFunc(l.fields, func(a, b layoutField) int { return cmp.Compare(a.spec.id, b.spec.id) })
+	f.layouts[key] = l
 	return l
 }
 
@@ -161,27 +128,33 @@ func newCgroupFiles(fs kernel.FS, recursive bool) *cgroupFiles {
 	return files
 }
 
-// specOf returns the first of the files that has a measurement.
+// of returns the files of a source, by the version of cgroups.
+func (f *cgroupFiles) of(source procstats.SourceID) [3][]cgroupFileSpec {
+	if source == procstats.SourcePSI {
+		return [...][]cgroupFileSpec{2: f.pressure}
+	}
+	return [...][]cgroupFileSpec{1: f.v1, 2: f.v2}
+}
+
+// specOf returns the first of the files that has a measurement; nil if none has.
 func specOf(specs []cgroupFileSpec, id procstats.ID) *cgroupFileSpec {
-	i := slices.IndexFunc(specs, func(s cgroupFileSpec) bool { return s.has(id) })
-	return &specs[i]
+	if i := slices.IndexFunc(specs, func(s cgroupFileSpec) bool { return s.has(id) }); i >= 0 {
+		return &specs[i]
+	}
+	return nil
 }
 
 // controller names the v1 controller whose folder decides where a measurement is read: that of the v1 file which has
 // it, or of the v2 file where v1 has none.
 func (f *cgroupFiles) controller(id procstats.ID) string {
-	for _, specs := range [][]cgroupFileSpec{f.v1, f.v2} {
-		for i := range specs {
-			if !specs[i].has(id) {
-				continue
-			}
-			if specs[i].controller == "io" {
-				return "blkio"
-			}
-			return specs[i].controller
-		}
+	switch spec := cmp.Or(specOf(f.v1, id), specOf(f.v2, id)); {
+	case spec == nil:
+		return ""
+	case spec.controller == "io":
+		return "blkio"
+	default:
+		return spec.controller
 	}
-	return ""
 }
 
 // version says from which version of cgroups a measurement of the task is read: 1, 2, or 0 for neither.

@@ -4,6 +4,7 @@
 package source
 
 import (
+	"slices"
 	"time"
 
 	"github.com/tachograph/tacho/procstats/kernel"
@@ -14,63 +15,54 @@ const settingsInterval = time.Minute
 
 // cgroupSettings says when the settings of a task's cgroup have to be read again.
 type cgroupSettings struct {
+	watched bool // else they are read at every collection
 	shared  *Shared
 	folders []*kernel.WrittenFolder // those that have them
 	due     time.Duration           // Stamp.Mono from which on they are read whatever was seen
 }
 
-// watchSettings watches the folders of the settings among some files, if the caller wants that; nil if it cannot be
-// done, and they are to be read each time. Either way they are opened for each read from then on, so that a task takes
-// as many descriptors.
-func watchSettings(shared *Shared, files []cgroupFile) *cgroupSettings {
+// watchSettings watches the folders of the settings among some files, if the caller wants that and it can be done.
+// Either way they are opened for each read from then on, so that a task takes as many descriptors.
+func watchSettings(shared *Shared, files []cgroupFile) (s cgroupSettings) {
 	if !shared.Watches {
-		return nil
+		return s
 	}
-	s, missing := &cgroupSettings{shared: shared}, false
-	watched := make(map[string]bool)
+	s.shared, s.watched = shared, true
+	var dirs []string
 	for i := range files {
 		f := &files[i]
 		if !f.spec.setting || !f.isOpen() {
 			continue
 		}
 		f.reopen()
-		if watched[f.dir] {
+		if slices.Contains(dirs, f.dir) {
 			continue
 		}
-		watched[f.dir] = true
+		dirs = append(dirs, f.dir)
 		if folder := shared.watch(f.dir); folder != nil {
 			s.folders = append(s.folders, folder)
 		} else {
-			missing = true
+			s.watched = false
 		}
 	}
-	if missing {
+	if !s.watched {
 		s.close()
-		return nil
 	}
 	return s
 }
 
 // written reports whether a file of one of the folders was written to since the settings were last read.
 func (s *cgroupSettings) written() bool {
-	if s == nil || len(s.folders) == 0 {
+	if len(s.folders) == 0 {
 		return false
 	}
 	s.shared.writes.Look()
-	for _, folder := range s.folders {
-		if folder.Written {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.folders, func(f *kernel.WrittenFolder) bool { return f.Written })
 }
 
 // stale reports whether the settings have to be read now, as the caller does then.
 func (s *cgroupSettings) stale(now time.Duration) bool {
-	if s == nil {
-		return true
-	}
-	if !s.written() && now < s.due {
+	if s.watched && !s.written() && now < s.due {
 		return false
 	}
 	for _, folder := range s.folders {
@@ -81,17 +73,10 @@ func (s *cgroupSettings) stale(now time.Duration) bool {
 }
 
 // expire has the settings read at the next collection, whatever is seen.
-func (s *cgroupSettings) expire() {
-	if s != nil {
-		s.due = 0
-	}
-}
+func (s *cgroupSettings) expire() { s.due = 0 }
 
 // close ends the watch.
 func (s *cgroupSettings) close() {
-	if s == nil {
-		return
-	}
 	for _, folder := range s.folders {
 		s.shared.writes.Leave(folder)
 	}

@@ -97,10 +97,10 @@ func TestSettingsTakeNoDescriptor(t *testing.T) {
 	shared := &Shared{Watches: true}
 	defer shared.Close()
 	for _, watched := range []bool{true, false} {
-		r := openCgroupReader(procstats.SourceCgroup, Target{Cgroup: procstats.Cgroup{V2: dir}, Shared: shared}, procstats.SourceSelection(procstats.SourceCgroup), "")
+		r := openCgroupReader(procstats.SourceCgroup, Target{Cgroup: procstats.Cgroup{V2: dir}, Shared: shared}, procstats.SourceSelection(procstats.SourceCgroup))
 		defer r.Close()
-		if (r.settings != nil) != watched {
-			t.Fatalf("watched: %v, want %v", r.settings != nil, watched)
+		if r.settings.watched != watched {
+			t.Fatalf("watched: %v, want %v", r.settings.watched, watched)
 		}
 		for i := range r.files {
 			if f := &r.files[i]; f.spec.setting && f.kept.IsOpen() {

@@ -234,8 +234,8 @@ func (c *Collector) LostChildren() bool { return c.tree != nil && c.tree.lostChi
 // far; empty if none did.
 func (c *Collector) CPUThrottler() string {
 	for _, r := range c.cgroups {
-		if r.quotas != nil {
-			return r.quotas.throttler()
+		if path := r.quotas.throttler(); path != "" {
+			return path
 		}
 	}
 	return ""

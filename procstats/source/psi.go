@@ -18,16 +18,7 @@ import (
 // selected measurements need. They exist without any controller, so also in the v2 folder of a hybrid layout; v1 has
 // none. It cannot fail; Describe says what there is.
 func openPSI(t Target, sel procstats.Selection) *cgroupReader {
-	reason := ""
-	switch {
-	case !t.Cgroup.Exists():
-		reason = reasonNoCgroup
-	case t.Cgroup.Shared:
-		reason = reasonSharedCgroup
-	case t.Cgroup.V2 == "":
-		reason = "the task has no cgroup v2, and only that has pressure files"
-	}
-	return openCgroupReader(procstats.SourcePSI, t, sel, reason)
+	return openCgroupReader(procstats.SourcePSI, t, sel)
 }
 
 // pressureFiles are cpu.pressure, memory.pressure and io.pressure; their totals are in microseconds.
