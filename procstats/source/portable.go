@@ -13,19 +13,12 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// portableListing is how a system without procfs is asked for its processes.
-type portableListing interface {
-	// version names the library.
-	version() string
-	// list returns every process there is.
-	list() ([]portableProcess, error)
-	// usage reads one process of the last list; an error that is gone says that it has ended since.
-	usage(pid int) (portableUsage, error)
-}
-
+// portableProcess is a process as a library lists it.
 type portableProcess struct {
 	pid, parent int
 	created     int64 // milliseconds since 1970
+	// usage reads the process; an error that is gone says that it has ended since it was listed.
+	usage func() (portableUsage, error)
 }
 
 type portableUsage struct {
@@ -37,7 +30,7 @@ type portableUsage struct {
 // portableSource reads a task's processes through a library, where there is no reader of our own.
 type portableSource struct {
 	target  Target
-	listing portableListing
+	list    func() ([]portableProcess, error) // every process there is
 	task    []procstats.ID
 	process []procstats.ID
 	now     func() procstats.Stamp
@@ -56,9 +49,11 @@ type portableMember struct {
 	round  bool // seen in the listing that is being worked on
 }
 
-func newPortable(t Target, sel procstats.Selection, listing portableListing) *portableSource {
+func newPortable(
+	t Target, sel procstats.Selection, list func() ([]portableProcess, error),
+) *portableSource {
 	return &portableSource{
-		target: t, listing: listing, now: kernel.Now, members: make(map[int]*portableMember),
+		target: t, list: list, now: kernel.Now, members: make(map[int]*portableMember),
 		task:    selected(sel, procstats.SourcePortable, procstats.TaskScope),
 		process: selected(sel, procstats.SourcePortable, procstats.ProcessScope),
 	}
@@ -66,7 +61,7 @@ func newPortable(t Target, sel procstats.Selection, listing portableListing) *po
 
 // Describe implements Source.
 func (o *portableSource) Describe() procstats.SourceDescription {
-	d := procstats.SourceDescription{ID: procstats.SourcePortable, Version: o.listing.version(), Available: true}
+	d := procstats.SourceDescription{ID: procstats.SourcePortable, Version: "gopsutil v4", Available: true}
 	if o.target.Roots == nil {
 		d.Available, d.Reason = false, reasonNoRoots
 	}
@@ -85,7 +80,7 @@ func (o *portableSource) Collect(s *procstats.Sample) {
 	if o.target.Reaped != nil {
 		reaped = o.target.Reaped().CPU
 	}
-	all, err := o.listing.list()
+	all, err := o.list()
 	if err != nil {
 		putAbsent(s, o.task, err.Error())
 		return
@@ -158,7 +153,7 @@ func (o *portableSource) admit(p portableProcess, now procstats.Stamp) (news boo
 }
 
 func (o *portableSource) read(p *portableMember) {
-	usage, err := o.listing.usage(p.pid)
+	usage, err := p.usage()
 	switch {
 	case err == nil:
 	case kernel.Gone(err):

@@ -18,22 +18,11 @@ import (
 // openPortable returns the source of the portable_ measurements, on systems without a reader of our own: one listing
 // of all processes a sample, and of each of the task's its CPU time and resident memory.
 func openPortable(t Target, sel procstats.Selection) Source {
-	return newPortable(t, sel, &gopsutilListing{known: make(map[int32]gopsutilProcess)})
+	return newPortable(t, sel, new(gopsutilListing).list)
 }
 
 // gopsutilListing lists processes through gopsutil.
-type gopsutilListing struct {
-	known map[int32]gopsutilProcess
-	round int // counts the listings
-}
-
-type gopsutilProcess struct {
-	portableProcess
-	process *gopsutil.Process
-	round   int
-}
-
-func (g *gopsutilListing) version() string { return "gopsutil v4" }
+type gopsutilListing struct{ known map[int32]portableProcess }
 
 // list asks for a parent only once in the life of a process: on some systems each such question costs as much as a
 // listing. A child whose parent ends is known by then.
@@ -42,8 +31,8 @@ func (g *gopsutilListing) list() ([]portableProcess, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
-	g.round++
 	var all []portableProcess
+	known := make(map[int32]portableProcess)
 	for _, pid := range pids {
 		p, err := gopsutil.NewProcess(pid)
 		if err != nil {
@@ -53,33 +42,23 @@ func (g *gopsutilListing) list() ([]portableProcess, error) {
 		if err != nil {
 			continue
 		}
-		known, found := g.known[pid]
-		if !found || known.created != created {
+		listed, found := g.known[pid]
+		if !found || listed.created != created {
 			parent, err := p.Ppid()
 			if err != nil {
 				continue
 			}
-			known = gopsutilProcess{
-				portableProcess: portableProcess{pid: int(pid), parent: int(parent), created: created}, process: p,
-			}
+			usage := func() (portableUsage, error) { return usageOf(p) }
+			listed = portableProcess{pid: int(pid), parent: int(parent), created: created, usage: usage}
 		}
-		known.round = g.round
-		g.known[pid] = known
-		all = append(all, known.portableProcess)
+		known[pid] = listed
+		all = append(all, listed)
 	}
-	for pid, p := range g.known {
-		if p.round != g.round {
-			delete(g.known, pid)
-		}
-	}
+	g.known = known
 	return all, nil
 }
 
-func (g *gopsutilListing) usage(pid int) (portableUsage, error) {
-	p := g.known[int32(pid)].process
-	if p == nil {
-		return portableUsage{}, syscall.ESRCH
-	}
+func usageOf(p *gopsutil.Process) (portableUsage, error) {
 	usage, err := readUsage(p)
 	if err == nil {
 		return usage, nil
@@ -87,7 +66,7 @@ func (g *gopsutilListing) usage(pid int) (portableUsage, error) {
 	if there, existsErr := gopsutil.PidExists(p.Pid); existsErr == nil && !there {
 		return portableUsage{}, syscall.ESRCH
 	}
-	return portableUsage{}, fmt.Errorf("process %d: %w", pid, err)
+	return portableUsage{}, fmt.Errorf("process %d: %w", p.Pid, err)
 }
 
 func readUsage(p *gopsutil.Process) (portableUsage, error) {

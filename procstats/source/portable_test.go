@@ -25,18 +25,15 @@ type fakeListing struct {
 	listings  int
 }
 
-func (f *fakeListing) version() string { return "fake" }
-
 func (f *fakeListing) list() ([]portableProcess, error) {
 	f.listings++
 	return f.processes, f.err
 }
 
-func (f *fakeListing) usage(pid int) (portableUsage, error) { return f.usages[pid], f.errs[pid] }
-
 func (f *fakeListing) set(pid, parent int, created int64, cpu time.Duration, rss int64) {
 	f.remove(pid)
-	f.processes = append(f.processes, portableProcess{pid: pid, parent: parent, created: created})
+	usage := func() (portableUsage, error) { return f.usages[pid], f.errs[pid] }
+	f.processes = append(f.processes, portableProcess{pid: pid, parent: parent, created: created, usage: usage})
 	f.usages[pid] = portableUsage{cpu: cpu, rss: rss, command: "sh"}
 }
 
@@ -55,7 +52,7 @@ func newFakeListing() *fakeListing {
 }
 
 func portableOf(t Target, f *fakeListing) *portableSource {
-	return newPortable(t, procstats.SourceSelection(procstats.SourcePortable), f)
+	return newPortable(t, procstats.SourceSelection(procstats.SourcePortable), f.list)
 }
 
 func TestPortableFollowsTheTree(t *testing.T) {
