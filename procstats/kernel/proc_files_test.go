@@ -84,7 +84,7 @@ func TestParseSmapsRollup(t *testing.T) {
 	}{
 		rollupText: {want: SmapsRollup{
 			First: 0x55d0c0a00000, End: 0x7ffc1b7fe000, PSS: 170 << 10, SwapPSS: 4 << 10, PSSAnon: 96 << 10, PSSShmem: 12 << 10,
-			HaveParts: true, PrivateHugetlb: 2 << 20, SharedHugetlb: 4 << 20,
+			PrivateHugetlb: 2 << 20, SharedHugetlb: 4 << 20,
 		}},
 		"Rss: 8 kB\nPss: 4 kB\nSwapPss: 0 kB\n": {want: SmapsRollup{PSS: 4 << 10}}, // before Linux 5.4
 		"":                                      {err: ErrFormat},

@@ -44,9 +44,8 @@ type SmapsRollup struct {
 	First, End uint64
 	// PSS counts each page by the share of this process in it, SwapPSS the same of what is swapped out.
 	PSS, SwapPSS int64
-	// PSSAnon and PSSShmem are parts of PSS; HaveParts reports that the kernel has them (since Linux 5.4).
+	// PSSAnon and PSSShmem are parts of PSS (since Linux 5.4).
 	PSSAnon, PSSShmem int64
-	HaveParts         bool
 	// PrivateHugetlb are huge pages of hugetlbfs that only this process maps, SharedHugetlb those that others map too:
 	// neither is in PSS.
 	PrivateHugetlb, SharedHugetlb int64
@@ -70,7 +69,7 @@ func ParseSmapsRollup(data []byte) (SmapsRollup, error) {
 	}
 	s := SmapsRollup{
 		PSS: int64(fields[0].Value), PSSAnon: int64(fields[1].Value), PSSShmem: int64(fields[2].Value),
-		HaveParts: fields[1].State == FieldRead, SharedHugetlb: int64(fields[3].Value),
+		SharedHugetlb:  int64(fields[3].Value),
 		PrivateHugetlb: int64(fields[4].Value), SwapPSS: int64(fields[5].Value),
 	}
 	line, _, _ := cutLine(data)

@@ -60,7 +60,7 @@ func openCgroupReader(source procstats.SourceID, t Target, sel procstats.Selecti
 		description: procstats.SourceDescription{ID: source, Version: t.Cgroup.Layout(), Reason: reason},
 		shared:      t.shared(), used: t.Used,
 	}
-	r.layout = r.shared.cgroupFiles(t).layout(source, sel, t.Cgroup, reason)
+	r.layout = r.shared.cgroupFiles(t.FS).layout(source, sel, t.Cgroup, reason)
 	values := make([]kernel.FieldValue, r.layout.values) // in one piece: a host holds those of all its tasks
 	r.files = make([]cgroupFile, len(r.layout.files))
 	for i := range r.layout.files {
@@ -85,9 +85,9 @@ func cgroupFilesV2(devices *kernel.BlockDevices) []cgroupFileSpec {
 }
 
 // cgroupFilesV1 lists every file that is read from the v1 folders.
-func cgroupFilesV1(recursive bool, devices *kernel.BlockDevices) []cgroupFileSpec {
+func cgroupFilesV1(devices *kernel.BlockDevices) []cgroupFileSpec {
 	return slices.Concat(cpuacctV1(), cpuStatV1(), memoryCurrentV1(), memoryStatV1(), memoryOOMControlV1(),
-		blkioV1(recursive, devices), pidsFiles(), cpuMaxV1())
+		blkioV1(devices), pidsFiles(), cpuMaxV1())
 }
 
 // useOpened reads files that the caller opened in place of the group's. One that cannot be duplicated is left alone.

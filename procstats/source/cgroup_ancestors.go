@@ -78,9 +78,9 @@ func openCPUQuotas(t Target, sel procstats.Selection, read []cgroupFile) (q cpuQ
 			return q
 		}
 	}
-	specs := q.shared.cgroupFiles(t).v1
+	specs := q.shared.cgroupFiles(t.FS).v1
 	if version == 2 {
-		specs = q.shared.cgroupFiles(t).v2
+		specs = q.shared.cgroupFiles(t.FS).v2
 	}
 	q.open(own, version, specs, mounts, read)
 	q.grown = make(map[procstats.ID]float64)

@@ -23,14 +23,13 @@ func ioStatV2(devices *kernel.BlockDevices) []cgroupFileSpec {
 }
 
 // blkioV1 are the counters of blk-throttle, the layer that sees requests of every I/O scheduler, of the folder and
-// all below it (recursive, since Linux 5.0) or, where that is missing, of the folder alone.
-func blkioV1(recursive bool, devices *kernel.BlockDevices) []cgroupFileSpec {
-	const suffix = "_recursive"
-	bytesName, requestsName := "blkio.throttle.io_service_bytes", "blkio.throttle.io_serviced"
-	if recursive {
-		bytesName, requestsName = bytesName+suffix, requestsName+suffix
-	}
-	const needs = "needs CONFIG_BLK_DEV_THROTTLING"
+// all below it.
+func blkioV1(devices *kernel.BlockDevices) []cgroupFileSpec {
+	const (
+		bytesName    = "blkio.throttle.io_service_bytes_recursive"
+		requestsName = "blkio.throttle.io_serviced_recursive"
+		needs        = "needs CONFIG_BLK_DEV_THROTTLING"
+	)
 	return []cgroupFileSpec{{
 		controller: "blkio", name: bytesName, since: needs, parse: devices.ParseBlkio,
 		fields: []cgroupFieldSpec{

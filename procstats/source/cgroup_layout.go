@@ -110,15 +110,14 @@ func (f *cgroupFiles) layout(
 // cgroupFiles describes the files of both versions, for all tasks.
 type cgroupFiles struct {
 	v1, v2, pressure []cgroupFileSpec
-	recursive        bool // there are counters of block I/O that cover all below a folder
 	layouts          map[layoutKey]*cgroupLayout
 }
 
-func newCgroupFiles(fs kernel.FS, recursive bool) *cgroupFiles {
+func newCgroupFiles(fs kernel.FS) *cgroupFiles {
 	devices := kernel.NewBlockDevices(fs)
 	files := &cgroupFiles{
-		v1: cgroupFilesV1(recursive, devices), v2: cgroupFilesV2(devices), pressure: pressureFiles(fs),
-		recursive: recursive, layouts: map[layoutKey]*cgroupLayout{},
+		v1: cgroupFilesV1(devices), v2: cgroupFilesV2(devices), pressure: pressureFiles(fs),
+		layouts: map[layoutKey]*cgroupLayout{},
 	}
 	for _, specs := range [][]cgroupFileSpec{files.v1, files.v2, files.pressure} {
 		for i := range specs {

@@ -249,12 +249,7 @@ func (m *membership) readRollup(p *process, before kernel.ProcStatm, page int64)
 func (r *smapsReading) compare(before, after kernel.ProcStatm, page int64) {
 	anon := max(anonymous(before), anonymous(after)) * page
 	r.shared = max(before.Shared, after.Shared) * page
-	alone := r.PSSAnon
-	if !r.HaveParts {
-		// The files and the shared memory in it are at most what statm has.
-		alone = max(0, r.PSS-r.shared)
-	}
-	r.others = max(0, anon-alone)
+	r.others = max(0, anon-r.PSSAnon)
 	r.shmem = min(r.PSSShmem, r.shared)
 }
 

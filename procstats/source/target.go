@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"errors"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -71,14 +70,9 @@ type Shared struct {
 }
 
 // cgroupFiles describes the files of cgroups, made once for all tasks of a kernel.
-func (s *Shared) cgroupFiles(t Target) *cgroupFiles {
-	recursive := false
-	if dir := t.Cgroup.V1["blkio"]; dir != "" {
-		_, err := os.Lstat(filepath.Join(dir, "blkio.throttle.io_service_bytes_recursive"))
-		recursive = err == nil
-	}
-	if s.files == nil || s.files.recursive != recursive {
-		s.files = newCgroupFiles(t.FS, recursive)
+func (s *Shared) cgroupFiles(fs kernel.FS) *cgroupFiles {
+	if s.files == nil {
+		s.files = newCgroupFiles(fs)
 	}
 	return s.files
 }

@@ -21,7 +21,6 @@ func TestTreeMemoryCountsOnce(t *testing.T) {
 	rollup := fmt.Sprintf("5500-7ffc ---p 0 00:00 0 [rollup]\nPss: %d kB\nPss_Anon: %d kB\nPss_Shmem: %d kB\nSwapPss: 4 kB\n",
 		330*page, 300*page, 25*page)
 	low := strings.Replace(rollup, "5500", "00400000", 1) // of a program that is not position-independent
-	old := fmt.Sprintf("Pss: %d kB\nSwapPss: 4 kB\n", 330*page)
 	for _, test := range []struct {
 		name  string
 		files map[string]string // of process 11
@@ -30,7 +29,6 @@ func TestTreeMemoryCountsOnce(t *testing.T) {
 		{"both are read", map[string]string{"statm": statm, "smaps_rollup": rollup}, 2 * (300 + 25)},
 		{"one cannot be read", map[string]string{"statm": statm, "smaps_rollup": "no\n"}, 400},
 		{"a larger one cannot be read", map[string]string{"statm": "9000 2100 100 1 0 1 0\n", "smaps_rollup": "no\n"}, 2000},
-		{"before Linux 5.4", map[string]string{"statm": statm, "smaps_rollup": old}, 300 + 25 + 230},
 		{"it has ended", map[string]string{"statm": "0 0 0 0 0 0 0\n"}, 400},
 		{
 			"its main thread has ended", map[string]string{
