@@ -62,7 +62,9 @@ var (
 	coresSources = [...]ID{CgroupCPUUsage, TreeCPU, PortableCPU}
 	// The sum of resident memory is not among them: it counts shared pages several times and misses what is not mapped.
 	memorySources = [...]ID{TreeMemory, PortableRSS}
-	peakSources   = [...]ID{CgroupMemoryPeak, CgroupMemoryCurrent, TreeMemory, PortableRSS, RusagePeakRSS}
+	peakNeeds     = [...]ID{
+		CgroupMemoryPeak, CgroupMemoryCurrent, TreeMemory, PortableRSS, RusagePeakRSS, HugetlbUncharged,
+	}
 	// sampledPeaks are the gauges whose largest sample says something about the peak.
 	sampledPeaks   = [...]ID{CgroupMemoryCurrent, PortableRSS, TreeMemory, HugetlbUncharged}
 	swapSources    = [...]ID{CgroupMemorySwapCurrent, TreeSwap}
@@ -78,39 +80,6 @@ var (
 	}
 )
 
-// headlineNeeds lists the measurements that a headline can be taken from.
-func headlineNeeds(id ID) []ID {
-	switch id {
-	case HeadlineCPU, HeadlineCores, HeadlineCoresAverage:
-		return cpuSources[:]
-	case HeadlineMemory:
-		return memoryNeeds[:]
-	case HeadlineMemoryCharged:
-		return cgroupMemory[:1]
-	case HeadlineMemoryPeak:
-		return append(peakSources[:], HugetlbUncharged)
-	case HeadlineSwap:
-		return swapSources[:]
-	case HeadlineProcessesAge:
-		return ageSources[:]
-	case HeadlineHugetlb:
-		return hugetlbSources[:]
-	case HeadlineIORead:
-		return ioReadSources[:]
-	case HeadlineIOWrite:
-		return ioWriteNeeds[:]
-	case HeadlineIOHanded:
-		return ioHandedSources[:]
-	case HeadlineIOPending:
-		return ioPendingSources[:]
-	case HeadlineNetworkReceived, HeadlineNetworkSent:
-		return networkNeeds(id)
-	}
-	return nil
-}
-
-const mostHeadlines = 13
-
 // Headlines returns every headline of a sample, in the order of the table, each with a value or with the
 // reason why there is none, and held against every other reading of the same quantity: see Note. Those of swap, huge
 // pages and the age of the processes are listed if they are not 0.
@@ -118,43 +87,53 @@ func Headlines(s *Sample, h History) []HeadlineValue { return HeadlinesInto(nil,
 
 // HeadlinesInto does the same in the memory of a list that is not read any more.
 func HeadlinesInto(used []HeadlineValue, s *Sample, h History) []HeadlineValue {
-	list, f := slices.Grow(used[:0], mostHeadlines), &facts{s, h}
-	for _, of := range makers {
-		list = append(list, of(f))
-	}
-	for _, of := range positiveMakers {
-		list = append(list, of(f))
-		if value, _ := list[len(list)-1].Reading.Number(); value <= 0 {
-			list = list[:len(list)-1]
+	list, f := slices.Grow(used[:0], len(headlineMakers)), &facts{s, h}
+	for i := range headlineMakers {
+		maker := &headlineMakers[i]
+		made := maker.make(f, maker.id, maker.sources)
+		if value, _ := made.Reading.Number(); value > 0 || !maker.positive {
+			list = append(list, made)
 		}
 	}
-	return f.checked(appendNetworkHeadlines(list, s))
+	return f.checked(list)
 }
 
-// makers make the headlines that are always listed, in the order of the list, and positiveMakers those that are if
-// they are not 0. One call of each after the other would need the stack of all together, which each of a thousand
-// readers of tasks had.
+// headlineMaker makes a headline of the measurements that it can be taken from. It is listed if it is positive, or
+// always.
+type headlineMaker struct {
+	id       ID
+	sources  []ID
+	positive bool
+	make     func(f *facts, id ID, sources []ID) HeadlineValue
+}
+
+// headlineMakers are in the order of the list. One call of each after the other would need the stack of all together,
+// which each of a thousand readers of tasks had.
 //
-//nolint:gochecknoglobals // constant lists
-var (
-	makers = [...]func(f *facts) HeadlineValue{
-		func(f *facts) HeadlineValue { return firstRead(f.Sample, HeadlineCPU, cpuSources[:]) },
-		func(f *facts) HeadlineValue { return f.ofEnded(coresHeadline(f.Sample, f.History)) },
-		func(f *facts) HeadlineValue { return f.ofEnded(coresAverageHeadline(f.Sample, f.Elapsed)) },
-		func(f *facts) HeadlineValue { return memoryHeadline(f.Sample) },
-		func(f *facts) HeadlineValue { return firstRead(f.Sample, HeadlineMemoryCharged, cgroupMemory[:1]) },
-		func(f *facts) HeadlineValue { return memoryPeakHeadline(f.Sample, f.History) },
-		func(f *facts) HeadlineValue { return ioHeadline(f.Sample, HeadlineIORead, ioReadSources[:]) },
-		func(f *facts) HeadlineValue { return ioWriteHeadline(f.Sample) },
-		func(f *facts) HeadlineValue { return ioHeadline(f.Sample, HeadlineIOHanded, ioHandedSources[:]) },
-		func(f *facts) HeadlineValue { return ioPendingHeadline(f.Sample) },
-	}
-	positiveMakers = [...]func(f *facts) HeadlineValue{
-		func(f *facts) HeadlineValue { return firstRead(f.Sample, HeadlineSwap, swapSources[:]) },
-		func(f *facts) HeadlineValue { return firstRead(f.Sample, HeadlineHugetlb, hugetlbSources[:]) },
-		func(f *facts) HeadlineValue { return processesAge(f.Sample, f.History) },
-	}
-)
+//nolint:gochecknoglobals // constant
+var headlineMakers = [...]headlineMaker{
+	{HeadlineCPU, cpuSources[:], false, first},
+	{HeadlineCores, cpuSources[:], false, cores},
+	{HeadlineCoresAverage, cpuSources[:], false, coresAverage},
+	{HeadlineMemory, memoryNeeds[:], false, memory},
+	{HeadlineMemoryCharged, cgroupMemory[:1], false, first},
+	{HeadlineMemoryPeak, peakNeeds[:], false, memoryPeak},
+	{HeadlineIORead, ioReadSources[:], false, largestRead},
+	{HeadlineIOWrite, ioWriteNeeds[:], false, ioWrite},
+	{HeadlineIOHanded, ioHandedSources[:], false, largestRead},
+	{HeadlineIOPending, ioPendingSources[:], false, ioPending},
+	{HeadlineSwap, swapSources[:], true, first},
+	{HeadlineHugetlb, hugetlbSources[:], true, first},
+	{HeadlineProcessesAge, ageSources[:], true, processesAge},
+	{HeadlineNetworkReceived, receivedSources[:], false, packets},
+	{HeadlineNetworkSent, sentSources[:], false, packets},
+}
+
+// headlineNeeds lists the measurements that a headline can be taken from.
+func headlineNeeds(id ID) []ID {
+	i := slices.IndexFunc(headlineMakers[:], func(m headlineMaker) bool { return m.id == id })
+	return headlineMakers[i].sources
+}
 
 // Lasting reports whether the headlines of a sample are those of the next, but for what moves with the time, if that
 // has the very readings of this one, and of the one before it: rates were 0 and are so. A contradiction may end with
@@ -169,13 +148,13 @@ func Lasting(list []HeadlineValue) bool {
 }
 
 // processesAge is how much older than the sample its process rows are. After the end no process is left to read.
-func processesAge(s *Sample, h History) HeadlineValue {
-	age := RowsAge(s)
+func processesAge(f *facts, id ID, _ []ID) HeadlineValue {
+	age := RowsAge(f.Sample)
 	seconds, ok := age.Number()
-	if !ok || h.Ended {
-		return noHeadline(HeadlineProcessesAge, reasonUnread)
+	if !ok || f.Ended {
+		return noHeadline(id, reasonUnread)
 	}
-	v := takenFrom(HeadlineProcessesAge, seconds, TreeProcesses)
+	v := takenFrom(id, seconds, TreeProcesses)
 	v.Guarantee = Exact
 	return v
 }
@@ -212,6 +191,8 @@ func noHeadline(id ID, reason string) HeadlineValue {
 	return HeadlineValue{ID: id, Reading: AbsentReading(id, reason)}
 }
 
+func first(f *facts, id ID, sources []ID) HeadlineValue { return firstRead(f.Sample, id, sources) }
+
 // firstRead takes the first measurement that was read.
 func firstRead(s *Sample, id ID, sources []ID) HeadlineValue {
 	for _, from := range sources {
@@ -230,6 +211,10 @@ func whyNone(s *Sample, sources []ID) string {
 		}
 	}
 	return "nothing it can be taken from is selected"
+}
+
+func cores(f *facts, _ ID, _ []ID) HeadlineValue {
+	return f.ofEnded(coresHeadline(f.Sample, f.History))
 }
 
 // coresHeadline is the rate of the first CPU counter that was read more than once, over the time between its own
@@ -285,19 +270,21 @@ func (h History) ofEnded(v HeadlineValue) HeadlineValue {
 	return v
 }
 
-// coresAverageHeadline is the CPU time over the time of the run.
-func coresAverageHeadline(s *Sample, elapsed time.Duration) HeadlineValue {
-	cpu := firstRead(s, HeadlineCoresAverage, cpuSources[:])
+// coresAverage is the CPU time over the time of the run.
+func coresAverage(f *facts, id ID, sources []ID) HeadlineValue {
+	cpu := firstRead(f.Sample, id, sources)
 	value, ok := cpu.Reading.Number()
 	switch {
 	case !ok:
 		return cpu
-	case elapsed <= 0:
-		return noHeadline(HeadlineCoresAverage, "the wall time of the run is not known")
+	case f.Elapsed <= 0:
+		return noHeadline(id, "the wall time of the run is not known")
 	}
-	cpu.Reading = NumberReading(HeadlineCoresAverage, value/elapsed.Seconds())
-	return cpu
+	cpu.Reading = NumberReading(id, value/f.Elapsed.Seconds())
+	return f.ofEnded(cpu)
 }
+
+func memory(f *facts, _ ID, _ []ID) HeadlineValue { return memoryHeadline(f.Sample) }
 
 // memoryHeadline is what the kernel cannot take back from the cgroup, else the processes' own memory, with the huge
 // pages that neither has.
@@ -344,22 +331,22 @@ func cgroupMemoryHeadline(s *Sample) HeadlineValue {
 	return v
 }
 
-// memoryPeakHeadline is the kernel's own record, else the larger of the samples and of the largest process that was
+// memoryPeak is the kernel's own record, else the larger of the samples and of the largest process that was
 // reaped: the task held at least as much.
-func memoryPeakHeadline(s *Sample, h History) HeadlineValue {
-	if value, ok := s.Task.Number(CgroupMemoryPeak); ok {
-		return takenFrom(HeadlineMemoryPeak, value, CgroupMemoryPeak)
+func memoryPeak(f *facts, id ID, sources []ID) HeadlineValue {
+	if value, ok := f.Task.Number(CgroupMemoryPeak); ok {
+		return takenFrom(id, value, CgroupMemoryPeak)
 	}
-	best := noHeadline(HeadlineMemoryPeak, whyNone(s, peakSources[:]))
+	best := noHeadline(id, whyNone(f.Sample, sources[:len(sources)-1])) // huge pages alone are no peak
 	most := -1.0
 	for _, from := range [...]ID{CgroupMemoryCurrent, TreeMemory, PortableRSS} {
-		if value, ok := h.largest(from); ok && value > most {
-			best, most = takenFrom(HeadlineMemoryPeak, value, from), value
+		if value, ok := f.largest(from); ok && value > most {
+			best, most = takenFrom(id, value, from), value
 			best.Guarantee = LowerBound
 		}
 	}
-	if value, ok := s.Task.Number(RusagePeakRSS); ok && value > most {
-		best = takenFrom(HeadlineMemoryPeak, value, RusagePeakRSS)
+	if value, ok := f.Task.Number(RusagePeakRSS); ok && value > most {
+		best = takenFrom(id, value, RusagePeakRSS)
 	}
 	return best
 }

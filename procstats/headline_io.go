@@ -20,17 +20,20 @@ var (
 	}
 	ioHandedSources  = [...]ID{TreeIOWrite, RusageOublock}
 	ioPendingSources = [...]ID{CgroupMemoryFileDirty, CgroupMemoryFileWriteback}
+	// What a headline of the network is taken from, and since when that is counted.
+	receivedSources = [...]ID{SkbReceived, SkbStartTime}
+	sentSources     = [...]ID{SkbSent, SkbStartTime}
 )
 
-// ioHeadline takes the exact counter where there is one, and otherwise the largest of the lower bounds: each misses
+// largestRead takes the exact counter where there is one, and otherwise the largest of the lower bounds: each misses
 // something else, and none counts too much.
-func ioHeadline(s *Sample, id ID, sources []ID) HeadlineValue {
-	best := firstRead(s, id, sources)
+func largestRead(f *facts, id ID, sources []ID) HeadlineValue {
+	best := firstRead(f.Sample, id, sources)
 	if best.Guarantee == Exact {
 		return best
 	}
 	for _, from := range sources {
-		value, ok := s.Task.Number(from)
+		value, ok := f.Task.Number(from)
 		if most, _ := best.Reading.Number(); ok && value > most {
 			best = takenFrom(id, value, from)
 		}
@@ -38,18 +41,18 @@ func ioHeadline(s *Sample, id ID, sources []ID) HeadlineValue {
 	return best
 }
 
-// ioWriteHeadline is what has reached storage: what the kernel charged to the cgroup, else the larger lower bound.
-func ioWriteHeadline(s *Sample) HeadlineValue {
-	written, ok := s.Task.Number(CgroupIOWrite)
+// ioWrite is what has reached storage: what the kernel charged to the cgroup, else the larger lower bound.
+func ioWrite(f *facts, id ID, _ []ID) HeadlineValue {
+	written, ok := f.Task.Number(CgroupIOWrite)
 	if !ok {
-		v := ioHeadline(s, HeadlineIOWrite, ioWriteSources[:])
+		v := largestRead(f, id, ioWriteSources[:])
 		if !v.Reading.Present() {
-			v = noHeadline(HeadlineIOWrite, whyNone(s, []ID{TreeIOStored, CgroupIOWrite}))
+			v = noHeadline(id, whyNone(f.Sample, []ID{TreeIOStored, CgroupIOWrite}))
 		}
 		return v
 	}
-	v := takenFrom(HeadlineIOWrite, written, CgroupIOWrite)
-	if allWritten(s, written) {
+	v := takenFrom(id, written, CgroupIOWrite)
+	if allWritten(f.Sample, written) {
 		v.Guarantee = Exact
 	}
 	return v
@@ -79,37 +82,29 @@ func pendingBytes(s *Sample) (bytes float64, ok bool) {
 	return dirty + writeback, okDirty && okWriteback
 }
 
-func ioPendingHeadline(s *Sample) HeadlineValue {
-	bytes, ok := pendingBytes(s)
+func ioPending(f *facts, id ID, sources []ID) HeadlineValue {
+	bytes, ok := pendingBytes(f.Sample)
 	if !ok {
-		return noHeadline(HeadlineIOPending, whyNone(s, ioPendingSources[:]))
+		return noHeadline(id, whyNone(f.Sample, sources))
 	}
-	v := takenFrom(HeadlineIOPending, bytes, CgroupMemoryFileDirty)
+	v := takenFrom(id, bytes, CgroupMemoryFileDirty)
 	v.Guarantee = Sampled // pages of the task can be charged to other cgroups, and those of others to its own
 	return v
 }
 
-// networkNeeds lists what a headline of the network is taken from, its value first, and since when that is counted.
-func networkNeeds(id ID) []ID {
-	if id == HeadlineNetworkReceived {
-		return []ID{SkbReceived, SkbStartTime}
-	}
-	return []ID{SkbSent, SkbStartTime}
-}
-
 // NetworkHeadlines returns the headlines of the network alone.
-func NetworkHeadlines(s *Sample) []HeadlineValue { return appendNetworkHeadlines(nil, s) }
-
-func appendNetworkHeadlines(list []HeadlineValue, s *Sample) []HeadlineValue {
-	return append(list,
-		networkHeadline(s, HeadlineNetworkReceived, SkbReceived), networkHeadline(s, HeadlineNetworkSent, SkbSent))
+func NetworkHeadlines(s *Sample) []HeadlineValue {
+	f := &facts{Sample: s}
+	return []HeadlineValue{
+		packets(f, HeadlineNetworkReceived, receivedSources[:]), packets(f, HeadlineNetworkSent, sentSources[:]),
+	}
 }
 
-// networkHeadline is a lower bound because packets may have been divided or merged. Where there was none since the
-// start of the task, none was.
-func networkHeadline(s *Sample, id, from ID) HeadlineValue {
-	h := firstRead(s, id, []ID{from})
-	_, late := s.Task.Number(SkbStartTime)
+// packets is a lower bound because packets may have been divided or merged. Where there was none since the start of the
+// task, none was.
+func packets(f *facts, id ID, sources []ID) HeadlineValue {
+	h := firstRead(f.Sample, id, sources[:1])
+	_, late := f.Task.Number(SkbStartTime)
 	if value, ok := h.Reading.Number(); ok && value == 0 && !late {
 		h.Guarantee = Exact
 	}
