@@ -45,12 +45,14 @@ type outsiders struct {
 	rootsAt, rootsPause time.Duration // when the executor's children were listed, and how long they are not listed again
 	usedAtRoots         time.Duration // see used
 
-	live   int
-	left   leftCounts
-	joined int64
-	cpu    time.Duration // used by processes between two samples that found them outside
-	// earlier is what an earlier reader has counted of processes that may be found again.
-	earlier countedEarlier
+	live int
+	// left and joined are what this reader has counted, or an earlier one, which may be found again here: whichever is
+	// more, because the counts must not be too high.
+	left, leftHere     leftCounts
+	joined, joinedHere int64
+	cpu                time.Duration // used by processes between two samples that found them outside
+	// usedEarlier is what processes had used when an earlier reader saw them; nil if none had joined.
+	usedEarlier map[procstats.ProcessID]usedEarlier
 	// first are those that were seen, at most maxOutsiders.
 	first []procstats.ProcessID
 }
@@ -298,8 +300,9 @@ func (m *membership) countLeft(p *process) {
 	}
 	p.left |= left
 	for i := range o.left {
-		if left&(1<<i) != 0 && !o.earlier.has(p.ProcessID, &o.earlier.left[i]) {
-			o.left[i]++
+		if left&(1<<i) != 0 {
+			o.leftHere[i]++
+			o.left[i] = max(o.left[i], o.leftHere[i])
 		}
 	}
 }
@@ -345,10 +348,9 @@ func (m *membership) setOrigin(p *process) {
 	}
 	p.foreign = true
 	o := &m.outside
-	used := o.earlier.used[p.ProcessID] // since it joined, which the rows go on from
-	if !o.earlier.has(p.ProcessID, &o.earlier.joined) {
-		o.joined++
-	}
+	used := o.usedEarlier[p.ProcessID] // since it joined, which the rows go on from
+	o.joinedHere++
+	o.joined = max(o.joined, o.joinedHere)
 	stat, err := m.stat(p)
 	if err != nil {
 		return
@@ -378,28 +380,8 @@ func (m *membership) outsideReading(id procstats.ID) procstats.Reading {
 	return procstats.NumberReading(id, float64(o.left[slices.Index(leftIDs[:], id)]))
 }
 
-// countedEarlier is what an earlier reader has counted of the processes that this one may find again: each counts
-// once. A process is known again by its row. If not all had rows, any may be the one, because the counts must not be
-// too high.
-type countedEarlier struct {
-	used    map[procstats.ProcessID]usedEarlier // by the processes that had rows; nil if nothing was counted
-	omitted bool                                // others had none
-	// left and joined are its counts, less those that were found again. Which of them have ended it does not say.
-	left   leftCounts
-	joined int64
-}
-
 // usedEarlier is what a process had used of the CPU, since it joined if it did.
 type usedEarlier struct{ cpu, children time.Duration }
-
-// has reports whether a process is one of the n that were counted, and takes it out of them.
-func (e *countedEarlier) has(id procstats.ProcessID, n *int64) bool {
-	if _, known := e.used[id]; *n == 0 || !known && !e.omitted {
-		return false
-	}
-	*n--
-	return true
-}
 
 // continueFrom makes the counts at least those of an earlier reader.
 func (o *outsiders) continueFrom(earlier *procstats.Sample) {
@@ -407,21 +389,18 @@ func (o *outsiders) continueFrom(earlier *procstats.Sample) {
 		n, _ := earlier.Task.Number(id)
 		return int64(n)
 	}
-	e := &o.earlier
-	*e = countedEarlier{omitted: earlier.Omitted > 0, joined: number(procstats.TreeJoined)}
 	for i, id := range leftIDs {
-		e.left[i] = number(id)
-		o.left[i] = max(o.left[i], e.left[i])
+		o.left[i] = max(o.left[i], number(id))
 	}
-	o.joined = max(o.joined, e.joined)
+	o.joined = max(o.joined, number(procstats.TreeJoined))
 	o.cpu = max(o.cpu, duration(earlier.Task, procstats.TreeOutsideCPU))
-	if e.left == (leftCounts{}) && e.joined == 0 {
+	if o.joined == 0 {
 		return // as of most tasks
 	}
-	e.used = make(map[procstats.ProcessID]usedEarlier, len(earlier.Processes))
+	o.usedEarlier = make(map[procstats.ProcessID]usedEarlier, len(earlier.Processes))
 	for i := range earlier.Processes {
 		row := &earlier.Processes[i]
-		e.used[row.ProcessID] = usedEarlier{
+		o.usedEarlier[row.ProcessID] = usedEarlier{
 			cpu:      duration(row.Readings, procstats.ProcessCPU),
 			children: duration(row.Readings, procstats.ProcessChildrenCPU),
 		}
