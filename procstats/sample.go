@@ -226,6 +226,17 @@ func (s *Sample) SetNumber(id ID, value float64) { s.Task.Put(NumberReading(id, 
 // SetAbsent sets the task's measurement id to absent, with the reason in words.
 func (s *Sample) SetAbsent(id ID, reason string) { s.Task.Put(AbsentReading(id, reason)) }
 
+// SetSelected sets the task's measurement id, if it is selected: to a value, or to absent if there is a reason.
+func (s *Sample) SetSelected(selection Selection, id ID, value float64, reason string) {
+	switch {
+	case !selection.Has(id):
+	case reason != "":
+		s.SetAbsent(id, reason)
+	default:
+		s.SetNumber(id, value)
+	}
+}
+
 // unmoved reports whether a measurement stands still while CPU time, pressure, memory and packets of the task's cgroup
 // do: these themselves, and the CPU time of each process. Bytes can be written back, and files of a sleeping task be
 // used by others, so all else may have moved.

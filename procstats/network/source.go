@@ -96,23 +96,14 @@ func (s *Source) Collect(into *procstats.Sample) {
 		into.SetRead(procstats.SourceSkb, kernel.Now())
 		counts.add(&s.collected)
 	}
-	put := func(id procstats.ID, value float64, reason string) {
-		switch {
-		case !s.selection.Has(id):
-		case reason != "":
-			into.SetAbsent(id, reason)
-		default:
-			into.SetNumber(id, value)
-		}
-	}
 	for way, counted := range counts {
-		put(ids[way].bytes, float64(counted.Bytes), reason)
-		put(ids[way].packets, float64(counted.Packets), reason)
+		into.SetSelected(s.selection, ids[way].bytes, float64(counted.Bytes), reason)
+		into.SetSelected(s.selection, ids[way].packets, float64(counted.Packets), reason)
 	}
 	if s.since.IsZero() {
 		reason = cmp.Or(reason, reasonFromStart)
 	}
-	put(procstats.SkbStartTime, float64(s.since.UnixMicro())/1e6, reason)
+	into.SetSelected(s.selection, procstats.SkbStartTime, float64(s.since.UnixMicro())/1e6, reason)
 }
 
 // Moved reports whether packets were counted since the last sample.

@@ -45,7 +45,7 @@ func Open(t Target, sel procstats.Selection, more ...Source) *Collector {
 	c.addCgroup(procstats.SourcePSI, func() *cgroupReader { return openPSI(t, sel) })
 	add(c, procstats.SourceHugetlb, func() Source { return openHugetlb(t, sel, &c.members) })
 	c.io = add(c, procstats.SourceIO, func() *ioSource { return openIO(t, sel, c.members.open()) })
-	add(c, procstats.SourceSmaps, func() Source { return openSmaps(t, sel, c.members.open(), smapsLimits{}) })
+	add(c, procstats.SourceSmaps, func() Source { return openSmaps(t, sel, c.members.open()) })
 	add(c, procstats.SourcePortable, func() Source { return openPortable(t, sel) })
 	c.disk = add(c, procstats.SourceDisk, func() *diskSource { return openDisk(t, sel) })
 	c.sources = append(c.sources, more...)

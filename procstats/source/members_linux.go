@@ -67,7 +67,7 @@ type exitedSum struct {
 // newMembership prepares the membership of a task; nothing is opened before the first Collect of a source.
 func newMembership(t Target) *membership {
 	m := &membership{target: t, shared: t.shared(), byPID: make(map[int]*process)}
-	m.smaps = smapsRounds{limits: smapsLimits{}.withDefaults(), now: kernel.Now}
+	m.smaps = smapsRounds{limits: smapsLimits{Budget: 20 * time.Millisecond, MaxRSS: 8 << 30}, now: kernel.Now}
 	if t.Cgroup.Encloses() && t.Cgroup.Procs() != "" {
 		m.cgroup = kernel.NewCgroupProcs(t.Cgroup, &m.shared.Buffer)
 	}

@@ -178,7 +178,7 @@ func TestIOOfOtherUsers(t *testing.T) {
 		return m.Source == procstats.SourceTree || m.Source == procstats.SourceIO || m.Source == procstats.SourceSmaps
 	})
 	sources := []Source{
-		openTree(target, everything, m), openIO(target, everything, m), openSmaps(target, everything, m, smapsLimits{}),
+		openTree(target, everything, m), openIO(target, everything, m), openSmaps(target, everything, m),
 	}
 	var s procstats.Sample
 	collect(&s, sources...)

@@ -41,7 +41,7 @@ func openIO(_ Target, sel procstats.Selection, _ *membership) *ioSource {
 
 func (*ioSource) continueFrom(*procstats.Sample) {}
 
-func openSmaps(_ Target, sel procstats.Selection, _ *membership, _ smapsLimits) Source {
+func openSmaps(_ Target, sel procstats.Selection, _ *membership) Source {
 	return newAbsentSource(procstats.SourceSmaps, sel, reasonNoProcfs)
 }
 

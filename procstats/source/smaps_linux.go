@@ -24,12 +24,10 @@ type smapsSource struct{ processSource }
 
 // openSmaps returns the source of the smaps_ measurements and of process_pss_bytes. m is shared with the other
 // sources that read processes; nil makes one for this source alone.
-func openSmaps(t Target, sel procstats.Selection, m *membership, limits smapsLimits) Source {
-	q := &smapsSource{
+func openSmaps(t Target, sel procstats.Selection, m *membership) Source {
+	return &smapsSource{
 		newProcessSource(procstats.SourceSmaps, t, sel, m, kernel.FileStatm, kernel.FileTask, kernel.FileChildren),
 	}
-	q.members.smaps.limits = limits.withDefaults()
-	return q
 }
 
 // Describe implements Source.

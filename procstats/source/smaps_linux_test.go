@@ -4,6 +4,7 @@
 package source
 
 import (
+	stdcmp "cmp"
 	"fmt"
 	"os"
 	"strings"
@@ -18,7 +19,11 @@ import (
 
 func smapsOf(tb testing.TB, t Target, m *membership, limits smapsLimits, clock *testClock) *smapsSource {
 	tb.Helper()
-	q := openSmaps(t, procstats.SourceSelection(procstats.SourceSmaps), m, limits).(*smapsSource)
+	q := openSmaps(t, procstats.SourceSelection(procstats.SourceSmaps), m).(*smapsSource)
+	defaults := &q.members.smaps.limits
+	defaults.Every = limits.Every
+	defaults.Budget = stdcmp.Or(limits.Budget, defaults.Budget)
+	defaults.MaxRSS = stdcmp.Or(limits.MaxRSS, defaults.MaxRSS)
 	if clock != nil {
 		q.members.smaps.now = clock.now
 	}

@@ -126,24 +126,15 @@ func (t *Target) shared() *Shared {
 	return &Shared{}
 }
 
-// smapsLimits bounds what reading smaps_rollup costs: the kernel walks every page table of a process for it. The zero
-// value stands for the defaults.
+// smapsLimits bounds what reading smaps_rollup costs: the kernel walks every page table of a process for it.
 type smapsLimits struct {
 	// Every is the least time between two readings; 0 means a thousand times as long as the last one took, less for
 	// the first three, at most 10 s. Samples in between repeat the last one, with its stamp.
 	Every time.Duration
-	// Budget ends a reading; what was not reached by then is skipped. 0 means 20 ms. One process can overrun it.
+	// Budget ends a reading; what was not reached by then is skipped. One process can overrun it.
 	Budget time.Duration
-	// MaxRSS is the resident memory in bytes above which a process is skipped; 0 means 8 GiB.
+	// MaxRSS is the resident memory in bytes above which a process is skipped.
 	MaxRSS int64
-}
-
-func (l smapsLimits) withDefaults() smapsLimits {
-	return smapsLimits{
-		Every:  l.Every,
-		Budget: cmp.Or(l.Budget, 20*time.Millisecond),
-		MaxRSS: cmp.Or(l.MaxRSS, 8<<30),
-	}
 }
 
 // pause is the time from the beginning of a reading, which took some time, to the next. The first ones follow sooner: a

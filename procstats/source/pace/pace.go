@@ -143,15 +143,9 @@ func (p *Pacer) Intervals() (requested, now time.Duration, ok bool) {
 // Put puts what Intervals returns into a sample, as far as it is selected; why is the reason if nothing is sampled.
 func (p *Pacer) Put(into *procstats.Sample, selection procstats.Selection, why string) {
 	requested, now, ok := p.Intervals()
-	put := func(id procstats.ID, interval time.Duration) {
-		switch {
-		case !selection.Has(id):
-		case ok:
-			into.SetNumber(id, interval.Seconds())
-		default:
-			into.SetAbsent(id, why)
-		}
+	if ok {
+		why = ""
 	}
-	put(procstats.ExecutorInterval, now)
-	put(procstats.ExecutorIntervalRequested, requested)
+	into.SetSelected(selection, procstats.ExecutorInterval, now.Seconds(), why)
+	into.SetSelected(selection, procstats.ExecutorIntervalRequested, requested.Seconds(), why)
 }
