@@ -134,10 +134,9 @@ func (a *Agent) forgetVersions() error {
 	var unused []version
 	a.mu.Lock()
 	for id, r := range a.jobs {
-		for n, spec := range r.versions {
+		for n := range r.versions {
 			v := version{id, n}
-			// An allocation that was ignored may refer to a version that cannot be read.
-			if used[v] || spec == nil || r.current.Current && r.current.Version == n {
+			if used[v] || r.current.Current && r.current.Version == n {
 				continue
 			}
 			unused = append(unused, v)

@@ -130,12 +130,11 @@ func (a *Agent) StopJob(id string, purge bool, check func(index uint64) error) e
 		}
 	}
 	r.current.Stopped, r.current.Current, r.current.Unplaced, r.unplaced = true, !purge, nil, nil
-	persisted, namespace := r.current, ""
-	if spec := r.spec(); spec != nil {
-		namespace = spec.Namespace
-	}
+	persisted := r.current
 	a.mu.Unlock()
-	e := snapshot.Event{Topic: snapshot.TopicJob, Type: "JobDeregistered", Key: id, Namespace: namespace}
+	e := snapshot.Event{
+		Topic: snapshot.TopicJob, Type: "JobDeregistered", Key: id, Namespace: persisted.Spec.Namespace,
+	}
 	persisted.ModifyIndex = a.host.Feed.Publish(e)
 	a.host.Persist(state.ChangeJob(&persisted))
 	failpoint.At("agent.stop.persisted")

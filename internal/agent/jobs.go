@@ -25,16 +25,13 @@ import (
 // registered is a job with its versions: the current one, and those that allocations still refer to.
 type registered struct {
 	current  state.Job
-	versions map[uint64]*job.Job // nil where a version cannot be read
+	versions map[uint64]*job.Job
 	// unplaced are the allocations of the current version that wait for a place.
 	unplaced map[string]*snapshot.Unplaced
 }
 
-// spec is the current version; nil if it cannot be read.
-func (r *registered) spec() *job.Job { return r.versions[r.current.Version] }
-
 // remember adds a version of a job.
-func (a *Agent) remember(v state.Job, j *job.Job) {
+func (a *Agent) remember(v state.Job) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	r := a.jobs[v.ID]
@@ -42,14 +39,14 @@ func (a *Agent) remember(v state.Job, j *job.Job) {
 		r = &registered{versions: make(map[uint64]*job.Job)}
 		a.jobs[v.ID] = r
 	}
-	r.versions[v.Version] = j
+	r.versions[v.Version] = v.Spec
 	// A job that was purged has no current version.
 	if v.Current || !r.current.Current && v.Version >= r.current.Version {
 		r.current = v
 	}
 }
 
-// version returns a version of a job; nil if none can be read.
+// version returns a version of a job; nil if it is unknown.
 func (a *Agent) version(id string, version uint64) *job.Job {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -59,16 +56,16 @@ func (a *Agent) version(id string, version uint64) *job.Job {
 	return nil
 }
 
-// currentVersion returns the version of a job whose allocations are to run; spec is nil if the job is stopped or
+// currentVersion returns the version of a job whose allocations are to run; it has no Spec if the job is stopped or
 // unknown.
-func (a *Agent) currentVersion(id string) (current state.Job, spec *job.Job) {
+func (a *Agent) currentVersion(id string) state.Job {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	r := a.jobs[id]
 	if r == nil || !r.current.Current || r.current.Stopped {
-		return state.Job{}, nil
+		return state.Job{}
 	}
-	return r.current, r.spec()
+	return r.current
 }
 
 // Validate reads a job file and checks it as RunJob would, and changes nothing. Errors have file, line and column.
@@ -159,15 +156,14 @@ func (a *Agent) runJob(
 	if err := check(was); err != nil {
 		return nil, false, err
 	}
-	spec := a.version(was.ID, was.Version)
-	if spec != nil && was.Current && !was.Stopped && spec.Namespace != j.Namespace {
+	if was.Current && !was.Stopped && was.Spec.Namespace != j.Namespace {
 		err := fmt.Errorf("job %s: registered in namespace %s; jobs of all namespaces share their IDs here",
-			j.ID, spec.Namespace)
+			j.ID, was.Spec.Namespace)
 		return nil, false, refused{err}
 	}
 	surplus, missing := a.compare(j)
 	p := a.place(j, surplus, missing)
-	if known && was.Current && !was.Stopped && len(p.stop)+len(p.fill) == 0 && same(spec, was, j) {
+	if known && was.Current && !was.Stopped && len(p.stop)+len(p.fill) == 0 && same(was, j) {
 		status, err = a.job(j.ID)
 		return status, false, err
 	}
@@ -192,9 +188,9 @@ func (a *Agent) runJob(
 
 // same reports whether a job means what is registered, whatever it was read from. A job file with other notes is
 // another one; a job in JSON has lost what they are about.
-func same(spec *job.Job, was state.Job, j *job.Job) bool {
-	return spec != nil && spec.Same(j) &&
-		(j.Source.IsJSON() || j.Source.Text == was.Source.Text || slices.Equal(spec.Notes, j.Notes))
+func same(was state.Job, j *job.Job) bool {
+	return was.Spec.Same(j) &&
+		(j.Source.IsJSON() || j.Source.Text == was.Source.Text || slices.Equal(was.Spec.Notes, j.Notes))
 }
 
 // digests are those of a job's groups, by name.
@@ -261,7 +257,7 @@ func (a *Agent) change(now state.Job, changes []state.Change, p placement, e *sn
 	}
 	failpoint.At("agent.register.persisted")
 	// Before anything names them: who hears of a job or an allocation can ask for it.
-	a.remember(now, now.Spec)
+	a.remember(now)
 	for _, l := range made {
 		a.admit(l)
 	}

@@ -215,20 +215,20 @@ func (a *Agent) placeAll() (done bool) {
 // placeWaiting places those allocations of a job that wait for a place, as far as this node can run them;
 // a.registering is held.
 func (a *Agent) placeWaiting(id string) error {
-	current, spec := a.currentVersion(id)
-	if spec == nil {
+	current := a.currentVersion(id)
+	if current.Spec == nil {
 		return nil
 	}
-	surplus, missing := a.compare(spec)
+	surplus, missing := a.compare(current.Spec)
 	missing = slices.DeleteFunc(missing, func(v vacancy) bool {
 		return !slices.Contains(current.Unplaced[v.group.Name], v.index)
 	})
 	surplus = slices.DeleteFunc(surplus, func(l *alloc.Alloc) bool {
 		return !slices.ContainsFunc(missing, func(v vacancy) bool { return v.replaces(l) })
 	})
-	p := a.place(spec, surplus, missing)
+	p := a.place(current.Spec, surplus, missing)
 	before := current.Unplaced
-	current.Spec, current.Unplaced = spec, indexes(p.unplaced)
+	current.Unplaced = indexes(p.unplaced)
 	if len(p.fill) > 0 || !maps.EqualFunc(before, current.Unplaced, slices.Equal) {
 		if err := a.change(current, nil, p, nil, newerVersion); err != nil {
 			return err

@@ -10,7 +10,6 @@ import (
 
 	"github.com/tachograph/tacho/internal/agent/alloc"
 	"github.com/tachograph/tacho/internal/agent/allocation"
-	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/state"
 )
 
@@ -62,8 +61,8 @@ func (a *Agent) toBeReplaced(l *alloc.Alloc) bool {
 	if !due && !deferred {
 		return false
 	}
-	current, spec := a.currentVersion(l.Job.ID)
-	return spec != nil && (due || slices.Contains(current.Unplaced[l.Group.Name], l.Index))
+	current := a.currentVersion(l.Job.ID)
+	return current.Spec != nil && (due || slices.Contains(current.Unplaced[l.Group.Name], l.Index))
 }
 
 // ReplaceAlloc stops an allocation and starts another in its place, as Nomad does when a user stops one. Both are
@@ -88,12 +87,13 @@ func (a *Agent) ReplaceAlloc(id string) error {
 func (a *Agent) replace(l *alloc.Alloc, past []time.Time) error {
 	a.registering.Lock()
 	defer a.registering.Unlock()
-	current, spec := a.currentVersion(l.Job.ID)
-	if spec == nil || a.superseded(l) || l.StopReason() == "" && l.Snapshot().ClientStatus == allocation.Complete {
+	current := a.currentVersion(l.Job.ID)
+	if current.Spec == nil || a.superseded(l) ||
+		l.StopReason() == "" && l.Snapshot().ClientStatus == allocation.Complete {
 		return nil
 	}
 	runs := l.Live()
-	_, missing := a.compare(spec, l)
+	_, missing := a.compare(current.Spec, l)
 	i := slices.IndexFunc(missing, func(v vacancy) bool { return v.group.Name == l.Group.Name && v.index == l.Index })
 	if i < 0 {
 		return nil
@@ -104,19 +104,19 @@ func (a *Agent) replace(l *alloc.Alloc, past []time.Time) error {
 	if runs {
 		stop = append(stop, l)
 	}
-	p := a.place(spec, stop, []vacancy{v})
+	p := a.place(current.Spec, stop, []vacancy{v})
 	if len(p.fill) == 0 {
-		a.deferPlacement(current, spec, v, runs)
+		a.deferPlacement(current, v, runs)
 		return nil
 	}
 	placed := current
-	placed.Spec, placed.Unplaced = spec, withoutIndex(current.Unplaced, v)
+	placed.Unplaced = withoutIndex(current.Unplaced, v)
 	err := a.change(placed, nil, p, nil, userStopped)
 	switch {
 	case err == nil && len(placed.Unplaced) == 0:
 		a.setUnplaced(current.ID, nil)
 	case err != nil && runs:
-		a.deferPlacement(current, spec, v, true)
+		a.deferPlacement(current, v, true)
 	}
 	return err
 }
@@ -173,7 +173,7 @@ func withoutIndex(unplaced map[string][]int, v vacancy) map[string][]int {
 
 // deferPlacement persists that a vacancy of a job, which replaces an allocation, has no place yet, and that the
 // allocation is stopped if it is to be; a.registering is held.
-func (a *Agent) deferPlacement(current state.Job, spec *job.Job, v vacancy, stop bool) {
+func (a *Agent) deferPlacement(current state.Job, v vacancy, stop bool) {
 	group := v.group.Name
 	a.mu.Lock()
 	r := a.jobs[current.ID]
@@ -185,7 +185,7 @@ func (a *Agent) deferPlacement(current state.Job, spec *job.Job, v vacancy, stop
 		unplaced[group] = append(slices.Clone(unplaced[group]), v.index)
 		r.current.Unplaced = unplaced
 	}
-	current.Spec, current.Unplaced = spec, r.current.Unplaced
+	current.Unplaced = r.current.Unplaced
 	a.mu.Unlock()
 	edit := v.previous.Edit(func(own *state.Allocation) {
 		own.Successor = &state.Successor{Reschedules: v.reschedules}

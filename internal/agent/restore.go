@@ -13,11 +13,10 @@ import (
 
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/internal/agent/alloc"
-	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/state"
 )
 
-var errUnreadable = errors.New("invalid job in state")
+var errNoJob = errors.New("the state does not have its job")
 
 // leftovers are what an earlier run of the agent persisted.
 type leftovers struct {
@@ -33,12 +32,11 @@ func (a *Agent) load() (*leftovers, error) {
 		return nil, fmt.Errorf("read state: %w", err)
 	}
 	for _, v := range versions {
-		j, err := specOf(v)
-		if err != nil {
-			a.log.Error("read job of an earlier run", "job", v.ID, "version", v.Version, "error", err)
-			a.host.Counts.Fail("recovery")
+		v.Spec.Source = v.Source
+		for _, g := range v.Spec.Groups {
+			g.Digest = v.Digests[g.Name]
 		}
-		a.remember(*v, j)
+		a.remember(*v)
 	}
 	persisted := new(leftovers)
 	if persisted.allocs, err = store.Allocations(); err != nil {
@@ -50,26 +48,13 @@ func (a *Agent) load() (*leftovers, error) {
 	return persisted, nil
 }
 
-// specOf returns what a version of a job came to when it was registered. Only versions that an earlier tacho
-// persisted are read from their source.
-func specOf(v *state.Job) (*job.Job, error) {
-	if v.Spec == nil {
-		return job.Parse(v.Source)
-	}
-	v.Spec.Source = v.Source
-	for _, g := range v.Spec.Groups {
-		g.Digest = v.Digests[g.Name]
-	}
-	return v.Spec, nil
-}
-
 // restore makes the allocations of an earlier run again, and recovers their running tasks. It returns the handles of
 // tasks that could not be restored or recovered: they run on, for an agent that can read their jobs, and for the next
 // attempt.
 func (a *Agent) restore(ctx context.Context, persisted *leftovers) (spared []*driver.TaskHandle) {
 	publish := a.current().Telemetry.PublishAllocationMetrics
 	for _, own := range persisted.allocs {
-		j, err := a.version(own.JobID, own.JobVersion), errUnreadable
+		j, err := a.version(own.JobID, own.JobVersion), errNoJob
 		var l *alloc.Alloc
 		if j != nil {
 			l, err = alloc.New(a.host, *own, j, persisted.tasks[own.ID])
@@ -163,15 +148,15 @@ func (a *Agent) lostAllocation(config *driver.TaskConfig) *state.Allocation {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	r := a.jobs[config.JobID]
-	if r == nil || r.spec() == nil {
+	if r == nil {
 		return nil
 	}
-	g := r.spec().Group(config.TaskGroupName)
+	g := r.current.Spec.Group(config.TaskGroupName)
 	index, err := strconv.Atoi(config.Env["NOMAD_ALLOC_INDEX"])
 	if err != nil || g == nil || g.Task(config.Name) == nil {
 		return nil
 	}
-	own := newAllocation(r.spec(), vacancy{group: g, index: index}, r.current.Version, max(1, r.current.CreateIndex))
+	own := newAllocation(r.current.Spec, vacancy{group: g, index: index}, r.current.Version, max(1, r.current.CreateIndex))
 	own.ID, own.Digest = config.AllocID, ""
 	return &own
 }

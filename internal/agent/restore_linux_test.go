@@ -20,31 +20,10 @@ import (
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/config"
 	"github.com/tachograph/tacho/internal/agent/datadir"
-	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/state"
 	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
-
-// TestJobsOfEarlierVersions begins with a state whose jobs have nothing but their sources, one of which cannot be read.
-func TestJobsOfEarlierVersions(t *testing.T) {
-	t.Parallel()
-	c := testConfig(shortDir(t))
-	store := openState(t, c)
-	source := job.Source{Filename: "f", Text: oneTask("batch", "", "true")}
-	must(t, errors.Join(
-		store.Apply(state.ChangeJob(&state.Job{ID: "test", Source: source, Current: true})),
-		store.Apply(state.ChangeJob(&state.Job{ID: "old", Source: job.Source{Text: "job {"}, Current: true})), store.Close(),
-	))
-	r := begin(t, c)
-	defer r.end(true)
-	if s, err := r.Snapshot().Job("old"); err != nil || s.Job.ID != "old" || len(s.Job.Groups) > 0 || s.ID != "old" {
-		t.Errorf("a job that cannot be read: %+v, %v", s, err)
-	}
-	if s, err := r.Snapshot().Job("test"); err != nil || len(s.Job.Groups) != 1 {
-		t.Errorf("a job that can be read: %+v, %v", s, err)
-	}
-}
 
 // TestRestartDoesNotEvaluate finds a job again whose source could not be read any more: it is not read.
 func TestRestartDoesNotEvaluate(t *testing.T) {
@@ -74,7 +53,7 @@ func (r *running) jobJSON(id string) string {
 }
 
 // TestTasksOutliveWhatCannotBeRead lets an agent find a running task whose history does not open, and then one whose
-// job cannot be read.
+// job is not in the state.
 func TestTasksOutliveWhatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	c := testConfig(shortDir(t))
@@ -92,9 +71,7 @@ func TestTasksOutliveWhatCannotBeRead(t *testing.T) {
 	r.end(false)
 
 	store, version := openJob(t, c)
-	stricter := *version
-	stricter.Source.Text, stricter.Spec = "job {", nil
-	must(t, errors.Join(store.Apply(state.ChangeJob(&stricter)), store.Close()))
+	must(t, errors.Join(store.DeleteJob(version.ID, version.Version), store.Close()))
 	r = begin(t, c)
 	if all := r.Snapshot().Allocations; len(all) != 0 {
 		t.Errorf("allocations %+v", all)

@@ -87,12 +87,9 @@ func (a *Agent) currentJobs() []*snapshot.Job {
 
 // snapshot returns a job without its status.
 func (r *registered) snapshot() *snapshot.Job {
-	own, spec := r.current, r.spec()
-	if spec == nil {
-		spec = &job.Job{ID: own.ID, Name: own.ID, Namespace: "default", Type: job.TypeService, Source: own.Source}
-	}
+	own := r.current
 	return &snapshot.Job{
-		Job: spec, ID: own.ID, Version: own.Version, Stopped: own.Stopped, SubmitTime: own.SubmitTime,
+		Job: own.Spec, ID: own.ID, Version: own.Version, Stopped: own.Stopped, SubmitTime: own.SubmitTime,
 		CreateIndex: own.CreateIndex, ModifyIndex: own.ModifyIndex, Unplaced: r.unplaced,
 	}
 }

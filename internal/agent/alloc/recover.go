@@ -35,10 +35,6 @@ func (t *Task) recover(ctx context.Context) *handle {
 	if own.Handle == nil && own.Starting == nil {
 		return nil
 	}
-	if err := CheckDriver(t.spec.Driver); err != nil { // an earlier tacho had plugins
-		t.recoveryFailed("recover task", err)
-		return nil
-	}
 	if own.Starting != nil {
 		t.adopt(ctx)
 	}

@@ -120,9 +120,6 @@ func (t *Task) launch() {
 // Start implements hook.Starter. What the driver is about to start is persisted before: an agent that is killed
 // before the handle is persisted adopts the task, and does not start a second one.
 func (t *Task) Start(ctx context.Context) (hook.Handle, error) {
-	if err := CheckDriver(t.spec.Driver); err != nil {
-		return nil, err
-	}
 	config, err := t.config()
 	if err != nil {
 		return nil, forRunner(err)
@@ -312,16 +309,12 @@ func (t *Task) snapshot() *allocation.Task {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	own := &t.persisted
-	s := &allocation.Task{
+	return &allocation.Task{
 		Name: t.spec.Name, Driver: t.spec.Driver, Lifecycle: t.spec.Lifecycle, Resources: t.spec.Resources,
 		Meta: t.spec.Meta, NoLogs: t.spec.Logs != nil && t.spec.Logs.Disabled,
 		Cores: coreList(t.alloc.persisted.Cores[t.spec.Name]), State: own.State, Events: own.Events,
 		Attributes: own.Attributes, RunID: own.RunID, Ends: own.Ends, Outcome: own.Outcome,
 	}
-	if s.RunID == "" && own.Handle != nil { // persisted by an earlier version
-		s.RunID = own.Handle.Config.ID
-	}
-	return s
 }
 
 // running returns the handle of the running task.

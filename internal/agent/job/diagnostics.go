@@ -38,7 +38,7 @@ func Mistakes(diags hcl.Diagnostics) error {
 func elsewhereFunctions() []string {
 	return []string{
 		"abspath", "bcrypt", "cidrhost", "cidrnetmask", "cidrsubnet", "cidrsubnets", "file", "fileexists", "fileset",
-		"pathexpand", "rsadecrypt", "timestamp", "uuidv4", "yamldecode", "yamlencode",
+		"pathexpand", "rsadecrypt", "timestamp", "uuidv4", "uuidv5", "yamldecode", "yamlencode",
 	}
 }
 

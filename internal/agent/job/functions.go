@@ -9,7 +9,6 @@ import (
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -64,14 +63,6 @@ func textFunctions() map[string]function.Function {
 		"sha1":   ofText(func(s string) (string, error) { return inHex(sha1.Sum([]byte(s))) }),
 		"sha256": ofText(func(s string) (string, error) { return inHex(sha256.Sum256([]byte(s))) }),
 		"sha512": ofText(func(s string) (string, error) { return inHex(sha512.Sum512([]byte(s))) }),
-		"uuidv5": function.New(&function.Spec{
-			Params: []function.Parameter{{Name: "namespace", Type: cty.String}, {Name: "name", Type: cty.String}},
-			Type:   function.StaticReturnType(cty.String),
-			Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
-				id, err := uuidV5(args[0].AsString(), args[1].AsString())
-				return cty.StringVal(id), err
-			},
-		}),
 	}
 }
 
@@ -99,31 +90,4 @@ func decodeBase64(text string) (string, error) {
 		return "", errors.New("the decoded text is not UTF-8")
 	}
 	return string(decoded), nil
-}
-
-// namespaces are those of RFC 4122 with a name, by their last digit.
-func namespaces() map[string]byte {
-	return map[string]byte{"dns": 0x10, "url": 0x11, "oid": 0x12, "x500": 0x14}
-}
-
-// uuidV5 is the id of a name in a namespace, by RFC 4122.
-func uuidV5(namespace, name string) (string, error) {
-	space := []byte{0x6b, 0xa7, 0xb8, 0, 0x9d, 0xad, 0x11, 0xd1, 0x80, 0xb4, 0, 0xc0, 0x4f, 0xd4, 0x30, 0xc8}
-	if last, known := namespaces()[namespace]; known {
-		space[3] = last
-	} else {
-		digits := namespace
-		if len(digits) == 36 && digits[8] == '-' && digits[13] == '-' && digits[18] == '-' && digits[23] == '-' {
-			digits = digits[:8] + digits[9:13] + digits[14:18] + digits[19:23] + digits[24:]
-		}
-		decoded, err := hex.DecodeString(digits)
-		if err != nil || len(decoded) != 16 {
-			return "", fmt.Errorf("namespace %q: must be dns, url, oid, x500 or a UUID", namespace)
-		}
-		space = decoded
-	}
-	sum := sha1.Sum(append(space, name...)) //nolint:gosec // what the RFC asks for
-	id := sum[:16]
-	id[6], id[8] = id[6]&0x0f|0x50, id[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:]), nil
 }

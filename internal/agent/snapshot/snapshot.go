@@ -40,7 +40,6 @@ type Agent struct {
 
 // Job is a job with its state.
 type Job struct {
-	// Job has nothing but its id if the job's file cannot be read by this version of tacho.
 	Job     *job.Job
 	ID      string
 	Version uint64

@@ -94,34 +94,33 @@ func (c *Change) id() string { return c.bucket + "/" + c.key }
 // Apply persists changes, all or none; they are on disk when it returns. It is for what is persisted before it
 // happens.
 func (s *Store) Apply(changes ...Change) error {
-	s.retry.persisting.RLock()
-	defer s.retry.persisting.RUnlock()
-	err := s.apply(changes)
-	s.noteResult(changes, err)
+	_, err := s.persist(changes, false)
 	return err
 }
 
 // Persist persists what has happened already, like Apply. It retries what fails until it succeeds or a newer change
 // replaces it; Health reports it meanwhile. It returns the error of the first failure only.
 func (s *Store) Persist(changes ...Change) error {
-	s.retry.persisting.RLock()
-	defer s.retry.persisting.RUnlock()
-	err := s.apply(changes)
-	first := s.noteResult(changes, err)
-	if err == nil {
-		return nil
-	}
-	s.retry.mu.Lock()
-	for _, c := range changes {
-		if c.err == nil {
-			s.retry.pending[c.id()] = c
-		}
-	}
-	s.retry.mu.Unlock()
+	first, err := s.persist(changes, true)
 	if !first {
 		return nil
 	}
 	return err
+}
+
+func (s *Store) persist(changes []Change, keep bool) (first bool, err error) {
+	s.retry.persisting.RLock()
+	defer s.retry.persisting.RUnlock()
+	err = s.apply(changes)
+	first = s.noteResult(changes, err)
+	s.retry.mu.Lock()
+	defer s.retry.mu.Unlock()
+	for _, c := range changes {
+		if keep && err != nil && c.err == nil {
+			s.retry.pending[c.id()] = c
+		}
+	}
+	return first, err
 }
 
 // apply persists changes in one transaction. Several callers share one write to the disk.
@@ -222,6 +221,8 @@ const (
 func (s *Store) Run(ctx context.Context, changed func(error)) {
 	look := time.NewTicker(lookInterval)
 	defer look.Stop()
+	var wait time.Duration
+	var again <-chan time.Time // nil if nothing has failed
 	for {
 		select {
 		case <-look.C:
@@ -229,28 +230,18 @@ func (s *Store) Run(ctx context.Context, changed func(error)) {
 				changed(err)
 			}
 		case <-s.retry.failed:
-			if !s.retryUntil(ctx) {
-				return
+			if again == nil {
+				wait, again = firstRetry, time.After(firstRetry)
 			}
-			changed(nil)
+		case <-again:
+			if again = nil; s.retryPending() == nil {
+				changed(nil)
+				continue
+			}
+			wait = min(2*wait, longestRetry)
+			again = time.After(wait)
 		case <-ctx.Done():
 			return
-		}
-	}
-}
-
-// retryUntil retries the pending changes until they are persisted. It returns false if ctx is done first.
-func (s *Store) retryUntil(ctx context.Context) bool {
-	for wait := firstRetry; ; wait = min(2*wait, longestRetry) {
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return false
-		}
-		if s.retryPending() == nil {
-			return true
 		}
 	}
 }

@@ -181,11 +181,13 @@ func survey(tx *bolt.Tx, keep bool) (*records, error) {
 }
 
 func (r *records) add(bucket, key string, value []byte, b *bolt.Bucket) {
-	err := checkRecord(bucket, key, value)
-	if bucket == bucketMeta {
-		if strings.HasSuffix(key, suffixChecksum) {
-			return // checked and written with its value
-		}
+	var err error
+	switch {
+	case bucket != bucketMeta:
+		err = verifyChecksum(bucket, key, value)
+	case strings.HasSuffix(key, suffixChecksum):
+		return // checked and written with its value
+	default:
 		err = checkMeta(key, value, b)
 	}
 	if err != nil {
@@ -206,10 +208,10 @@ func (r *records) add(bucket, key string, value []byte, b *bolt.Bucket) {
 	}
 }
 
-// checkMeta compares a value of the meta bucket with its checksum. Earlier versions of tacho wrote none.
+// checkMeta compares a value of the meta bucket with its checksum.
 func checkMeta(key string, value []byte, b *bolt.Bucket) error {
 	sum := b.Get([]byte(key + suffixChecksum))
-	if sum != nil && (len(sum) != 4 || binary.BigEndian.Uint32(sum) != checksum(bucketMeta, key, value)) {
+	if len(sum) != 4 || binary.BigEndian.Uint32(sum) != checksum(bucketMeta, key, value) {
 		return errors.New("checksum differs")
 	}
 	return nil

@@ -64,7 +64,7 @@ func contents(t *testing.T, s *Store) map[string]string {
 		return tx.ForEach(func(bucket []byte, b *bolt.Bucket) error {
 			return b.ForEach(func(key, value []byte) error {
 				name := string(bucket) + "/" + string(key)
-				if string(bucket) != bucketMeta && checkRecord(string(bucket), string(key), value) != nil {
+				if string(bucket) != bucketMeta && verifyChecksum(string(bucket), string(key), value) != nil {
 					return nil // none of those that are read
 				}
 				if !strings.HasPrefix(name, "meta/index") {
@@ -152,26 +152,4 @@ func damageOnce(t *testing.T, path string, whole []byte, random *rand.Rand, want
 		t.Errorf("%s: %v", path, err)
 	}
 	return s.Damage != nil
-}
-
-// TestEarlierRecords is about a file whose records have no checksums.
-func TestEarlierRecords(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "state.db")
-	s := mustOpen(t, path)
-	err := s.db.Update(func(tx *bolt.Tx) error {
-		return errors.Join(
-			tx.Bucket([]byte(bucketAllocs)).Put([]byte("a"), []byte(`{"ID":"a","Index":3}`)),
-			tx.Bucket([]byte(bucketAllocs)).Put([]byte("b"), []byte(`{"ID":"b","CreateTime":"yesterday"}`)),
-		)
-	})
-	testkit.Must(t, errors.Join(err, s.Close()))
-	s = mustOpen(t, path)
-	defer func() { _ = s.Close() }()
-	all, err := s.Allocations()
-	if err != nil || len(all) != 1 || all[0].Index != 3 {
-		t.Errorf("%v, %v", all, err)
-	}
-	if s.Damage == nil || len(s.Damage.Faults) != 1 || !strings.HasPrefix(s.Damage.Faults[0].Error(), `allocations "b": `) {
-		t.Errorf("reported as %+v", s.Damage)
-	}
 }

@@ -30,8 +30,8 @@ type Job struct {
 	Source     job.Source
 	SubmitTime time.Time
 	// Spec is the job that the source came to, and Digests are the digests of its groups: a source is evaluated again
-	// only when a task starts. Versions that an earlier tacho persisted have neither.
-	Spec    *job.Job          `json:",omitempty"`
+	// only when a task starts.
+	Spec    *job.Job
 	Digests map[string]string `json:",omitempty"`
 	// Current is false for versions that only allocations of old still refer to.
 	Current     bool
