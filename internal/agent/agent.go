@@ -215,7 +215,7 @@ func (a *Agent) open(ctx context.Context) (ready bool, err error) {
 		h.Work.Go(l.Begin)
 	}
 	a.resume()
-	h.Work.Go(func() { a.collect(h.Context) })
+	h.Work.Go(a.collect)
 	return true, nil
 }
 

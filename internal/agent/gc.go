@@ -5,7 +5,6 @@ package agent
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -18,27 +17,14 @@ import (
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 )
 
-// collect removes ended allocations that are old, or too many, until ctx is done.
-func (a *Agent) collect(ctx context.Context) {
-	for {
-		timer := time.NewTimer(max(time.Second, a.current().Client.GCInterval))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		}
-		if err := a.collectDue(time.Now()); err != nil {
+// collect removes ended allocations that are old, or too many, until the agent ends.
+func (a *Agent) collect() {
+	for a.pause(max(time.Second, a.current().Client.GCInterval)) {
+		if _, err := a.removeGarbage(time.Now(), false); err != nil {
 			a.log.Error("remove ended allocations", "error", err)
 			a.host.Counts.Fail("gc")
 		}
 	}
-}
-
-// collectDue removes the ended allocations that are old, or too many.
-func (a *Agent) collectDue(now time.Time) error {
-	_, err := a.removeGarbage(now, false)
-	return err
 }
 
 // CollectGarbage removes all ended allocations now and returns how many.

@@ -240,7 +240,10 @@ func TestGarbageIsCollectedBetweenRegistrations(t *testing.T) {
 	r.mu.Lock() // keeps the collection from its end
 	unlock := sync.OnceFunc(r.mu.Unlock)
 	defer unlock()
-	go func() { done <- r.collectDue(time.Now()) }()
+	go func() {
+		_, err := r.removeGarbage(time.Now(), false)
+		done <- err
+	}()
 	r.eventually("the lock of registrations", func() bool {
 		free := r.registering.TryLock()
 		if free {

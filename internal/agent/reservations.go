@@ -5,6 +5,7 @@ package agent
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -45,15 +46,18 @@ func (a *Agent) reservations(jobID string, stop []*alloc.Alloc) *reservations {
 
 // take reserves the ports of a vacancy, and the cores that its tasks request: all or none.
 func (r *reservations) take(v *vacancy) error {
+	rest := &reservations{all: r.all, cores: maps.Clone(r.cores), ports: maps.Clone(r.ports)}
 	v.cores, v.ports = make(map[string][]int), make(map[string]int)
-	err := r.takeCores(v)
+	err := rest.takeCores(v)
 	if err == nil {
-		err = r.takePorts(v)
+		err = rest.takePorts(v)
 	}
 	if err != nil {
-		r.release(v)
+		v.cores, v.ports = nil, nil
+		return err
 	}
-	return err
+	*r = *rest
+	return nil
 }
 
 func (r *reservations) takeCores(v *vacancy) error {
@@ -86,19 +90,6 @@ func (r *reservations) takePorts(v *vacancy) error {
 		v.ports[p.Label], r.ports[port] = port, "another allocation of the job"
 	}
 	return nil
-}
-
-// release gives back what a vacancy has reserved.
-func (r *reservations) release(v *vacancy) {
-	for _, cores := range v.cores {
-		for _, core := range cores {
-			delete(r.cores, core)
-		}
-	}
-	for _, port := range v.ports {
-		delete(r.ports, port)
-	}
-	v.cores, v.ports = nil, nil
 }
 
 // freePort returns a port that no allocation has and that no process listens on; 0 if all are taken.

@@ -37,9 +37,9 @@ func (r *Ring) Points(q Query) (points []Point, err error) {
 		return nil, err
 	}
 	if !q.Nearest.IsZero() {
-		nearest, ok, err := r.at(q)
-		if ok {
-			points = []Point{nearest}
+		nearest, err := r.nearest(q.Nearest)
+		if nearest != nil {
+			points = []Point{r.point(nearest, q.Processes)}
 		}
 		return points, err
 	}
@@ -274,47 +274,12 @@ func (r *Ring) point(slot []byte, processes bool) Point {
 	return p
 }
 
-// at returns the reading nearest to the time of a query; ok is false in a history without readings.
-func (r *Ring) at(q Query) (nearest Point, ok bool, err error) {
-	behind, err := r.search(r.oldest(), r.sequence+1, func(head []byte) bool {
-		return !timeOf(head).Before(q.Nearest)
-	})
-	if err != nil {
-		return nearest, false, err
-	}
-	slot := make([]byte, r.slotSize())
-	for sequence := behind - 1; sequence >= r.oldest() && !ok; sequence-- {
-		if nearest, ok, err = r.reading(sequence, slot, q); err != nil {
-			return nearest, false, err
-		}
-	}
-	for sequence := behind; sequence <= r.sequence; sequence++ {
-		p, found, err := r.reading(sequence, slot, q)
-		switch {
-		case err != nil:
-			return nearest, false, err
-		case !found:
-			continue
-		case !ok || p.Wall.Sub(q.Nearest) < q.Nearest.Sub(nearest.Wall):
-			nearest = p
-		}
-		return nearest, true, nil
-	}
-	return nearest, ok, nil
-}
-
-// reading returns the reading of a slot that is nearest to the time of a query; ok is false for a gap.
-func (r *Ring) reading(sequence uint64, slot []byte, q Query) (p Point, ok bool, err error) {
-	whole, err := r.readSlot(sequence, slot)
-	if !whole || err != nil {
-		return p, false, err
-	}
-	var best []byte
-	r.expand(slot, Query{}, func(one []byte) {
-		if best == nil || timeOf(one).Sub(q.Nearest).Abs() < timeOf(best).Sub(q.Nearest).Abs() {
-			best = append(best[:0], one...)
+// nearest returns the reading nearest to a time, the earlier one of two at the same distance; nil if there is none.
+func (r *Ring) nearest(at time.Time) (best []byte, err error) {
+	err = r.readings(r.oldest(), r.sequence, Query{}, func(slot []byte) {
+		if gapOf(slot) == NoGap && (best == nil || timeOf(slot).Sub(at).Abs() < timeOf(best).Sub(at).Abs()) {
+			best = append(best[:0], slot...)
 		}
 	})
-	p = r.point(best, q.Processes)
-	return p, p.Gap == NoGap, nil
+	return best, err
 }

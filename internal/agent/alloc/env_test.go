@@ -83,7 +83,7 @@ func TestDestination(t *testing.T) {
 		"local/x": "local/x", "${NOMAD_SECRETS_DIR}/x": "secrets/x", "local/../local/x": "local/x",
 		"/etc/passwd": "", "../x": "", "${NOMAD_ALLOC_DIR}/x": "", "${NOMAD_TASK_DIR}/../../../x": "",
 	} {
-		if got, err := destination(path); got != want || (err == nil) != (want != "") {
+		if got, err := (&job.Template{Destination: path}).Path(); got != want || (err == nil) != (want != "") {
 			t.Errorf("%s leads to %q, %v; want %q", path, got, err, want)
 		}
 	}

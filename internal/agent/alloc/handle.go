@@ -26,10 +26,7 @@ type handle struct {
 	missed *driver.TaskHandle
 }
 
-var (
-	_ hook.Handle      = (*handle)(nil)
-	_ hook.StatsOpener = (*handle)(nil)
-)
+var _ hook.StatsOpener = (*handle)(nil)
 
 // resume lets the driver recover a task that it could not before. Whether it knows it then is said by the next call.
 func (h *handle) resume(ctx context.Context) error {

@@ -50,11 +50,6 @@ type Task struct {
 	handle    *handle
 }
 
-var (
-	_ hook.Starter  = (*Task)(nil)
-	_ hook.Observer = (*Task)(nil)
-)
-
 // newTask makes a task of an allocation from what an earlier run of the agent persisted of it.
 func (a *Alloc) newTask(spec *job.Task, persisted state.Task) *Task {
 	h, c := a.host, a.host.Config()

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -27,7 +26,7 @@ func (s *start) render(env map[string]string, owner *datadir.Owner) error {
 			return err
 		}
 		mode, modeErr := strconv.ParseUint(t.Permissions, 8, 32)
-		path, err := destination(t.Destination)
+		path, err := t.Path()
 		if err = errors.Join(modeErr, err); err == nil {
 			err = s.dir.WriteFile(s.task.Name, path, text, fs.FileMode(mode), owner)
 		}
@@ -65,20 +64,6 @@ func expand(t *job.Template, env map[string]string) ([]byte, error) {
 
 func templateFault(t *job.Template, err error) error {
 	return fmt.Errorf("%s:%d: template %s: %w", t.Range.Filename, t.Range.Start.Line, t.Destination, err)
-}
-
-// destination is the path of a rendered file within the task's directory.
-func destination(path string) (string, error) {
-	for name, dir := range map[string]string{"TASK": "local", "SECRETS": "secrets"} {
-		path = strings.Replace(path, "${NOMAD_"+name+"_DIR}", dir, 1)
-	}
-	if strings.HasPrefix(path, "${NOMAD_ALLOC_DIR}") {
-		return "", fmt.Errorf("files are rendered into the task's own directories")
-	}
-	if !filepath.IsLocal(path) {
-		return "", fmt.Errorf("not within the task's directory")
-	}
-	return filepath.Clean(path), nil
 }
 
 // readEnv reads NAME=value lines; quotes around a value are taken off.

@@ -13,7 +13,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/tachograph/tacho/executor/record"
-	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
@@ -54,8 +53,6 @@ type usage struct {
 	arrived time.Time     // when the newest reading came
 	backlog backlog
 }
-
-var _ hook.StatsUpdater = (*usage)(nil)
 
 // begin is called when a start of the task runs, also one of an earlier agent.
 func (u *usage) begin(run int, startedAt time.Time) {

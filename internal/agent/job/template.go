@@ -107,11 +107,17 @@ func (d *decoder) template(b *hclsyntax.Block, t *Task) {
 	if mode, err := strconv.ParseUint(x.Permissions, 8, 32); err != nil || mode > 0o777 {
 		d.errorf(b.TypeRange, "Invalid value", "perms must be an octal mode such as \"0644\"")
 	}
-	if x.Destination != "" && !filepath.IsLocal(x.Destination) && !fromFolder.MatchString(x.Destination) {
-		d.errorf(b.TypeRange, "Invalid value", "destination %q is not within the task's directory", x.Destination)
+	if _, err := x.Path(); x.Destination != "" && err != nil {
+		d.errorf(b.TypeRange, "Invalid value", "%s", err)
 	}
 	t.Templates = append(t.Templates, x)
 }
 
-// fromFolder are destinations that begin with one of the task's own directories by its variable.
-var fromFolder = regexp.MustCompile(`^\$\{NOMAD_(TASK|SECRETS)_DIR\}/`)
+// Path is the path of the rendered file within the task's directory.
+func (t *Template) Path() (string, error) {
+	path := strings.NewReplacer("${NOMAD_TASK_DIR}", "local", "${NOMAD_SECRETS_DIR}", "secrets").Replace(t.Destination)
+	if !filepath.IsLocal(path) || strings.HasPrefix(path, "${NOMAD_ALLOC_DIR}") {
+		return "", fmt.Errorf("destination %q is not within the task's directory", t.Destination)
+	}
+	return filepath.Clean(path), nil
+}

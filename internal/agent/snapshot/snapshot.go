@@ -137,12 +137,7 @@ func (a *Agent) Allocation(prefix string) (*allocation.Allocation, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, l := range a.Allocations {
-		if l.ID == id {
-			return l, nil
-		}
-	}
-	return nil, fmt.Errorf("allocation %q: %w", prefix, allocation.ErrNotFound)
+	return a.Allocations[slices.Index(ids, id)], nil
 }
 
 // Usage returns what a task of the snapshot uses.
