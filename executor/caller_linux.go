@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
 )
@@ -29,40 +31,20 @@ func (e *Executor) watchCaller() error {
 	if err := unix.Fstat(unix.Stdout, &stdout); err != nil || stdout.Mode&unix.S_IFMT != unix.S_IFIFO {
 		return nil
 	}
-	fd, err := unix.FcntlInt(uintptr(unix.Stdout), unix.F_DUPFD_CLOEXEC, unix.Stderr+1)
-	if err != nil {
-		return fmt.Errorf("watch caller: %w", err)
-	}
-	// The runtime's poller waits only for what does not block.
-	if err := unix.SetNonblock(fd, true); err != nil {
-		return fmt.Errorf("watch caller: %w", errors.Join(err, unix.Close(fd)))
-	}
-	e.caller = os.NewFile(uintptr(fd), "stdout")
-	raw, err := e.caller.SyscallConn()
-	if err != nil {
-		return fmt.Errorf("watch caller: %w", errors.Join(err, e.caller.Close()))
-	}
+	e.caller = process.NewEpollSet()
 	context.AfterFunc(e.ctx, e.unwatchCaller)
-	e.work.Go(func() {
-		// An error is that of a file that was closed: the caller has its task.
-		if raw.Read(unread) == nil {
-			e.callerIsGone()
-		}
+	out := os.Stdout // go-plugin replaces it, and a file that is collected closes its descriptor
+	return e.caller.Add(unix.Stdout, func() (again bool) {
+		runtime.KeepAlive(out)
+		e.work.Go(e.callerIsGone)
+		return false
 	})
-	return nil
-}
-
-// unread reports whether a pipe has no reader any more, without waiting.
-func unread(fd uintptr) bool {
-	events := []unix.PollFd{{Fd: int32(fd)}}
-	n, err := unix.Poll(events, 0)
-	return err == nil && n > 0
 }
 
 // unwatchCaller ends the watch: the task is there, and outlives its caller unless it is on a leash.
 func (e *Executor) unwatchCaller() {
 	if e.caller != nil {
-		_ = e.caller.Close() // only ends the read
+		_ = e.caller.Close() // of what was only waited for
 	}
 }
 

@@ -182,10 +182,8 @@ func (s *execSender) stderr(p []byte) error {
 }
 
 func (s *execSender) exit(end unix.WaitStatus) error {
-	exit := &proto.ExecExit{Code: int32(end.ExitStatus())}
-	if end.Signaled() {
-		exit.Signal, exit.Code = int32(end.Signal()), 128+int32(end.Signal())
-	}
+	code, signal := exitCode(end)
+	exit := &proto.ExecExit{Code: int32(code), Signal: int32(signal)}
 	return s.send(&proto.ExecResponse{Message: &proto.ExecResponse_Exit{Exit: exit}})
 }
 

@@ -62,23 +62,19 @@ func openExecStdio(terminal bool, credential *syscall.Credential) (*execStdio, e
 	return x, nil
 }
 
-// openPipes makes three pipes.
+// openPipes makes three pipes. Our ends wait in the runtime's poller; the command's block, as every command expects,
+// because their descriptors are taken.
 func (x *execStdio) openPipes() error {
 	for _, ours := range []**os.File{&x.stdin, &x.stdout, &x.stderr} {
-		var fds [2]int
-		if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		own, theirs, err := os.Pipe()
+		if err != nil {
 			return fmt.Errorf("make pipe: %w", err)
 		}
-		own, theirs := fds[0], fds[1]
 		if ours == &x.stdin {
 			own, theirs = theirs, own
 		}
-		x.streams.add(os.NewFile(uintptr(theirs), "pipe"))
-		// Our end waits in the runtime's poller; the command's end blocks, as every command expects.
-		if err := unix.SetNonblock(own, true); err != nil {
-			return errors.Join(fmt.Errorf("make pipe: %w", err), unix.Close(own))
-		}
-		*ours = os.NewFile(uintptr(own), "pipe")
+		x.streams.add(theirs)
+		*ours = own
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/reader"
 	"github.com/tachograph/tacho/executor/record"
@@ -83,8 +84,8 @@ type lifetime struct {
 	work    sync.WaitGroup
 	// unused runs until Launch, and after one that failed.
 	unused *time.Timer
-	// caller is a pipe that the caller reads as long as it lives; nil if there is none.
-	caller *os.File
+	// caller waits for the end of a caller that reads our standard output as long as it lives; nil if there is none.
+	caller *process.EpollSet
 }
 
 // newExecutor returns an executor that has started nothing yet.

@@ -304,10 +304,7 @@ func (t *task) devices() []record.Device {
 	}
 	devices := make([]record.Device, 0, len(list))
 	for _, d := range list {
-		devices = append(devices, record.Device{
-			Number: d.Number, Name: d.Name, Layer: d.Layer,
-			ReadBytes: d.ReadBytes, WrittenBytes: d.WrittenBytes, Reads: d.Reads, Writes: d.Writes,
-		})
+		devices = append(devices, record.Device(d))
 	}
 	slices.SortFunc(devices, func(a, b record.Device) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Number, b.Number))

@@ -152,12 +152,11 @@ func (e *Executor) Stats(request *proto.StatsRequest, stream grpc.ServerStreamin
 	}
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
-	stop := context.AfterFunc(e.ctx, cancel)
-	defer stop()
 	go func() { // ends with ctx, which the deferred cancel ends
+		defer cancel()
 		select {
 		case <-t.gone:
-			cancel()
+		case <-e.ctx.Done():
 		case <-ctx.Done():
 		}
 	}()

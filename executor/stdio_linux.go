@@ -85,7 +85,8 @@ func (s *streams) add(f *os.File) {
 
 // inherit takes descriptors that the caller left in this process.
 func (s *streams) inherit(stdio *proto.Stdio) error {
-	for _, fd := range []uint32{stdio.GetStdinFd(), stdio.GetStdoutFd(), stdio.GetStderrFd()} {
+	given := []uint32{stdio.GetStdinFd(), stdio.GetStdoutFd(), stdio.GetStderrFd()}
+	for _, fd := range given {
 		// Several streams may share one descriptor; each gets a copy of its own, so that all can be closed.
 		copied, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
 		if err != nil {
@@ -94,7 +95,6 @@ func (s *streams) inherit(stdio *proto.Stdio) error {
 		s.files = append(s.files, os.NewFile(uintptr(copied), fmt.Sprintf("descriptor %d", fd)))
 		s.task = append(s.task, uintptr(copied))
 	}
-	given := []uint32{stdio.GetStdinFd(), stdio.GetStdoutFd(), stdio.GetStderrFd()}
 	slices.Sort(given)
 	for _, fd := range slices.Compact(given) { // once: the number can be that of another file right after
 		if fd > 2 {
@@ -126,13 +126,12 @@ func (s *streams) addOthers(descriptors []*proto.Descriptor) error {
 
 // openPaths opens files or FIFOs; an empty path is /dev/null.
 func (s *streams) openPaths(stdin, stdout, stderr string) error {
-	opening := []func() (*os.File, error){
-		func() (*os.File, error) { return openInput(stdin) },
-		func() (*os.File, error) { return openOutput(stdout) },
-		func() (*os.File, error) { return openOutput(stderr) },
-	}
-	for _, open := range opening {
-		f, err := open()
+	for i, path := range []string{stdin, stdout, stderr} {
+		open := openOutput
+		if i == 0 {
+			open = openInput
+		}
+		f, err := open(path)
 		if err != nil {
 			return fmt.Errorf("standard streams: %w", err)
 		}

@@ -37,7 +37,7 @@ func (c *Client) Hello() *proto.HelloResponse { return c.hello }
 func (c *Client) Wait(ctx context.Context) (*proto.Exit, *record.Record, error) {
 	response, err := c.rpc.Wait(ctx, &proto.WaitRequest{})
 	if err != nil {
-		return nil, nil, c.explain(err)
+		return nil, nil, err
 	}
 	final, err := record.Decode(response.GetRecord())
 	if err != nil {
@@ -57,7 +57,7 @@ type Progress struct {
 func (c *Client) Progress(ctx context.Context) (Progress, error) {
 	response, err := c.sayHello(ctx)
 	if err != nil {
-		return Progress{}, c.explain(err)
+		return Progress{}, err
 	}
 	c.child.confirmed()
 	return Progress{Ended: response.GetState() == proto.TaskState_TASK_STATE_EXITED, Events: response.GetEvents()}, nil
@@ -77,29 +77,28 @@ func (c *Client) Changed() <-chan struct{} {
 // Signal sends a signal to the main process, or to its process group as a terminal would.
 func (c *Client) Signal(ctx context.Context, signal syscall.Signal, group bool) error {
 	_, err := c.rpc.Signal(ctx, &proto.SignalRequest{Signal: int32(signal), Group: group})
-	return c.explain(err)
+	return err
 }
 
 // Stop asks the task to end with a signal (0: the one of Launch), kills what is left after the grace, and returns
 // when nothing is.
 func (c *Client) Stop(ctx context.Context, signal syscall.Signal, grace time.Duration) error {
 	_, err := c.rpc.Stop(ctx, &proto.StopRequest{Signal: int32(signal), GraceNs: int64(grace)})
-	return c.explain(err)
+	return err
 }
 
 // Sample returns a sample that is at most maxAge old.
 func (c *Client) Sample(ctx context.Context, maxAge time.Duration, rows bool) (*procstats.Sample, error) {
 	response, err := c.rpc.Sample(ctx, &proto.SampleRequest{MaxAgeNs: int64(maxAge), Rows: rows})
 	if err != nil {
-		return nil, c.explain(err)
+		return nil, err
 	}
 	return wire.ToSample(response.GetSample()), nil
 }
 
 // Exec opens a stream that runs another command in the task.
 func (c *Client) Exec(ctx context.Context) (grpc.BidiStreamingClient[proto.ExecRequest, proto.ExecResponse], error) {
-	stream, err := c.rpc.Exec(ctx)
-	return stream, c.explain(err)
+	return c.rpc.Exec(ctx)
 }
 
 // Confirm tells the executor that its task is known: until the first call after Launch it ends with its caller.
@@ -116,10 +115,8 @@ func (c *Client) sayHello(ctx context.Context) (*proto.HelloResponse, error) {
 
 // Shutdown ends an executor whose task is gone, and returns when its process is.
 func (c *Client) Shutdown(ctx context.Context) error {
-	if _, err := c.rpc.Shutdown(ctx, &proto.ShutdownRequest{}); err != nil {
-		if err := c.explain(err); !errors.Is(err, ErrLost) {
-			return err
-		}
+	if _, err := c.rpc.Shutdown(ctx, &proto.ShutdownRequest{}); err != nil && !errors.Is(err, ErrLost) {
+		return err
 	}
 	return c.awaitExit(ctx)
 }
@@ -144,7 +141,7 @@ func (c *Client) Lost() <-chan struct{} { return c.process.gone }
 
 // explain tells a lost executor from other faults.
 func (c *Client) explain(err error) error {
-	if err == nil || status.Code(err) != codes.Unavailable {
+	if c.process == nil || status.Code(err) != codes.Unavailable { // it is being started, or reached
 		return err
 	}
 	// The connection can break a moment before the kernel reports the process's end, and an executor that ends as it
@@ -165,7 +162,6 @@ const lostGrace = 500 * time.Millisecond
 
 // StatsStream is a running stream of samples; it ends with the context it was opened with.
 type StatsStream struct {
-	client *Client
 	stream grpc.ServerStreamingClient[proto.SampleResponse]
 }
 
@@ -174,16 +170,16 @@ type StatsStream struct {
 func (c *Client) Stats(ctx context.Context, interval time.Duration, rows bool) (*StatsStream, error) {
 	stream, err := c.rpc.Stats(ctx, &proto.StatsRequest{IntervalNs: int64(interval), Rows: rows})
 	if err != nil {
-		return nil, c.explain(err)
+		return nil, err
 	}
-	return &StatsStream{client: c, stream: stream}, nil
+	return &StatsStream{stream}, nil
 }
 
 // Recv returns the next sample; io.EOF after the end of the task.
 func (s *StatsStream) Recv() (*procstats.Sample, error) {
 	response, err := s.stream.Recv()
 	if err != nil {
-		return nil, s.client.explain(err)
+		return nil, err
 	}
 	return wire.ToSample(response.GetSample()), nil
 }
@@ -191,29 +187,13 @@ func (s *StatsStream) Recv() (*procstats.Sample, error) {
 // Target returns what a reader of the task's cgroup must know besides its files, or no more of it than what the
 // executor has reaped. The status of the error is Unimplemented if the executor is of an older build.
 func (c *Client) Target(ctx context.Context, reapedOnly bool) (*proto.TargetResponse, error) {
-	response, err := c.rpc.Target(ctx, &proto.TargetRequest{ReapedOnly: reapedOnly})
-	return response, c.explain(err)
+	return c.rpc.Target(ctx, &proto.TargetRequest{ReapedOnly: reapedOnly})
 }
 
-// EventStream is a running stream of events; it ends with the context it was opened with.
-type EventStream struct {
-	client *Client
-	stream grpc.ServerStreamingClient[proto.Event]
-}
-
-// Events opens a stream of what happened so far and of everything as it happens.
-func (c *Client) Events(ctx context.Context) (*EventStream, error) {
-	stream, err := c.rpc.Events(ctx, &proto.EventsRequest{})
-	if err != nil {
-		return nil, c.explain(err)
-	}
-	return &EventStream{client: c, stream: stream}, nil
-}
-
-// Recv returns the next event; io.EOF after the last one of an ended task.
-func (s *EventStream) Recv() (*proto.Event, error) {
-	event, err := s.stream.Recv()
-	return event, s.client.explain(err)
+// Events opens a stream of what happened so far and of everything as it happens; it ends with io.EOF after the last
+// event of an ended task.
+func (c *Client) Events(ctx context.Context) (grpc.ServerStreamingClient[proto.Event], error) {
+	return c.rpc.Events(ctx, &proto.EventsRequest{})
 }
 
 // Launch starts the task. A gRPC status of NotFound means there is no such command, PermissionDenied that it cannot
@@ -257,7 +237,7 @@ func (c *Client) launch(
 ) (*proto.LaunchResponse, error) {
 	launched, err := call()
 	if err != nil {
-		if err = c.explain(err); errors.Is(err, ErrLost) {
+		if errors.Is(err, ErrLost) {
 			// It may have started the task, and no other process knows.
 			kill, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonLimit)
 			defer cancel()

@@ -179,12 +179,17 @@ func (c *Client) connect(ctx context.Context) error {
 		}
 		c.process = watched
 	}
-	c.conn = &connection{dial: c.dial}
-	c.rpc = proto.NewExecutorClient(c.conn)
+	c.open()
 	if err := c.shakeHands(ctx); err != nil && (ctx.Err() != nil || !c.isSilent(err)) {
 		return errors.Join(err, c.conn.close(), c.process.close())
 	}
 	return nil
+}
+
+// open makes the client ready for calls.
+func (c *Client) open() {
+	c.conn = &connection{dial: c.dial, explain: c.explain}
+	c.rpc = proto.NewExecutorClient(c.conn)
 }
 
 // dial makes the connection; the first call of it connects.
@@ -233,10 +238,6 @@ func (c *Client) shakeHands(ctx context.Context) error {
 	defer cancel()
 	hello, err := c.sayHello(ctx)
 	if err != nil {
-		if c.process != nil {
-			// A reattached one may be dying: its socket still takes connections.
-			err = c.explain(err)
-		}
 		return fmt.Errorf("shake hands with executor: %w", err)
 	}
 	c.hello = hello

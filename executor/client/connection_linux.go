@@ -19,7 +19,8 @@ const restAfter = 250 * time.Millisecond
 // connection is a connection to an executor that is open only while there are calls. An open one holds six goroutines
 // and some 60 KiB in this process, for each task, and a host has hundreds without news for hours.
 type connection struct {
-	dial func() (*grpc.ClientConn, error)
+	dial    func() (*grpc.ClientConn, error)
+	explain func(error) error // tells a lost executor from other faults
 
 	mu     sync.Mutex       // guards following
 	open   *grpc.ClientConn // nil without calls
@@ -93,7 +94,7 @@ func (c *connection) Invoke(ctx context.Context, method string, args, reply any,
 		return err
 	}
 	defer c.release()
-	return open.Invoke(ctx, method, args, reply, options...)
+	return c.explain(open.Invoke(ctx, method, args, reply, options...))
 }
 
 // NewStream implements grpc.ClientConnInterface. The stream ends with its context, or when it is received from until
@@ -108,17 +109,18 @@ func (c *connection) NewStream(
 	stream, err := open.NewStream(ctx, d, method, options...)
 	if err != nil {
 		c.release()
-		return nil, err
+		return nil, c.explain(err)
 	}
 	ended := sync.OnceFunc(c.release)
-	return &countedStream{ClientStream: stream, ended: ended, unwatch: context.AfterFunc(ctx, ended)}, nil
+	return &countedStream{ClientStream: stream, connection: c, ended: ended, unwatch: context.AfterFunc(ctx, ended)}, nil
 }
 
 // countedStream is a stream that counts as a call until its end.
 type countedStream struct {
 	grpc.ClientStream
-	ended   func()
-	unwatch func() bool
+	connection *connection
+	ended      func()
+	unwatch    func() bool
 }
 
 // RecvMsg implements grpc.ClientStream.
@@ -128,5 +130,5 @@ func (s *countedStream) RecvMsg(message any) error {
 		s.unwatch()
 		s.ended()
 	}
-	return err
+	return s.connection.explain(err)
 }

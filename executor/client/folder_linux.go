@@ -44,31 +44,19 @@ func DefaultRuntimeDir() string {
 	return temporaryDir()
 }
 
-// temporaryDir is the one among the temporary files or, if that is another user's, below the home directory, or one
-// among the temporary files with a number.
+// temporaryDir is the one among the temporary files or, if that is another user's, the one below the home directory.
+// One that was used before is used again: executors in it are still to be found.
 func temporaryDir() string {
-	temporary := filepath.Join(os.TempDir(), "tacho-"+strconv.Itoa(os.Geteuid()))
-	if CheckOwn(temporary) == nil {
-		return temporary
-	}
-	var others []string
+	dirs := []string{filepath.Join(os.TempDir(), "tacho-"+strconv.Itoa(os.Geteuid()))}
 	if cache, err := os.UserCacheDir(); err == nil {
-		others = append(others, filepath.Join(cache, "tacho", "run"))
+		dirs = append(dirs, filepath.Join(cache, "tacho", "run"))
 	}
-	const longest = 9
-	for n := 2; n <= longest; n++ {
-		others = append(others, temporary+"-"+strconv.Itoa(n))
-	}
-	// One that was used before is used again: executors in it are still to be found.
-	if i := slices.IndexFunc(others, func(dir string) bool { return CheckOwn(dir) == nil }); i >= 0 {
-		return others[i]
-	}
-	for _, dir := range append([]string{temporary}, others...) {
-		if canMake(dir) {
-			return dir
+	for _, usable := range []func(dir string) bool{func(dir string) bool { return CheckOwn(dir) == nil }, canMake} {
+		if i := slices.IndexFunc(dirs, usable); i >= 0 {
+			return dirs[i]
 		}
 	}
-	return temporary
+	return dirs[0]
 }
 
 // canMake reports whether a directory does not exist and could be made.

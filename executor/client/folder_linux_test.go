@@ -92,7 +92,7 @@ func TestTemporaryDir(t *testing.T) {
 		t.Errorf("nothing says that %s is used: %v", fallback, err)
 	}
 	t.Setenv("HOME", os.DevNull)
-	want(ours+"-2", "somebody else's, and no home directory")
+	want(ours, "somebody else's, and no home directory")
 	t.Setenv("HOME", home)
 	testkit.Must(t, makeX(t, fallback))
 	want(fallback, "somebody else's, and one of before")

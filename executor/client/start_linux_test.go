@@ -13,11 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
-	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats/kernel"
@@ -56,21 +51,15 @@ func TestStartInLongFolder(t *testing.T) {
 	}
 }
 
-// ending is an executor that has closed its socket, as the first of what it does at its end.
-type ending struct{ proto.ExecutorClient }
-
-func (ending) Shutdown(context.Context, *proto.ShutdownRequest, ...grpc.CallOption) (*proto.ShutdownResponse, error) {
-	return nil, status.Error(codes.Unavailable, "dial: no such file or directory")
-}
-
-// An executor may be ending when it is asked to, because of its leash, and take its time for that on a busy machine:
+// An executor may be ending when it is asked to, and have closed its socket, because of its leash, and take its time for that on a busy machine:
 // that is no error.
 func TestShutdownOfOneThatEnds(t *testing.T) {
 	cmd := exec.Command("sleep", "1000")
 	testkit.Must(t, cmd.Start())
 	self := testkit.Value(kernel.Identify(kernel.HostFS(), cmd.Process.Pid))(t)
 	watched := testkit.Value(watch(self.ProcessID, nil, nil))(t)
-	c := &Client{rpc: ending{}, process: watched, address: wire.Address{Socket: filepath.Join(t.TempDir(), "plugin1")}}
+	c := &Client{process: watched, address: wire.Address{Socket: filepath.Join(t.TempDir(), "closed")}}
+	c.open()
 	ends := time.AfterFunc(2*lostGrace, func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -79,7 +68,7 @@ func TestShutdownOfOneThatEnds(t *testing.T) {
 	if err := c.Shutdown(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if err := watched.close(); err != nil {
+	if err := errors.Join(c.conn.close(), watched.close()); err != nil {
 		t.Error(err)
 	}
 }

@@ -38,24 +38,12 @@ func openStream(f *folder, name string, o Options) (*stream, error) {
 		return nil, err
 	}
 	s.to = s.files
-	if s.pipe, s.task, err = pipe(name); err != nil {
-		return nil, errors.Join(err, s.files.close())
+	// The reader waits in the runtime's poller and not in a thread; the writer blocks, as a task expects of its standard
+	// streams, once its descriptor is taken, see [os.File.Fd].
+	if s.pipe, s.task, err = os.Pipe(); err != nil {
+		return nil, errors.Join(fmt.Errorf("make pipe: %w", err), s.files.close())
 	}
 	return s, nil
-}
-
-// pipe makes a pipe whose reader waits in the runtime's poller and not in a thread, and whose writer blocks, as a
-// task expects of its standard streams.
-func pipe(name string) (reader, writer *os.File, err error) {
-	var fds [2]int
-	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
-		return nil, nil, fmt.Errorf("make pipe: %w", err)
-	}
-	writer = os.NewFile(uintptr(fds[1]), name)
-	if err := unix.SetNonblock(fds[0], true); err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("make pipe: %w", err), unix.Close(fds[0]), writer.Close())
-	}
-	return os.NewFile(uintptr(fds[0]), name), writer, nil
 }
 
 // odd reports a file that cannot be trusted or removed.

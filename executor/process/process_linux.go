@@ -139,34 +139,17 @@ func (p *Process) Wait(ctx context.Context) error {
 
 // waitByPidfd lets the runtime's poller wait, so that no thread does. An error says nothing of the process.
 func (p *Process) waitByPidfd(ctx context.Context) error {
-	file, err := p.pollable()
-	if err != nil {
+	set, ended := NewEpollSet(), make(chan struct{})
+	defer set.Close()
+	if _, err := p.Watch(set, func() { close(ended) }); err != nil {
 		return err
 	}
-	defer file.Close()
-	raw, err := file.SyscallConn()
-	if err != nil {
-		return err
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-	defer context.AfterFunc(ctx, func() { _ = file.SetReadDeadline(time.Unix(1, 0)) })()
-	return raw.Read(hasEnded)
-}
-
-// pollable returns another descriptor for the pidfd. The poller takes only one that does not block.
-func (p *Process) pollable() (*os.File, error) {
-	raw, err := p.pidfd.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	fd := -1
-	controlErr := raw.Control(func(pidfd uintptr) { fd, err = unix.FcntlInt(pidfd, unix.F_DUPFD_CLOEXEC, 0) })
-	if err := errors.Join(controlErr, err); err != nil {
-		return nil, err
-	}
-	if err := unix.SetNonblock(fd, true); err != nil {
-		return nil, errors.Join(err, unix.Close(fd))
-	}
-	return os.NewFile(uintptr(fd), "pidfd"), nil
 }
 
 // hasEnded reports whether the process of a pidfd has ended, without waiting.
