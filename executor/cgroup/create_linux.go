@@ -90,17 +90,17 @@ func (m *maker) make() error {
 	}
 	base := m.group.executor
 	if m.Parent != "" {
-		p, err := findParent(m.mounts, m.Parent)
-		if err != nil {
+		var err error
+		if base, err = findParent(m.mounts, m.Parent); err != nil {
 			return err
 		}
+		m.group.Placement = InParent
+		reason := m.Parent + " does not exist in that hierarchy; create it there"
 		for _, controller := range v1Controllers(m.Cpuset) {
-			if p.missing[controller] != "" && mountedV1(m.mounts, controller) {
-				reason := p.path + " does not exist in that hierarchy"
+			if isMissing(base, m.mounts, controller) {
 				m.refused[reason] = append(m.refused[reason], controller)
 			}
 		}
-		base, m.group.missing, m.group.Placement = p.Cgroup, p.missing, InParent
 	}
 	m.planV1(base)
 	for _, controller := range v1Controllers(m.Cpuset) {

@@ -53,8 +53,6 @@ type Group struct {
 	executor procstats.Cgroup
 	// sought groups were looked for by Create: other rights, or another host, could give more.
 	sought bool
-	// missing are the folders that the named parent lacks, by v1 controller: their groups could be made.
-	missing map[string]string
 }
 
 // None returns the group of a task without groups, with the reason.

@@ -75,13 +75,10 @@ func (s *setter) folder(controller, what string) (dir string, version int, err e
 	if len(s.group.Notes) > 0 {
 		lack += " (" + strings.Join(s.group.Notes, "; ") + ")"
 	}
-	if !s.group.sought {
+	if !s.group.sought || s.group.Placement == InParent && mountedV1(s.mounts, v1) { // the notes say what is missing
 		return "", 0, newHostError("%s cannot be applied here: %s", what, lack)
 	}
 	found, enable := Remedy{FS: s.host, Root: "/", Mounts: s.mounts}.Lack(controller)
-	if dir := s.group.missing[v1]; dir != "" {
-		found, enable = "", makeParent(dir, v1)
-	}
 	if found != "" {
 		lack += ": " + found
 	}

@@ -85,24 +85,6 @@ func (r Remedy) Delegation() string {
 		filepath.Join(r.v2(), "tacho"), uid)
 }
 
-// makeParent returns a command that makes a named parent in the hierarchy of a v1 controller for this user. A cpuset
-// takes no process before it has CPUs and nodes.
-func makeParent(dir, controller string) string {
-	command := "mkdir -p " + dir
-	if controller == "cpuset" {
-		command += fmt.Sprintf(" && for f in %s %s; do cat %s/\\$f > %s/\\$f; done",
-			cpusetFile, memsFile, filepath.Dir(dir), dir)
-	}
-	uid := os.Geteuid()
-	switch {
-	case uid != 0:
-		return fmt.Sprintf(`sudo sh -c "%s && chown -R %d %s"`, command, uid, dir)
-	case controller == "cpuset":
-		return fmt.Sprintf(`sh -c "%s"`, command)
-	}
-	return command
-}
-
 // readOnly reports whether no hierarchy can be written to.
 func (r Remedy) readOnly() bool {
 	return !slices.ContainsFunc(r.Mounts, func(m kernel.CgroupMount) bool { return !m.ReadOnly })

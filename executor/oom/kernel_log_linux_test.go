@@ -27,20 +27,20 @@ func TestReader(t *testing.T) {
 	began := time.Now()
 	first := testkit.Value(r.Next())(t)
 	t.Logf("%d kills in the log, read in %s", len(first), time.Since(began))
-	var sequence uint64
+	var last time.Duration
 	for _, kill := range first {
-		if kill.Sequence <= sequence {
-			t.Errorf("record %d comes after %d", kill.Sequence, sequence)
+		if kill.Time < last {
+			t.Errorf("the kill at %s comes after that at %s", kill.Time, last)
 		}
-		sequence = kill.Sequence
+		last = kill.Time
 	}
 	if err := r.Wait(time.Millisecond); err != nil {
 		t.Error(err)
 	}
 	again := testkit.Value(r.Next())(t)
 	for _, kill := range again {
-		if kill.Sequence <= sequence {
-			t.Errorf("record %d was read twice", kill.Sequence)
+		if kill.Time <= last {
+			t.Errorf("the kill at %s was read twice", kill.Time)
 		}
 	}
 }

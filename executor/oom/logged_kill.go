@@ -26,8 +26,6 @@ import (
 type LogRecord struct {
 	// Priority is the syslog level and facility.
 	Priority int
-	// Sequence numbers the records since boot.
-	Sequence uint64
 	// Time is when it was logged, on the log's own clock: since boot, without suspended time, and not steered as
 	// CLOCK_MONOTONIC is. The two drift apart by some parts in a hundred thousand.
 	Time time.Duration
@@ -52,10 +50,6 @@ func ParseLogRecord(data []byte) (LogRecord, error) {
 	if err != nil {
 		return LogRecord{}, fmt.Errorf("%w: priority: %w", errRecord, err)
 	}
-	sequence, err := strconv.ParseUint(fields[1], 10, 64)
-	if err != nil {
-		return LogRecord{}, fmt.Errorf("%w: sequence: %w", errRecord, err)
-	}
 	const most = uint64(1<<63-1) / uint64(time.Microsecond)
 	stamp, err := strconv.ParseUint(fields[2], 10, 64)
 	if err != nil || stamp > most {
@@ -63,7 +57,7 @@ func ParseLogRecord(data []byte) (LogRecord, error) {
 	}
 	text, _, _ = bytes.Cut(text, []byte{'\n'})
 	return LogRecord{
-		Priority: int(priority), Sequence: sequence, Time: time.Duration(stamp) * time.Microsecond,
+		Priority: int(priority), Time: time.Duration(stamp) * time.Microsecond,
 		Text: unescape(string(text)),
 	}, nil
 }
@@ -87,25 +81,20 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// Constraint says which memory had run out.
+// Constraint says which memory had run out: also that of the nodes that a cpuset or a memory policy allows.
 type Constraint string
 
 const (
 	// ConstraintNone is the memory of the whole machine.
 	ConstraintNone Constraint = "CONSTRAINT_NONE"
-	// ConstraintCpuset is the memory of the nodes that a cpuset allows.
-	ConstraintCpuset Constraint = "CONSTRAINT_CPUSET"
-	// ConstraintMemoryPolicy is the memory of the nodes that a memory policy allows.
-	ConstraintMemoryPolicy Constraint = "CONSTRAINT_MEMORY_POLICY"
 	// ConstraintMemcg is the limit of a memory cgroup.
 	ConstraintMemcg Constraint = "CONSTRAINT_MEMCG"
 )
 
 // LoggedKill is one process that the OOM killer ended, according to the log.
 type LoggedKill struct {
-	// Sequence and Time are of the record that says "Killed process".
-	Sequence uint64
-	Time     time.Duration
+	// Time is of the record that says "Killed process".
+	Time time.Duration
 	// PID is the number in the initial PID namespace.
 	PID int
 	// Command is the kernel's comm.
@@ -128,9 +117,8 @@ func (k LoggedKill) chosen() bool { return k.Group == "" && k.TaskCgroup != "" }
 
 // LogParser combines the records of a log. A kill takes several: since Linux 5.0 "oom-kill:…" with the groups,
 // then "… Killed process N (COMM) …" with the sizes, then, with memory.oom.group, "Tasks in … are going to be
-// killed" and one "Killed process" for each. Up to Linux 4.20 the groups are in "Task in … killed as a result of
-// limit of …". The kernel prints at most ten of the first kind in five seconds, and all of the others. The zero
-// LogParser is ready for use.
+// killed" and one "Killed process" for each. The kernel prints at most ten of the first kind in five seconds, and all
+// of the others. The zero LogParser is ready for use.
 type LogParser struct {
 	dump *LoggedKill // from the line before "Killed process"
 	// group is the cgroup that is being killed as a whole, since groupAt.
@@ -156,12 +144,6 @@ func (p *LogParser) Add(r LogRecord) (kill LoggedKill, ok bool) {
 		if ok {
 			p.dump = &dump
 		}
-	case strings.HasPrefix(text, "Task in "):
-		// Up to Linux 4.20.
-		task, limit, ok := strings.Cut(strings.TrimPrefix(text, "Task in "), " killed as a result of limit of ")
-		if ok {
-			p.dump, p.group, p.lastPID = &LoggedKill{Constraint: ConstraintMemcg, TaskCgroup: task, OOMCgroup: limit}, "", 0
-		}
 	case strings.HasPrefix(text, "Tasks in "):
 		const end = " are going to be killed due to memory.oom.group set"
 		group, ok := strings.CutSuffix(strings.TrimPrefix(text, "Tasks in "), end)
@@ -173,7 +155,7 @@ func (p *LogParser) Add(r LogRecord) (kill LoggedKill, ok bool) {
 		if !ok {
 			return LoggedKill{}, false
 		}
-		kill.Sequence, kill.Time = r.Sequence, r.Time
+		kill.Time = r.Time
 		if r.Time-p.groupAt > groupSpan {
 			p.group = ""
 		}
@@ -194,9 +176,9 @@ func (p *LogParser) complete(kill LoggedKill) (LoggedKill, bool) {
 		if p.dump != nil {
 			kill.Constraint, kill.OOMCgroup = p.dump.Constraint, p.dump.OOMCgroup
 		}
-	case p.dump != nil && (p.dump.PID == kill.PID || p.dump.PID == 0):
+	case p.dump != nil && p.dump.PID == kill.PID:
 		kill.Constraint, kill.OOMCgroup, kill.TaskCgroup = p.dump.Constraint, p.dump.OOMCgroup, p.dump.TaskCgroup
-		p.dump.PID, p.lastPID = kill.PID, kill.PID
+		p.lastPID = kill.PID
 	default:
 		// The first lines of another kill are missing.
 		p.dump, p.lastPID = nil, kill.PID

@@ -271,7 +271,7 @@ func (v *victimFinder) fromLog(kills []LoggedKill) found {
 // scopeOf returns what a line of the log means for this task; empty if it does not say.
 func (v *victimFinder) scopeOf(kill LoggedKill) (scope record.Scope, limitPath string) {
 	switch {
-	case kill.Constraint == ConstraintNone, kill.Constraint == ConstraintCpuset, kill.Constraint == ConstraintMemoryPolicy:
+	case kill.Constraint != "" && kill.Constraint != ConstraintMemcg:
 		return record.HostScope, ""
 	case kill.OOMCgroup == "":
 		return "", ""

@@ -73,7 +73,7 @@ func TestScopeFromLog(t *testing.T) {
 		{"above", LoggedKill{Constraint: ConstraintMemcg, OOMCgroup: "/tasks", TaskCgroup: path}, record.Ancestor, "/tasks"},
 		{"the root's", LoggedKill{Constraint: ConstraintMemcg, OOMCgroup: "/", TaskCgroup: path}, record.Ancestor, "/"},
 		{"the host's", LoggedKill{Constraint: ConstraintNone, TaskCgroup: path}, record.HostScope, ""},
-		{"that of some nodes", LoggedKill{Constraint: ConstraintCpuset, TaskCgroup: path}, record.HostScope, ""},
+		{"that of some nodes", LoggedKill{Constraint: "CONSTRAINT_CPUSET", TaskCgroup: path}, record.HostScope, ""},
 		{"own, in a namespace", LoggedKill{Constraint: ConstraintMemcg, OOMCgroup: "/box" + path, TaskCgroup: "/box" + path}, record.Own, path},
 		{"visible above, in a namespace", LoggedKill{Constraint: ConstraintMemcg, OOMCgroup: "/box/tasks", TaskCgroup: "/box" + path}, record.Ancestor, "/tasks"},
 		{"hidden above, in a namespace", LoggedKill{Constraint: ConstraintMemcg, OOMCgroup: "/box", TaskCgroup: "/box" + path}, record.Ancestor, ""},
