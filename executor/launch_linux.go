@@ -67,10 +67,7 @@ func (e *Executor) prepare(request *proto.LaunchRequest) (*task, *command, error
 	for _, file := range peaks {
 		_ = file.Close() // the reader has descriptors of its own
 	}
-	e.children.watchCgroup(group.Cgroup)
-	if selection.HasSource(procstats.SourceIO) {
-		e.children.readIO()
-	}
+	e.children.watch(group.Cgroup, selection.HasSource(procstats.SourceIO))
 	return t, c, nil
 }
 

@@ -135,23 +135,17 @@ func (r *reaper) lastReaped() time.Time {
 	return r.last
 }
 
-// readIO makes the reaper read each child's /proc/PID/io before the kernel forgets it.
-func (r *reaper) readIO() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.readsIO = true
-}
-
-// watchCgroup makes the reaper look whether each child has ended in the cgroup of the task.
-func (r *reaper) watchCgroup(task procstats.Cgroup) {
+// watch makes the reaper look whether each child has ended in the cgroup of the task, and, with io, read the
+// /proc/PID/io of each before the kernel forgets it.
+func (r *reaper) watch(task procstats.Cgroup, io bool) {
 	mounts, err := kernel.CgroupMounts(r.host)
-	if err != nil || !task.Encloses() {
-		return
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.cgroup = kernel.PathsOf(procstats.Cgroup{V2: task.V2}, mounts)
-	r.sum.Watched = len(r.cgroup) > 0
+	r.readsIO = io
+	if err == nil && task.Encloses() {
+		r.cgroup = kernel.PathsOf(procstats.Cgroup{V2: task.V2}, mounts)
+		r.sum.Watched = len(r.cgroup) > 0
+	}
 }
 
 // reapAll reaps all children that have ended, and reports whether none is left.

@@ -66,7 +66,7 @@ func TestReaperReadsEveryChild(t *testing.T) {
 	}
 	const children, written = 300, 1000
 	r := newReaper(kernel.HostFS())
-	r.readIO()
+	r.readsIO = true
 	for range children {
 		_, end := startChild(t, r, "printf %01000d 0 >/dev/null")
 		reapUntilEnd(t, r, end)
@@ -87,7 +87,7 @@ func TestReaperTellsOfStops(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newReaper(kernel.HostFS())
 			if looks {
-				r.readIO()
+				r.readsIO = true
 			}
 			var signals []unix.Signal
 			r.stopped = func(pid int, signal unix.Signal) {

@@ -143,25 +143,36 @@ func (s *setter) write(controller, what string, v1, v2 func(dir string) error) e
 	return v2(dir)
 }
 
-func (s *setter) memory() error {
-	if limit := s.limits.MemoryMaxBytes; limit != nil {
-		err := s.write("memory", "memory limit "+procstats.Bytes.Text(float64(*limit)),
-			func(dir string) error { return s.memoryV1(dir, *limit) },
-			func(dir string) error { return setBytes(dir, "memory.max", *limit) })
+// bytes sets a limit on memory, in one of two ways, and adds the lowest one.
+func (s *setter) bytes(
+	limit *int64, what, fileV2 string, v1 func(dir, what string) error, id procstats.ID,
+	effective func(procstats.Cgroup, []kernel.CgroupMount) (limit int64, dir string, ok bool),
+) error {
+	if limit != nil {
+		what += " " + procstats.Bytes.Text(float64(*limit))
+		err := s.write("memory", what,
+			func(dir string) error { return v1(dir, what) },
+			func(dir string) error { return setBytes(dir, fileV2, *limit) })
 		if err != nil {
 			return err
 		}
 	}
-	s.addLowest(procstats.CgroupMemoryMax, number(s.limits.MemoryMaxBytes), kernel.EffectiveMemoryMax)
+	s.addLowest(id, number(limit), effective)
 	return nil
+}
+
+func (s *setter) memory() error {
+	return s.bytes(s.limits.MemoryMaxBytes, "memory limit", "memory.max", s.memoryV1, procstats.CgroupMemoryMax,
+		kernel.EffectiveMemoryMax)
 }
 
 const swapLimitV1 = "memory.memsw.limit_in_bytes"
 
 // memoryV1 sets the limit on memory and, if swap is limited too, the one on both together. The kernel requires the
 // second to be at least the first at any time.
-func (s *setter) memoryV1(dir string, limit int64) error {
+func (s *setter) memoryV1(dir, _ string) error {
 	const file = "memory.limit_in_bytes"
+	limit := *s.limits.MemoryMaxBytes
 	if s.limits.MemorySwapMaxBytes == nil {
 		return setBytes(dir, file, limit)
 	}
@@ -175,17 +186,9 @@ func (s *setter) memoryV1(dir string, limit int64) error {
 }
 
 func (s *setter) memoryHigh() error {
-	if limit := s.limits.MemoryHighBytes; limit != nil {
-		what := "memory.high " + procstats.Bytes.Text(float64(*limit))
-		err := s.write("memory", what,
-			func(string) error { return onV2(what, "use the hard limit") },
-			func(dir string) error { return setBytes(dir, "memory.high", *limit) })
-		if err != nil {
-			return err
-		}
-	}
-	s.addLowest(procstats.CgroupMemoryHigh, number(s.limits.MemoryHighBytes), kernel.EffectiveMemoryHigh)
-	return nil
+	onV1 := func(_, what string) error { return onV2(what, "use the hard limit") }
+	return s.bytes(s.limits.MemoryHighBytes, "memory.high", "memory.high", onV1, procstats.CgroupMemoryHigh,
+		kernel.EffectiveMemoryHigh)
 }
 
 // swap limits swap space; on v1 the limit on memory is already set.

@@ -68,19 +68,6 @@ func canMake(dir string) bool {
 	return unix.Access(parent, unix.W_OK) == nil || parent != dir && canMake(parent)
 }
 
-// CheckRuntimeDir returns why executors' folders are not where a user would look for them first, among the temporary
-// files; nil if they are, or if it does not come to that.
-func CheckRuntimeDir(dir string) error {
-	temporary := filepath.Join(os.TempDir(), "tacho-"+strconv.Itoa(os.Geteuid()))
-	if dir != temporaryDir() || dir == temporary {
-		return nil
-	}
-	if err := CheckOwn(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w; using %s meanwhile", err, dir)
-	}
-	return nil
-}
-
 // CheckOwn refuses a directory that others can write to, or that is not ours: its owner could put a socket of
 // their own there.
 func CheckOwn(dir string) error {

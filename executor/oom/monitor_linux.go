@@ -53,7 +53,7 @@ func Open(o Options) *Monitor {
 	m := &Monitor{log: o.Logger, watcher: openWatcher(o.FS, o.Cgroup), report: o.Report}
 	m.before = m.watcher.Counters()
 	m.victims = &victimFinder{
-		host: o.FS, own: m.watcher.Own(), path: m.watcher.Path(), peak: m.watcher.Peak, latest: o.Latest,
+		host: o.FS, own: m.watcher.groups.own, path: m.watcher.groups.path, peak: m.watcher.Peak, latest: o.Latest,
 	}
 	return m
 }
@@ -103,7 +103,7 @@ func (m *Monitor) notice(before, after record.OOMCounters) {
 func (m *Monitor) fillLimits(kill *record.Kill, before, after record.OOMCounters, limitPath string) {
 	switch kill.Scope {
 	case record.Own:
-		kill.Where = m.watcher.Own()
+		kill.Where = m.watcher.groups.own
 	case record.Descendant:
 		kill.Where = m.watcher.Folder(limitPath)
 	case record.Ancestor:
@@ -118,7 +118,7 @@ func (m *Monitor) fillLimits(kill *record.Kill, before, after record.OOMCounters
 	}
 	if peak, ok := m.watcher.Peak(); ok {
 		kill.PeakBytes = &peak
-		if limit, ok := m.watcher.Limit(m.watcher.Own()); ok {
+		if limit, ok := m.watcher.Limit(m.watcher.groups.own); ok {
 			headroom := max(0, limit-peak)
 			kill.HeadroomBytes = &headroom
 		}

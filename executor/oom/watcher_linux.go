@@ -383,12 +383,6 @@ func (w *watcher) Counters() record.OOMCounters {
 // version 1, where a hidden group's limit fires every group below it. A kill without a hit is the machine's then.
 func (w *watcher) SeesAll() bool { return w.groups.root || w.groups.version == 1 }
 
-// Path returns the visible part of the task's path in the memory hierarchy; empty without a group.
-func (w *watcher) Path() string { return w.groups.path }
-
-// Own returns the folder of the task's memory cgroup; empty without one.
-func (w *watcher) Own() string { return w.groups.own }
-
 // Above returns the folder of a group above the task's, by its index in the counters; empty if it may be another one:
 // on version 1 the last visible group fires for those above it too.
 func (w *watcher) Above(i int) string {

@@ -179,12 +179,8 @@ func (s *session) start(ctx context.Context) (*proto.LaunchResponse, error) {
 	}
 	s.streams = streams
 	s.screen = newScreen(s.cmd.ErrOrStderr(), streams, s.options)
-	runtimeDir := client.DefaultRuntimeDir()
-	if err := client.CheckRuntimeDir(runtimeDir); err != nil {
-		s.screen.note(err.Error())
-	}
 	s.client, err = client.Start(ctx, client.Options{
-		RuntimeDir: runtimeDir, ID: s.id, ExtraFiles: streams.inherited, KeepIgnored: true,
+		RuntimeDir: client.DefaultRuntimeDir(), ID: s.id, ExtraFiles: streams.inherited, KeepIgnored: true,
 		Samples: s.options.cgroup.String() != "none",
 	})
 	if err != nil {
