@@ -20,6 +20,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "executor" {
 		os.Exit(executor.Main("test"))
 	}
+	if err := flag.Set("test.parallel", "8"); err != nil { // tests mostly wait for processes
+		panic(err)
+	}
 	before := runtime.NumGoroutine()
 	code := m.Run()
 	// A fuzzing run has goroutines of its own.

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "deaf" {
 		os.Exit(deaf(os.Args[2]))
 	}
-	if err := flag.Set("test.parallel", "4"); err != nil {
+	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
 	os.Exit(m.Run())

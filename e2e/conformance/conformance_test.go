@@ -6,6 +6,8 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -57,12 +59,21 @@ func (l testLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// conform runs every case as a test of its own.
-func conform(t *testing.T, subject suite.Subject) { conformTo(t, subject, suite.Cases()) }
+// TestMain runs more cases at a time than there are CPUs: they mostly wait for processes.
+func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
 
-func conformTo(t *testing.T, subject suite.Subject, cases []suite.Case) {
+// conform runs every case as a test of its own, with a subject of its own that has a directory for its executors.
+func conform(t *testing.T, cases []suite.Case, subject func(t *testing.T, runtimeDir string) suite.Subject) {
+	t.Parallel()
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			subject := subject(t, filepath.Join(shortDir(t), "run"))
 			err := suite.Run(t.Context(), subject, []suite.Case{c}, func(r suite.Result) {
 				switch r.Outcome {
 				case suite.Failed:
@@ -77,36 +88,33 @@ func conformTo(t *testing.T, subject suite.Subject, cases []suite.Case) {
 	}
 }
 
-func TestInProcess(t *testing.T) {
-	path := binary(t)
+// inProcess returns our own driver in this process.
+func inProcess(t *testing.T, runtimeDir string, executorStats bool) suite.Subject {
 	c := driver.DefaultConfig()
-	c.RuntimeDir = filepath.Join(shortDir(t), "run")
-	conform(t, &suite.InProcess{Options: driver.Options{
-		Config: c, Version: "0.0.0-test", Binary: path, Logger: logger(t),
-	}})
+	c.RuntimeDir = runtimeDir
+	return &suite.InProcess{Options: driver.Options{
+		Config: c, Version: "0.0.0-test", Binary: binary(t), Logger: logger(t), ExecutorStats: executorStats,
+	}}
+}
+
+func TestInProcess(t *testing.T) {
+	conform(t, suite.Cases(), func(t *testing.T, runtimeDir string) suite.Subject { return inProcess(t, runtimeDir, false) })
 }
 
 // TestExecutorStats runs the cases about samples with those of the executors, as where the driver may not read a
 // cgroup.
 func TestExecutorStats(t *testing.T) {
-	path := binary(t)
-	c := driver.DefaultConfig()
-	c.RuntimeDir = filepath.Join(shortDir(t), "run")
 	cases := slices.DeleteFunc(suite.Cases(), func(c suite.Case) bool { return !strings.HasPrefix(c.Name, "stats") })
-	conformTo(t, &suite.InProcess{Options: driver.Options{
-		Config: c, Version: "0.0.0-test", Binary: path, Logger: logger(t), ExecutorStats: true,
-	}}, cases)
+	conform(t, cases, func(t *testing.T, runtimeDir string) suite.Subject { return inProcess(t, runtimeDir, true) })
 }
 
 func TestPlugin(t *testing.T) {
-	path := binary(t)
-	msgpack, diags := driver.ConfigSchema().Encode(nil, nil)
-	if diags.HasErrors() {
-		t.Fatal(diags)
-	}
-	conform(t, &suite.Plugin{
-		Options: host.Options{Path: path, Logger: logger(t)}, Config: msgpack,
-		Topology: host.Topology([]int{0}, 2000),
+	conform(t, suite.Cases(), func(t *testing.T, runtimeDir string) suite.Subject {
+		return &suite.Plugin{
+			Options:  host.Options{Path: binary(t), Logger: logger(t)},
+			Config:   encoded(t, driver.ConfigSchema(), fmt.Sprintf("runtime_dir = %q\n", runtimeDir)),
+			Topology: host.Topology([]int{0}, 2000),
+		}
 	})
 }
 

@@ -27,12 +27,14 @@ import (
 // TestMeasurements selects disk usage and proportional memory for all tasks but one, in process and behind a wire,
 // and reads them at the driver's own endpoint: Nomad's stats have no place for them.
 func TestMeasurements(t *testing.T) {
+	t.Parallel()
 	path := binary(t)
 	for name, subject := range map[string]suite.Subject{
 		"in process": &suite.InProcess{Options: driver.Options{Config: driver.DefaultConfig(), Binary: path, Logger: logger(t)}},
 		"plugin":     &suite.Plugin{Options: host.Options{Path: path, Logger: logger(t)}, Config: encoded(t, driver.ConfigSchema(), "")},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			d, err := subject.Open(t.Context())
 			rig.Must(t, err)
 			t.Cleanup(func() { rig.Check(t, subject.Close(context.Background())) })
