@@ -94,7 +94,7 @@ func configKeys() table[Config] {
 				required(attr("address", text().checked(checkAddress), nil, func(c *Config) *string { return &c.MetricsAddress })),
 			}, func(c *Config) *Config { return c }, nil),
 		},
-		settingKeys(func(c *Config) *Settings { return &c.Settings }, func(fallback any) any { return fallback })...)
+		within(settingKeys(func(fallback any) any { return fallback }), func(c *Config) *Settings { return &c.Settings })...)
 }
 
 // taskKeys has the keys of a task's config block.
@@ -108,7 +108,7 @@ func taskKeys() table[ConfigBlock] {
 			attr("cgroup_v1_override", textMap(), nil, func(b *ConfigBlock) *map[string]string { return &b.CgroupV1 }),
 			attr("oom_score_adj", optional(whole(-1000, 1000)), nil, func(b *ConfigBlock) **int { return &b.OOMScoreAdj }),
 		},
-		settingKeys(func(b *ConfigBlock) *Settings { return &b.Settings }, func(any) any { return nil })...)
+		within(settingKeys(func(any) any { return nil }), func(b *ConfigBlock) *Settings { return &b.Settings })...)
 }
 
 // ConfigSchema is the shape of plugin "tacho" { config { … } }.

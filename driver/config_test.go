@@ -66,7 +66,7 @@ func diff(want, got any) string {
 
 func TestDecodeConfig(t *testing.T) {
 	oneLimit := driver.DefaultConfig()
-	oneLimit.Logs.MaxFiles = 2
+	oneLimit.MaxFiles = 2
 	for _, test := range []struct {
 		name string
 		in   map[string]any
@@ -90,12 +90,10 @@ func TestDecodeConfig(t *testing.T) {
 			DeniedUIDs: driver.IDRanges{{0, 0}, {10, 15}}, DeniedGIDs: driver.IDRanges{{7, 7}},
 			MetricsAddress: "127.0.0.1:9", MinOOMScoreAdj: -7,
 			Settings: driver.Settings{
-				DeniedEnv: []string{"AWS_*"}, Logs: driver.LogLimits{MaxFiles: 3, MaxFileBytes: 2 << 20},
-				Rows: driver.RowLimits{Interval: 30 * time.Second, Max: new(0)},
-				Measured: driver.Measured{
-					Selection: procstats.Select(procstats.SmapsPSS), Disk: true, DiskInterval: time.Minute,
-					DiskBudget: 2 * time.Millisecond, SamplingBudget: 0.05, Network: "off",
-				},
+				DeniedEnv: []string{"AWS_*"}, MaxFiles: 3, MaxFileBytes: 2 << 20,
+				RowInterval: 30 * time.Second, MaxRows: new(0),
+				Selection: procstats.Select(procstats.SmapsPSS), Disk: true, DiskInterval: time.Minute,
+				DiskBudget: 2 * time.Millisecond, SamplingBudget: 0.05, Network: "off",
 			},
 		}},
 		{"keys of a later version", map[string]any{"unheard_of": 1}, driver.DefaultConfig()},
@@ -140,7 +138,7 @@ func TestDecodeBlock(t *testing.T) {
 	want := &driver.ConfigBlock{
 		Command: "sh", Args: []string{"-c", "true"}, WorkDir: "/tmp", OOMScoreAdj: new(-5),
 		CgroupV1: map[string]string{"memory": "/a", "cpu": "/b"},
-		Settings: driver.Settings{DeniedEnv: []string{"A*"}, Logs: driver.LogLimits{MaxFiles: 1, MaxFileBytes: 1 << 20}},
+		Settings: driver.Settings{DeniedEnv: []string{"A*"}, MaxFiles: 1, MaxFileBytes: 1 << 20},
 	}
 	got, err := driver.DecodeBlock(msgpack(t, map[string]any{
 		"command": "sh", "args": []string{"-c", "true"}, "work_dir": "/tmp", "denied_envvars": []string{"A*"},
@@ -198,7 +196,7 @@ func TestEncode(t *testing.T) {
 		},
 		{
 			"a block as an attribute", "command = x\nlogs = { max_files = 3 }",
-			driver.ConfigBlock{Command: "true", Settings: driver.Settings{Logs: driver.LogLimits{MaxFiles: 3}}},
+			driver.ConfigBlock{Command: "true", Settings: driver.Settings{MaxFiles: 3}},
 		},
 	} {
 		encoded, diags := driver.TaskSchema().Encode(parse(t, test.text), vars)
@@ -403,7 +401,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(msgpack(f, map[string]any{"denied_host_uids": "1-2", "metrics": map[string]any{"address": "unix:/x"}}))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if c, err := driver.DecodeConfig(data); err == nil {
-			if c.Logs.MaxFiles < 1 || c.Logs.MaxFileBytes < 1 || *c.Rows.Max < 0 || c.Rows.Interval <= 0 {
+			if c.MaxFiles < 1 || c.MaxFileBytes < 1 || *c.MaxRows < 0 || c.RowInterval <= 0 {
 				t.Errorf("accepted %+v", c)
 			}
 		} else if !errors.Is(err, driver.ErrInvalid) {

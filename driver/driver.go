@@ -26,34 +26,18 @@ import (
 // Name is what a job file says: driver = "tacho".
 const Name = "tacho"
 
-// Driver is everything that a host can ask of a task driver. Callers that need less take one of the small interfaces.
+// Driver is what a host can ask of a task driver, but for stats. For a task that is not known all methods answer
+// [ErrTaskNotFound].
 type Driver interface {
-	Describer
-	Starter
-	Lifecycle
-	Observer
-	Execer
-}
-
-// Describer says what a driver is and what it can do.
-type Describer interface {
 	Capabilities(ctx context.Context) (*Capabilities, error)
 	// Fingerprint sends the driver's state at once and then whenever it changes, until ctx ends.
 	Fingerprint(ctx context.Context) (Stream[*Fingerprint], error)
-}
-
-// Starter starts tasks and finds started ones again.
-type Starter interface {
 	// StartTask starts a task. An error that is worth another try has Recoverable() true: see [IsRecoverable].
 	StartTask(ctx context.Context, task *TaskConfig) (*TaskHandle, error)
-	// RecoverTask takes up a task that was started earlier, perhaps by another process. It does nothing for a
-	// task that is known already. After [ErrUnavailable] the task may be alive, and it is tried again; after any other
-	// error the handle leads to no task.
+	// RecoverTask recovers a task that was started earlier, perhaps by another process. It does nothing for a task that
+	// is known already. After [ErrUnavailable] the task may be alive, and it is tried again; after any other error the
+	// handle leads to no task.
 	RecoverTask(ctx context.Context, handle *TaskHandle) error
-}
-
-// Lifecycle leads a started task to its end. All methods answer [ErrTaskNotFound] for a task that is not known.
-type Lifecycle interface {
 	// WaitTask answers when the task has ended, to any number of callers and also afterwards.
 	WaitTask(ctx context.Context, id string) (*ExitResult, error)
 	// StopTask sends a signal (a name such as SIGTERM; SIGINT where empty), waits up to timeout, kills what is
@@ -65,20 +49,10 @@ type Lifecycle interface {
 	InspectTask(ctx context.Context, id string) (*TaskStatus, error)
 	// SignalTask sends a signal by name to the task's main process.
 	SignalTask(ctx context.Context, id, signal string) error
-}
-
-// Observer tells what happens in tasks.
-type Observer interface {
-	// TaskStats sends one sample at once and then one every interval. The stream ends with io.EOF when the
-	// task has ended. Errors of opening may come with the first Recv.
-	TaskStats(ctx context.Context, id string, interval time.Duration) (StatsStream, error)
 	// TaskEvents sends what happens in any task, until ctx ends.
 	TaskEvents(ctx context.Context) (Stream[*Event], error)
-}
-
-// Execer runs further commands beside a task's main process.
-type Execer interface {
-	// ExecTask runs a command and returns what it wrote. It is killed after timeout; 0 means no limit.
+	// ExecTask runs a command beside the main process and returns what it wrote. It is killed after timeout; 0 means no
+	// limit.
 	ExecTask(ctx context.Context, id string, command []string, timeout time.Duration) (*ExecResult, error)
 	// ExecTaskStreaming runs a command with live streams, as long as ctx lives.
 	ExecTaskStreaming(ctx context.Context, id string, options ExecOptions) (ExecStream, error)

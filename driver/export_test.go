@@ -19,7 +19,7 @@ type Launch struct {
 // LaunchRequest returns what an executor is asked for.
 func LaunchRequest(config Config, task *TaskConfig) (*Launch, error) {
 	request, err := new(Tacho).launchRequest(task, task.Block, config)
-	return &Launch{request, config.of(task).Rows.Interval}, err
+	return &Launch{request, config.of(task).RowInterval}, err
 }
 
 // EndUnconfirmed ends the tasks that were started before a time and that no host knows of.

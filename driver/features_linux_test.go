@@ -50,7 +50,7 @@ func TestExec(t *testing.T) {
 func TestLogsByExecutor(t *testing.T) {
 	f := newFixture(t, func(c *driver.Config) {
 		c.LogCollection = driver.LogsByExecutor
-		c.Logs = driver.LogLimits{MaxFiles: 2, MaxFileBytes: 1 << 20}
+		c.MaxFiles, c.MaxFileBytes = 2, 1<<20
 	})
 	config := f.shell("i=0; while [ $i -lt 150000 ]; do i=$((i+1)); echo line $i of many; done; echo done >&2")
 	f.start(config)

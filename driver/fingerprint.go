@@ -72,7 +72,7 @@ const (
 	attributeMetrics = attributeDriver + ".metrics"
 )
 
-// Fingerprint implements Describer.
+// Fingerprint implements Driver.
 func (d *Tacho) Fingerprint(ctx context.Context) (Stream[*Fingerprint], error) {
 	d.watch.hostConnected()
 	return &fingerprintStream{ctx: ctx, driver: d}, nil

@@ -21,7 +21,7 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// WaitTask implements Lifecycle. A host that listens to events is told of the end when it has those of the task:
+// WaitTask implements Driver. A host that listens to events is told of the end when it has those of the task:
 // what comes later it drops.
 func (d *Tacho) WaitTask(ctx context.Context, id string) (*ExitResult, error) {
 	t, err := d.find(id)
@@ -46,7 +46,7 @@ func (d *Tacho) WaitTask(ctx context.Context, id string) (*ExitResult, error) {
 
 func errClosedWait() error { return fmt.Errorf("wait: driver is closed: %w", ErrUnavailable) }
 
-// StopTask implements Lifecycle.
+// StopTask implements Driver.
 func (d *Tacho) StopTask(ctx context.Context, id string, timeout time.Duration, signal string) error {
 	t, err := d.find(id)
 	if err != nil {
@@ -62,7 +62,7 @@ func (d *Tacho) StopTask(ctx context.Context, id string, timeout time.Duration, 
 	return t.stop(ctx, number, timeout)
 }
 
-// DestroyTask implements Lifecycle. With force it ends a task that this driver does not know as well, if its executor
+// DestroyTask implements Driver. With force it ends a task that this driver does not know as well, if its executor
 // is there.
 func (d *Tacho) DestroyTask(ctx context.Context, id string, force bool) error {
 	t, err := d.settled(ctx, id)
@@ -101,7 +101,7 @@ func (d *Tacho) DestroyTask(ctx context.Context, id string, force bool) error {
 	return nil
 }
 
-// InspectTask implements Lifecycle.
+// InspectTask implements Driver.
 func (d *Tacho) InspectTask(_ context.Context, id string) (*TaskStatus, error) {
 	t, err := d.find(id)
 	if err != nil {
@@ -118,7 +118,7 @@ func (d *Tacho) InspectTask(_ context.Context, id string) (*TaskStatus, error) {
 	return s, nil
 }
 
-// SignalTask implements Lifecycle.
+// SignalTask implements Driver.
 func (d *Tacho) SignalTask(ctx context.Context, id, signal string) error {
 	t, err := d.find(id)
 	if err != nil {

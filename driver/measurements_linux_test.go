@@ -20,7 +20,7 @@ import (
 func TestOptionalMeasurements(t *testing.T) {
 	for name, rows := range map[string]int{"with process rows": driver.DefaultProcessRows, "without": 0} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, func(c *driver.Config) { c.Rows.Max = &rows })
+			f := newFixture(t, func(c *driver.Config) { c.MaxRows = &rows })
 			const fill = "dd if=/dev/zero of=local/fill bs=64k count=64; touch full; exec sleep 1000"
 			config := f.shell("")
 			config.DriverConfig = msgpack(t, map[string]any{

@@ -42,7 +42,7 @@ func (d *Tacho) CheckUser(string) error { return nil }
 
 func (d *Tacho) describeMachine(*Fingerprint) error { return errNoExecutor("run tasks") }
 
-// StartTask implements Starter.
+// StartTask implements Driver.
 func (d *Tacho) StartTask(context.Context, *TaskConfig) (*TaskHandle, error) {
 	return nil, Recoverable(errNoExecutor("start task"), false)
 }
@@ -57,39 +57,39 @@ func (d *Tacho) AdoptTask(context.Context, *TaskConfig) (*TaskHandle, error) {
 
 func (d *Tacho) endUnconfirmed(context.Context, time.Time, bool) {}
 
-// RecoverTask implements Starter.
+// RecoverTask implements Driver.
 func (d *Tacho) RecoverTask(context.Context, *TaskHandle) error { return errNoExecutor("recover task") }
 
-// WaitTask implements Lifecycle.
+// WaitTask implements Driver.
 func (d *Tacho) WaitTask(context.Context, string) (*ExitResult, error) { return nil, ErrTaskNotFound }
 
-// StopTask implements Lifecycle.
+// StopTask implements Driver.
 func (d *Tacho) StopTask(context.Context, string, time.Duration, string) error {
 	return ErrTaskNotFound
 }
 
-// DestroyTask implements Lifecycle.
+// DestroyTask implements Driver.
 func (d *Tacho) DestroyTask(context.Context, string, bool) error { return ErrTaskNotFound }
 
-// InspectTask implements Lifecycle.
+// InspectTask implements Driver.
 func (d *Tacho) InspectTask(context.Context, string) (*TaskStatus, error) {
 	return nil, ErrTaskNotFound
 }
 
-// SignalTask implements Lifecycle.
+// SignalTask implements Driver.
 func (d *Tacho) SignalTask(context.Context, string, string) error { return ErrTaskNotFound }
 
-// TaskStats implements Observer.
+// TaskStats returns [ErrTaskNotFound].
 func (d *Tacho) TaskStats(context.Context, string, time.Duration) (StatsStream, error) {
 	return nil, ErrTaskNotFound
 }
 
-// ExecTask implements Execer.
+// ExecTask implements Driver.
 func (d *Tacho) ExecTask(context.Context, string, []string, time.Duration) (*ExecResult, error) {
 	return nil, ErrTaskNotFound
 }
 
-// ExecTaskStreaming implements Execer.
+// ExecTaskStreaming implements Driver.
 func (d *Tacho) ExecTaskStreaming(context.Context, string, ExecOptions) (ExecStream, error) {
 	return nil, ErrTaskNotFound
 }

@@ -36,7 +36,7 @@ func (d *Tacho) launchRequest(task *TaskConfig, b *ConfigBlock, config Config) (
 		User:    task.User,
 		Record:  &proto.RecordOptions{},
 		DiskDir: taskDir(task),
-		MaxRows: uint32(*settings.Rows.Max),
+		MaxRows: uint32(*settings.MaxRows),
 		Labels: map[string]string{
 			"alloc_id": task.AllocID, "job": task.JobName, "task_group": task.TaskGroupName, "task": task.Name,
 			"namespace": task.Namespace, "node": task.NodeName,
@@ -65,8 +65,8 @@ func (d *Tacho) launchRequest(task *TaskConfig, b *ConfigBlock, config Config) (
 		// so; to root a limit that cannot be set is an error.
 		r.LimitsOptional = r.Limits != nil && os.Geteuid() != 0
 	}
-	r.Stdio = stdio(task, settings.Logs, config)
-	settings.Measured.request(r)
+	r.Stdio = stdio(task, settings, config)
+	settings.measure(r)
 	return r, nil
 }
 
@@ -304,7 +304,7 @@ func limits(r *Resources) *proto.Limits {
 }
 
 // stdio is where the task's output goes.
-func stdio(task *TaskConfig, limits LogLimits, config Config) *proto.Stdio {
+func stdio(task *TaskConfig, settings Settings, config Config) *proto.Stdio {
 	if config.LogCollection == LogsByHost {
 		return &proto.Stdio{
 			Mode: proto.Stdio_MODE_PATHS, StdoutPath: task.StdoutPath, StderrPath: task.StderrPath,
@@ -317,8 +317,8 @@ func stdio(task *TaskConfig, limits LogLimits, config Config) *proto.Stdio {
 	return &proto.Stdio{Mode: proto.Stdio_MODE_LOGS, Logs: &proto.Logs{
 		Dir:          filepath.Join(task.AllocDir, "alloc", "logs"),
 		Prefix:       task.Name,
-		MaxFileBytes: limits.MaxFileBytes,
-		MaxFiles:     uint32(limits.MaxFiles),
+		MaxFileBytes: settings.MaxFileBytes,
+		MaxFiles:     uint32(settings.MaxFiles),
 		DropOnFull:   config.LogOverflow == LogsDrop,
 	}}
 }

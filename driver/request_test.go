@@ -132,17 +132,17 @@ func TestStdio(t *testing.T) {
 	want := &proto.Stdio{Mode: proto.Stdio_MODE_LOGS, Logs: &proto.Logs{
 		Dir: "/alloc/alloc/logs", Prefix: "web", MaxFileBytes: 5 << 20, MaxFiles: 3,
 	}}
-	if d := cmp.Diff(want, stdio(task, LogLimits{MaxFiles: 3, MaxFileBytes: 5 << 20}, config), protocmp.Transform()); d != "" {
+	if d := cmp.Diff(want, stdio(task, Settings{MaxFiles: 3, MaxFileBytes: 5 << 20}, config), protocmp.Transform()); d != "" {
 		t.Errorf("by the executor (-want +got):\n%s", d)
 	}
 	config.LogCollection = LogsByHost
 	want = &proto.Stdio{Mode: proto.Stdio_MODE_PATHS, StdoutPath: "/fifo1", StderrPath: "/fifo2"}
-	if d := cmp.Diff(want, stdio(task, LogLimits{}, config), protocmp.Transform()); d != "" {
+	if d := cmp.Diff(want, stdio(task, Settings{}, config), protocmp.Transform()); d != "" {
 		t.Errorf("by the host (-want +got):\n%s", d)
 	}
 	config.LogCollection = LogsByExecutor
 	task.StdoutPath = os.DevNull
-	if got := stdio(task, LogLimits{}, config); got.GetMode() != proto.Stdio_MODE_NULL {
+	if got := stdio(task, Settings{}, config); got.GetMode() != proto.Stdio_MODE_NULL {
 		t.Errorf("logs switched off: %v", got)
 	}
 }

@@ -130,6 +130,15 @@ func block[T, B any](name string, rows table[B], place func(*T) *B, said func(*B
 	}}
 }
 
+// within are the fields of a part of T.
+func within[T, P any](fields table[P], place func(*T) *P) table[T] {
+	all := make(table[T], len(fields))
+	for i, f := range fields {
+		all[i] = field[T]{f.Key, func(into *T, key string, value any) error { return f.set(place(into), key, value) }}
+	}
+	return all
+}
+
 // wrongType is the mistake in a value that does not fit its schema.
 func wrongType(key string, value any, want string) error {
 	return invalid("%s %v: must be a %s", key, value, want)

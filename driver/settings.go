@@ -13,45 +13,28 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// Settings are set for all tasks by the driver's configuration, and for one by its config block.
+// Settings are set for all tasks by the driver's configuration, and for one by its config block. The zero value of a
+// field, but for DeniedEnv and Disk, is one that is not set.
 type Settings struct {
-	Logs LogLimits
-	// Rows is how often which processes of a task are read.
-	Rows RowLimits
-	// Measured is what is measured of a task.
-	Measured Measured
-	// DeniedEnv are patterns of variables that a task does not get.
-	DeniedEnv []string
-}
-
-// LogLimits bound the log files of one stream of one task; 0 if not set.
-type LogLimits struct {
-	MaxFiles int
-	// MaxFileBytes is the size at which a file is followed by the next.
+	// MaxFiles bounds the log files of one stream of one task, and MaxFileBytes their size.
+	MaxFiles     int
 	MaxFileBytes int64
-}
-
-// RowLimits say how often which processes of a task are read; the zero value sets nothing.
-type RowLimits struct {
-	// Interval is the least time between two sets of process rows, unless a client looks at them; 0 if not set.
-	Interval time.Duration
-	// Max is the most rows of a set, 0 for none; nil if not set.
-	Max *int
-}
-
-// Measured is what is measured of tasks; the zero value sets nothing.
-type Measured struct {
-	// Selection is empty if it is not set.
+	// RowInterval is the least time between two sets of process rows, unless a client looks at them.
+	RowInterval time.Duration
+	// MaxRows is the most rows of a set, 0 for none.
+	MaxRows *int
+	// Selection is what is measured; Disk adds the disk usage to it.
 	Selection procstats.Selection
-	// Disk adds the disk usage to the selection.
-	Disk bool
-	// Network is NetworkAuto or NetworkOff; empty if it is not set.
+	Disk      bool
+	// Network is NetworkAuto or NetworkOff.
 	Network string
 	// DiskInterval is the least time between two walks of a task's directory, DiskBudget how long a walk may take of
-	// one collection; 0 if not set.
+	// one collection.
 	DiskInterval, DiskBudget time.Duration
-	// SamplingBudget is the share of one core that sampling a task may take; 0 if not set.
+	// SamplingBudget is the share of one core that sampling a task may take.
 	SamplingBudget float64
+	// DeniedEnv are patterns of variables that a task does not get.
+	DeniedEnv []string
 }
 
 // Words of the key network.
@@ -62,36 +45,35 @@ const (
 	NetworkOff = "off"
 )
 
-// settingKeys has the keys of the settings in T. fallback returns the default of a key from the driver's.
-func settingKeys[T any](settings func(*T) *Settings, fallback func(any) any) table[T] {
-	logs := func(t *T) *LogLimits { return &settings(t).Logs }
-	rows := func(t *T) *RowLimits { return &settings(t).Rows }
-	measured := func(t *T) *Measured { return &settings(t).Measured }
-	return table[T]{
-		attr("denied_envvars", texts().checked(checkPatterns), nil, func(t *T) *[]string { return &settings(t).DeniedEnv }),
-		block("logs", table[LogLimits]{
-			attr("max_files", whole(1, 10_000), fallback(DefaultMaxFiles), func(l *LogLimits) *int { return &l.MaxFiles }),
+// settingKeys has the keys of the settings. fallback returns the default of a key from the driver's.
+func settingKeys(fallback func(any) any) table[Settings] {
+	own := func(s *Settings) *Settings { return s }
+	return table[Settings]{
+		attr("denied_envvars", texts().checked(checkPatterns), nil, func(s *Settings) *[]string { return &s.DeniedEnv }),
+		block("logs", table[Settings]{
+			attr("max_files", whole(1, 10_000), fallback(DefaultMaxFiles), func(s *Settings) *int { return &s.MaxFiles }),
 			attr("max_file_size", parsed(whole(1, 1<<20), mebibytes), fallback(DefaultMaxFileMiB),
-				func(l *LogLimits) *int64 { return &l.MaxFileBytes }),
-		}, logs, nil),
+				func(s *Settings) *int64 { return &s.MaxFileBytes }),
+		}, own, nil),
 		// A walk of the directory makes a collection late, and takes CPU time that is not the task's.
-		block("disk", table[Measured]{
+		block("disk", table[Settings]{
 			attr("interval", duration(time.Second, 24*time.Hour), nil,
-				func(m *Measured) *time.Duration { return &m.DiskInterval }),
+				func(s *Settings) *time.Duration { return &s.DiskInterval }),
 			attr("budget", duration(time.Millisecond, 100*time.Millisecond), nil,
-				func(m *Measured) *time.Duration { return &m.DiskBudget }),
-		}, measured, func(m *Measured) { m.Disk = true }),
-		block("process_rows", table[RowLimits]{
+				func(s *Settings) *time.Duration { return &s.DiskBudget }),
+		}, own, func(s *Settings) { s.Disk = true }),
+		block("process_rows", table[Settings]{
 			attr("interval", duration(10*time.Millisecond, time.Hour), fallback(DefaultRowInterval.String()),
-				func(l *RowLimits) *time.Duration { return &l.Interval }),
-			attr("max", optional(whole(0, 10_000)), fallback(DefaultProcessRows), func(l *RowLimits) **int { return &l.Max }),
-		}, rows, nil),
+				func(s *Settings) *time.Duration { return &s.RowInterval }),
+			attr("max", optional(whole(0, 10_000)), fallback(DefaultProcessRows),
+				func(s *Settings) **int { return &s.MaxRows }),
+		}, own, nil),
 		attr("measurements", parsed(text(), parseSelection), fallback("default"),
-			func(t *T) *procstats.Selection { return &measured(t).Selection }),
+			func(s *Settings) *procstats.Selection { return &s.Selection }),
 		attr("network", word(NetworkAuto, NetworkOff), fallback(NetworkAuto),
-			func(t *T) *string { return &measured(t).Network }),
+			func(s *Settings) *string { return &s.Network }),
 		attr("sampling_budget", parsed(number(), percentOfCore), fallback(DefaultSamplingBudget),
-			func(t *T) *float64 { return &measured(t).SamplingBudget }),
+			func(s *Settings) *float64 { return &s.SamplingBudget }),
 	}
 }
 
@@ -129,18 +111,19 @@ func percentOfCore(key string, percent float64) (float64, error) {
 
 // or returns the settings with what is not set taken from other. Both deny variables.
 func (s Settings) or(other Settings) Settings {
-	return Settings{
-		Logs: LogLimits{
-			MaxFiles:     cmp.Or(s.Logs.MaxFiles, other.Logs.MaxFiles),
-			MaxFileBytes: cmp.Or(s.Logs.MaxFileBytes, other.Logs.MaxFileBytes),
-		},
-		Rows: RowLimits{
-			Interval: cmp.Or(s.Rows.Interval, other.Rows.Interval),
-			Max:      cmp.Or(s.Rows.Max, other.Rows.Max),
-		},
-		Measured:  s.Measured.or(other.Measured),
-		DeniedEnv: slices.Concat(other.DeniedEnv, s.DeniedEnv),
+	if s.Selection.Empty() {
+		s.Selection, s.Disk = other.Selection, s.Disk || other.Disk
 	}
+	s.MaxFiles = cmp.Or(s.MaxFiles, other.MaxFiles)
+	s.MaxFileBytes = cmp.Or(s.MaxFileBytes, other.MaxFileBytes)
+	s.RowInterval = cmp.Or(s.RowInterval, other.RowInterval)
+	s.MaxRows = cmp.Or(s.MaxRows, other.MaxRows)
+	s.Network = cmp.Or(s.Network, other.Network)
+	s.DiskInterval = cmp.Or(s.DiskInterval, other.DiskInterval)
+	s.DiskBudget = cmp.Or(s.DiskBudget, other.DiskBudget)
+	s.SamplingBudget = cmp.Or(s.SamplingBudget, other.SamplingBudget)
+	s.DeniedEnv = slices.Concat(other.DeniedEnv, s.DeniedEnv)
+	return s
 }
 
 // of returns the settings of a task, with what its config block does not set taken from these. A block that is not
@@ -156,25 +139,14 @@ func (s Settings) of(task *TaskConfig) Settings {
 	return block.or(s)
 }
 
-func (m Measured) or(other Measured) Measured {
-	if m.Selection.Empty() {
-		m.Selection, m.Disk = other.Selection, m.Disk || other.Disk
-	}
-	m.Network = cmp.Or(m.Network, other.Network)
-	m.DiskInterval = cmp.Or(m.DiskInterval, other.DiskInterval)
-	m.DiskBudget = cmp.Or(m.DiskBudget, other.DiskBudget)
-	m.SamplingBudget = cmp.Or(m.SamplingBudget, other.SamplingBudget)
-	return m
-}
-
-// request asks an executor for what is to be measured.
-func (m Measured) request(r *proto.LaunchRequest) {
-	r.DiskIntervalNs, r.DiskBudgetNs, r.SamplingBudget = int64(m.DiskInterval), int64(m.DiskBudget), m.SamplingBudget
-	selection := m.Selection
-	if m.Disk {
+// measure asks an executor for what is to be measured.
+func (s Settings) measure(r *proto.LaunchRequest) {
+	r.DiskIntervalNs, r.DiskBudgetNs, r.SamplingBudget = int64(s.DiskInterval), int64(s.DiskBudget), s.SamplingBudget
+	selection := s.Selection
+	if s.Disk {
 		selection = selection.Union(procstats.Select(procstats.DiskUsage, procstats.DiskFiles))
 	}
-	if m.Network == NetworkOff {
+	if s.Network == NetworkOff {
 		selection = selection.Minus(procstats.SourceSelection(procstats.SourceSkb))
 		r.NetworkOff = true
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// StartTask implements Starter.
+// StartTask implements Driver.
 func (d *Tacho) StartTask(ctx context.Context, config *TaskConfig) (*TaskHandle, error) {
 	if !d.currentConfig().Enabled {
 		err := fmt.Errorf("start task %s: %w (enabled = false in its configuration)", config.Name, ErrDisabled)
@@ -202,7 +202,7 @@ func launchError(err error) error {
 	return Recoverable(text, false)
 }
 
-// RecoverTask implements Starter.
+// RecoverTask implements Driver.
 func (d *Tacho) RecoverTask(ctx context.Context, handle *TaskHandle) error {
 	config := handle.Config
 	if t, err := d.find(config.ID); err == nil {

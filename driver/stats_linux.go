@@ -25,7 +25,8 @@ const shortestInterval = 10 * time.Millisecond
 // first answer an average over a time before the question.
 const baselineAge = 10 * time.Second
 
-// TaskStats implements Observer.
+// TaskStats sends one sample at once and then one every interval. The stream ends with io.EOF when the task has ended.
+// Errors of opening may come with the first Recv.
 func (d *Tacho) TaskStats(ctx context.Context, id string, interval time.Duration) (StatsStream, error) {
 	t, err := d.find(id)
 	if err != nil {
@@ -38,8 +39,8 @@ func (d *Tacho) TaskStats(ctx context.Context, id string, interval time.Duration
 		return ended{}, nil
 	}
 	own := d.currentConfig()
-	limits := own.of(t.config).Rows
-	stream, err := d.loop.Open(ctx, t.sampled(limits, own.Measured.SamplingBudget), interval)
+	settings := own.of(t.config)
+	stream, err := d.loop.Open(ctx, t.sampled(settings, own.SamplingBudget), interval)
 	switch {
 	case err == nil:
 		t.unreadable.Store(nil)
@@ -49,15 +50,15 @@ func (d *Tacho) TaskStats(ctx context.Context, id string, interval time.Duration
 	}
 	t.unreadable.Store(&err)
 	t.log.Debug("stats are read by the executor", "reason", err)
-	return t.executorStats(ctx, interval, *limits.Max > 0)
+	return t.executorStats(ctx, interval, *settings.MaxRows > 0)
 }
 
 // sampled is the task as the driver's loop reads it. The budget is of tasks that have none of their own.
-func (t *task) sampled(limits RowLimits, budget float64) sampling.Task {
+func (t *task) sampled(settings Settings, budget float64) sampling.Task {
 	address := t.client.Address()
 	return sampling.Task{
 		ID: t.config.ID, Executor: t.client, Process: address.Executor, Folder: address.Folder, Cgroup: address.Cgroup,
-		Started: t.state.StartedAt, Rows: *limits.Max > 0, RowInterval: limits.Interval, Done: t.done,
+		Started: t.state.StartedAt, Rows: *settings.MaxRows > 0, RowInterval: settings.RowInterval, Done: t.done,
 		SamplingBudget: cmp.Or(t.state.SamplingBudget, budget),
 		Stretched:      func(text string) { t.addEvent(time.Now(), text, nil, nil) },
 	}

@@ -153,7 +153,7 @@ func (d *Tacho) CoreMHz() float64 {
 	return d.coreMHz
 }
 
-// Capabilities implements Describer.
+// Capabilities implements Driver.
 func (d *Tacho) Capabilities(context.Context) (*Capabilities, error) {
 	return &Capabilities{
 		SendSignals:          true,
@@ -165,7 +165,7 @@ func (d *Tacho) Capabilities(context.Context) (*Capabilities, error) {
 	}, nil
 }
 
-// TaskEvents implements Observer. What happened without a listener is sent first. Before the end of a task is told
+// TaskEvents implements Driver. What happened without a listener is sent first. Before the end of a task is told
 // to a host behind a wire, its stream ends with io.EOF: a host that opens another has handled all events of the
 // first.
 func (d *Tacho) TaskEvents(ctx context.Context) (Stream[*Event], error) {

@@ -49,17 +49,13 @@ func display(name string, uid uint32) string {
 
 // idsOf returns the ids of a user and of all groups the user is in, as executors set them.
 func idsOf(name string) (uid uint32, gids []uint32, err error) {
-	if name == "" {
-		return ownIDs()
+	if name != "" {
+		credential, err := process.LookupUser(name)
+		if err != nil {
+			return 0, nil, invalid("%w", err)
+		}
+		return credential.Uid, append(credential.Groups, credential.Gid), nil
 	}
-	credential, err := process.LookupUser(name)
-	if err != nil {
-		return 0, nil, invalid("%w", err)
-	}
-	return credential.Uid, append(credential.Groups, credential.Gid), nil
-}
-
-func ownIDs() (uid uint32, gids []uint32, err error) {
 	groups, err := os.Getgroups()
 	if err != nil {
 		return 0, nil, fmt.Errorf("own groups: %w", err)

@@ -81,7 +81,7 @@ func New(config Config) *Runner {
 // Run runs the task and returns nil when it is dead. When ctx is done it leaves the task as it is, running or not,
 // calls the shutdown hooks and returns the cause of ctx. It may be called once.
 func (r *Runner) Run(ctx context.Context) error {
-	if r.isDead() {
+	if r.State().Phase == PhaseDead {
 		return nil
 	}
 	// life is done when the task must not be started again, for either reason.
@@ -97,12 +97,6 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 	r.shutdown(ctx)
 	return context.Cause(ctx)
-}
-
-func (r *Runner) isDead() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.state.Phase == PhaseDead
 }
 
 // Stop ends the task for good: a running one with the kill signal, a delay or a start at once. It returns without

@@ -27,46 +27,41 @@ func (r *Runner) prestart(life context.Context) error {
 }
 
 func (r *Runner) poststart(life context.Context, req *PoststartRequest) {
-	each(r, "poststart", func(h Poststart) error { return h.Poststart(life, req) })
+	each(life, r, "poststart", context.WithCancel, func(ctx context.Context, h Poststart) error {
+		return h.Poststart(ctx, req)
+	})
 }
 
 func (r *Runner) exited(ctx context.Context, req *ExitedRequest) {
-	each(r, "exited", func(h Exited) error {
-		ctx, cancel := teardown(ctx)
-		defer cancel()
-		return h.Exited(ctx, req)
-	})
+	each(ctx, r, "exited", teardown, func(ctx context.Context, h Exited) error { return h.Exited(ctx, req) })
 }
 
 func (r *Runner) stopHooks(ctx context.Context) {
 	req := &StopRequest{State: r.State()}
-	each(r, "stop", func(h Stop) error {
-		ctx, cancel := teardown(ctx)
-		defer cancel()
-		return h.Stop(ctx, req)
-	})
+	each(ctx, r, "stop", teardown, func(ctx context.Context, h Stop) error { return h.Stop(ctx, req) })
 }
 
 func (r *Runner) shutdown(ctx context.Context) {
-	each(r, "shutdown", func(h Shutdown) error {
-		ctx, cancel := teardown(ctx)
-		defer cancel()
-		return h.Shutdown(ctx)
-	})
+	each(ctx, r, "shutdown", teardown, func(ctx context.Context, h Shutdown) error { return h.Shutdown(ctx) })
 }
 
 // each calls the hooks that implement a stage and logs their errors as one. A context that one hook has used up is not
-// the next one's: call makes one for each.
-func each[H Hook](r *Runner, stage string, call func(H) error) {
+// the next one's: derive makes one for each.
+func each[H Hook](
+	ctx context.Context, r *Runner, stage string, derive func(context.Context) (context.Context, context.CancelFunc),
+	call func(context.Context, H) error,
+) {
 	errs := &multierror.Error{ErrorFormat: func(errs []error) string { return errors.Join(errs...).Error() }}
 	for _, hook := range r.config.Hooks {
 		h, ok := hook.(H)
 		if !ok {
 			continue
 		}
-		if err := call(h); err != nil {
+		own, cancel := derive(ctx)
+		if err := call(own, h); err != nil {
 			errs = multierror.Append(errs, fmt.Errorf("hook %s: %w", h.Name(), err))
 		}
+		cancel()
 	}
 	if err := errs.ErrorOrNil(); err != nil {
 		r.log.Error(stage+" hooks", "error", err)

@@ -11,6 +11,8 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -29,11 +31,11 @@ type collection struct {
 	// The hook's mu guards following.
 	calling string // the driver's or the updater's method in progress, empty between two
 	since   time.Time
-	logged  map[errorKind]bool
+	logged  map[string]bool // by kindOf
 }
 
 func newCollection(h *StatsHook, opener StatsOpener) *collection {
-	c := &collection{hook: h, opener: opener, done: make(chan struct{}), logged: make(map[errorKind]bool)}
+	c := &collection{hook: h, opener: opener, done: make(chan struct{}), logged: make(map[string]bool)}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
 }
@@ -198,20 +200,19 @@ type panicError struct {
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 
-// errorKind is what errors must share to be logged only once. Their texts differ from try to try.
-type errorKind struct {
-	established bool
-	root        string
-}
-
-func kindOf(established bool, err error) errorKind {
-	kind := errorKind{established: established, root: rootType(err)}
+// kindOf returns what errors must share to be logged only once. Their texts differ from try to try.
+func kindOf(established bool, err error) string {
+	root := err
+	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
+		root = inner
+	}
+	kind := fmt.Sprintf("%T", root)
 	for _, sentinel := range []error{ErrStatsStalled, ErrUpdaterBlocked} {
 		if errors.Is(err, sentinel) {
-			kind.root = sentinel.Error()
+			kind = sentinel.Error()
 		}
 	}
-	return kind
+	return fmt.Sprint(established, kind)
 }
 
 // report logs why there are no samples: errors once per kind, the ordinary at debug level. retry is the time until the
@@ -224,11 +225,11 @@ func (c *collection) report(established bool, err error, retry time.Duration) {
 	if p, ok := errors.AsType[*panicError](err); ok {
 		args = append(args, "stack", string(p.stack))
 	}
+	level := hclog.Error
 	if isOrdinary(err) || !c.first(kindOf(established, err)) {
-		c.hook.log.Debug("collect stats", args...)
-		return
+		level = hclog.Debug
 	}
-	c.hook.log.Error("collect stats", args...)
+	c.hook.log.Log(level, "collect stats", args...)
 }
 
 // isOrdinary reports whether a stream ends that way without any fault: its plugin restarts, it was closed, or its task
@@ -238,14 +239,12 @@ func isOrdinary(err error) bool {
 }
 
 // first reports whether no error of that kind was logged yet.
-func (c *collection) first(kind errorKind) bool {
+func (c *collection) first(kind string) bool {
 	c.hook.mu.Lock()
 	defer c.hook.mu.Unlock()
-	if c.logged[kind] {
-		return false
-	}
+	before := c.logged[kind]
 	c.logged[kind] = true
-	return true
+	return !before
 }
 
 func (c *collection) forgetErrors() {
@@ -260,14 +259,4 @@ func causeOr(ctx context.Context, err error) error {
 		return cause
 	}
 	return err
-}
-
-func rootType(err error) string {
-	for {
-		inner := errors.Unwrap(err)
-		if inner == nil {
-			return fmt.Sprintf("%T", err)
-		}
-		err = inner
-	}
 }

@@ -18,6 +18,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
@@ -77,6 +78,9 @@ func Main(version string) int {
 // Served is a driver that takes its configuration from a host.
 type Served interface {
 	driver.Driver
+	// TaskStats sends one sample at once and then one every interval. The stream ends with io.EOF when the task has
+	// ended. Errors of opening may come with the first Recv.
+	TaskStats(ctx context.Context, id string, interval time.Duration) (driver.StatsStream, error)
 	// SetConfig takes MessagePack shaped by driver.ConfigSchema. coreMHz is the mean speed of the machine's cores, 0 if
 	// the host does not give it.
 	SetConfig(ctx context.Context, msgpack []byte, coreMHz float64) error

@@ -43,31 +43,22 @@ func Status(err error) error {
 		}
 	}
 	if marked {
-		return recoverableStatus(err, recoverable)
-	}
-	return status.Error(codeOf(err), text(err.Error()))
-}
-
-func recoverableStatus(err error, recoverable bool) error {
-	s := status.New(codes.FailedPrecondition, text(err.Error()))
-	detailed, detailErr := s.WithDetails(&structs.RecoverableError{Recoverable: recoverable})
-	if detailErr != nil {
-		// Only a message that cannot be encoded gets here, and this one has a single bool.
+		s := status.New(codes.FailedPrecondition, text(err.Error()))
+		if detailed, err := s.WithDetails(&structs.RecoverableError{Recoverable: recoverable}); err == nil {
+			s = detailed // a single bool can always be encoded
+		}
 		return s.Err()
 	}
-	return detailed.Err()
-}
-
-func codeOf(err error) codes.Code {
+	code := codes.Unknown
 	switch {
 	case errors.Is(err, driver.ErrUnavailable):
-		return codes.Unavailable
+		code = codes.Unavailable
 	case errors.Is(err, driver.ErrInvalid):
-		return codes.InvalidArgument
+		code = codes.InvalidArgument
 	case errors.Is(err, driver.ErrNotSupported):
-		return codes.Unimplemented
+		code = codes.Unimplemented
 	}
-	return codes.Unknown
+	return status.Error(code, text(err.Error()))
 }
 
 // text makes a string that protobuf carries: its strings are UTF-8, while a process's name or a file's path may be

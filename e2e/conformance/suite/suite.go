@@ -20,11 +20,7 @@ import (
 
 // Driver is what the cases ask of a task driver, in this process or behind a plugin's wire.
 type Driver interface {
-	driver.Describer
-	driver.Starter
-	driver.Lifecycle
-	driver.Execer
-	TaskEvents(ctx context.Context) (driver.Stream[*driver.Event], error)
+	driver.Driver
 	// NomadStats returns a task's stats in Nomad's form.
 	NomadStats(ctx context.Context, id string, interval time.Duration) (driver.Stream[*drivers.TaskStats], error)
 	ConfigSchema(ctx context.Context) (*hclspec.Spec, error)

@@ -141,8 +141,8 @@ func (d *Driver) configure(into *driver.TaskConfig, task *job.Task, body hcl.Bod
 	if err != nil {
 		return task.Places.Fault("config", err)
 	}
-	if l := task.Logs; l != nil && block.Logs == (driver.LogLimits{}) {
-		block.Logs = driver.LogLimits{MaxFiles: l.MaxFiles, MaxFileBytes: int64(l.MaxFileSizeMB) << 20}
+	if l := task.Logs; l != nil && block.MaxFiles == 0 && block.MaxFileBytes == 0 {
+		block.MaxFiles, block.MaxFileBytes = l.MaxFiles, int64(l.MaxFileSizeMB)<<20
 	}
 	into.Block = block
 	return nil
