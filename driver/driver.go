@@ -5,8 +5,7 @@
 // and signals them, runs commands beside them, and tells what they use and what happens to them.
 //
 // The types of the contract ([TaskConfig], [TaskHandle], [ExitResult] and so on) are those of any task driver;
-// [Driver] is its interface. [Tacho] is our own driver. The agent uses it in its own process; package plugin
-// serves it to other hosts.
+// [Tacho] is our own. The agent uses it in its own process; package plugin serves it to other hosts.
 //
 // What a host asks for and what happens here:
 //
@@ -17,46 +16,11 @@
 package driver
 
 import (
-	"context"
-	"time"
-
 	"github.com/tachograph/tacho/procstats"
 )
 
 // Name is what a job file says: driver = "tacho".
 const Name = "tacho"
-
-// Driver is what a host can ask of a task driver, but for stats. For a task that is not known all methods answer
-// [ErrTaskNotFound].
-type Driver interface {
-	Capabilities(ctx context.Context) (*Capabilities, error)
-	// Fingerprint sends the driver's state at once and then whenever it changes, until ctx ends.
-	Fingerprint(ctx context.Context) (Stream[*Fingerprint], error)
-	// StartTask starts a task. An error that is worth another try has Recoverable() true: see [IsRecoverable].
-	StartTask(ctx context.Context, task *TaskConfig) (*TaskHandle, error)
-	// RecoverTask recovers a task that was started earlier, perhaps by another process. It does nothing for a task that
-	// is known already. After [ErrUnavailable] the task may be alive, and it is tried again; after any other error the
-	// handle leads to no task.
-	RecoverTask(ctx context.Context, handle *TaskHandle) error
-	// WaitTask answers when the task has ended, to any number of callers and also afterwards.
-	WaitTask(ctx context.Context, id string) (*ExitResult, error)
-	// StopTask sends a signal (a name such as SIGTERM; SIGINT where empty), waits up to timeout, kills what is
-	// left, and answers when nothing of the task is left.
-	StopTask(ctx context.Context, id string, timeout time.Duration, signal string) error
-	// DestroyTask forgets a task. A running one is [ErrTaskRunning], or killed with force. With force a driver may
-	// also end a task that it does not know, such as one that was started by an earlier process of it.
-	DestroyTask(ctx context.Context, id string, force bool) error
-	InspectTask(ctx context.Context, id string) (*TaskStatus, error)
-	// SignalTask sends a signal by name to the task's main process.
-	SignalTask(ctx context.Context, id, signal string) error
-	// TaskEvents sends what happens in any task, until ctx ends.
-	TaskEvents(ctx context.Context) (Stream[*Event], error)
-	// ExecTask runs a command beside the main process and returns what it wrote. It is killed after timeout; 0 means no
-	// limit.
-	ExecTask(ctx context.Context, id string, command []string, timeout time.Duration) (*ExecResult, error)
-	// ExecTaskStreaming runs a command with live streams, as long as ctx lives.
-	ExecTaskStreaming(ctx context.Context, id string, options ExecOptions) (ExecStream, error)
-}
 
 // Stream is what a driver sends bit by bit. It lives as long as the context it was opened with.
 type Stream[T any] interface {

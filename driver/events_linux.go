@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/tachograph/tacho/executor/proto"
@@ -21,9 +20,7 @@ import (
 )
 
 // describe says an executor's event in a user's words; ok is false for those that a user has no use for.
-func (t *task) describe(
-	ctx context.Context, event *proto.Event,
-) (message string, annotations map[string]string, ok bool) {
+func (t *task) describe(event *proto.Event) (message string, annotations map[string]string, ok bool) {
 	switch event.GetKind() {
 	case "launched":
 		return startedText(t.state.Attributes), t.state.Attributes, true
@@ -31,11 +28,6 @@ func (t *task) describe(
 		// The host says these itself.
 		return "", nil, false
 	case "exited":
-		select {
-		case <-t.done:
-		case <-ctx.Done():
-			return "", nil, false
-		}
 		if t.final != nil {
 			return endMessage(t.final), recordAnnotations(t.final), true
 		}
@@ -162,107 +154,16 @@ func logAttributes(logs *proto.Logs) map[string]string {
 	}
 }
 
-// relay passes on what a task's executor says happened.
-type relay struct {
-	to *delivery
-	// passed is closed when all events were passed on, or cannot be any more.
-	passed chan struct{}
-	told   uint64 // sequence of the last event that was passed on: of the goroutine that does it
-
-	mu   sync.Mutex // guards following
-	on   bool       // a goroutine passes on events; none does for a quiet task
-	over bool       // passed is closed
-}
-
 // addEvent adds an event. sequence is the executor's, nil for events of the driver's own.
 func (t *task) addEvent(at time.Time, message string, annotations map[string]string, sequence *uint64) {
 	var onPassed func()
 	if sequence != nil {
 		onPassed = func() { t.persistPassed(*sequence) }
 	}
-	t.relay.to.add(&Event{
+	t.events.add(&Event{
 		TaskID: t.config.ID, AllocID: t.config.AllocID, TaskName: t.config.Name,
 		Timestamp: at, Message: message, Annotations: annotations,
 	}, onPassed)
-}
-
-// passMore has events passed on until the task is quiet again.
-func (t *task) passMore(ctx context.Context) {
-	t.relay.mu.Lock()
-	defer t.relay.mu.Unlock()
-	if !t.relay.on && !t.relay.over {
-		t.relay.on = true
-		t.work.Go(func() { t.passEvents(ctx) })
-	}
-}
-
-// passEvents passes on what the executor says happened, from the first that no host has received.
-func (t *task) passEvents(ctx context.Context) {
-	for limit := t.patience.quiet; ctx.Err() == nil; {
-		changed := t.client.Changed()
-		attended, end := attend(ctx, changed, limit)
-		err := t.passStream(ctx, attended)
-		quiet := isQuiet(attended)
-		end()
-		if t.havePassed(err) {
-			break
-		}
-		if !quiet {
-			t.pauseOrEnd(ctx)
-			continue
-		}
-		limit *= 2
-		if p, err := t.client.Progress(ctx); err == nil && p.Events <= t.relay.told && t.rest(changed) {
-			return // awaitEnd sees the next change, and calls passMore
-		}
-	}
-	t.relay.mu.Lock()
-	defer t.relay.mu.Unlock()
-	t.relay.over = true
-	close(t.relay.passed)
-}
-
-// havePassed reports whether no more events can come after a stream of them ended with err.
-func (t *task) havePassed(err error) bool {
-	select {
-	case <-t.client.Lost():
-		return true
-	case <-t.done:
-		return err == nil // the stream is whole when the task has ended and nothing came any more
-	default:
-		return false
-	}
-}
-
-// rest ends the passing on of events, unless something has changed.
-func (t *task) rest(changed <-chan struct{}) bool {
-	t.relay.mu.Lock()
-	defer t.relay.mu.Unlock()
-	select {
-	case <-changed:
-	case <-t.client.Lost():
-	case <-t.done:
-	default:
-		t.relay.on = false
-	}
-	return !t.relay.on
-}
-
-// pauseOrEnd waits before events are asked for again; not longer than until the task has ended.
-func (t *task) pauseOrEnd(ctx context.Context) {
-	select {
-	case <-t.done:
-		// Seen already: what failed since must not be tried without a pause.
-		pause(ctx, callAgain)
-		return
-	default:
-	}
-	ctx, cancel := context.WithTimeout(ctx, callAgain)
-	defer cancel()
-	select {
-	case <-t.done:
-	case <-ctx.Done():
-	}
 }
 
 // passStream passes on one stream of events, which ends with attended; nil at its end.
@@ -279,11 +180,16 @@ func (t *task) passStream(ctx, attended context.Context) error {
 		if err != nil {
 			return err
 		}
-		if event.GetSequence() <= t.relay.told {
+		if event.GetSequence() <= t.told {
 			continue
 		}
-		t.relay.told = event.GetSequence()
-		if message, annotations, ok := t.describe(ctx, event); ok {
+		if event.GetKind() == "exited" {
+			if err := t.awaitEnd(ctx); err != nil {
+				return err
+			}
+		}
+		t.told = event.GetSequence()
+		if message, annotations, ok := t.describe(event); ok {
 			sequence := event.GetSequence()
 			t.addEvent(time.Unix(0, event.GetUnixNs()), message, annotations, &sequence)
 		}

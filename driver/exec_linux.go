@@ -22,7 +22,8 @@ import (
 // maxOutput bounds what ExecTask keeps of the output: its callers are checks, which print little.
 const maxOutput = 1 << 20
 
-// ExecTask implements Driver. Beyond 1 MiB of output the rest is dropped.
+// ExecTask runs a command beside the main process and returns what it wrote. It is killed after timeout; 0 means no
+// limit. Beyond 1 MiB of output the rest is dropped.
 func (d *Tacho) ExecTask(ctx context.Context, id string, command []string, timeout time.Duration) (*ExecResult, error) {
 	if timeout > 0 {
 		var cancel context.CancelFunc
@@ -58,7 +59,7 @@ func appendBounded(kept, more []byte) []byte {
 	return append(kept, more[:min(len(more), maxOutput-len(kept))]...)
 }
 
-// ExecTaskStreaming implements Driver.
+// ExecTaskStreaming runs a command beside the main process with live streams, as long as ctx lives.
 func (d *Tacho) ExecTaskStreaming(ctx context.Context, id string, options ExecOptions) (ExecStream, error) {
 	t, err := d.find(id)
 	if err != nil {

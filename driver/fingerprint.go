@@ -72,7 +72,7 @@ const (
 	attributeMetrics = attributeDriver + ".metrics"
 )
 
-// Fingerprint implements Driver.
+// Fingerprint sends the driver's state at once and then whenever it changes, until ctx ends.
 func (d *Tacho) Fingerprint(ctx context.Context) (Stream[*Fingerprint], error) {
 	d.watch.hostConnected()
 	return &fingerprintStream{ctx: ctx, driver: d}, nil

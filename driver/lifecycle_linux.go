@@ -21,8 +21,8 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// WaitTask implements Driver. A host that listens to events is told of the end when it has those of the task:
-// what comes later it drops.
+// WaitTask returns when the task has ended, to any number of callers and also afterwards. A host that listens to
+// events is told of the end when it has those of the task: what comes later it drops.
 func (d *Tacho) WaitTask(ctx context.Context, id string) (*ExitResult, error) {
 	t, err := d.find(id)
 	if err != nil {
@@ -46,7 +46,8 @@ func (d *Tacho) WaitTask(ctx context.Context, id string) (*ExitResult, error) {
 
 func errClosedWait() error { return fmt.Errorf("wait: driver is closed: %w", ErrUnavailable) }
 
-// StopTask implements Driver.
+// StopTask sends a signal (a name such as SIGTERM; SIGINT if empty), waits up to timeout, kills what is left, and
+// returns when nothing of the task is left.
 func (d *Tacho) StopTask(ctx context.Context, id string, timeout time.Duration, signal string) error {
 	t, err := d.find(id)
 	if err != nil {
@@ -62,8 +63,8 @@ func (d *Tacho) StopTask(ctx context.Context, id string, timeout time.Duration, 
 	return t.stop(ctx, number, timeout)
 }
 
-// DestroyTask implements Driver. With force it ends a task that this driver does not know as well, if its executor
-// is there.
+// DestroyTask forgets a task. A running one is [ErrTaskRunning], or killed with force. With force it ends a task
+// that this driver does not know as well, if its executor is there.
 func (d *Tacho) DestroyTask(ctx context.Context, id string, force bool) error {
 	t, err := d.settled(ctx, id)
 	if force && errors.Is(err, ErrTaskNotFound) {
@@ -101,7 +102,7 @@ func (d *Tacho) DestroyTask(ctx context.Context, id string, force bool) error {
 	return nil
 }
 
-// InspectTask implements Driver.
+// InspectTask returns what is known of a task.
 func (d *Tacho) InspectTask(_ context.Context, id string) (*TaskStatus, error) {
 	t, err := d.find(id)
 	if err != nil {
@@ -118,7 +119,7 @@ func (d *Tacho) InspectTask(_ context.Context, id string) (*TaskStatus, error) {
 	return s, nil
 }
 
-// SignalTask implements Driver.
+// SignalTask sends a signal by name to the task's main process.
 func (d *Tacho) SignalTask(ctx context.Context, id, signal string) error {
 	t, err := d.find(id)
 	if err != nil {

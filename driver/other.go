@@ -42,7 +42,7 @@ func (d *Tacho) CheckUser(string) error { return nil }
 
 func (d *Tacho) describeMachine(*Fingerprint) error { return errNoExecutor("run tasks") }
 
-// StartTask implements Driver.
+// StartTask is not supported here.
 func (d *Tacho) StartTask(context.Context, *TaskConfig) (*TaskHandle, error) {
 	return nil, Recoverable(errNoExecutor("start task"), false)
 }
@@ -57,26 +57,26 @@ func (d *Tacho) AdoptTask(context.Context, *TaskConfig) (*TaskHandle, error) {
 
 func (d *Tacho) endUnconfirmed(context.Context, time.Time, bool) {}
 
-// RecoverTask implements Driver.
+// RecoverTask is not supported here.
 func (d *Tacho) RecoverTask(context.Context, *TaskHandle) error { return errNoExecutor("recover task") }
 
-// WaitTask implements Driver.
+// WaitTask is not supported here.
 func (d *Tacho) WaitTask(context.Context, string) (*ExitResult, error) { return nil, ErrTaskNotFound }
 
-// StopTask implements Driver.
+// StopTask is not supported here.
 func (d *Tacho) StopTask(context.Context, string, time.Duration, string) error {
 	return ErrTaskNotFound
 }
 
-// DestroyTask implements Driver.
+// DestroyTask is not supported here.
 func (d *Tacho) DestroyTask(context.Context, string, bool) error { return ErrTaskNotFound }
 
-// InspectTask implements Driver.
+// InspectTask is not supported here.
 func (d *Tacho) InspectTask(context.Context, string) (*TaskStatus, error) {
 	return nil, ErrTaskNotFound
 }
 
-// SignalTask implements Driver.
+// SignalTask is not supported here.
 func (d *Tacho) SignalTask(context.Context, string, string) error { return ErrTaskNotFound }
 
 // TaskStats returns [ErrTaskNotFound].
@@ -84,12 +84,12 @@ func (d *Tacho) TaskStats(context.Context, string, time.Duration) (StatsStream, 
 	return nil, ErrTaskNotFound
 }
 
-// ExecTask implements Driver.
+// ExecTask is not supported here.
 func (d *Tacho) ExecTask(context.Context, string, []string, time.Duration) (*ExecResult, error) {
 	return nil, ErrTaskNotFound
 }
 
-// ExecTaskStreaming implements Driver.
+// ExecTaskStreaming is not supported here.
 func (d *Tacho) ExecTaskStreaming(context.Context, string, ExecOptions) (ExecStream, error) {
 	return nil, ErrTaskNotFound
 }

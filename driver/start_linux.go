@@ -22,7 +22,7 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// StartTask implements Driver.
+// StartTask starts a task. An error that is worth another try has Recoverable() true: see [IsRecoverable].
 func (d *Tacho) StartTask(ctx context.Context, config *TaskConfig) (*TaskHandle, error) {
 	if !d.currentConfig().Enabled {
 		err := fmt.Errorf("start task %s: %w (enabled = false in its configuration)", config.Name, ErrDisabled)
@@ -169,7 +169,7 @@ func (d *Tacho) expectsStream(config *TaskConfig) bool {
 func (d *Tacho) newTask(config *TaskConfig, c *client.Client, state *driverState) *task {
 	return &task{
 		config: config, state: state, client: c, loop: d.loop, patience: d.patience,
-		relay: relay{to: d.events, passed: make(chan struct{})}, done: make(chan struct{}), announced: make(chan struct{}),
+		events: d.events, passed: make(chan struct{}), done: make(chan struct{}), announced: make(chan struct{}),
 		log: d.log.With("task", config.Name, "alloc_id", config.AllocID),
 	}
 }
@@ -202,7 +202,9 @@ func launchError(err error) error {
 	return Recoverable(text, false)
 }
 
-// RecoverTask implements Driver.
+// RecoverTask recovers a task that was started earlier, perhaps by another process. It does nothing for a task that is
+// known already. After [ErrUnavailable] the task may be alive, and it is tried again; after any other error the handle
+// leads to no task.
 func (d *Tacho) RecoverTask(ctx context.Context, handle *TaskHandle) error {
 	config := handle.Config
 	if t, err := d.find(config.ID); err == nil {

@@ -91,8 +91,6 @@ type Tacho struct {
 	changed  chan struct{}          // closed and replaced when the configuration changes
 }
 
-var _ Driver = (*Tacho)(nil)
-
 // New returns a driver that has started nothing.
 func New(o Options) *Tacho {
 	d := &Tacho{
@@ -153,7 +151,7 @@ func (d *Tacho) CoreMHz() float64 {
 	return d.coreMHz
 }
 
-// Capabilities implements Driver.
+// Capabilities returns what the driver can do.
 func (d *Tacho) Capabilities(context.Context) (*Capabilities, error) {
 	return &Capabilities{
 		SendSignals:          true,
@@ -165,9 +163,9 @@ func (d *Tacho) Capabilities(context.Context) (*Capabilities, error) {
 	}, nil
 }
 
-// TaskEvents implements Driver. What happened without a listener is sent first. Before the end of a task is told
-// to a host behind a wire, its stream ends with io.EOF: a host that opens another has handled all events of the
-// first.
+// TaskEvents sends what happens in any task, until ctx ends. What happened without a listener is sent first. Before
+// the end of a task is told to a host behind a wire, its stream ends with io.EOF: a host that opens another has
+// handled all events of the first.
 func (d *Tacho) TaskEvents(ctx context.Context) (Stream[*Event], error) {
 	return d.events.listen(ctx), nil
 }

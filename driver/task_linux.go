@@ -34,7 +34,7 @@ var errQuiet = errors.New("nothing has happened")
 type task struct {
 	config *TaskConfig
 	state  *driverState
-	relay  relay
+	events *delivery
 	log    hclog.Logger
 
 	// warning is what a host has to know of a recovery; empty if nothing is unusual. Hosts keep few events of a task,
@@ -52,6 +52,10 @@ type task struct {
 
 	// client is nil for a task whose executor was lost before this process came to it.
 	client *client.Client
+
+	told uint64 // sequence of the last of the executor's events that was passed on: of the goroutine that does it
+	// passed is closed when all events were passed on, or cannot be any more.
+	passed chan struct{}
 
 	// done is closed when the task has ended; the following are set then.
 	done        chan struct{}
@@ -73,39 +77,28 @@ type task struct {
 func (t *task) follow(ctx context.Context) {
 	ctx, t.cancel = context.WithCancel(ctx)
 	if t.client == nil {
-		close(t.relay.passed)
-	} else {
-		t.relay.told = t.readPassed()
-		t.passMore(ctx)
+		close(t.passed)
+		t.work.Go(func() { t.announce(ctx) })
+		return
 	}
-	t.work.Go(func() {
-		if t.client != nil {
-			t.awaitEnd(ctx)
-			t.passMore(ctx)
-		}
-		t.announce(ctx)
-	})
-	if t.client != nil && t.warning != "" {
+	t.told = t.readPassed()
+	t.work.Go(func() { t.watch(ctx) })
+	if t.warning != "" {
 		t.work.Go(func() { t.warnRecovered(ctx) })
 	}
 }
 
-// announce closes announced after the task's end.
+// announce closes announced when the listeners have the events of the ended task, or after a while.
 func (t *task) announce(ctx context.Context) {
 	defer close(t.announced)
-	select {
-	case <-t.done:
-	case <-ctx.Done():
-		return
-	}
 	ctx, cancel := context.WithTimeout(ctx, announceLimit)
 	defer cancel()
 	select {
-	case <-t.relay.passed:
+	case <-t.passed:
 	case <-ctx.Done():
 		return
 	}
-	t.relay.to.awaitHandled(ctx)
+	t.events.awaitHandled(ctx)
 }
 
 // warnRecovered waits a little first: a host that has just started drops events of tasks that it has recovered and
@@ -134,37 +127,78 @@ func (t *task) running() bool {
 	}
 }
 
-// awaitEnd closes done when the task has ended, however that came about.
-func (t *task) awaitEnd(ctx context.Context) {
-	report, limit := t.log.Error, t.patience.quiet
-	for ctx.Err() == nil {
+// watch passes on what the executor says happened, from the first event that no host has received, and closes done when
+// the task has ended, however that came about.
+func (t *task) watch(ctx context.Context) {
+	defer close(t.passed)
+	report, whole, rested := t.log.Error, false, false
+	for limit := t.patience.quiet; ; {
 		changed := t.client.Changed() // before the calls, which can miss nothing that they do not answer
 		attended, end := attend(ctx, changed, limit)
-		exit, final, err := t.client.Wait(attended)
+		err := t.passStream(ctx, attended)
 		quiet := isQuiet(attended)
 		end()
 		switch {
-		case exit != nil:
-			t.ended(exit, final, err)
-			return
-		case ctx.Err() != nil:
-			return
 		case quiet:
 			limit *= 2
-			if p, err := t.client.Progress(ctx); err == nil && !p.Ended {
-				t.awaitChange(ctx, changed)
-				t.passMore(ctx)
+			if rested, err = t.rest(ctx, changed); rested {
 				limit = t.patience.quiet
 			}
-			continue
-		case errors.Is(err, client.ErrLost):
-			t.killLost(context.WithoutCancel(ctx))
-			return
+		case err == nil: // the task has ended, and nothing comes any more
+			err = t.awaitEnd(ctx)
+			whole = err == nil
 		}
-		report("wait for task", "error", err)
-		report = t.log.Debug
-		pause(ctx, callAgain)
+		switch {
+		case whole || ctx.Err() != nil:
+			if t.running() {
+				close(t.announced)
+			}
+			return
+		case errors.Is(err, client.ErrLost):
+			if t.running() {
+				t.killLost(context.WithoutCancel(ctx))
+				t.work.Go(func() { t.announce(ctx) })
+			}
+			return
+		case err != nil:
+			report("follow task", "error", err)
+			report = t.log.Debug
+			pause(ctx, callAgain)
+		}
 	}
+}
+
+// rest waits for the next change of a quiet task, unless it has ended or has had an event that was not passed on.
+func (t *task) rest(ctx context.Context, changed <-chan struct{}) (rested bool, err error) {
+	p, err := t.client.Progress(ctx)
+	switch {
+	case err != nil:
+		return false, err
+	case p.Ended:
+		return false, t.awaitEnd(ctx)
+	case p.Events > t.told:
+		return false, nil
+	}
+	select {
+	case <-changed:
+	case <-t.client.Lost():
+	case <-ctx.Done():
+	}
+	return true, nil
+}
+
+// awaitEnd asks how the task has ended.
+func (t *task) awaitEnd(ctx context.Context) error {
+	if !t.running() {
+		return nil
+	}
+	exit, final, err := t.client.Wait(ctx)
+	if exit == nil {
+		return err
+	}
+	t.ended(exit, final, err)
+	t.work.Go(func() { t.announce(ctx) })
+	return nil
 }
 
 // attend returns a context for a call that waits for a change of the task. The call ends as quiet if nothing happens
@@ -185,16 +219,6 @@ func attend(ctx context.Context, changed <-chan struct{}, limit time.Duration) (
 }
 
 func isQuiet(attended context.Context) bool { return errors.Is(context.Cause(attended), errQuiet) }
-
-// awaitChange waits for the next change of a quiet task.
-func (t *task) awaitChange(ctx context.Context, changed <-chan struct{}) {
-	select {
-	case <-changed:
-	case <-t.client.Lost():
-	case <-t.done:
-	case <-ctx.Done():
-	}
-}
 
 func (t *task) ended(exit *proto.Exit, final *record.Record, err error) {
 	t.exit = &ExitResult{Code: int(exit.GetCode()), Signal: int(exit.GetSignal()), OOMKilled: exit.GetOomKilled()}
@@ -272,7 +296,7 @@ func (t *task) release(ctx context.Context) error {
 	defer cancel()
 	// Hosts destroy a task as soon as they know of its end; the last events may still be on their way.
 	select {
-	case <-t.relay.passed:
+	case <-t.passed:
 	case <-ctx.Done():
 	}
 	t.unfollow()

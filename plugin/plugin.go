@@ -18,7 +18,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
@@ -75,35 +74,17 @@ func Main(version string) int {
 	return 0
 }
 
-// Served is a driver that takes its configuration from a host.
-type Served interface {
-	driver.Driver
-	// TaskStats sends one sample at once and then one every interval. The stream ends with io.EOF when the task has
-	// ended. Errors of opening may come with the first Recv.
-	TaskStats(ctx context.Context, id string, interval time.Duration) (driver.StatsStream, error)
-	// SetConfig takes MessagePack shaped by driver.ConfigSchema. coreMHz is the mean speed of the machine's cores, 0 if
-	// the host does not give it.
-	SetConfig(ctx context.Context, msgpack []byte, coreMHz float64) error
-	// CoreMHz returns the mean speed of the machine's cores, 0 if it is not known: Nomad counts CPU use in MHz too.
-	CoreMHz() float64
-}
-
-// Register puts the services of a driver on a server.
-func Register(server *grpc.Server, version string, served Served) {
-	base.RegisterBasePluginServer(server, &baseServer{version: version, driver: served})
-	drivers.RegisterDriverServer(server, &driverServer{driver: served})
-}
-
 // service is both services as one plugin of go-plugin; hosts ask for them by the names of gRPC.
 type service struct {
 	goplugin.NetRPCUnsupportedPlugin
 	version string
-	driver  Served
+	driver  *driver.Tacho
 }
 
 // GRPCServer implements go-plugin's plugin.
 func (s *service) GRPCServer(_ *goplugin.GRPCBroker, server *grpc.Server) error {
-	Register(server, s.version, s.driver)
+	base.RegisterBasePluginServer(server, &baseServer{version: s.version, driver: s.driver})
+	drivers.RegisterDriverServer(server, &driverServer{driver: s.driver})
 	return nil
 }
 

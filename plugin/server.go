@@ -23,7 +23,7 @@ import (
 type baseServer struct {
 	base.UnimplementedBasePluginServer
 	version string
-	driver  Served
+	driver  *driver.Tacho
 }
 
 func (s *baseServer) PluginInfo(context.Context, *base.PluginInfoRequest) (*base.PluginInfoResponse, error) {
@@ -53,7 +53,7 @@ func (s *baseServer) SetConfig(ctx context.Context, req *base.SetConfigRequest) 
 // driverServer serves a driver to a host.
 type driverServer struct {
 	drivers.UnimplementedDriverServer
-	driver Served
+	driver *driver.Tacho
 }
 
 // Init is called by newer hosts before anything else; there is nothing to prepare.

@@ -305,9 +305,10 @@ func (l *Loop) acquire(ctx context.Context, t Task) (*reading, error) {
 			return nil, err
 		case closing == nil:
 			if err := r.open(ctx); err != nil {
-				l.leave(r)
+				l.leave(r) // what was counted since before the start stays for the record
 				return nil, err
 			}
+			l.forget(t.ID)
 			return r, nil
 		}
 		select {
@@ -334,15 +335,11 @@ func (l *Loop) enter(t Task) (r *reading, closing <-chan struct{}, err error) {
 	case r == nil:
 		r = l.newReading(t.ID)
 		l.readings[t.ID] = r
-		r.begin(t)
-	case r.unused != nil: // its use is the stream's from now on
-		r.unused.Stop()
-		r.unused = nil
-		r.begin(t)
-		r.streams = 1
-		return r, nil, nil
-	case r.streams == 0:
+	case r.streams == 0 && r.unused == nil:
 		return nil, r.gone, nil
+	}
+	if r.pacer == nil {
+		r.begin(t)
 	}
 	r.streams++
 	r.users++

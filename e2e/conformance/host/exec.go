@@ -13,7 +13,7 @@ import (
 	"github.com/tachograph/tacho/plugin/proto/drivers"
 )
 
-// ExecTaskStreaming implements driver.Driver. A rejection comes with the first Recv.
+// ExecTaskStreaming implements suite.Driver. A rejection comes with the first Recv.
 func (r *Remote) ExecTaskStreaming(
 	ctx context.Context, id string, options driver.ExecOptions,
 ) (driver.ExecStream, error) {

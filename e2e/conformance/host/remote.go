@@ -22,7 +22,7 @@ import (
 	"github.com/tachograph/tacho/plugin/wire"
 )
 
-// Remote is a driver behind a connection. Its methods are those of driver.Driver, but for stats: they come in Nomad's
+// Remote is a driver behind a connection. Its methods are those of our driver, but for stats: they come in Nomad's
 // form.
 type Remote struct {
 	base   base.BasePluginClient
@@ -96,7 +96,7 @@ func (r *Remote) Init(ctx context.Context) error {
 	return err
 }
 
-// Capabilities implements driver.Driver.
+// Capabilities implements suite.Driver.
 func (r *Remote) Capabilities(ctx context.Context) (*driver.Capabilities, error) {
 	m, err := r.driver.Capabilities(ctx, &drivers.CapabilitiesRequest{})
 	if err != nil {
@@ -105,13 +105,13 @@ func (r *Remote) Capabilities(ctx context.Context) (*driver.Capabilities, error)
 	return toCapabilities(m.GetCapabilities()), nil
 }
 
-// Fingerprint implements driver.Driver.
+// Fingerprint implements suite.Driver.
 func (r *Remote) Fingerprint(ctx context.Context) (driver.Stream[*driver.Fingerprint], error) {
 	stream, err := r.driver.Fingerprint(ctx, &drivers.FingerprintRequest{})
 	return receive(stream, err, toFingerprint)
 }
 
-// TaskEvents implements driver.Driver.
+// TaskEvents implements suite.Driver.
 func (r *Remote) TaskEvents(ctx context.Context) (driver.Stream[*driver.Event], error) {
 	stream, err := r.driver.TaskEvents(ctx, &drivers.TaskEventsRequest{})
 	return receive(stream, err, wire.Convert[driver.Event, drivers.DriverTaskEvent])
@@ -153,7 +153,7 @@ func (s *received[M, T]) Recv() (T, error) {
 	return s.convert(m), nil
 }
 
-// StartTask implements driver.Driver.
+// StartTask implements suite.Driver.
 func (r *Remote) StartTask(ctx context.Context, task *driver.TaskConfig) (*driver.TaskHandle, error) {
 	request := wire.Convert[drivers.TaskConfig](task)
 	if linux := request.GetResources().GetLinuxResources(); linux != nil { // some drivers do not start without
@@ -182,7 +182,7 @@ func (r *Remote) StartTask(ctx context.Context, task *driver.TaskConfig) (*drive
 	return handle, nil
 }
 
-// RecoverTask implements driver.Driver.
+// RecoverTask implements suite.Driver.
 func (r *Remote) RecoverTask(ctx context.Context, handle *driver.TaskHandle) error {
 	_, err := r.driver.RecoverTask(ctx, &drivers.RecoverTaskRequest{
 		TaskId: handle.Config.ID, Handle: wire.Convert[drivers.TaskHandle](handle),
@@ -190,7 +190,7 @@ func (r *Remote) RecoverTask(ctx context.Context, handle *driver.TaskHandle) err
 	return toError(err)
 }
 
-// WaitTask implements driver.Driver.
+// WaitTask implements suite.Driver.
 func (r *Remote) WaitTask(ctx context.Context, id string) (*driver.ExitResult, error) {
 	m, err := r.driver.WaitTask(ctx, &drivers.WaitTaskRequest{TaskId: id})
 	if err != nil {
@@ -199,7 +199,7 @@ func (r *Remote) WaitTask(ctx context.Context, id string) (*driver.ExitResult, e
 	return toWait(m), nil
 }
 
-// StopTask implements driver.Driver.
+// StopTask implements suite.Driver.
 func (r *Remote) StopTask(ctx context.Context, id string, timeout time.Duration, signal string) error {
 	_, err := r.driver.StopTask(ctx, &drivers.StopTaskRequest{
 		TaskId: id, Timeout: durationpb.New(timeout), Signal: signal,
@@ -207,13 +207,13 @@ func (r *Remote) StopTask(ctx context.Context, id string, timeout time.Duration,
 	return toError(err)
 }
 
-// DestroyTask implements driver.Driver.
+// DestroyTask implements suite.Driver.
 func (r *Remote) DestroyTask(ctx context.Context, id string, force bool) error {
 	_, err := r.driver.DestroyTask(ctx, &drivers.DestroyTaskRequest{TaskId: id, Force: force})
 	return toError(err)
 }
 
-// InspectTask implements driver.Driver.
+// InspectTask implements suite.Driver.
 func (r *Remote) InspectTask(ctx context.Context, id string) (*driver.TaskStatus, error) {
 	m, err := r.driver.InspectTask(ctx, &drivers.InspectTaskRequest{TaskId: id})
 	if err != nil {
@@ -222,13 +222,13 @@ func (r *Remote) InspectTask(ctx context.Context, id string) (*driver.TaskStatus
 	return toTaskStatus(m), nil
 }
 
-// SignalTask implements driver.Driver.
+// SignalTask implements suite.Driver.
 func (r *Remote) SignalTask(ctx context.Context, id, signal string) error {
 	_, err := r.driver.SignalTask(ctx, &drivers.SignalTaskRequest{TaskId: id, Signal: signal})
 	return toError(err)
 }
 
-// ExecTask implements driver.Driver.
+// ExecTask implements suite.Driver.
 func (r *Remote) ExecTask(
 	ctx context.Context, id string, command []string, timeout time.Duration,
 ) (*driver.ExecResult, error) {

@@ -23,6 +23,7 @@ func execCases() []Case {
 		{"exec is ended in time", execTimeout},
 		{"exec streams", execStreams},
 		{"exec with a terminal", execTerminal},
+		{"exec with an impossible terminal", execImpossible},
 		{"exec is cancelled", execCancelled},
 		{"exec of no command", execNothing},
 	}
@@ -131,6 +132,16 @@ func execTerminal(ctx context.Context, e *Env) error {
 		return fmt.Errorf("exit %+v, the terminal showed %q", *got.exit, text)
 	}
 	return nil
+}
+
+// execImpossible holds that a terminal of a size that no terminal has ends the command, and that its client learns why.
+func execImpossible(ctx context.Context, e *Env) error {
+	value(wireOf(e))
+	t := sleeper(ctx, e)
+	stream := value(e.ExecTaskStreaming(ctx, t.ID, driver.ExecOptions{Command: []string{"/bin/cat"}, TTY: true}))
+	must(stream.Resize(driver.TerminalSize{Rows: -1}))
+	_, err := stream.Recv()
+	return expectError("resize to -1 rows", err, driver.ErrInvalid)
 }
 
 func execCancelled(ctx context.Context, e *Env) error {

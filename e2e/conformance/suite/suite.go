@@ -20,7 +20,18 @@ import (
 
 // Driver is what the cases ask of a task driver, in this process or behind a plugin's wire.
 type Driver interface {
-	driver.Driver
+	Capabilities(ctx context.Context) (*driver.Capabilities, error)
+	Fingerprint(ctx context.Context) (driver.Stream[*driver.Fingerprint], error)
+	StartTask(ctx context.Context, task *driver.TaskConfig) (*driver.TaskHandle, error)
+	RecoverTask(ctx context.Context, handle *driver.TaskHandle) error
+	WaitTask(ctx context.Context, id string) (*driver.ExitResult, error)
+	StopTask(ctx context.Context, id string, timeout time.Duration, signal string) error
+	DestroyTask(ctx context.Context, id string, force bool) error
+	InspectTask(ctx context.Context, id string) (*driver.TaskStatus, error)
+	SignalTask(ctx context.Context, id, signal string) error
+	TaskEvents(ctx context.Context) (driver.Stream[*driver.Event], error)
+	ExecTask(ctx context.Context, id string, command []string, timeout time.Duration) (*driver.ExecResult, error)
+	ExecTaskStreaming(ctx context.Context, id string, options driver.ExecOptions) (driver.ExecStream, error)
 	// NomadStats returns a task's stats in Nomad's form.
 	NomadStats(ctx context.Context, id string, interval time.Duration) (driver.Stream[*drivers.TaskStats], error)
 	ConfigSchema(ctx context.Context) (*hclspec.Spec, error)
