@@ -88,15 +88,15 @@ func (s *Server) self(q *request) (any, error) {
 }
 
 func costJSON(cost *snapshot.Cost) object {
-	shown := object{
-		"cpu_seconds_total": cost.CPUSeconds, "resident_memory_bytes": nil, "goroutines": cost.Goroutines,
+	var resident any // null if it could not be read
+	if cost.RSSBytes != 0 {
+		resident = cost.RSSBytes
+	}
+	return object{
+		"cpu_seconds_total": cost.CPUSeconds, "resident_memory_bytes": resident, "goroutines": cost.Goroutines,
 		"uptime_seconds": cost.Uptime.Seconds(), "samples_total": cost.Samples, "samples_late_total": cost.Backlogged,
 		"history_dropped_total": cost.HistoryDropped, "errors_total": cost.Errors,
 	}
-	if cost.RSSBytes != 0 {
-		shown["resident_memory_bytes"] = cost.RSSBytes
-	}
-	return shown
 }
 
 func memberOf(now *snapshot.Agent) object {
@@ -123,12 +123,12 @@ func (s *Server) regions(q *request) (any, error) { return []string{q.now.Config
 
 // namespaces lists default and what jobs name, as far as the names match.
 func (q *request) namespaces(match func(name string) bool) []object {
-	names, list := []string{"default"}, []object{}
+	names, list := map[string]bool{"default": true}, []object{}
 	for _, j := range q.now.Jobs {
-		names = append(names, cmp.Or(j.Job.Namespace, "default"))
+		names[cmp.Or(j.Job.Namespace, "default")] = true
 	}
-	for i, name := range names {
-		if !slices.Contains(names[:i], name) && match(name) {
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if match(name) {
 			list = append(list, object{"Name": name, "Description": "", "Quota": "", "CreateIndex": 1, "ModifyIndex": 1})
 		}
 	}
@@ -168,12 +168,11 @@ func (s *Server) readMetrics(w http.ResponseWriter, q *request) error {
 	switch q.values.Get("format") {
 	case "":
 		s.metrics.ServeJSON(w, q.Request)
+		return nil
 	case "prometheus":
 		return s.prometheus(w, q)
-	default:
-		return badRequest("invalid format: must be prometheus, or absent for JSON")
 	}
-	return nil
+	return badRequest("invalid format: must be prometheus, or absent for JSON")
 }
 
 // noAllocation is the id of none: a snapshot of it has the configuration and the node only.
@@ -195,18 +194,14 @@ type object = map[string]any
 func nodeOf(q *request, now *snapshot.Agent) object {
 	n, c := now.Node, now.Config
 	address := addressOf(&c)
-	if ip := net.ParseIP(c.BindAddr); ip != nil && ip.IsUnspecified() && q.Host != "" {
+	if ip := net.ParseIP(c.BindAddr); isLocal(q.Context()) {
+		address = "" // clients would use it instead of the socket, and not be trusted there
+	} else if ip != nil && ip.IsUnspecified() && q.Host != "" {
 		address = q.Host // the one that the client uses
 	}
-	if isLocal(q.Context()) {
-		address = "" // clients would use it instead of the socket, and not be trusted there
-	}
-	attributes, meta, drivers := map[string]string{}, map[string]string{}, object{}
+	attributes, drivers := map[string]string{}, object{}
 	maps.Copy(attributes, n.Attributes)
 	delete(attributes, volumeAttribute) // a directory; readNode sets the device
-	if q.trusted {
-		maps.Copy(meta, c.Client.Meta)
-	}
 	for name, d := range n.Drivers {
 		if !q.trusted {
 			d.Reason = "" // a driver's message can contain anything
@@ -221,7 +216,7 @@ func nodeOf(q *request, now *snapshot.Agent) object {
 	}
 	shown := object{
 		"ID": n.ID, "Name": n.Name, "Datacenter": n.Datacenter, "HTTPAddr": address, "Address": c.BindAddr,
-		"TLSEnabled": c.TLS.CertFile != "", "Attributes": attributes, "Meta": meta, "Links": object{}, "NodeClass": "",
+		"TLSEnabled": c.TLS.CertFile != "", "Attributes": attributes, "Meta": q.nodeMeta(now), "Links": object{}, "NodeClass": "",
 		"NodePool": "default", "Version": version.String(), "Reserved": apijson.Resources{}, "Drivers": drivers,
 		"Drain": false, "DrainStrategy": nil, "LastDrain": nil, "SchedulingEligibility": "eligible", "Status": "ready",
 		"StatusDescription": "", "StatusUpdatedAt": n.StartedAt.Unix(), "Events": []object{registered},
@@ -233,12 +228,7 @@ func nodeOf(q *request, now *snapshot.Agent) object {
 }
 
 func addNodeResources(shown object, r *node.Resources) {
-	reservable := []uint16{}
-	for _, core := range r.Cores {
-		if core >= 0 && core < 1<<16 {
-			reservable = append(reservable, uint16(core))
-		}
-	}
+	reservable := slices.DeleteFunc(append([]int{}, r.Cores...), func(core int) bool { return core < 0 || core >= 1<<16 })
 	shown["Resources"] = apijson.Resources{
 		CPU: int(r.TotalMHz()), MemoryMB: int(r.MemoryBytes >> 20), DiskMB: int(r.DiskBytes >> 20),
 	}
@@ -320,8 +310,7 @@ func deviceOf(folder *node.Disk, disks []node.Disk) string {
 	}
 	device, nearest := folder.Device, -1
 	for _, d := range disks {
-		inside := d.Mountpoint == folder.Mountpoint ||
-			strings.HasPrefix(folder.Mountpoint, strings.TrimSuffix(d.Mountpoint, "/")+"/")
+		inside := strings.HasPrefix(folder.Mountpoint+"/", strings.TrimSuffix(d.Mountpoint, "/")+"/")
 		if inside && len(d.Mountpoint) > nearest {
 			device, nearest = d.Device, len(d.Mountpoint)
 		}
@@ -367,9 +356,13 @@ func (s *Server) nodeStats(q *request) (any, error) {
 
 // nodeMetadata returns the operator's names of the node, which only its configuration changes.
 func (s *Server) nodeMetadata(q *request) (any, error) {
-	meta := map[string]string{}
-	if q.trusted {
-		maps.Copy(meta, q.now.Config.Client.Meta)
-	}
+	meta := q.nodeMeta(q.now)
 	return object{"Meta": meta, "Static": meta, "Dynamic": object{}}, nil
+}
+
+func (q *request) nodeMeta(now *snapshot.Agent) map[string]string {
+	if meta := now.Config.Client.Meta; meta != nil && q.trusted {
+		return meta
+	}
+	return map[string]string{}
 }

@@ -110,14 +110,10 @@ func newAllocationJSON(a *allocation.Allocation, trusted bool) *apijson.Allocati
 	if !a.Rescheduled.IsZero() {
 		shown.FollowupEvalID = decisionID(rescheduled, a)
 	}
+	shared := &shown.AllocatedResources.Shared
 	for _, p := range a.Ports {
-		shown.AllocatedResources.Shared.Ports = append(shown.AllocatedResources.Shared.Ports,
-			apijson.Port{Label: p.Label, Value: p.Value, To: p.To, HostIP: p.HostIP})
-	}
-	if len(a.Ports) > 0 {
-		shown.AllocatedResources.Shared.Networks = []apijson.Network{{
-			Mode: "host", IP: a.Ports[0].HostIP, DynamicPorts: shown.AllocatedResources.Shared.Ports,
-		}}
+		shared.Ports = append(shared.Ports, apijson.Port{Label: p.Label, Value: p.Value, To: p.To, HostIP: p.HostIP})
+		shared.Networks = []apijson.Network{{Mode: "host", IP: a.Ports[0].HostIP, DynamicPorts: shared.Ports}}
 	}
 	for name, t := range a.Tasks {
 		shown.TaskStates[name] = newTaskState(t, trusted)

@@ -35,7 +35,7 @@ func (s *Server) planJob(q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	updates, modified := map[string]any{}, uint64(0)
+	updates, modified := object{}, uint64(0)
 	for name, c := range plan.Groups {
 		updates[name] = map[string]int{
 			"Ignore": c.Ignore, "Place": c.Place, "Stop": c.Stop, "DestructiveUpdate": c.Replace,
@@ -45,8 +45,8 @@ func (s *Server) planJob(q *request) (any, error) {
 	if plan.Now != nil {
 		modified = plan.Now.ModifyIndex
 	}
-	return map[string]any{
-		"Diff": diff, "Annotations": map[string]any{"DesiredTGUpdates": updates, "PreemptedAllocs": nil},
+	return object{
+		"Diff": diff, "Annotations": object{"DesiredTGUpdates": updates, "PreemptedAllocs": nil},
 		"FailedTGAllocs": newPlacementFailures(q, plan.Unplaced), "JobModifyIndex": modified,
 		"CreatedEvals": []any{}, "NextPeriodicLaunch": nil, "Warnings": reg.warnings(plan.Job),
 	}, nil
@@ -191,30 +191,30 @@ func (c *changes) parts(
 func newChanges(before, next map[string]any, except ...string) *changes {
 	c := &changes{}
 	old, now := leaves(before, except), leaves(next, except)
-	for _, name := range slices.Sorted(maps.Keys(now)) {
-		switch was, known := old[name]; {
-		case !known:
-			c.Fields = append(c.Fields, fieldChange{Type: changeAdded, Name: name, New: now[name]})
-		case was != now[name]:
-			c.Fields = append(c.Fields, fieldChange{Type: changeEdited, Name: name, Old: was, New: now[name]})
+	both := maps.Clone(old)
+	maps.Copy(both, now)
+	for _, name := range slices.Sorted(maps.Keys(both)) {
+		was, known := old[name]
+		is, kept := now[name]
+		if t := changeType(known, kept, was != is); t != changeNone {
+			c.Fields = append(c.Fields, fieldChange{Type: t, Name: name, Old: was, New: is})
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(old)) {
-		if _, kept := now[name]; !kept {
-			c.Fields = append(c.Fields, fieldChange{Type: changeDeleted, Name: name, Old: old[name]})
-		}
-	}
-	switch {
-	case before == nil:
-		c.Type = changeAdded
-	case next == nil:
-		c.Type = changeDeleted
-	case len(c.Fields) > 0:
-		c.Type = changeEdited
-	default:
-		c.Type = changeNone
-	}
+	c.Type = changeType(before != nil, next != nil, len(c.Fields) > 0)
 	return c
+}
+
+// changeType is what happened to something that was there before, is there now, or both.
+func changeType(before, now, differs bool) string {
+	switch {
+	case !before:
+		return changeAdded
+	case !now:
+		return changeDeleted
+	case differs:
+		return changeEdited
+	}
+	return changeNone
 }
 
 // leaves returns the values in an object by their paths, without empty ones.
@@ -258,9 +258,9 @@ func (c *changes) annotate(counts snapshot.Changes) {
 	}
 	for i := range c.Fields {
 		if f := &c.Fields[i]; f.Name == "Count" && c.Type == changeEdited {
-			before, errBefore := strconv.Atoi(f.Old)
-			next, errNext := strconv.Atoi(f.New)
-			if f.Annotations = []string{forcesCreate}; errBefore == nil && errNext == nil && next < before {
+			before, _ := strconv.Atoi(f.Old) // both are counts
+			next, _ := strconv.Atoi(f.New)
+			if f.Annotations = []string{forcesCreate}; next < before {
 				f.Annotations = []string{forcesDestroy}
 			}
 		}
