@@ -25,7 +25,7 @@ const (
 func acting(t *testing.T) (*pagetest.Agent, *page.Page) {
 	t.Helper()
 	a := stage(t)
-	return a, page.New(a, page.Options{Token: func() string { return "t0ken" }, Now: moment, Actions: a, Address: own})
+	return a, page.New(a, page.Options{Token: func() string { return "t0ken" }, Now: moment, Address: own})
 }
 
 // send sends a request to a page as it is reached at its own address.

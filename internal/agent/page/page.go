@@ -37,20 +37,20 @@ import (
 
 // Agent is what a page is made from; *agent.Agent is one.
 type Agent interface {
-	Past
 	Snapshot(only ...string) *snapshot.Agent
 	NodeStats(ctx context.Context) (*node.Stats, error)
 	Cost() snapshot.Cost
-}
-
-// Past is what tasks used, and how they ended.
-type Past interface {
 	History(allocID, task string, q series.Query) ([]series.Point, error)
 	// Record returns the final record of the last ended start; the error wraps allocation.ErrNotFound before that.
 	Record(allocID, task string) (*record.Record, error)
 	// Commands returns what the ended processes of a task used; the error wraps allocation.ErrNotFound if that is not
 	// counted.
 	Commands(allocID, task string) (*record.Commands, error)
+
+	RestartAlloc(id, task string) error
+	// ReplaceAlloc stops an allocation; another takes its place, unless its job was stopped.
+	ReplaceAlloc(id string) error
+	StopJob(id string, purge bool, check func(index uint64) error) error
 }
 
 // Options are a page's settings.
@@ -59,8 +59,6 @@ type Options struct {
 	Logger hclog.Logger
 	// Token returns what signs readers in with the form at /sign-in. It can change; empty is none, as is nil.
 	Token func() string
-	// Actions is what signed-in readers may do; nil is nothing.
-	Actions Actions
 	// Address is the agent's own, http://host:port, for links that sign in; empty if it does not listen on TCP.
 	Address string
 	// Interval is the time between readings, and so between changes of a page that is looked at; 0 means 1 s.

@@ -28,8 +28,8 @@ const (
 // past remembers the recent past of the tasks that are being looked at: a history is read from a file, as a whole,
 // which is too much for every task and every second.
 type past struct {
-	readings Past
-	now      func() time.Time
+	agent Agent
+	now   func() time.Time
 
 	mu      sync.Mutex // guards following
 	tracks  map[string]*track
@@ -37,8 +37,8 @@ type past struct {
 	began   time.Time
 }
 
-func newPast(r Past, now func() time.Time) *past {
-	return &past{readings: r, now: now, tracks: map[string]*track{}, records: map[string]*record.Record{}}
+func newPast(a Agent, now func() time.Time) *past {
+	return &past{agent: a, now: now, tracks: map[string]*track{}, records: map[string]*record.Record{}}
 }
 
 // begin starts a page's budget and drops the tasks without readers.
@@ -105,7 +105,7 @@ func (p *past) stale(t *track, a task, now time.Time) bool {
 
 func (p *past) read(t *track, a task, now time.Time) {
 	t.readAt, t.restarts = now, a.state.State.Restarts
-	points, err := p.readings.History(a.allocation.ID, a.state.Name,
+	points, err := p.agent.History(a.allocation.ID, a.state.Name,
 		series.Query{Since: now.Add(-trackSpan - trackStep), Until: now.Add(time.Minute), Step: trackStep})
 	if err != nil {
 		return // there is no past yet, or not any more: the line stays empty
@@ -127,7 +127,7 @@ func (p *past) lastRecord(a task) *record.Record {
 	if known {
 		return r
 	}
-	r, err := p.readings.Record(a.allocation.ID, a.state.Name)
+	r, err := p.agent.Record(a.allocation.ID, a.state.Name)
 	if err != nil {
 		return nil
 	}

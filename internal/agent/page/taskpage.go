@@ -37,8 +37,8 @@ type taskView struct {
 	Logs       []logTail
 	// Advice is what to ask for, from the ends of this task in all allocations of its job; nil if there are none.
 	Advice []string
-	// Actions are nil if there is nothing to do, or for readers who may not.
-	Actions *actions
+	// Acts says that there is something to do, for readers who may.
+	Acts bool
 }
 
 // nowView is the newest reading of a running task.
@@ -139,7 +139,7 @@ func (p *Page) taskView(t task, v *view) *taskView {
 		}
 	}
 	body.End, body.Advice = p.ended(t, v.Trusted), p.advice(v.now, t)
-	body.Events, body.Actions = eventsOf(t, v.Trusted), p.actionsOf(t, v.Trusted)
+	body.Events, body.Acts = eventsOf(t, v.Trusted), v.Trusted && !t.dead()
 	if v.Trusted {
 		body.Description, body.Attributes, body.Logs = t.allocation.Description, t.state.Attributes, p.logs(t)
 	}

@@ -87,7 +87,7 @@ func openServices(a *agent.Agent, c config.Config, e endpoint, log hclog.Logger)
 		page: page.New(a, page.Options{
 			Logger: log.Named("page"), Token: keys.token, Streams: room, Interval: c.Telemetry.CollectionInterval,
 			HistorySpan: c.History.Span, HistoryInterval: c.History.Interval,
-			Actions: a, Address: pageAddress(c),
+			Address: pageAddress(c),
 		}),
 	}
 	trusted, others := s.page.Handler(true), s.page.Handler(false)
