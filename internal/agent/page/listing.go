@@ -56,10 +56,11 @@ func (l listing) encode() string {
 	return values.Encode()
 }
 
-func (l listing) link() string { return strings.TrimSuffix("/?"+l.encode(), "?") }
+// Link is the address of the listing.
+func (l listing) Link() string { return strings.TrimSuffix("/?"+l.encode(), "?") }
 
-// with returns the first page of another state or order.
-func (l listing) with(state, sort string) listing {
+// With returns the first page of another state or order.
+func (l listing) With(state, sort string) listing {
 	l.State, l.Sort, l.Page = state, sort, 1
 	return l
 }
@@ -70,11 +71,9 @@ type overview struct {
 	Groups        []group
 	Failed, Ended section
 	Waiting       []waiting
-	Filters       []choice
-	// Columns can be sorted by; Orders are the same for narrow screens.
-	Columns map[string]column
-	Orders  []choice
-	Pages   []choice
+	// Counts are the tasks that pass each filter.
+	Counts map[string]int
+	Pages  []choice
 	// Total counts all tasks, Matching those that run and are listed, on this page or another.
 	Total, Matching int
 	// Read says how old the newest reading is.
@@ -105,18 +104,14 @@ type group struct {
 
 // choice is one of several links; On marks the one that the reader has followed.
 type choice struct {
-	Key, Label, Count, Link string
-	On                      bool
+	Key, Label, Link string
+	On               bool
 }
-
-// column is the link of a column's header to the page sorted by it.
-type column struct{ Link, Order string }
 
 // list makes the page of a listing.
 func (g *generation) list(l listing, now time.Time) *overview {
-	o := &overview{listing: l, Total: len(g.rows), at: g.number()}
+	o := &overview{listing: l, Counts: map[string]int{}, Total: len(g.rows), at: g.number()}
 	var live, ended []*row
-	counts := map[string]int{}
 	var newest time.Time
 	for i := range g.rows {
 		r := &g.rows[i]
@@ -127,7 +122,7 @@ func (g *generation) list(l listing, now time.Time) *overview {
 			newest = r.read
 		}
 		for _, state := range r.states() {
-			counts[state]++
+			o.Counts[state]++
 		}
 		switch {
 		case l.State != "" && !slices.Contains(r.states(), l.State):
@@ -141,7 +136,6 @@ func (g *generation) list(l listing, now time.Time) *overview {
 		o.Read = "read " + procstats.AgeText(now.Sub(newest)) + " ago"
 	}
 	o.Waiting, o.live, o.shape = g.waiting, live, shapeOf(live, ended, g.waiting)
-	o.choices(counts)
 	o.running(live)
 	o.finished(ended)
 	return o
@@ -168,35 +162,6 @@ func (r *row) states() []string {
 	return states
 }
 
-// choices fills the links to other listings.
-func (o *overview) choices(counts map[string]int) {
-	for _, f := range [][2]string{
-		{"", "All"},
-		{"problems", "Problems"},
-		{"running", "Running"},
-		{"waiting", "Waiting"},
-		{"ended", "Ended"},
-	} {
-		o.Filters = append(o.Filters, choice{
-			Key: "count " + f[0], Label: f[1], Count: strconv.Itoa(counts[f[0]]), Link: o.with(f[0], o.Sort).link(),
-			On: o.State == f[0],
-		})
-	}
-	o.Columns = map[string]column{}
-	for _, name := range append([]string{"", "name"}, sortable()...) {
-		c := column{Link: o.with(o.State, name).link()}
-		if o.Sort == name {
-			c.Order = "descending"
-			if name == "name" {
-				c.Order = "ascending"
-			}
-		}
-		o.Columns[name] = c
-		label := map[string]string{"": "problems first", "io": "storage", "cpu": "CPU"}[name]
-		o.Orders = append(o.Orders, choice{Label: cmp.Or(label, name), Link: c.Link, On: o.Sort == name})
-	}
-}
-
 // finished lists ended tasks: the newest failures before what runs, the newest others behind it.
 func (o *overview) finished(rows []*row) {
 	slices.SortStableFunc(rows, func(a, b *row) int { return b.End.EndedAt.Compare(a.End.EndedAt) })
@@ -215,11 +180,11 @@ func (o *overview) finished(rows []*row) {
 		if len(s.Rows) < fewRows || o.State == "problems" {
 			s.Rows = append(s.Rows, r)
 		} else {
-			s.All = o.with(state, o.Sort).link()
+			s.All = o.With(state, o.Sort).Link()
 		}
 	}
 	if o.State == "problems" && o.Failed.Count > pageRows {
-		o.Failed.Rows, o.Failed.All = o.Failed.Rows[:pageRows], o.with("ended", o.Sort).link()
+		o.Failed.Rows, o.Failed.All = o.Failed.Rows[:pageRows], o.With("ended", o.Sort).Link()
 	}
 	if o.Page > 1 {
 		o.Failed, o.Ended = section{}, section{}
@@ -299,7 +264,7 @@ func (o *overview) window() (from, to int) {
 		}
 		l := o.listing
 		l.Page = n
-		o.Pages = append(o.Pages, choice{Label: strconv.Itoa(n), Link: l.link(), On: n == o.Page})
+		o.Pages = append(o.Pages, choice{Label: strconv.Itoa(n), Link: l.Link(), On: n == o.Page})
 	}
 	return (o.Page - 1) * pageRows, min(o.Page*pageRows, o.Matching)
 }

@@ -44,8 +44,13 @@ type taskView struct {
 // nowView is the newest reading of a running task.
 type nowView struct {
 	// Read says that there is one.
-	Read     bool
-	Figures  []figure
+	Read bool
+	// The totals are since the start, the others a second.
+	CPU, CPUTotal, Reads, ReadTotal, Writes, Receives, Received, Sent number
+	// Written says what became of what the task wrote.
+	Written string
+	// Selected is what was selected in addition to the default.
+	Selected []figure
 	Age      duration
 	Memory   memory
 	Pressure pressure
@@ -70,7 +75,7 @@ type pastView struct {
 	Earlier  int
 }
 
-// figure is one of the numbers at the top.
+// figure is one more of the numbers at the top.
 type figure struct {
 	Key, Label string
 	Value      number
@@ -156,45 +161,17 @@ func (p *Page) readings(t task, body *taskView, f *frame) {
 		before = rateBase(f.moments[:n-1], &newest)
 	}
 	body.Memory, body.Pressure = memoryOf(t), pressureSince(f.moments, &newest)
-	cpu := headline(list, procstats.HeadlineCores, procstats.Cores.Text)
-	total := headline(list, procstats.HeadlineCPU, procstats.Seconds.Text)
-	cache := "and " + body.Memory.Cache.Text + " page cache"
-	if body.Memory.Cache.Absent {
-		cache = "page cache not known"
-	}
-	body.Figures = []figure{
-		{Key: "cpu", Label: "CPU", Value: cpu, Detail: sinceStart(total)},
-		{Key: "memory", Label: "Memory needed", Value: body.Memory.Needed, Detail: cache},
-		{Key: "peak", Label: "Memory peak", Value: body.Memory.Peak, Detail: "limit " + body.Memory.Limit.Text},
-		{
-			Key: "read", Label: "Read from storage",
-			Value:  rateNumber(list, procstats.HeadlineIORead, newest.rate(before, figures.Read)),
-			Detail: sinceStart(headline(list, procstats.HeadlineIORead, procstats.Bytes.Text)),
-		},
-		{
-			Key: "write", Label: "Written",
-			Value:  rateNumber(list, procstats.Writing(list), newest.rate(before, figures.Written)),
-			Detail: writtenDetail(procstats.WrittenOf(t.usage.Sample, list)),
-		},
-	}
-	received := headline(list, procstats.HeadlineNetworkReceived, procstats.Bytes.Text)
-	if sent := headline(list, procstats.HeadlineNetworkSent, procstats.Bytes.Text); !received.Absent {
-		body.Figures = append(body.Figures, figure{
-			Key: "network", Label: "Network, received",
-			Value:  rateNumber(list, procstats.HeadlineNetworkReceived, newest.rate(before, figures.Received)),
-			Detail: "received " + received.Mark + received.Text + ", sent " + sinceStart(sent),
-		})
-	}
-	body.Figures = append(body.Figures, selectedFigures(t.usage.Sample)...)
+	rate := func(id procstats.ID, q figures.Quantity) number { return rateNumber(list, id, newest.rate(before, q)) }
+	total := func(id procstats.ID) number { return headline(list, id, procstats.Bytes.Text) }
+	body.CPU = headline(list, procstats.HeadlineCores, procstats.Cores.Text)
+	body.CPUTotal = headline(list, procstats.HeadlineCPU, procstats.Seconds.Text)
+	body.Reads, body.ReadTotal = rate(procstats.HeadlineIORead, figures.Read), total(procstats.HeadlineIORead)
+	body.Writes = rate(procstats.Writing(list), figures.Written)
+	body.Written = writtenDetail(procstats.WrittenOf(t.usage.Sample, list))
+	body.Receives = rate(procstats.HeadlineNetworkReceived, figures.Received)
+	body.Received, body.Sent = total(procstats.HeadlineNetworkReceived), total(procstats.HeadlineNetworkSent)
+	body.Selected = selectedFigures(t.usage.Sample)
 	body.Notes = record.Contradictions(record.Headlines(list))
-}
-
-// sinceStart says what a counter has come to; nothing if that is not known.
-func sinceStart(n number) string {
-	if n.Absent {
-		return ""
-	}
-	return n.Mark + n.Text + " since the start"
 }
 
 // writtenDetail says what became of what the task wrote.
@@ -280,6 +257,6 @@ func (w window) endWord(t task) string {
 func (b *taskView) shape() string {
 	return digest([]string{
 		b.Condition.Word, b.Started, fmt.Sprint(b.Events, b.Read, b.End != nil, b.Restarts(), len(b.Measurements),
-			len(b.Figures), len(b.Charts)),
+			b.Received.Absent, len(b.Selected), len(b.Charts)),
 	})
 }
