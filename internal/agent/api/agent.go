@@ -267,6 +267,9 @@ func (s *Server) listNodes(q *request) (any, error) {
 	return []object{nodeOf(q, q.now)}, nil
 }
 
+// askedNode returns the node, if the path names it.
+func askedNode(q *request) (*node.Node, error) { return &q.now.Node, checkNode(q, q.id()) }
+
 // checkNode rejects ids of other nodes; prefixes are valid.
 func checkNode(q *request, id string) error {
 	if !strings.HasPrefix(q.now.Node.ID, strings.ToLower(id)) {
@@ -275,10 +278,7 @@ func checkNode(q *request, id string) error {
 	return nil
 }
 
-func (s *Server) readNode(q *request) (any, error) {
-	if err := checkNode(q, q.id()); err != nil {
-		return nil, err
-	}
+func (s *Server) readNode(q *request, _ *node.Node) (any, error) {
 	n := nodeOf(q, q.now)
 	// Nomad's command line finds the node's disk in client/stats by this attribute.
 	if stats, err := s.agent.NodeStats(q.Context()); err == nil {
@@ -289,10 +289,7 @@ func (s *Server) readNode(q *request) (any, error) {
 	return n, nil
 }
 
-func (s *Server) nodeAllocations(q *request) (any, error) {
-	if err := checkNode(q, q.id()); err != nil {
-		return nil, err
-	}
+func (s *Server) nodeAllocations(q *request, _ *node.Node) (any, error) {
 	list := q.allocations(func(a *allocation.Allocation) bool { return q.inNamespace(a.Namespace) })
 	for _, shown := range list {
 		q.addJob(shown)

@@ -53,7 +53,11 @@ type registration struct {
 	job      *job.Job
 }
 
-func (q *request) registration() (*registration, error) {
+// jobFile names a job's text in errors if the client does not.
+const jobFile = "job.nomad.hcl"
+
+// registrationOf reads the body of a request about a job file.
+func registrationOf(q *request) (*registration, error) {
 	reg := &registration{}
 	if err := q.readBody(reg); err != nil {
 		return nil, err
@@ -73,9 +77,7 @@ func (q *request) registration() (*registration, error) {
 		return nil, badRequest(`the body needs a job, as the text of a job file or in the JSON of Nomad's API: ` +
 			`{"Source": TEXT, "Filename": NAME, "Variables": {}} or {"Job": {}}`)
 	default:
-		reg.source = job.Source{
-			Filename: cmp.Or(reg.Filename, "job.nomad.hcl"), Text: reg.Source, Variables: reg.Variables,
-		}
+		reg.source = job.Source{Filename: cmp.Or(reg.Filename, jobFile), Text: reg.Source, Variables: reg.Variables}
 	}
 	return reg, nil
 }
@@ -97,11 +99,7 @@ func (reg *registration) warnings(j *job.Job) string {
 	return notes
 }
 
-func (s *Server) runJob(q *request) (any, error) {
-	reg, err := q.registration()
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) runJob(q *request, reg *registration) (any, error) {
 	id := q.PathValue("id")
 	if id != "" || reg.EnforceIndex || reg.PreserveCounts || reg.stops() || q.values.Has("namespace") {
 		j, err := s.agent.Validate(q.Context(), reg.source)
@@ -243,7 +241,7 @@ func (s *Server) parseJob(q *request) (any, error) {
 	if body.Variables != "" {
 		return nil, badRequest("variables in HCL are not supported here; /v1/validate/job takes them as a map")
 	}
-	j, err := s.agent.Validate(q.Context(), job.Source{Filename: "job.nomad.hcl", Text: body.JobHCL})
+	j, err := s.agent.Validate(q.Context(), job.Source{Filename: jobFile, Text: body.JobHCL})
 	if err != nil {
 		return nil, err
 	}
@@ -252,23 +250,16 @@ func (s *Server) parseJob(q *request) (any, error) {
 
 // validateJob returns errors with status 200: Nomad's command line takes 400 for an older server, and the job for
 // valid.
-func (s *Server) validateJob(q *request) (any, error) {
-	reg, err := q.registration()
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) validateJob(q *request, reg *registration) (any, error) {
 	answer := object{"DriverConfigValidated": true, "ValidationErrors": []string{}, "Error": "", "Warnings": ""}
 	j, err := s.agent.Validate(q.Context(), reg.source)
 	if err == nil {
 		answer["Warnings"] = reg.warnings(j)
-		return answer, nil
+	} else if statusOf(err) == http.StatusBadRequest {
+		text := reg.explain(err).Error()
+		answer["ValidationErrors"], answer["Error"], err = strings.Split(text, "\n"), text, nil
 	}
-	if statusOf(err) != http.StatusBadRequest {
-		return nil, err
-	}
-	text := reg.explain(err).Error()
-	answer["ValidationErrors"], answer["Error"] = strings.Split(text, "\n"), text
-	return answer, nil
+	return answer, err
 }
 
 func (s *Server) jobAllocations(q *request, j *snapshot.Job) (any, error) {

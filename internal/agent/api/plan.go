@@ -16,11 +16,7 @@ import (
 )
 
 // planJob returns what a registration would do.
-func (s *Server) planJob(q *request) (any, error) {
-	reg, err := q.registration()
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) planJob(q *request, reg *registration) (any, error) {
 	if reg.stops() {
 		return nil, badRequest("Stop: a plan is of a job that runs")
 	}

@@ -39,13 +39,14 @@ func (s *Server) routes() []route {
 
 func (s *Server) jobRoutes() []route {
 	job := func(a func(*request, *snapshot.Job) (any, error)) handler { return s.json(of(jobOf, a)) }
+	file := func(a func(*request, *registration) (any, error)) handler { return s.json(of(registrationOf, a)) }
 	return []route{
 		{"GET", "/v1/jobs", everyone, s.json(s.listJobs)},
-		{"PUT", "/v1/jobs", trusted, s.json(s.runJob)},
+		{"PUT", "/v1/jobs", trusted, file(s.runJob)},
 		{"PUT", "/v1/jobs/parse", trusted, s.json(s.parseJob)},
-		{"PUT", "/v1/validate/job", trusted, s.json(s.validateJob)},
+		{"PUT", "/v1/validate/job", trusted, file(s.validateJob)},
 		{"GET", "/v1/job/{id}", everyone, job(s.readJob)},
-		{"PUT", "/v1/job/{id}", trusted, s.json(s.runJob)},
+		{"PUT", "/v1/job/{id}", trusted, file(s.runJob)},
 		{"DELETE", "/v1/job/{id}", trusted, job(s.stopJob)},
 		{"GET", "/v1/job/{id}/allocations", everyone, job(s.jobAllocations)},
 		{"GET", "/v1/job/{id}/summary", everyone, job(s.jobSummary)},
@@ -54,7 +55,7 @@ func (s *Server) jobRoutes() []route {
 		{"PUT", "/v1/job/{id}/scale", trusted, s.json(s.scaleJob)},
 		{"GET", "/v1/job/{id}/versions", everyone, job(s.jobVersions)},
 		{"GET", "/v1/job/{id}/submission", trusted, job(s.jobSubmission)},
-		{"PUT", "/v1/job/{id}/plan", trusted, s.json(s.planJob)},
+		{"PUT", "/v1/job/{id}/plan", trusted, file(s.planJob)},
 		{"GET", "/v1/evaluations", everyone, s.json(s.listEvaluations)},
 		{"GET", "/v1/evaluation/{id}", everyone, s.json(of(evaluationOf, readEvaluation))},
 		{"GET", "/v1/evaluation/{id}/allocations", everyone, s.json(of(evaluationOf, evaluationAllocations))},
@@ -95,8 +96,8 @@ func (s *Server) agentRoutes() []route {
 	pool := object{"Name": "default", "Description": "this machine", "CreateIndex": 1, "ModifyIndex": 1}
 	return []route{
 		{"GET", "/v1/nodes", everyone, s.json(s.listNodes)},
-		{"GET", "/v1/node/{id}", everyone, s.json(s.readNode)},
-		{"GET", "/v1/node/{id}/allocations", everyone, s.json(s.nodeAllocations)},
+		{"GET", "/v1/node/{id}", everyone, s.json(of(askedNode, s.readNode))},
+		{"GET", "/v1/node/{id}/allocations", everyone, s.json(of(askedNode, s.nodeAllocations))},
 		{"GET", "/v1/client/stats", everyone, s.json(s.nodeStats)},
 		{"GET", "/v1/client/metadata", everyone, s.json(s.nodeMetadata)},
 		{"PUT", "/v1/client/metadata", trusted, unsupported("dynamic node metadata")},

@@ -8,8 +8,6 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"net/http"
-	"net/url"
-	"strings"
 )
 
 // secured sets what keeps a page from being more than it is: nothing from elsewhere, no script in the page itself,
@@ -117,20 +115,6 @@ func (p *Page) issue(trusted bool) func(w http.ResponseWriter, r *http.Request) 
 		w.Header().Set("Content-Type", "application/json")
 		return json.NewEncoder(w).Encode(map[string]string{"URL": p.options.Address, "Path": p.desk.Link()})
 	}
-}
-
-// moved redirects the paths of Nomad's page to those of this one.
-func (p *Page) moved(w http.ResponseWriter, r *http.Request) {
-	target := "/"
-	parts := append(strings.Split(strings.Trim(r.PathValue("rest"), "/"), "/"), "", "")
-	switch kind, id, task := parts[0], parts[1], parts[2]; {
-	case kind == "allocations" && id != "":
-		target = strings.TrimSuffix(taskPath(id, task), "/")
-	case kind == "jobs" && id != "":
-		id, _, _ = strings.Cut(id, "@") // ID@NAMESPACE
-		target = "/?q=" + url.QueryEscape(id)
-	}
-	http.Redirect(w, r, target, http.StatusFound)
 }
 
 // doing is a change of one task's allocation or job.

@@ -130,8 +130,6 @@ func (p *Page) Handler(trusted bool) http.Handler {
 	mux.HandleFunc("GET /sign-in", p.serve(trusted, p.signInPage))
 	mux.HandleFunc("GET /sign-in/{code}", p.redeem)
 	p.actionRoutes(mux, trusted)
-	mux.HandleFunc("GET /ui", p.moved)
-	mux.HandleFunc("GET /ui/{rest...}", p.moved)
 	mux.HandleFunc("/", p.serve(trusted, func(*view) error { return errNoPage }))
 	return secured(mux)
 }

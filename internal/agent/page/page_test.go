@@ -413,18 +413,11 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-func TestMoved(t *testing.T) {
+func TestShortID(t *testing.T) {
 	t.Parallel()
-	h := serve(stage(t), false)
-	for from, to := range map[string]string{
-		"/ui": "/", "/ui/": "/", "/ui/jobs": "/", "/ui/jobs/shop@default": "/?q=shop",
-		"/ui/allocations/" + pagetest.ID(1):          "/alloc/" + pagetest.ID(1),
-		"/ui/allocations/" + pagetest.ID(1) + "/api": task(1, "api"),
-		"/alloc/" + pagetest.ID(1)[:8]:               task(1, "api"),
-	} {
-		if w := get(t, h, from); w.Code != http.StatusFound || w.Header().Get("Location") != to {
-			t.Errorf("%s leads to %q (%d), want %q", from, w.Header().Get("Location"), w.Code, to)
-		}
+	w := get(t, serve(stage(t), false), "/alloc/"+pagetest.ID(1)[:8])
+	if to := task(1, "api"); w.Code != http.StatusFound || w.Header().Get("Location") != to {
+		t.Errorf("it leads to %q (%d), want %q", w.Header().Get("Location"), w.Code, to)
 	}
 }
 
