@@ -218,8 +218,9 @@ func nodeOf(q *request, now *snapshot.Agent) object {
 		"ID": n.ID, "Name": n.Name, "Datacenter": n.Datacenter, "HTTPAddr": address, "Address": c.BindAddr,
 		"TLSEnabled": c.TLS.CertFile != "", "Attributes": attributes, "Meta": q.nodeMeta(now), "Links": object{},
 		"NodeClass": "", "NodePool": "default", "Version": version.String(), "Reserved": apijson.Resources{},
-		"Drivers": drivers, "Drain": false, "DrainStrategy": nil, "LastDrain": nil, "SchedulingEligibility": "eligible", "Status": "ready",
-		"StatusDescription": "", "StatusUpdatedAt": n.StartedAt.Unix(), "Events": []object{registered},
+		"Drivers": drivers, "Drain": false, "DrainStrategy": nil, "LastDrain": nil, "Status": "ready",
+		"SchedulingEligibility": "eligible", "StatusDescription": "", "StatusUpdatedAt": n.StartedAt.Unix(),
+		"Events":      []object{registered},
 		"HostVolumes": object{}, "HostNetworks": object{}, "CSIControllerPlugins": object{}, "CSINodePlugins": object{},
 		"CreateIndex": 1, "ModifyIndex": max(1, now.Index),
 	}
