@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(rig.Main(m)) }
@@ -132,24 +134,10 @@ func (a *realAgent) end(t *testing.T, reading *sync.WaitGroup, log *strings.Buil
 
 // ask asks the API over the unix socket.
 func (a *realAgent) ask(t *testing.T, method, path string) string {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, method, "http://localhost"+path, nil)
-	if err != nil {
-		t.Error(err)
-		return ""
-	}
-	response, err := a.socket.Do(r)
-	if err != nil {
-		t.Error(err)
-		return ""
-	}
+	r := testkit.Value(http.NewRequestWithContext(context.Background(), method, "http://localhost"+path, nil))(t)
+	response := testkit.Value(a.socket.Do(r))(t) //nolint:bodyclose // the next line does
 	defer response.Body.Close()
-	var text strings.Builder
-	if _, err := bufio.NewReader(response.Body).WriteTo(&text); err != nil {
-		t.Error(err)
-	}
-	return text.String()
+	return string(testkit.Value(io.ReadAll(response.Body))(t))
 }
 
 // configure writes the configuration and has a running agent read it.
@@ -201,15 +189,9 @@ func TestRealAgent(t *testing.T) {
 	})
 	t.Run("commands and output stay secret", func(t *testing.T) {
 		tab.waitFor(t, `!document.documentElement.innerHTML.includes('s3cret')`)
-		if !strings.Contains(a.ask(t, http.MethodGet, pathOf(t, tab)), "s3cret") {
+		if !strings.Contains(a.ask(t, http.MethodGet, evaluate[string](t, tab, "location.pathname")), "s3cret") {
 			t.Error("the unix socket does not show what the task wrote")
 		}
 	})
 	tab.visit(t, "about:blank")
-}
-
-func pathOf(t *testing.T, tab *tab) (path string) {
-	t.Helper()
-	tab.eval(t, "location.pathname", &path)
-	return path
 }

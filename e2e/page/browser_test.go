@@ -6,7 +6,6 @@ package page_test
 import (
 	"bufio"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +19,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // browser is a headless Chromium that is told what to do over the DevTools protocol,
@@ -276,23 +276,13 @@ func (p *tab) visit(t *testing.T, address string) {
 	p.waitFor(t, "location.href === "+quote(address)+" && document.readyState === 'complete'")
 }
 
-// evaluate returns the value of an expression as the page sees it.
+// evaluate returns the value of an expression as the page sees it; zero for undefined.
 func evaluate[T any](t *testing.T, p *tab, expression string) (value T) {
 	t.Helper()
-	p.eval(t, expression, &value)
+	if raw := testkit.Value(p.tryEval(t, expression))(t); len(raw) > 0 {
+		unmarshal(t, raw, &value)
+	}
 	return value
-}
-
-// eval is evaluate into a value; nil for none.
-func (p *tab) eval(t *testing.T, expression string, into any) {
-	t.Helper()
-	raw, err := p.tryEval(t, expression)
-	if err != nil {
-		t.Fatalf("%s: %v", expression, err)
-	}
-	if into != nil {
-		unmarshal(t, raw, into)
-	}
 }
 
 func (p *tab) tryEval(t *testing.T, expression string) (json.RawMessage, error) {
@@ -331,8 +321,7 @@ func (p *tab) waitFor(t *testing.T, expression string) {
 			return
 		}
 	}
-	var page string
-	p.eval(t, "document.body.innerText.slice(0, 2000)", &page)
+	page := evaluate[string](t, p, "document.body.innerText.slice(0, 2000)")
 	t.Fatalf("never came true: %s\nthe page says:\n%s", expression, page)
 }
 
@@ -357,23 +346,19 @@ func (p *tab) window(t *testing.T, width, height int, scheme string) {
 		object{"features": []object{{"name": "prefers-color-scheme", "value": scheme}}})
 }
 
-// screenshot returns the page as PNG: as much of it as the window shows, or all of it up to a height.
-func (p *tab) screenshot(t *testing.T, whole bool, most int) []byte {
+// screenshot returns the page as PNG, up to a height.
+func (p *tab) screenshot(t *testing.T, most int) []byte {
 	t.Helper()
-	params := object{"format": "png"}
-	if whole {
-		var size struct{ Width, Height float64 }
-		p.eval(t, "({Width: document.documentElement.clientWidth, Height: document.documentElement.scrollHeight})", &size)
-		params["captureBeyondViewport"] = true
-		params["clip"] = object{"x": 0, "y": 0, "width": size.Width, "height": min(size.Height, float64(most)), "scale": 1}
-	}
+	size := evaluate[struct{ Width, Height float64 }](t, p,
+		"({Width: document.documentElement.clientWidth, Height: document.documentElement.scrollHeight})")
+	clip := object{"x": 0, "y": 0, "width": size.Width, "height": min(size.Height, float64(most)), "scale": 1}
 	var r struct {
-		Data string `json:"data"`
+		Data []byte `json:"data"`
 	}
-	unmarshal(t, p.call(t, "Page.captureScreenshot", params), &r)
-	picture, err := base64.StdEncoding.DecodeString(r.Data)
-	rig.Must(t, err)
-	return picture
+	unmarshal(t, p.call(t, "Page.captureScreenshot", object{
+		"format": "png", "captureBeyondViewport": true, "clip": clip,
+	}), &r)
+	return r.Data
 }
 
 func unmarshal(t *testing.T, raw json.RawMessage, into any) {
@@ -384,9 +369,6 @@ func unmarshal(t *testing.T, raw json.RawMessage, into any) {
 }
 
 func quote(s string) string {
-	text, err := json.Marshal(s)
-	if err != nil {
-		return `""`
-	}
+	text, _ := json.Marshal(s) // a string has JSON
 	return string(text)
 }

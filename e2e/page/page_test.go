@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/tachograph/tacho/e2e/page/pagetest"
 	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/internal/agent/page"
@@ -52,7 +54,7 @@ func TestOverview(t *testing.T) {
 		tab.waitFor(t, `document.querySelector('table.ended').innerText.includes('oom-killed')`)
 	})
 	t.Run("a task that ends moves, and the focus stays", func(t *testing.T) {
-		tab.eval(t, `document.querySelector('a.task[href*="extract"]').focus()`, nil)
+		evaluate[any](t, tab, `document.querySelector('a.task[href*="extract"]').focus()`)
 		x := &pagetest.Actor{
 			ID: pagetest.ID(50), Job: "late", Group: "g", Name: "arrives", Started: time.Now().Add(-time.Minute),
 			Cores: 0.5, Memory: 1 << 24,
@@ -98,14 +100,13 @@ func TestTask(t *testing.T) {
 		tab.waitFor(t, `document.body.innerText.includes('add up to the total')`)
 	})
 	t.Run("arrow keys read a chart out", func(t *testing.T) {
-		tab.eval(t, `document.querySelector('.chart').focus()`, nil)
+		evaluate[any](t, tab, `document.querySelector('.chart').focus()`)
 		tab.key(t, "ArrowLeft", 37)
 		tab.waitFor(t, `/\d\d:\d\d:\d\d\s+used \d/.test(document.querySelector('.chart .read-out').textContent)`)
-		var first, second string
-		tab.eval(t, `document.querySelector('.chart .read-out').textContent`, &first)
+		const readOut = `document.querySelector('.chart .read-out').textContent`
+		first := evaluate[string](t, tab, readOut)
 		tab.key(t, "Home", 36)
-		tab.eval(t, `document.querySelector('.chart .read-out').textContent`, &second)
-		if first == second {
+		if first == evaluate[string](t, tab, readOut) {
 			t.Errorf("the chart reads %q at both ends", first)
 		}
 		tab.key(t, "Escape", 27)
@@ -130,20 +131,16 @@ func TestReadOutFormat(t *testing.T) {
 	tab := startBrowser(t).open(t)
 	tab.visit(t, site+"/")
 	for _, unit := range []procstats.Unit{procstats.Cores, procstats.Bytes, procstats.BytesPerSecond, procstats.Share} {
-		want := []string{"–"}
+		want := []string{strings.TrimSuffix(unit.Text(0), " cores"), "–"}
 		values := "null"
 		for value := 1.7e-5; value < 1e13; value *= 3.7 {
-			text := strings.TrimSuffix(unit.Text(value), " cores")
-			want = append(want, text)
+			want = append(want, strings.TrimSuffix(unit.Text(value), " cores"))
 			values += fmt.Sprintf(",%g", value)
 		}
-		var got []string
-		tab.eval(t, fmt.Sprintf("[0,%s].map((v) => v === null ? '–' : format(%s, v))", values, quote(unit.String())), &got)
-		want = append([]string{strings.TrimSuffix(unit.Text(0), " cores")}, want...)
-		for i := range want {
-			if got[i] != want[i] {
-				t.Errorf("%s: the script writes %q, the server %q", unit, got[i], want[i])
-			}
+		got := evaluate[[]string](t, tab,
+			fmt.Sprintf("[0,%s].map((v) => v === null ? '–' : format(%s, v))", values, quote(unit.String())))
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: the script writes other values than the server: %s", unit, diff)
 		}
 	}
 }
@@ -178,7 +175,7 @@ func TestWithoutScripts(t *testing.T) {
 	// Nothing in the page can wait here, so it is asked over and over.
 	whole := false
 	for end := time.Now().Add(patience); !whole && time.Now().Before(end); {
-		tab.eval(t, "location.href === "+quote(address)+" && document.readyState === 'complete'", &whole)
+		whole = evaluate[bool](t, tab, "location.href === "+quote(address)+" && document.readyState === 'complete'")
 	}
 	lines := evaluate[int](t, tab, `document.querySelectorAll('.chart svg .line').length`)
 	if lines < 6 {
@@ -206,7 +203,7 @@ func TestConnectionLost(t *testing.T) {
 	tab := b.open(t)
 	tab.visit(t, server.URL+"/")
 	tab.waitFor(t, `source?.readyState === EventSource.OPEN`)
-	tab.eval(t, "document.getElementById('main').dataset.old = 'yes'; true", new(bool))
+	evaluate[bool](t, tab, "document.getElementById('main').dataset.old = 'yes'; true")
 	<-handler
 	handler <- http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "down", http.StatusServiceUnavailable)
@@ -237,17 +234,16 @@ func TestFocusInALog(t *testing.T) {
 		document.getElementById("main").append(part);
 		known = null;
 		const text = () => part.textContent.trim();`
-	var got []string
-	tab.eval(t, `(() => {`+part+`
+	got := evaluate[[]string](t, tab, `(() => {`+part+`
 		part.innerHTML = "<pre tabindex='0'>one</pre>";
 		part.firstChild.focus();
 		put({ probe: "<pre tabindex='0'>one two</pre>" });
 		return [text(), String(part.contains(document.activeElement))];
-	})()`, &got)
+	})()`)
 	if want := []string{"one two", "true"}; !slices.Equal(got, want) {
 		t.Errorf("a log with the focus: %q, want %q", got, want)
 	}
-	tab.eval(t, `(async () => {`+part+`
+	got = evaluate[[]string](t, tab, `(async () => {`+part+`
 		part.innerHTML = "<a href='#'>one</a>";
 		part.firstChild.focus();
 		put({ probe: "<a href='#'>two</a>" });
@@ -255,7 +251,7 @@ func TestFocusInALog(t *testing.T) {
 		document.activeElement.blur();
 		await new Promise((done) => setTimeout(done, 50));
 		return [before, text()];
-	})()`, &got)
+	})()`)
 	if want := []string{"one", "two"}; !slices.Equal(got, want) {
 		t.Errorf("a link with the focus: %q, want %q", got, want)
 	}
@@ -288,9 +284,7 @@ func TestContrast(t *testing.T) {
 		for _, path := range []string{"/", "/alloc/" + pagetest.ID(1) + "/api", "/alloc/" + pagetest.ID(9) + "/fit"} {
 			tab.window(t, 1280, 900, scheme)
 			tab.visit(t, site+path)
-			var low []string
-			tab.eval(t, lowContrast, &low)
-			for _, text := range low {
+			for _, text := range evaluate[[]string](t, tab, lowContrast) {
 				t.Errorf("%s, %s: %s", path, scheme, text)
 			}
 		}
@@ -357,7 +351,7 @@ func TestPictures(t *testing.T) {
 		}
 		tab.window(t, picture.width, 900, picture.scheme)
 		tab.visit(t, site+picture.path)
-		png := tab.screenshot(t, true, picture.height)
+		png := tab.screenshot(t, picture.height)
 		if len(png) < 10_000 {
 			t.Errorf("%s has only %d bytes", picture.name, len(png))
 		}

@@ -50,7 +50,7 @@ func TestTraffic(t *testing.T) {
 	least, most := math.Inf(1), 0.0
 	for i := 0; i < looks && (i < looks/3 || least > enough); i++ {
 		sent, busy, start := tab.bytes(), b.busy(t), time.Now()
-		tab.eval(t, fmt.Sprintf("new Promise((done) => setTimeout(done, %d))", look.Milliseconds()), nil)
+		evaluate[any](t, tab, fmt.Sprintf("new Promise((done) => setTimeout(done, %d))", look.Milliseconds()))
 		took := time.Since(start).Seconds()
 		most, least = max(most, float64(tab.bytes()-sent)/took), min(least, (b.busy(t)-busy)/took)
 	}
@@ -126,9 +126,8 @@ func TestAccessible(t *testing.T) {
 			if _, err := tab.tryEval(t, script+"; 0"); err != nil {
 				t.Fatal(err)
 			}
-			var found []json.RawMessage
-			tab.eval(t, `axe.run().then((r) => r.violations.map((v) => ({id: v.id, at: v.nodes.slice(0, 3).map((n) => n.html)})))`, &found)
-			for _, violation := range found {
+			const check = `axe.run().then((r) => r.violations.map((v) => ({id: v.id, at: v.nodes.slice(0, 3).map((n) => n.html)})))`
+			for _, violation := range evaluate[[]json.RawMessage](t, tab, check) {
 				t.Errorf("%s, %d wide, %s: %s", address, width, scheme, violation)
 			}
 		}
