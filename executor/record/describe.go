@@ -35,7 +35,7 @@ type End struct {
 }
 
 // Operator returns what an operator wants to know beyond the summary; empty if that is nothing.
-func (e End) Operator() string { return join(". ", e.LastReading, e.Remedy) }
+func (e End) Operator() string { return Join(". ", e.LastReading, e.Remedy) }
 
 // End describes how the task ended, from the facts of the record; its sentences are empty while the task runs.
 func (r *Record) End() End {
@@ -113,7 +113,7 @@ func (t describer) verdict() string {
 	case TimedOut:
 		return "Timed out" + t.escalation()
 	case StartFailed:
-		return join(": ", "Start failed", t.d.Reason)
+		return Join(": ", "Start failed", t.d.Reason)
 	case ExecutorLost:
 		return "Executor lost: " + cmp.Or(t.d.Reason, "how the main process ended is not known")
 	}
@@ -332,7 +332,7 @@ func (l *LastReading) text() string {
 // StallText is the word for what the run waited for, with the cgroup above it that throttled it: "cpu-throttled by
 // /batch".
 func (d *Diagnosis) StallText() string {
-	return join(" by ", string(d.Stall), d.ThrottledBy)
+	return Join(" by ", string(d.Stall), d.ThrottledBy)
 }
 
 // label is the command and the number, as in php-fpm[79699].

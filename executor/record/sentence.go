@@ -16,12 +16,12 @@ import (
 // cores". What was not measured is not mentioned.
 func (r *Record) Sentence() string {
 	end := r.End()
-	used := join(", ", r.peakText(), r.cpuText(), r.waitText())
-	return join("; ", end.Summary, used, end.LastReading)
+	used := Join(", ", r.peakText(), r.cpuText(), r.waitText())
+	return Join("; ", end.Summary, used, end.LastReading)
 }
 
-// join joins what is not empty.
-func join(separator string, texts ...string) string {
+// Join joins what is not empty.
+func Join(separator string, texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), separator)
 }
 

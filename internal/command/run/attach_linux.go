@@ -50,31 +50,30 @@ func attach(cmd *cobra.Command, entry record.Entry) error {
 	c, err := visit(ctx, entry)
 	switch {
 	case isGone(err), err != nil && isComplete(entry.Dir):
-		if err := printOutput(cmd, entry.Dir); err != nil {
+		now, end := context.WithCancel(ctx)
+		end()
+		if err := copyOutput(now, cmd, entry.Dir); err != nil {
 			return err
 		}
 	case err != nil:
 		return err
 	default:
 		failpoint.At("run.attach.connected")
-		var waitErr error
-		if final, waitErr = followOutput(ctx, cmd, c, entry.Dir); final != nil {
-			warnIncomplete(cmd, final)
-		}
+		final, err = followOutput(ctx, cmd, c, entry.Dir)
 		if err := c.Close(); err != nil {
 			return err
 		}
 		if ctx.Err() != nil {
 			return errors.New("no longer following; the run continues")
 		}
-		if waitErr != nil && !errors.Is(waitErr, client.ErrLost) && !isComplete(entry.Dir) {
-			return waitErr
-		}
-	}
-	if final == nil {
-		if final, err = record.Read(entry.Dir); err != nil {
+		if err != nil && !errors.Is(err, client.ErrLost) && !isComplete(entry.Dir) {
 			return err
 		}
+	}
+	if final != nil {
+		warnIncomplete(cmd, final)
+	} else if final, err = record.Read(entry.Dir); err != nil {
+		return err
 	}
 	return ended(cmd, entry, final)
 }
@@ -82,39 +81,25 @@ func attach(cmd *cobra.Command, entry record.Entry) error {
 // isComplete reports whether the record of a run, if it has one, is complete. Its executor may be about to exit then,
 // and does not answer.
 func isComplete(dir string) bool {
-	if dir == "" {
-		return false
-	}
 	r, err := record.Read(dir)
-	return err == nil && r.State != record.Running
+	return dir != "" && err == nil && r.State != record.Running
 }
 
 // followOutput copies the captured output of a run while it waits for its end.
 func followOutput(ctx context.Context, cmd *cobra.Command, c *client.Client, dir string) (*record.Record, error) {
 	following, stop := context.WithCancel(ctx)
-	outputs := make(chan error, 2)
-	for name, to := range outputsOf(cmd) {
-		go func() { outputs <- tail(following, filepath.Join(dir, name), to) }()
-	}
+	copied := make(chan error, 1)
+	go func() { copied <- copyOutput(following, cmd, dir) }()
 	_, final, err := c.Wait(ctx)
 	stop()
-	return final, errors.Join(err, <-outputs, <-outputs)
+	return final, errors.Join(err, <-copied)
 }
 
-// outputsOf maps the files with a run's output to where they are printed.
-func outputsOf(cmd *cobra.Command) map[string]io.Writer {
-	return map[string]io.Writer{"stdout": cmd.OutOrStdout(), "stderr": cmd.ErrOrStderr()}
-}
-
-// printOutput prints the captured output of a run that has ended.
-func printOutput(cmd *cobra.Command, dir string) error {
-	ended, end := context.WithCancel(cmd.Context())
-	end()
-	var errs []error
-	for name, to := range outputsOf(cmd) {
-		errs = append(errs, tail(ended, filepath.Join(dir, name), to))
-	}
-	return errors.Join(errs...)
+// copyOutput copies the captured output of a run until ctx ends, and then its rest.
+func copyOutput(ctx context.Context, cmd *cobra.Command, dir string) error {
+	stdout := make(chan error, 1)
+	go func() { stdout <- tail(ctx, filepath.Join(dir, "stdout"), cmd.OutOrStdout()) }()
+	return errors.Join(tail(ctx, filepath.Join(dir, "stderr"), cmd.ErrOrStderr()), <-stdout)
 }
 
 // tail copies a growing file until ctx ends, and then its rest. Without a file there is no output.
@@ -192,9 +177,8 @@ RUN is ` + rundir.Words + `.`,
 	grace := 5 * time.Second
 	cmd.Flags().Var(cli.Duration(&grace), "grace", "time to wait before the kill; 0 kills at once")
 	rundir.ForRuns(cmd, 1, nil, func(cmd *cobra.Command, runs []record.Entry) error {
-		number := unix.Signal(0)
+		number, err := unix.Signal(0), error(nil)
 		if *signalName != "" {
-			var err error
 			if number, err = parseSignal("--signal", *signalName); err != nil {
 				return err
 			}

@@ -35,8 +35,8 @@ type session struct {
 	cmd     *cobra.Command
 	id      string
 	dir     string // of the run; empty with --no-files
-	// parents are the directories that were created above dir, the innermost first.
-	parents []string
+	// created are dir and the directories above it that did not exist, the innermost first.
+	created []string
 	path    string
 	// refusal is why the command could not be started, an error of the command and not of tacho: the run has a record
 	// of it.
@@ -123,10 +123,14 @@ func (s *session) createDir() error {
 	if err != nil {
 		return err
 	}
-	s.parents = missingParents(dir)
+	for missing := dir; ; missing = filepath.Dir(missing) {
+		if _, err := os.Lstat(missing); !errors.Is(err, os.ErrNotExist) {
+			break
+		}
+		s.created = append(s.created, missing)
+	}
 	store, err := record.Create(dir)
 	if err != nil {
-		removeEmpty(append([]string{dir}, s.parents...))
 		return fmt.Errorf("%w (--output-dir chooses another directory, --no-files writes no record)", err)
 	}
 	s.dir = dir
@@ -137,33 +141,15 @@ func (s *session) createDir() error {
 	return errors.Join(err, failpoint.Err("run.start.directory"))
 }
 
-func (s *session) removeDir() error {
-	if s.dir == "" {
-		return nil
+// removeDir removes the directory of the run and those above it that were created and have no other run by now.
+func (s *session) removeDir() (err error) {
+	if s.dir != "" {
+		err = os.RemoveAll(s.dir)
 	}
-	err := os.RemoveAll(s.dir)
-	removeEmpty(s.parents)
+	for _, dir := range s.created {
+		_ = os.Remove(dir) // fails for one that has another run
+	}
 	return err
-}
-
-// removeEmpty removes directories, the innermost first, up to one that has another run by now.
-func removeEmpty(dirs []string) {
-	for _, dir := range dirs {
-		if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return
-		}
-	}
-}
-
-// missingParents returns the directories above path that do not exist, the innermost first.
-func missingParents(path string) []string {
-	var missing []string
-	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
-		if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
-			return missing
-		}
-		missing = append(missing, dir)
-	}
 }
 
 // start starts the executor, which starts the command.

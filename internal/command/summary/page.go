@@ -69,10 +69,6 @@ func (p *Page) head() {
 	r := p.record
 	state := cli.Painted(string(r.State), StatePaint(p.Palette, r.State))
 	fmt.Fprintf(p, "%s  %s\n", p.Bold(cli.Printable(p.name)), state.String())
-	exit := ""
-	if r.ExitCode != nil || r.Signal != nil {
-		exit = ExitText(r.ExitCode, r.Signal)
-	}
 	p.Facts(
 		[2]string{"command", cli.CommandLine(r.Command)},
 		[2]string{"directory", cli.Printable(r.Dir)},
@@ -82,7 +78,7 @@ func (p *Page) head() {
 		[2]string{"started", TimeText(r.StartedAt)},
 		[2]string{"ended", TimeText(r.EndedAt)},
 		[2]string{"wall time", cli.Optional(procstats.Seconds, r.WallSeconds)},
-		[2]string{"exit code", exit},
+		[2]string{"exit code", strings.TrimPrefix(ExitText(r.ExitCode, r.Signal), procstats.NoValue)},
 		[2]string{"samples", samplesText(r)},
 		[2]string{"as of", TimeText(r.AsOf)},
 	)
@@ -181,19 +177,18 @@ func ValueText(name string, value any) string {
 func (p *Page) host() {
 	h := p.record.Host
 	p.Title("Host")
-	var cgroup string
+	cgroup := ""
 	if c := p.record.Cgroup; c != nil {
-		cgroup = strings.Join(slices.DeleteFunc([]string{c.Layout, c.Placement, c.V2},
-			func(s string) bool { return s == "" }), ", ")
+		cgroup = record.Join(", ", c.Layout, c.Placement, c.V2)
 	}
 	memory := ""
 	if h.MemoryBytes > 0 {
-		memory = ", " + procstats.Bytes.Text(float64(h.MemoryBytes))
+		memory = procstats.Bytes.Text(float64(h.MemoryBytes))
 	}
 	p.Facts(
 		[2]string{"host", cli.Printable(h.Name)},
 		[2]string{"system", strings.TrimSpace(cli.Printable(h.OS + " " + h.Kernel))},
-		[2]string{"machine", procstats.Counted(h.CPUs, "CPU", "CPUs") + memory},
+		[2]string{"machine", record.Join(", ", procstats.Counted(h.CPUs, "CPU", "CPUs"), memory)},
 		[2]string{"cgroup", cli.Printable(cgroup)},
 		[2]string{"recorded by", "tacho " + cli.Printable(p.record.TachoVersion)},
 	)

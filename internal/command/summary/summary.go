@@ -59,13 +59,13 @@ func Write(cmd *cobra.Command, out io.Writer, full bool, name string, r *record.
 // on with the line above.
 func Lines(r *record.Record) [][2]string {
 	end := r.End()
-	moved, since := ioSummary(r)
+	written, since := writtenOf(r).Text()
 	return [][2]string{
 		{"wall", cli.Optional(procstats.Seconds, r.WallSeconds)},
 		{"cpu", cpuSummary(r)},
 		{"by", Commands(r)},
 		{"memory", memorySummary(r)},
-		{"i/o", moved},
+		{"i/o", record.Join(", ", named("read ", headlineText(r, procstats.HeadlineIORead)), written)},
 		{"", since},
 		{"network", networkSummary(r)},
 		{"waited", waitedSummary(r)},
@@ -78,11 +78,15 @@ func Lines(r *record.Record) [][2]string {
 
 // contradictionSummary says why numbers of the kernel's account are lower bounds only.
 func contradictionSummary(r *record.Record) string {
-	causes := record.Causes(r.Headline)
-	if len(causes) == 0 {
+	return named("lower bounds: ", strings.Join(record.Causes(r.Headline), "; "))
+}
+
+// named puts a name before a text; empty without a text.
+func named(name, text string) string {
+	if text == "" {
 		return ""
 	}
-	return "lower bounds: " + strings.Join(causes, "; ")
+	return name + text
 }
 
 // headlineText returns a headline with its guarantee; empty if it was not measured.
@@ -106,14 +110,11 @@ func guaranteed(g procstats.Guarantee, text string) string {
 }
 
 func cpuSummary(r *record.Record) string {
-	cpu := headlineText(r, procstats.HeadlineCPU)
-	if cpu == "" {
-		return ""
+	cpu, cores := headlineText(r, procstats.HeadlineCPU), headlineText(r, procstats.HeadlineCoresAverage)
+	if cpu == "" || cores == "" {
+		return cpu
 	}
-	if cores := headlineText(r, procstats.HeadlineCoresAverage); cores != "" {
-		cpu += ", " + cores + " on average"
-	}
-	return cpu
+	return cpu + ", " + cores + " on average"
 }
 
 func memorySummary(r *record.Record) string {
@@ -135,55 +136,38 @@ func memorySummary(r *record.Record) string {
 	if limit, ok := EffectiveLimit(r, procstats.CgroupMemoryMax); ok {
 		text += " of " + procstats.Bytes.Text(limit)
 	}
-	if swapped := headlineText(r, procstats.HeadlineSwap); swapped != "" {
-		text += ", swapped " + swapped
-	}
-	if huge := headlineText(r, procstats.HeadlineHugetlb); huge != "" {
-		text += ", huge pages " + huge
-	}
-	return text
-}
-
-// ioSummary returns what was read and written, and what became of it if that is not the same.
-func ioSummary(r *record.Record) (moved, since string) {
-	var words []string
-	if read := headlineText(r, procstats.HeadlineIORead); read != "" {
-		words = append(words, "read "+read)
-	}
-	written, since := writtenOf(r).Text()
-	if written != "" {
-		words = append(words, written)
-	}
-	return strings.Join(words, ", "), since
+	return record.Join(", ", text, named("swapped ", headlineText(r, procstats.HeadlineSwap)),
+		named("huge pages ", headlineText(r, procstats.HeadlineHugetlb)))
 }
 
 // networkSummary returns what was received and sent, and over the loopback interface; empty if that is nothing, or
 // not known.
 func networkSummary(r *record.Record) string {
-	pair := func(received, sent string, ids ...procstats.ID) string {
-		var moved float64
+	pair := func(received, sent procstats.ID, text func(*record.Record, procstats.ID) string) string {
+		return "received " + text(r, received) + ", sent " + text(r, sent)
+	}
+	moved := func(ids ...procstats.ID) (bytes float64) {
 		for _, id := range ids {
-			bytes, _ := numberOf(r.Measurements, id)
-			moved += bytes
+			n, _ := numberOf(r.Measurements, id)
+			bytes += n
 		}
-		if moved == 0 {
-			return ""
-		}
-		return "received " + received + ", sent " + sent
+		return bytes
 	}
-	bytes := func(id procstats.ID) string {
-		n, _ := numberOf(r.Measurements, id)
-		m, _ := procstats.Lookup(id)
-		return guaranteed(m.Guarantee, procstats.Bytes.Text(n))
+	var text, loopback string
+	if moved(procstats.SkbReceived, procstats.SkbSent) > 0 {
+		text = pair(procstats.HeadlineNetworkReceived, procstats.HeadlineNetworkSent, headlineText)
 	}
-	text := pair(headlineText(r, procstats.HeadlineNetworkReceived), headlineText(r, procstats.HeadlineNetworkSent),
-		procstats.SkbReceived, procstats.SkbSent)
-	loopback := pair(bytes(procstats.SkbLoopbackReceived), bytes(procstats.SkbLoopbackSent),
-		procstats.SkbLoopbackReceived, procstats.SkbLoopbackSent)
-	if loopback == "" {
-		return text
+	if moved(procstats.SkbLoopbackReceived, procstats.SkbLoopbackSent) > 0 {
+		loopback = pair(procstats.SkbLoopbackReceived, procstats.SkbLoopbackSent, bytesText)
 	}
-	return strings.TrimPrefix(text+"; over loopback "+loopback, "; ")
+	return record.Join("; ", text, named("over loopback ", loopback))
+}
+
+// bytesText returns a measurement with its guarantee; 0 if it was not measured.
+func bytesText(r *record.Record, id procstats.ID) string {
+	n, _ := numberOf(r.Measurements, id)
+	m, _ := procstats.Lookup(id)
+	return guaranteed(m.Guarantee, procstats.Bytes.Text(n))
 }
 
 // writtenOf returns what became of the bytes that the task wrote.
@@ -210,22 +194,17 @@ func waitedSummary(r *record.Record) string {
 			words = append(words, pressure.what+" "+procstats.Share.Text(seconds/span))
 		}
 	}
-	var parts []string
+	text := ""
 	if len(words) > 0 {
-		text := "for " + strings.Join(words, ", ") + " of the time"
+		text = "for " + strings.Join(words, ", ") + " of the time"
 		if left, _ := numberOf(r.Measurements, procstats.TreeLeftPressure); left > 0 {
 			text += ", without the processes that ran outside its cgroup"
 		}
-		parts = append(parts, text)
 	}
-	if parts = append(parts, throttling(r)...); len(parts) == 0 {
+	if text = record.Join("; ", append([]string{text}, throttling(r)...)...); text == "" {
 		return ""
 	}
-	text := strings.Join(parts, "; ")
-	if r.Diagnosis.Stall != "" {
-		text += ": " + cli.Printable(r.Diagnosis.StallText())
-	}
-	return text
+	return record.Join(": ", text, cli.Printable(r.Diagnosis.StallText()))
 }
 
 // throttling says how long the quotas of the run's cgroup and of cgroups above it held processes back; nil if none did.
