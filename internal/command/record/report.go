@@ -134,15 +134,15 @@ func reportedRunOf(cmd *cobra.Command, entry record.Entry) reportedRun {
 	if end.Outcome == "" {
 		run.Outcome = cli.Printable(string(r.State))
 	}
-	facts := [][2]string{
+	facts := append(summary.Lines(r), [][2]string{
 		{"started", summary.TimeText(r.StartedAt)},
 		{"directory", cli.Printable(r.Dir)},
 		{"message", cli.Printable(r.Message)},
 		{"labels", summary.LabelsText(r.Labels)},
 		{"machine", cli.Printable(fmt.Sprintf("%s, %s %s, %s", r.Host.Name, r.Host.OS, r.Host.Kernel,
 			procstats.Counted(r.Host.CPUs, "CPU", "CPUs")))},
-	}
-	for _, fact := range append(summary.Lines(r), facts...) {
+	}...)
+	for _, fact := range facts {
 		if fact[1] != "" {
 			run.Facts.Rows = append(run.Facts.Rows, fact[:])
 		}

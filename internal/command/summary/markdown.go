@@ -4,6 +4,7 @@
 package summary
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -19,14 +20,8 @@ func Markdown(r *record.Record, budgets []budget.Result) string {
 	fmt.Fprintf(&b, "%s\n\n| | |\n|---|---|\n", cli.Markdown(r.End().Summary))
 	previous := ""
 	for _, line := range Lines(r) {
-		if line[1] == "" {
-			continue
-		}
-		if line[0] == "" { // it goes on with the line above
-			line[0] = previous
-		}
-		previous = line[0]
-		fmt.Fprintf(&b, "| %s | %s |\n", line[0], cli.Markdown(line[1]))
+		previous = cmp.Or(line[0], previous) // it may go on with the line above
+		fmt.Fprintf(&b, "| %s | %s |\n", previous, cli.Markdown(line[1]))
 	}
 	b.WriteString(Budgets(budgets))
 	return b.String()

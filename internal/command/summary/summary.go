@@ -8,6 +8,7 @@ package summary
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -37,9 +38,6 @@ func Write(cmd *cobra.Command, out io.Writer, full bool, name string, r *record.
 	const before = 16 // the names and what is around them
 	t := cli.Table{Indent: "  "}
 	for _, line := range Lines(r) {
-		if line[1] == "" {
-			continue
-		}
 		for i, text := range cli.Wrap(line[1], columns-before) {
 			if i > 0 {
 				line[0] = ""
@@ -55,12 +53,12 @@ func Write(cmd *cobra.Command, out io.Writer, full bool, name string, r *record.
 	return err
 }
 
-// Lines returns what a run used as names and texts. Those without a text are to be left out; one without a name goes
-// on with the line above.
+// Lines returns what a run used as names and texts, as far as it is known. One without a name goes on with the line
+// above.
 func Lines(r *record.Record) [][2]string {
 	end := r.End()
 	written, since := writtenOf(r).Text()
-	return [][2]string{
+	lines := [][2]string{
 		{"wall", cli.Optional(procstats.Seconds, r.WallSeconds)},
 		{"cpu", cpuSummary(r)},
 		{"by", Commands(r)},
@@ -74,6 +72,7 @@ func Lines(r *record.Record) [][2]string {
 		{"last reading", end.LastReading},
 		{"remedy", cli.OneLine(end.Remedy)},
 	}
+	return slices.DeleteFunc(lines, func(line [2]string) bool { return line[1] == "" })
 }
 
 // contradictionSummary says why numbers of the kernel's account are lower bounds only.
