@@ -62,17 +62,17 @@ Records that cannot be read are reported on stderr, and the exit code is 1.`,
 	cmd.Flags().StringSliceVar(&o.states, "state", nil,
 		"list only runs in this `STATE`: running, exited or lost; may be repeated")
 	cmd.Flags().Var(cli.Number(&o.limit, 0, math.MaxInt), "limit", "list at most `N` runs; 0 for all")
-	states := cobra.FixedCompletions([]string{"running", "exited", "lost"}, cobra.ShellCompDirectiveNoFileComp)
-	_ = cmd.RegisterFlagCompletionFunc("state", states) // fails only for a flag that does not exist
+	words := cobra.FixedCompletions(states(), cobra.ShellCompDirectiveNoFileComp)
+	_ = cmd.RegisterFlagCompletionFunc("state", words) // fails only for a flag that does not exist
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return o.run(cmd) }
 	return cmd
 }
 
+func states() []string { return []string{"running", "exited", "lost"} }
+
 func (o *lsOptions) run(cmd *cobra.Command) error {
 	for _, state := range o.states {
-		switch record.State(state) {
-		case record.Running, record.Exited, record.Lost:
-		default:
+		if !slices.Contains(states(), state) {
 			return cli.Usagef("--state %s: must be running, exited or lost", state)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -48,38 +50,32 @@ nor directories without a readable record. Incomplete runs are deleted, too, and
 			errs = append(errs, killOrphans(cmd.Context(), client.DefaultRuntimeDir()))
 		}
 		complete, incomplete := rundir.SplitIncomplete(entries)
-		p := pruning{out: cmd.OutOrStdout(), dry: *dryRun}
-		return errors.Join(append(errs,
-			p.delete(prunable(complete, keep, olderThan, time.Now()), os.RemoveAll),
-			p.delete(oldIncomplete(incomplete, olderThan, time.Now()), rundir.RemoveIncomplete))...)
+		incomplete = slices.DeleteFunc(incomplete, func(entry record.Entry) bool {
+			info, err := os.Stat(entry.Dir)
+			return err != nil || time.Since(info.ModTime()) <= olderThan
+		})
+		var deleted strings.Builder
+		remove := func(entries []record.Entry, remove func(dir string) error) {
+			for _, entry := range entries {
+				var err error
+				if !*dryRun {
+					if err = failpoint.Err("run.prune.delete"); err == nil {
+						err = remove(entry.Dir)
+					}
+				}
+				if err != nil {
+					errs = append(errs, fmt.Errorf("prune: %w", err))
+					continue
+				}
+				fmt.Fprintln(&deleted, cli.Printable(entry.Name))
+			}
+		}
+		remove(prunable(complete, keep, olderThan, time.Now()), os.RemoveAll)
+		remove(incomplete, rundir.RemoveIncomplete)
+		_, err = io.WriteString(cmd.OutOrStdout(), deleted.String())
+		return errors.Join(append(errs, err)...)
 	}
 	return cmd
-}
-
-// pruning deletes the directories of runs and prints their names.
-type pruning struct {
-	out io.Writer
-	dry bool
-}
-
-func (p pruning) delete(entries []record.Entry, remove func(dir string) error) error {
-	var errs []error
-	for _, entry := range entries {
-		if !p.dry {
-			err := failpoint.Err("run.prune.delete")
-			if err == nil {
-				err = remove(entry.Dir)
-			}
-			if err != nil {
-				errs = append(errs, fmt.Errorf("prune: %w", err))
-				continue
-			}
-		}
-		if _, err := fmt.Fprintln(p.out, cli.Printable(entry.Name)); err != nil {
-			return errors.Join(append(errs, err)...)
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // prunable returns the ended runs that are old enough, without the newest keep. entries are newest first.
@@ -98,17 +94,6 @@ func prunable(entries []record.Entry, keep int, olderThan time.Duration, now tim
 			ended = entry.Record.StartedAt
 		}
 		if now.Sub(ended) > olderThan {
-			list = append(list, entry)
-		}
-	}
-	return list
-}
-
-// oldIncomplete returns the incomplete runs that are old enough.
-func oldIncomplete(incomplete []record.Entry, olderThan time.Duration, now time.Time) []record.Entry {
-	var list []record.Entry
-	for _, entry := range incomplete {
-		if info, err := os.Stat(entry.Dir); err == nil && now.Sub(info.ModTime()) > olderThan {
 			list = append(list, entry)
 		}
 	}
