@@ -63,27 +63,6 @@ func newDiff() *cobra.Command {
 	return cmd
 }
 
-// newRunDiff compares two runs.
-func newRunDiff(a, b record.Entry, increases []string) (*runDiff, error) {
-	for _, entry := range []record.Entry{a, b} {
-		entry.Record.State = rundir.CurrentState(entry.Record, kernel.HostFS())
-	}
-	groups, err := groupsOf([]record.Entry{a, b})
-	if err != nil {
-		return nil, err
-	}
-	d := diffRuns(a, b)
-	d.addNoise(groups[0], groups[1])
-	for _, text := range increases {
-		most, err := budget.ParseIncrease(text)
-		if err != nil {
-			return nil, cli.Usagef("--max-increase %s: %w", text, err)
-		}
-		d.Budgets = append(d.Budgets, most.Check(a.Record, b.Record))
-	}
-	return d, nil
-}
-
 // mostRuns is how many runs a command completes.
 const mostRuns = 1000
 
@@ -201,23 +180,60 @@ type diffRow struct {
 	AbsentB     string `json:"absent_b,omitempty"`
 }
 
-func diffRuns(a, b record.Entry) *runDiff {
+// newRunDiff compares two runs.
+func newRunDiff(a, b record.Entry, increases []string) (*runDiff, error) {
+	for _, entry := range []record.Entry{a, b} {
+		entry.Record.State = rundir.CurrentState(entry.Record, kernel.HostFS())
+	}
+	groups, err := groupsOf([]record.Entry{a, b})
+	if err != nil {
+		return nil, err
+	}
 	wall := diffRow{Name: "wall_seconds", A: a.Record.WallSeconds, B: b.Record.WallSeconds}
 	d := &runDiff{
-		A: list(a), B: list(b), Warnings: unlike(a.Record, b.Record), Headline: []diffRow{changeOf(wall)},
-		Measurements: []diffRow{},
+		A: list(a), B: list(b), Warnings: unlike(a.Record, b.Record), Headline: []diffRow{wall}, Measurements: []diffRow{},
 	}
 	add := func(rows *[]diffRow, names []string) {
 		for _, name := range names {
 			row := diffRow{Name: name}
 			row.A, row.TextA, row.AbsentA = valueOf(a.Record, name)
 			row.B, row.TextB, row.AbsentB = valueOf(b.Record, name)
-			*rows = append(*rows, changeOf(row))
+			*rows = append(*rows, row)
 		}
 	}
 	add(&d.Headline, namesOf(a.Record.Headline, b.Record.Headline))
 	add(&d.Measurements, namesOf(a.Record.Measurements, b.Record.Measurements))
-	return d
+	for i := range d.Headline {
+		d.Headline[i].compare(groups)
+	}
+	for i := range d.Measurements {
+		d.Measurements[i].compare(nil)
+	}
+	for _, text := range increases {
+		most, err := budget.ParseIncrease(text)
+		if err != nil {
+			return nil, cli.Usagef("--max-increase %s: %w", text, err)
+		}
+		d.Budgets = append(d.Budgets, most.Check(a.Record, b.Record))
+	}
+	return d, nil
+}
+
+// compare fills in the change and, if the series of both runs are given, whether it is within the noise of repeated
+// runs.
+func (row *diffRow) compare(groups []repeat.Group) {
+	if row.A == nil || row.B == nil {
+		return
+	}
+	row.Change = new(*row.B - *row.A)
+	if *row.A != 0 {
+		row.ChangeRatio = new(*row.Change / *row.A)
+	}
+	if len(groups) > 0 {
+		if within, known := repeat.WithinNoise(row.Name, *row.A, *row.B, groups[0], groups[1]); known {
+			row.WithinNoise = &within
+		}
+	}
 }
 
 // namesOf returns the names that one of two runs has values of.
@@ -226,19 +242,6 @@ func namesOf[V any](a, b map[string]V) []string {
 	maps.Copy(both, a)
 	maps.Copy(both, b)
 	return cli.TableOrder(both)
-}
-
-// addNoise says of each headline whether its change is within the noise of repeated runs.
-func (d *runDiff) addNoise(a, b repeat.Group) {
-	for i := range d.Headline {
-		row := &d.Headline[i]
-		if row.A == nil || row.B == nil {
-			continue
-		}
-		if within, known := repeat.WithinNoise(row.Name, *row.A, *row.B, a, b); known {
-			row.WithinNoise = &within
-		}
-	}
 }
 
 // valueOf returns the headline or measurement of a name, a number or a text, or the reason for its absence.
@@ -256,19 +259,6 @@ func valueOf(r *record.Record, name string) (number *float64, text, absent strin
 		absent = cmp.Or(absent, r.Absent[name], "not recorded")
 	}
 	return number, text, absent
-}
-
-func changeOf(row diffRow) diffRow {
-	if row.A == nil || row.B == nil {
-		return row
-	}
-	change := *row.B - *row.A
-	row.Change = &change
-	if *row.A != 0 {
-		ratio := change / *row.A
-		row.ChangeRatio = &ratio
-	}
-	return row
 }
 
 // unlike lists the differences that make two runs hard to compare.

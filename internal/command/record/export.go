@@ -56,10 +56,16 @@ A row is one sample, of a long run some samples together. What was not measured 
 	})
 	ofRuns := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if *columns {
-			return printColumns(cmd)
+		if !*columns {
+			return ofRuns(cmd, args)
 		}
-		return ofRuns(cmd, args)
+		t := cli.Table{}
+		for _, c := range exportColumns() {
+			t.AddTexts(c.Name, c.Help)
+		}
+		out := cmd.OutOrStdout()
+		_, err := io.WriteString(out, t.Render(cli.PaletteFor(cmd, out)))
+		return err
 	}
 	return cmd
 }
@@ -67,16 +73,6 @@ A row is one sample, of a long run some samples together. What was not measured 
 // exportColumns are the columns of the samples, after the name of the run.
 func exportColumns() []series.NamedColumn {
 	return append([]series.NamedColumn{{Name: "run", Help: "The name of the run."}}, series.RunColumns()...)
-}
-
-func printColumns(cmd *cobra.Command) error {
-	t := cli.Table{}
-	for _, c := range exportColumns() {
-		t.AddTexts(c.Name, c.Help)
-	}
-	out := cmd.OutOrStdout()
-	_, err := io.WriteString(out, t.Render(cli.PaletteFor(cmd, out)))
-	return err
 }
 
 // exporter returns what writes the points of one run after the other.

@@ -81,8 +81,13 @@ func (o *lsOptions) run(cmd *cobra.Command) error {
 		return err
 	}
 	entries, incomplete := rundir.SplitIncomplete(entries)
-	if len(incomplete) > 0 {
-		cli.PrintError(cmd.ErrOrStderr(), incompleteError(incomplete))
+	var names []string
+	for _, entry := range incomplete {
+		names = append(names, entry.Name)
+	}
+	if len(names) > 0 {
+		cli.PrintError(cmd.ErrOrStderr(), fmt.Errorf("incomplete runs, because tacho run was killed before it started "+
+			"the command: %s (tacho prune deletes them)", cli.SomeOf(names)))
 	}
 	var runs []listedRun
 	damaged := 0
@@ -107,16 +112,6 @@ func (o *lsOptions) run(cmd *cobra.Command) error {
 		return cli.ErrReported
 	}
 	return nil
-}
-
-// incompleteError says which runs are incomplete.
-func incompleteError(incomplete []record.Entry) error {
-	names := make([]string, len(incomplete))
-	for i, entry := range incomplete {
-		names[i] = entry.Name
-	}
-	return fmt.Errorf("incomplete runs, because tacho run was killed before it started the command: %s "+
-		"(tacho prune deletes them)", cli.SomeOf(names))
 }
 
 func (o *lsOptions) wants(run listedRun) bool {

@@ -82,7 +82,8 @@ func checkEnding(path, ending, written string) error {
 
 // readPoints reads the samples of a run. Damaged lines are reported and skipped; they leave gaps.
 func readPoints(cmd *cobra.Command, dir string) (points []*series.Point, damaged bool, err error) {
-	for p, err := range series.ReadCSV(filepath.Join(dir, record.SamplesFile)) {
+	path := filepath.Join(dir, record.SamplesFile)
+	for p, err := range series.ReadCSV(path) {
 		if errors.Is(err, fs.ErrNotExist) {
 			break
 		}
@@ -93,21 +94,16 @@ func readPoints(cmd *cobra.Command, dir string) (points []*series.Point, damaged
 		}
 		points = append(points, p)
 	}
-	return points, damaged, whyNoPoints(dir, points, damaged)
-}
-
-func whyNoPoints(dir string, points []*series.Point, damaged bool) error {
-	switch {
+	switch info, statErr := os.Stat(path); {
 	case len(points) > 0:
-		return nil
 	case damaged:
-		return cli.ErrReported
+		err = cli.ErrReported
+	case statErr == nil && info.Size() > 0:
+		err = fmt.Errorf("read %s: it has no complete row", path)
+	default:
+		err = fmt.Errorf("no samples in %s", dir)
 	}
-	path := filepath.Join(dir, record.SamplesFile)
-	if info, err := os.Stat(path); err == nil && info.Size() > 0 {
-		return fmt.Errorf("read %s: it has no complete row", path)
-	}
-	return fmt.Errorf("no samples in %s", dir)
+	return points, damaged, err
 }
 
 func plotTitle(entry record.Entry) string {
@@ -133,20 +129,15 @@ func plotText(cmd *cobra.Command, entry record.Entry, axis *chart.Axis, charts [
 	return err
 }
 
-// commandImage is the CPU time by command as bars of an image.
-func commandImage(r *record.Record) *chart.Bars {
+// plotImage draws before it opens the file: an error leaves no half of an image.
+func plotImage(path string, entry record.Entry, axis *chart.Axis, charts []chart.Chart) error {
 	bars := &chart.Bars{Title: summary.BarsTitle}
-	for _, b := range summary.CommandBars(r) {
+	for _, b := range summary.CommandBars(entry.Record) {
 		label := strings.TrimSpace(b.Name + " " + b.Processes)
 		bars.Rows = append(bars.Rows, chart.Bar{Share: b.Share, Label: label, Value: b.CPU + "  " + b.ShareText})
 	}
-	return bars
-}
-
-// plotImage draws before it opens the file: an error leaves no half of an image.
-func plotImage(path string, entry record.Entry, axis *chart.Axis, charts []chart.Chart) error {
 	var image bytes.Buffer
-	if err := chart.WriteSVG(&image, plotTitle(entry), axis, charts, commandImage(entry.Record)); err != nil {
+	if err := chart.WriteSVG(&image, plotTitle(entry), axis, charts, bars); err != nil {
 		return err
 	}
 	if err := os.WriteFile(path, image.Bytes(), 0o644); err != nil {
