@@ -46,19 +46,21 @@ func killMembers(host kernel.FS, leader procstats.ProcessID) (left int, err erro
 		return 0, err
 	}
 	for _, pid := range pids {
-		if !inSession(host, pid, leader) {
+		member := func() bool { return inSession(host, pid, leader) }
+		if !member() {
 			continue
 		}
 		left++
-		if killErr := killMember(host, pid, leader); err == nil {
+		if killErr := Kill(pid, member); err == nil {
 			err = killErr
 		}
 	}
 	return left, err
 }
 
-func killMember(host kernel.FS, pid int, leader procstats.ProcessID) error {
-	p, err := Hold(pid, func() bool { return inSession(host, pid, leader) }, nil)
+// Kill kills a process if it is the one that is meant; one that is gone is no error.
+func Kill(pid int, meant func() bool) error {
+	p, err := Hold(pid, meant, nil)
 	if errors.Is(err, ErrGone) {
 		return nil
 	}

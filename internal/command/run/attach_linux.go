@@ -140,7 +140,7 @@ func ended(cmd *cobra.Command, entry record.Entry, r *record.Record) error {
 	if err := summary.Write(cmd, cmd.ErrOrStderr(), false, word, r); err != nil {
 		return err
 	}
-	return exitOf(&proto.Exit{Code: int32(*r.ExitCode), Verdict: string(r.Diagnosis.Verdict)})
+	return exitOf(r)
 }
 
 // detach leaves the command running and prints the name of the run on stdout, for scripts.

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/process"
@@ -62,6 +61,11 @@ func markLost(dir string, ended time.Time) error {
 		r.WallSeconds = &wall
 	}
 	r.Diagnosis = record.Diagnose(record.Evidence{Cause: record.ExecutorLost})
+	return putRecord(dir, r)
+}
+
+// putRecord writes a record that no executor writes.
+func putRecord(dir string, r *record.Record) error {
 	store, err := record.Open(dir)
 	if err != nil {
 		return err
@@ -96,23 +100,11 @@ func killReported(address wire.Address) error {
 		for _, row := range report.Processes.Rows {
 			if id := (procstats.ProcessID{PID: row.PID, Start: row.StartTicks}); id.PID > 0 && !killed[id] {
 				killed[id] = true
-				errs = append(errs, kill(id))
+				errs = append(errs, process.Kill(id.PID, func() bool { return kernel.Alive(kernel.HostFS(), id) }))
 			}
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// kill kills a process; one that is gone is no error.
-func kill(id procstats.ProcessID) error {
-	p, err := process.Open(kernel.HostFS(), id)
-	if errors.Is(err, process.ErrGone) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return errors.Join(p.Signal(unix.SIGKILL), p.Close())
 }
 
 // isOurs reports whether a file is this user's, whom alone it lets write.

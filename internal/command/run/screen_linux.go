@@ -141,29 +141,23 @@ func (s *screen) clear() {
 	s.eraseLocked()
 }
 
-// follow shows the resource usage of the task until ctx or the task ends, then it closes the channel: as a live line
-// on a terminal, otherwise as a plain line every report interval.
-func (s *screen) follow(ctx context.Context, c *client.Client, o *runOptions) <-chan struct{} {
-	done := make(chan struct{})
+// follow shows the resource usage of the task until ctx or the task ends: as a live line on a terminal, otherwise as a
+// plain line every report interval.
+func (s *screen) follow(ctx context.Context, c *client.Client, o *runOptions) {
 	if s.silent || o.live.String() == "never" {
-		close(done)
-		return done
+		return
 	}
 	interval := cmp.Or(o.reportInterval, time.Minute)
 	if s.live {
 		const fastest = 500 * time.Millisecond
 		interval = max(o.interval, fastest)
 	}
-	go func() {
-		defer close(done)
-		defer s.clear()
-		select {
-		case <-time.After(worthShowing):
-			s.showStats(ctx, c, interval)
-		case <-ctx.Done():
-		}
-	}()
-	return done
+	select {
+	case <-time.After(worthShowing):
+		s.showStats(ctx, c, interval)
+		s.clear()
+	case <-ctx.Done():
+	}
 }
 
 // worthShowing is how long a command runs before anything of it is shown: there is no usage before a second sample,

@@ -239,20 +239,18 @@ func (s *session) request() (*proto.LaunchRequest, error) {
 // follow forwards input, output and signals until the command has ended, and reports how it ended.
 func (s *session) follow(ctx context.Context, signals chan os.Signal) error {
 	following, stop := context.WithCancel(ctx)
-	proxied := s.streams.proxy(following, s.screen)
-	shown := s.screen.follow(following, s.client, s.options)
 	var forwarding sync.WaitGroup
+	s.streams.proxy(following, &forwarding, s.screen)
+	forwarding.Go(func() { s.screen.follow(following, s.client, s.options) })
 	if s.streams.master == nil {
 		signal.Notify(signals, unix.SIGTSTP) // a command with its own terminal receives Ctrl-Z there
 	}
 	forwarding.Go(func() { s.forward(following, signals) })
 	forwarding.Go(func() { s.followEvents(following) })
-	exit, final, err := s.client.Wait(context.WithoutCancel(ctx))
+	_, final, err := s.client.Wait(context.WithoutCancel(ctx))
 	failpoint.At("run.end.waited")
 	stop()
 	forwarding.Wait()
-	<-shown
-	<-proxied
 	if errors.Is(err, client.ErrLost) {
 		return s.lost()
 	}
@@ -270,7 +268,7 @@ func (s *session) follow(ctx context.Context, signals chan os.Signal) error {
 	}
 	warnIncomplete(s.cmd, final)
 	s.final = final
-	return exitOf(exit)
+	return exitOf(final)
 }
 
 // release lets the executor end, and waits for it.
@@ -289,12 +287,12 @@ func warnIncomplete(cmd *cobra.Command, final *record.Record) {
 }
 
 // exitOf returns the error that makes tacho exit with the code of the command; nil for 0.
-func exitOf(exit *proto.Exit) error {
-	switch {
-	case exit.GetVerdict() == string(record.TimedOut):
+func exitOf(final *record.Record) error {
+	switch code := final.ExitCode; {
+	case final.Diagnosis.Verdict == record.TimedOut:
 		return cli.ExitWith(exitTimedOut, nil)
-	case exit.GetCode() != 0:
-		return cli.ExitWith(int(exit.GetCode()), nil)
+	case code != nil && *code != 0:
+		return cli.ExitWith(*code, nil)
 	}
 	return nil
 }
@@ -340,11 +338,7 @@ func (s *session) recordRefusal() error {
 	r.Diagnosis = record.Diagnose(record.Evidence{
 		Cause: record.StartFailed, Reason: s.refusal, EndedAt: r.EndedAt, OOMBefore: nothing, OOMAfter: nothing,
 	})
-	store, err := record.Open(s.dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(store.Put(r), store.Close())
+	return putRecord(s.dir, r)
 }
 
 // report writes the result to the chosen destination.

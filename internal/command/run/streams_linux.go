@@ -204,10 +204,8 @@ func (s *sessionStreams) close() error {
 	return errors.Join(errs...)
 }
 
-// proxy copies the streams that pass through this process until ctx ends and all is copied, then it closes the channel.
-func (s *sessionStreams) proxy(ctx context.Context, screen *screen) <-chan struct{} {
-	done := make(chan struct{})
-	var work sync.WaitGroup
+// proxy copies the streams that pass through this process until ctx ends and all is copied.
+func (s *sessionStreams) proxy(ctx context.Context, work *sync.WaitGroup, screen *screen) {
 	for _, t := range s.tees {
 		work.Go(func() { t.copy(ctx, screen) })
 	}
@@ -218,11 +216,6 @@ func (s *sessionStreams) proxy(ctx context.Context, screen *screen) <-chan struc
 		work.Go(func() { s.copyInput(ctx) })
 		work.Go(func() { s.followTerminal(ctx, changed) })
 	}
-	go func() {
-		defer close(done)
-		work.Wait()
-	}()
-	return done
 }
 
 // capture writes to a file until the first error: the command must not fail because its output cannot be captured.
