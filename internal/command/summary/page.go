@@ -41,13 +41,16 @@ func (p *Page) Render(all bool) string {
 	p.peak()
 	p.processes()
 	p.commands()
-	p.limits()
+	p.section("Limits", LimitTable(p.record))
 	p.host()
 	p.notes()
 	if all {
 		p.devices()
-		p.measurements()
-		p.absent()
+		p.Title("All measurements")
+		p.Table(ValueTable(p.record.Measurements))
+		absent := ValueTable(p.record.Absent)
+		absent.Right = nil // they are reasons
+		p.section("Absent", absent)
 	} else if n := len(p.record.Absent); n > 0 {
 		more := fmt.Sprintf("%s, %d absent; --all lists them, with the reasons.",
 			procstats.Counted(len(p.record.Measurements), "measurement", "measurements"), n)
@@ -55,6 +58,14 @@ func (p *Page) Render(all bool) string {
 		p.Hang("", "", more, nil)
 	}
 	return p.String()
+}
+
+// section writes a section that is a table, unless it is empty.
+func (p *Page) section(title string, t *cli.Table) {
+	if !t.Empty() {
+		p.Title(title)
+		p.Table(t)
+	}
 }
 
 // line writes a line of a section.
@@ -200,19 +211,12 @@ func (p *Page) host() {
 }
 
 func (p *Page) notes() {
-	notes := p.record.AllNotes()
-	if len(notes) == 0 {
-		return
-	}
-	p.Title("Notes")
-	for _, note := range notes {
+	for i, note := range p.record.AllNotes() {
+		if i == 0 {
+			p.Title("Notes")
+		}
 		p.line("%s", cli.Printable(note))
 	}
-}
-
-func (p *Page) measurements() {
-	p.Title("All measurements")
-	p.Table(ValueTable(p.record.Measurements))
 }
 
 // ValueTable lists measurements.
@@ -222,18 +226,6 @@ func ValueTable[V any](values map[string]V) *cli.Table {
 		t.AddTexts(name, ValueText(name, values[name]))
 	}
 	return t
-}
-
-func (p *Page) absent() {
-	if len(p.record.Absent) == 0 {
-		return
-	}
-	p.Title("Absent")
-	t := cli.Table{Indent: "  "}
-	for _, name := range cli.TableOrder(p.record.Absent) {
-		t.AddTexts(name, cli.Printable(p.record.Absent[name]))
-	}
-	p.Table(&t)
 }
 
 // StatePaint returns the colour of a state; nil for none.

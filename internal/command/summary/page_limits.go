@@ -15,15 +15,6 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// limits writes the section on limits: requested, effective, and the cgroup that has the effective one.
-func (p *Page) limits() {
-	if len(p.record.Limits) == 0 {
-		return
-	}
-	p.Title("Limits")
-	p.Table(LimitTable(p.record))
-}
-
 // LimitTable lists the limits of a run: requested, effective, and the cgroup that has the effective one.
 func LimitTable(r *record.Record) *cli.Table {
 	t := &cli.Table{Indent: "  ", Header: []string{"", "REQUESTED", "EFFECTIVE", "CGROUP"}, Right: []int{1, 2}}

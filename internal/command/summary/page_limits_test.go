@@ -36,7 +36,7 @@ func TestLimitsSummary(t *testing.T) {
 		t.Errorf("no limits: %q", got)
 	}
 	p := NewPage(cli.Palette{}, "x", r)
-	p.limits()
+	p.section("Limits", LimitTable(r))
 	for _, want := range []string{"95.4 MiB", "0-1", procstats.NoValue, "/sys/fs/cgroup/a\n"} {
 		if !strings.Contains(p.String(), want) {
 			t.Errorf("%q is not in\n%s", want, p.String())

@@ -32,9 +32,11 @@ func (p *Page) processes() {
 		Right: []int{0, 1, 2, 3, 4, 5}, Leave: []int{4, 1},
 	}
 	total := processes.TotalCPUSeconds
+	parts := []*float64{processes.Exited.CPUSeconds, processes.UnattributedCPUSeconds}
 	for i := range processes.Rows {
 		row := &processes.Rows[i]
 		cpu := rowCPU(row)
+		parts = append(parts, cpu)
 		t.AddTexts(strconv.Itoa(row.PID), strconv.Itoa(row.PPID), cli.Optional(procstats.Seconds, cpu), shareOf(cpu, total),
 			FirstValue(row.Measurements, procstats.ProcessRunDelay),
 			FirstValue(row.Measurements, procstats.ProcessRSS, procstats.PortableProcessRSS), rowCommand(row))
@@ -53,7 +55,7 @@ func (p *Page) processes() {
 		}
 		p.line("%s without a row", procstats.Counted(processes.Omitted, one, many))
 	}
-	p.sum(processes)
+	p.sum(total, parts)
 }
 
 // widestCommand is how many columns a command line has in a table at most.
@@ -84,32 +86,13 @@ func shareOf(part, whole *float64) string {
 	return procstats.Share.Text(*part / *whole)
 }
 
-// sum writes whether the table adds up to the total.
-func (p *Page) sum(processes *record.Processes) {
-	if processes.TotalCPUSeconds == nil {
+// sum writes whether the parts in the table add up to the total.
+func (p *Page) sum(total *float64, parts []*float64) {
+	if total == nil {
 		p.line("total unknown")
 		return
 	}
-	sum, missing := processSum(processes)
-	total := *processes.TotalCPUSeconds
-	// A microsecond is what cpu.stat resolves.
-	switch off := sum - total; {
-	case missing > 0:
-		p.line("the table does not add up; unknown values: %d", missing)
-	case math.Abs(off) <= 1e-6+1e-9*math.Abs(total):
-		p.line("rows + exited + unattributed = total")
-	default:
-		p.painted(p.Red, fmt.Sprintf(
-			"rows + exited + unattributed = %s, %s off the total", procstats.Seconds.Text(sum), procstats.Seconds.Text(off)))
-	}
-}
-
-// processSum adds up rows, exited and unattributed, and counts unknown values.
-func processSum(processes *record.Processes) (sum float64, missing int) {
-	parts := []*float64{processes.Exited.CPUSeconds, processes.UnattributedCPUSeconds}
-	for i := range processes.Rows {
-		parts = append(parts, rowCPU(&processes.Rows[i]))
-	}
+	sum, missing := 0.0, 0
 	for _, part := range parts {
 		if part == nil {
 			missing++
@@ -117,15 +100,20 @@ func processSum(processes *record.Processes) (sum float64, missing int) {
 		}
 		sum += *part
 	}
-	return sum, missing
+	// A microsecond is what cpu.stat resolves.
+	switch off := sum - *total; {
+	case missing > 0:
+		p.line("the table does not add up; unknown values: %d", missing)
+	case math.Abs(off) <= 1e-6+1e-9*math.Abs(*total):
+		p.line("rows + exited + unattributed = total")
+	default:
+		p.painted(p.Red, fmt.Sprintf(
+			"rows + exited + unattributed = %s, %s off the total", procstats.Seconds.Text(sum), procstats.Seconds.Text(off)))
+	}
 }
 
 // devices writes the section on block devices; nothing if none was used, or they are not known.
 func (p *Page) devices() {
-	if len(p.record.Devices) == 0 {
-		return
-	}
-	p.Title("Storage by device")
 	t := cli.Table{
 		Indent: "  ", Header: []string{"DEVICE", "NUMBER", "READ", "WRITTEN", "READS", "WRITES"},
 		Right: []int{2, 3, 4, 5},
@@ -139,7 +127,7 @@ func (p *Page) devices() {
 		t.AddTexts(name, d.Number, procstats.Bytes.Text(float64(d.ReadBytes)), procstats.Bytes.Text(float64(d.WrittenBytes)),
 			procstats.None.Text(float64(d.Reads)), procstats.None.Text(float64(d.Writes)))
 	}
-	p.Table(&t)
+	p.section("Storage by device", &t)
 	if layers {
 		p.line("* passes its I/O on to other devices, which count it again")
 	}
