@@ -48,9 +48,6 @@ type listed struct {
 	Remedy string `json:"remedy,omitempty"`
 }
 
-// Age is the time since the executor was started.
-func (l *listed) Age() time.Duration { return time.Since(l.Since).Truncate(time.Second) }
-
 // lookIn looks at the executors in a runtime directory. Those of other users are skipped.
 func lookIn(runtimeDir string) (all []*listed, err error) {
 	folders, err := client.Folders(runtimeDir)
@@ -79,7 +76,11 @@ func look(folder string) (*listed, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &listed{Address: address, Connected: client.Owned(*address), Since: startOf(folder), OwnerText: "tacho run"}
+	l := &listed{Address: address, Connected: client.Owned(*address), OwnerText: "tacho run"}
+	// The lock of an executor is never written to.
+	if info, err := os.Lstat(filepath.Join(folder, client.LockFile)); err == nil {
+		l.Since = info.ModTime()
+	}
 	if address.AllocID != "" {
 		l.OwnerText = fmt.Sprintf("task %s of allocation %.8s", address.Task, address.AllocID)
 	}
@@ -103,15 +104,6 @@ func look(folder string) (*listed, error) {
 		}
 	}
 	return l, nil
-}
-
-// startOf is when the lock of an executor was made, which is never written to.
-func startOf(folder string) time.Time {
-	info, err := os.Lstat(filepath.Join(folder, client.LockFile))
-	if err != nil {
-		return time.Time{}
-	}
-	return info.ModTime()
 }
 
 // kill ends the executor with its task, whatever its state is.

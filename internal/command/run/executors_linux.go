@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -100,7 +101,7 @@ An owner in parentheses is not connected at the moment.`,
 			t := cli.Table{Leave: []int{4, 5}, Least: map[int]int{6: 14}}
 			t.AddTexts("ID", "STATE", "OWNER", "AGE", "EXECUTOR", "MAIN", "COMMAND", "REMEDY")
 			for _, l := range all {
-				t.AddTexts(l.ID, string(l.State), cli.Printable(l.OwnerText), procstats.AgeText(l.Age()),
+				t.AddTexts(l.ID, string(l.State), cli.Printable(l.OwnerText), procstats.AgeText(time.Since(l.Since)),
 					fmt.Sprint(l.Executor.PID), fmt.Sprint(l.Main.PID), cli.Printable(strings.Join(l.Command, " ")), l.Remedy)
 			}
 			return t.Render(p)

@@ -130,16 +130,15 @@ func newRun() *cobra.Command {
 // namespace, for example in a container, a run of the same second may have our PID.
 func (o *runOptions) newID() string {
 	base := fmt.Sprintf("%s-%d", time.Now().Format("20060102T150405"), os.Getpid())
+	exists := func(id string) bool {
+		_, err := os.Lstat(filepath.Join(o.outputDir, id))
+		return err == nil
+	}
 	id := base
-	for n := 2; o.hasRun(id) || o.hasRun(seriesName(id, 1)); n++ {
+	for n := 2; exists(id) || exists(seriesName(id, 1)); n++ {
 		id = fmt.Sprintf("%s.%d", base, n)
 	}
 	return id
-}
-
-func (o *runOptions) hasRun(id string) bool {
-	_, err := os.Lstat(filepath.Join(o.outputDir, id))
-	return err == nil
 }
 
 func (o *runOptions) addFlags(cmd *cobra.Command) {

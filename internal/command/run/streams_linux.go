@@ -54,71 +54,52 @@ type tee struct {
 // openSessionStreams opens a terminal for the command if we have one, else it uses our descriptors.
 func openSessionStreams(o *runOptions, dir string) (*sessionStreams, error) {
 	s := &sessionStreams{stdio: &proto.Stdio{}}
-	descriptors, err := inheritedDescriptors()
-	if err != nil {
-		return nil, err
-	}
+	var err error
 	switch {
+	case o.detach && dir == "":
+		s.stdio.Mode = proto.Stdio_MODE_NULL
 	case o.detach:
-		s.detached(dir)
-		s.inheritAll(descriptors)
-		return s, nil
+		s.stdio.Mode = proto.Stdio_MODE_PATHS
+		s.stdio.StdoutPath, s.stdio.StderrPath = filepath.Join(dir, "stdout"), filepath.Join(dir, "stderr")
 	case term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd())):
 		err = s.terminal(o, dir)
 	default:
 		err = s.descriptors(o, dir)
 	}
-	if err == nil {
+	if err == nil && !o.detach {
 		err = s.openLeash()
+	}
+	if err == nil {
+		err = s.inheritAll()
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.close())
 	}
-	s.inheritAll(descriptors)
 	return s, nil
 }
 
-// inheritedDescriptors returns the descriptors above 2 that tacho was started with. Those that tacho opened itself have
-// FD_CLOEXEC.
-func inheritedDescriptors() ([]int, error) {
+// inheritAll gives the command the descriptors above 2 that tacho was started with, under the same numbers. Those that
+// tacho opened itself have FD_CLOEXEC. The executor must not inherit these numbers, too: it would never close them.
+func (s *sessionStreams) inheritAll() error {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
-		return nil, fmt.Errorf("list descriptors: %w", err)
+		return fmt.Errorf("list descriptors: %w", err)
 	}
-	var inherited []int
 	for _, entry := range entries {
 		fd, err := strconv.Atoi(entry.Name())
 		if err != nil || fd <= 2 {
 			continue
 		}
 		// The descriptor that the list was read with is closed: an error.
-		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
-			inherited = append(inherited, fd)
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC != 0 {
+			continue
 		}
-	}
-	return inherited, nil
-}
-
-// inheritAll gives the command descriptors under the same numbers. The executor must not inherit these numbers, too: it
-// would never close them.
-func (s *sessionStreams) inheritAll(descriptors []int) {
-	for _, fd := range descriptors {
 		unix.CloseOnExec(fd)
 		s.stdio.Descriptors = append(s.stdio.Descriptors, &proto.Descriptor{
-			Fd: s.inherit(os.NewFile(uintptr(fd), "descriptor "+strconv.Itoa(fd))), Number: uint32(fd),
+			Fd: s.inherit(os.NewFile(uintptr(fd), "descriptor "+entry.Name())), Number: uint32(fd),
 		})
 	}
-}
-
-// detached sends the output to files in the directory of the run.
-func (s *sessionStreams) detached(dir string) {
-	s.stdio.Mode = proto.Stdio_MODE_NULL
-	if dir != "" {
-		s.stdio = &proto.Stdio{
-			Mode:       proto.Stdio_MODE_PATHS,
-			StdoutPath: filepath.Join(dir, "stdout"), StderrPath: filepath.Join(dir, "stderr"),
-		}
-	}
+	return nil
 }
 
 // inherit makes a file a descriptor of the executor and returns its number there.

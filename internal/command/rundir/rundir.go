@@ -79,7 +79,7 @@ func AddOutputDir(cmd *cobra.Command) *string {
 // rest of the entry.
 func Find(root, word string) (record.Entry, error) {
 	if word == last {
-		return newest(root, 0)
+		word += "~0"
 	}
 	if number, found := strings.CutPrefix(word, last+"~"); found {
 		back, err := strconv.ParseUint(number, 10, 31)
