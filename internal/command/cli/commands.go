@@ -239,7 +239,9 @@ func Report(stderr io.Writer, executed *cobra.Command, err error) int {
 	return code
 }
 
-// PrintError prints err in one line. A failed write is ignored: there is no other place to report it.
+// PrintError prints err in one line; nothing for nil. A failed write is ignored: there is no other place to report it.
 func PrintError(stderr io.Writer, err error) {
-	_, _ = fmt.Fprintf(stderr, "tacho: %s\n", OneLine(err.Error()))
+	if err != nil {
+		_, _ = fmt.Fprintf(stderr, "tacho: %s\n", OneLine(err.Error()))
+	}
 }

@@ -184,12 +184,8 @@ func (r *portableRun) put() {
 	}
 }
 
-// fault prints an error that does not end the run.
-func (r *portableRun) fault(err error) {
-	if err != nil {
-		cli.PrintError(r.cmd.ErrOrStderr(), err)
-	}
-}
+// fault prints an error, which does not end the run; nothing for nil.
+func (r *portableRun) fault(err error) { cli.PrintError(r.cmd.ErrOrStderr(), err) }
 
 // finish completes the record and returns the command's exit code.
 func (r *portableRun) finish(cause error, state *os.ProcessState) error {

@@ -308,17 +308,8 @@ func (o *runOptions) checkFiles() error {
 	case o.textFile != "" && filepath.Ext(o.textFile) != ".prom":
 		return cli.Usagef("--textfile %s: must end in .prom, or a node exporter does not read it; use %s.prom",
 			o.textFile, o.textFile)
-	case o.disk != "":
-		if err := checkDir(o.disk); err != nil {
-			return cli.Usagef("--disk %s: %w", o.disk, err)
-		}
 	}
-	if o.textFile != "" {
-		if err := checkDir(filepath.Dir(o.textFile)); err != nil {
-			return cli.Usagef("--textfile %s: %w", o.textFile, err)
-		}
-	}
-	return nil
+	return cmp.Or(checkDir("--disk", o.disk, o.disk), checkDir("--textfile", o.textFile, filepath.Dir(o.textFile)))
 }
 
 func (o *runOptions) appendSummary(text string) error {
@@ -344,15 +335,12 @@ func (o *runOptions) judge(cmd *cobra.Command, finals []*record.Record, markdown
 		}
 	}
 	report := func(err error) { cli.PrintError(cmd.ErrOrStderr(), err) }
+	last := finals[len(finals)-1]
 	if o.summaryFile != "" {
-		if err := o.appendSummary(markdown(finals[len(finals)-1], results)); err != nil {
-			report(err)
-		}
+		report(o.appendSummary(markdown(last, results)))
 	}
 	if o.textFile != "" {
-		if err := writeTextFile(o.textFile, finals[len(finals)-1]); err != nil {
-			report(err)
-		}
+		report(writeTextFile(o.textFile, last))
 	}
 	return cmp.Or(failure, budget.Report(results, report))
 }
@@ -360,14 +348,18 @@ func (o *runOptions) judge(cmd *cobra.Command, finals []*record.Record, markdown
 // markdownOf returns the text for --summary-file.
 type markdownOf = func(*record.Record, []budget.Result) string
 
-// checkDir rejects a path that is not a directory. If it is not accessible, it may be so for the user of the command.
-func checkDir(path string) error {
-	info, err := os.Stat(path)
+// checkDir rejects the value of a flag if a directory does not exist. If it is not accessible, it may be so for the user
+// of the command.
+func checkDir(flag, value, dir string) error {
+	if value == "" {
+		return nil
+	}
+	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return errors.New("no such directory")
+		return cli.Usagef("%s %s: no such directory", flag, value)
 	case err == nil && !info.IsDir():
-		return errors.New("not a directory")
+		return cli.Usagef("%s %s: not a directory", flag, value)
 	}
 	return nil
 }

@@ -61,8 +61,11 @@ func (s *screen) note(text string) {
 	}
 }
 
-// fail prints an error that does not end the run.
+// fail prints an error that does not end the run; nothing for nil.
 func (s *screen) fail(err error) {
+	if err == nil {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.endLineLocked()

@@ -102,9 +102,7 @@ func (s *session) run(ctx context.Context) error {
 	if err != nil {
 		return s.failed(err)
 	}
-	if err := s.output.truncate(); err != nil {
-		s.screen.fail(err)
-	}
+	s.screen.fail(s.output.truncate())
 	for _, note := range launched.GetNotes() {
 		s.screen.note(note)
 	}
@@ -262,9 +260,7 @@ func (s *session) follow(ctx context.Context, signals chan os.Signal) error {
 	go func() { released <- s.release(ctx) }()
 	reported := s.report(final)
 	for _, err := range []error{closed, <-released, reported} { // none is an error of the command
-		if err != nil {
-			s.screen.fail(err)
-		}
+		s.screen.fail(err)
 	}
 	warnIncomplete(s.cmd, final)
 	s.final = final

@@ -97,17 +97,13 @@ func (s *session) followEvents(ctx context.Context) {
 // continued the group.
 func (s *session) suspend(ctx context.Context) {
 	s.screen.clear()
-	if err := s.streams.releaseTerminal(); err != nil {
-		s.screen.fail(err)
-	}
+	s.screen.fail(s.streams.releaseTerminal())
 	// The kernel discards the signal if the group is orphaned, without a shell that could continue it.
 	const discarded = 100 * time.Millisecond
 	bounded, cancel := context.WithTimeout(ctx, discarded)
 	stopSelf(bounded, 0, unix.SIGTSTP)
 	cancel()
-	if err := s.streams.retakeTerminal(); err != nil {
-		s.screen.fail(err)
-	}
+	s.screen.fail(s.streams.retakeTerminal())
 	s.signal(ctx, unix.SIGCONT, true)
 }
 
@@ -141,7 +137,7 @@ func (s *session) pause(ctx context.Context) {
 // signal sends a signal to the command, or to its process group.
 func (s *session) signal(ctx context.Context, number syscall.Signal, group bool) {
 	err := s.client.Signal(ctx, number, group)
-	if err != nil && ctx.Err() == nil && status.Code(err) != codes.NotFound {
+	if ctx.Err() == nil && status.Code(err) != codes.NotFound {
 		s.screen.fail(err)
 	}
 }
