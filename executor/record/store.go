@@ -272,10 +272,10 @@ type Entry struct {
 }
 
 // List reads the records of all runs in a folder of runs, newest start first, unreadable ones after them by
-// name. The error is for the folder itself and wraps fs.ErrNotExist where there is none.
+// name. The error is for the folder itself; one that does not exist has no runs.
 func List(root string) ([]Entry, error) {
 	folders, err := os.ReadDir(root)
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list runs: %w", err)
 	}
 	var entries []Entry

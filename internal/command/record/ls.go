@@ -76,7 +76,7 @@ func (o *lsOptions) run(cmd *cobra.Command) error {
 			return cli.Usagef("--state %s: must be running, exited or lost", state)
 		}
 	}
-	entries, err := rundir.List(*o.outputDir)
+	entries, err := record.List(*o.outputDir)
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ nor directories without a readable record. Incomplete runs are deleted, too, and
 	cmd.Flags().Var(cli.Duration(&olderThan), "older-than", "delete only runs that ended before this time")
 	dryRun := cmd.Flags().Bool("dry-run", false, "only print what would be deleted")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		entries, err := rundir.List(*outputDir)
+		entries, err := record.List(*outputDir)
 		if err != nil {
 			return err
 		}

@@ -135,7 +135,7 @@ func Word(outputDir, name string) string {
 
 // newest returns the newest run, or one that is older by as many runs as back says.
 func newest(root string, back int) (record.Entry, error) {
-	entries, err := List(root)
+	entries, err := record.List(root)
 	if err != nil {
 		return record.Entry{}, err
 	}
@@ -149,18 +149,9 @@ func newest(root string, back int) (record.Entry, error) {
 	return entries[back], entries[back].Err
 }
 
-// List returns the runs in root, newest first. A root that does not exist has no runs.
-func List(root string) ([]record.Entry, error) {
-	entries, err := record.List(root)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	return entries, err
-}
-
 // History returns the records of all runs of the same command in the same directory, beside a run and with it.
 func History(of record.Entry) ([]*record.Record, error) {
-	all, err := List(filepath.Dir(of.Dir))
+	all, err := record.List(filepath.Dir(of.Dir))
 	if err != nil {
 		return nil, err
 	}

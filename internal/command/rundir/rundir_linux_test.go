@@ -57,7 +57,7 @@ func TestSplitIncomplete(t *testing.T) {
 	}
 	incomplete, others := add("incomplete", "stdout"), add("others", "notes.txt")
 	lock := testkit.Value(Lock(add("starting")))(t)
-	entries := testkit.Value(List(root))(t)
+	entries := testkit.Value(record.List(root))(t)
 	gotOthers, gotIncomplete := SplitIncomplete(entries)
 	dirs := func(entries []record.Entry) (list []string) {
 		for _, entry := range entries {
