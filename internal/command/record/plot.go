@@ -181,51 +181,43 @@ type plot struct {
 	lines      []plotLine
 }
 
+// plotLine is a series of a chart. The classes first, second and third are of details.
 type plotLine struct {
 	id           procstats.ID
 	label, class string
-	style        lineStyle
 }
-
-type lineStyle int
-
-const (
-	plain lineStyle = iota
-	area
-	detail
-)
 
 // runPlots are the charts of a run; the last one is omitted if nothing was counted.
 //
 //nolint:gochecknoglobals // a constant table
 var runPlots = [...]plot{
 	{"CPU, in cores", procstats.Cores, procstats.CgroupCPUUsage, "quota", procstats.CgroupCPUQuota, []plotLine{
-		{procstats.HeadlineCPU, "all", "cpu", area},
-		{procstats.CgroupCPUUser, "user", "first", detail},
-		{procstats.CgroupCPUSystem, "system", "second", detail},
+		{procstats.HeadlineCPU, "all", "cpu"},
+		{procstats.CgroupCPUUser, "user", "first"},
+		{procstats.CgroupCPUSystem, "system", "second"},
 	}},
 	{"Memory, highest", procstats.Bytes, procstats.CgroupMemoryCurrent, "limit", procstats.CgroupMemoryMax, []plotLine{
-		{procstats.HeadlineMemoryCharged, "charged", "cache", area},
-		{procstats.HeadlineMemory, "needed", "memory", area},
-		{procstats.CgroupMemoryAnon, "anonymous", "first", detail},
-		{procstats.CgroupMemoryFile, "files", "second", detail},
-		{procstats.CgroupMemoryKernel, "kernel", "third", detail},
+		{procstats.HeadlineMemoryCharged, "charged", "cache"},
+		{procstats.HeadlineMemory, "needed", "memory"},
+		{procstats.CgroupMemoryAnon, "anonymous", "first"},
+		{procstats.CgroupMemoryFile, "files", "second"},
+		{procstats.CgroupMemoryKernel, "kernel", "third"},
 	}},
 	{"Storage, in bytes a second", procstats.BytesPerSecond, procstats.CgroupIORead, "", 0, []plotLine{
-		{procstats.HeadlineIORead, "read", "read", plain},
-		{procstats.HeadlineIOWrite, "written", "write", plain},
-		{procstats.HeadlineIOHanded, "handed to the kernel", "third", detail},
+		{procstats.HeadlineIORead, "read", "read"},
+		{procstats.HeadlineIOWrite, "written", "write"},
+		{procstats.HeadlineIOHanded, "handed to the kernel", "third"},
 	}},
 	{"Pressure, share of the time that some process waited", procstats.Share, procstats.PSICPUSome, "", 0, []plotLine{
-		{procstats.PSICPUSome, "for a CPU", "cpu", plain},
-		{procstats.PSIMemorySome, "for memory", "memory", plain},
-		{procstats.PSIIOSome, "for I/O", "io", plain},
-		{procstats.PSIMemoryFull, "all for memory", "first", detail},
-		{procstats.PSIIOFull, "all for I/O", "second", detail},
+		{procstats.PSICPUSome, "for a CPU", "cpu"},
+		{procstats.PSIMemorySome, "for memory", "memory"},
+		{procstats.PSIIOSome, "for I/O", "io"},
+		{procstats.PSIMemoryFull, "all for memory", "first"},
+		{procstats.PSIIOFull, "all for I/O", "second"},
 	}},
 	{"Network, in bytes a second", procstats.BytesPerSecond, procstats.SkbReceived, "", 0, []plotLine{
-		{procstats.HeadlineNetworkReceived, "received", "read", plain},
-		{procstats.HeadlineNetworkSent, "sent", "write", plain},
+		{procstats.HeadlineNetworkReceived, "received", "read"},
+		{procstats.HeadlineNetworkSent, "sent", "write"},
 	}},
 }
 
@@ -239,11 +231,13 @@ type pointSeries struct {
 // chart omits series without values. If none is left, the chart says why.
 func (s *pointSeries) chart(p *plot) chart.Chart {
 	c := chart.Chart{Title: p.title, Unit: p.unit}
+	filled := p.unit == procstats.Cores || p.unit == procstats.Bytes
 	for _, line := range p.lines {
 		values := s.values(line.id, p.unit == procstats.Bytes)
+		detail := slices.Contains([]string{"first", "second", "third"}, line.class)
 		if slices.ContainsFunc(values, func(v float64) bool { return !math.IsNaN(v) }) {
 			c.Series = append(c.Series, chart.Series{
-				Label: line.label, Class: line.class, Area: line.style == area, Detail: line.style == detail, Values: values,
+				Label: line.label, Class: line.class, Area: filled && !detail, Detail: detail, Values: values,
 			})
 		}
 	}
