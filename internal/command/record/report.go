@@ -46,7 +46,7 @@ Without it, last is meant. A run of a series stands for the series in the compar
 			return err
 		}
 		r := report{
-			Version: cmd.Root().Version, Absent: procstats.NoValue,
+			Version: cmd.Root().Version, Absent: procstats.NoValue, Compared: &cli.Table{},
 			Style: template.CSS(chart.Style()), Script: template.JS(chart.Script()),
 			Definitions: template.HTML(chart.Definitions),
 		}
@@ -70,22 +70,15 @@ type report struct {
 	Style                  template.CSS
 	Script                 template.JS
 	Definitions            template.HTML
-	Compared               reportTable
+	Compared               *cli.Table
 	Runs                   []reportedRun
-}
-
-type reportTable struct {
-	Title  string
-	Header []string
-	Rows   [][]string
 }
 
 type reportedRun struct {
 	Name, Command, Outcome, NoCharts string
 	Bad                              bool
 	End, Notes                       []string
-	Facts                            reportTable
-	Tables                           []reportTable
+	Facts, Commands, Limits          *cli.Table
 	Charts                           []reportChart
 }
 
@@ -104,7 +97,10 @@ func (r *report) compare(all []repeat.Group) {
 			return
 		}
 	}
-	r.Compared = reportTable{Header: repeat.Header(), Rows: repeat.Texts(repeat.Compare(all...))}
+	r.Compared.Header = repeat.Header()
+	for _, row := range repeat.Texts(repeat.Compare(all...)) {
+		r.Compared.AddTexts(row...)
+	}
 }
 
 // write writes the whole report, or nothing.
@@ -130,6 +126,7 @@ func reportedRunOf(cmd *cobra.Command, entry record.Entry) reportedRun {
 	run := reportedRun{
 		Name: cli.Printable(entry.Name), Command: cli.CommandLine(r.Command), End: summary.EndLines(end),
 		Outcome: cli.Printable(string(end.Outcome)), Bad: !end.Outcome.Success(),
+		Facts: &cli.Table{}, Commands: summary.CommandTable(r), Limits: summary.LimitTable(r),
 	}
 	if end.Outcome == "" {
 		run.Outcome = cli.Printable(string(r.State))
@@ -144,11 +141,9 @@ func reportedRunOf(cmd *cobra.Command, entry record.Entry) reportedRun {
 	}...)
 	for _, fact := range facts {
 		if fact[1] != "" {
-			run.Facts.Rows = append(run.Facts.Rows, fact[:])
+			run.Facts.AddTexts(fact[0], fact[1])
 		}
 	}
-	run.addTable("Commands, all processes that ended", summary.CommandTable(r))
-	run.addTable("Limits", summary.LimitTable(r))
 	for _, note := range r.Notes {
 		run.Notes = append(run.Notes, cli.Printable(note))
 	}
@@ -169,10 +164,4 @@ func reportedRunOf(cmd *cobra.Command, entry record.Entry) reportedRun {
 		run.Charts = append(run.Charts, reportChart{charts[i].Title, template.HTML(charts[i].HTML(axis))})
 	}
 	return run
-}
-
-func (run *reportedRun) addTable(title string, t *cli.Table) {
-	if t != nil && !t.Empty() {
-		run.Tables = append(run.Tables, reportTable{Title: title, Header: t.Header, Rows: t.Texts()})
-	}
 }

@@ -62,10 +62,10 @@ func failedFirst(c *record.Commands) *record.Commands {
 	return &sorted
 }
 
-// CommandTable lists the ended processes of a run by command; nil if that is not known.
+// CommandTable lists the ended processes of a run by command; it is empty if that is not known.
 func CommandTable(r *record.Record) *cli.Table {
 	if r.Commands == nil || r.Commands.Reason != "" {
-		return nil
+		return &cli.Table{}
 	}
 	t, _ := commandTable(r.Commands)
 	return t
