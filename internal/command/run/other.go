@@ -22,7 +22,6 @@ import (
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/command/cli"
-	"github.com/tachograph/tacho/internal/command/rundir"
 	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
@@ -207,15 +206,8 @@ func (r *portableRun) finish(cause error, state *os.ProcessState) error {
 	info.Headline = record.Headlines(procstats.Headlines(final, past))
 	info.Processes = record.ProcessesOf(&r.whole, final, true, nil)
 	r.put()
-	name := rundir.Word(r.options.outputDir, info.ID)
-	if r.store == nil {
-		name = ""
-	}
-	r.fault(r.options.report(r.cmd, r.output, name, info))
-	if code != 0 {
-		return cli.ExitWith(code, nil)
-	}
-	return nil
+	r.fault(r.options.report(r.cmd, r.output, info))
+	return exitOf(info)
 }
 
 // openDescriptor is not called: checkPortable rejects --record-fd.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/internal/command/rundir"
 	"github.com/tachograph/tacho/internal/command/summary"
 )
 
@@ -72,15 +73,15 @@ func (r *recordOutput) discard() error {
 	return err
 }
 
-// report writes the result to output or, if that is nil, to stderr. name is empty without a record on disk.
-func (o *runOptions) report(cmd *cobra.Command, output *recordOutput, name string, final *record.Record) error {
+// report writes the final record or the summary, as --format and --summary say, to output or, if that is nil, to stderr.
+func (o *runOptions) report(cmd *cobra.Command, output *recordOutput, final *record.Record) error {
 	switch {
 	case output != nil:
-		return errors.Join(o.writeResult(cmd, output.file, name, final), output.file.Close())
+		return errors.Join(o.writeResult(cmd, output.file, final), output.file.Close())
 	case o.silent():
 		return nil
 	}
-	return o.writeResult(cmd, cmd.ErrOrStderr(), name, final)
+	return o.writeResult(cmd, cmd.ErrOrStderr(), final)
 }
 
 // checkOutput rejects a destination for the record that nothing would be written to.
@@ -108,11 +109,24 @@ func (o *runOptions) silent() bool {
 	return o.format.String() != "json" && (o.quiet || o.summary.String() == "none")
 }
 
-// writeResult writes the final record or the summary, as --format and --summary say. name is empty without a record on
-// disk.
-func (o *runOptions) writeResult(cmd *cobra.Command, out io.Writer, name string, final *record.Record) error {
+func (o *runOptions) writeResult(cmd *cobra.Command, out io.Writer, final *record.Record) error {
 	if o.format.String() == "json" {
 		return cli.PrintJSON(out, final)
 	}
+	name := "" // without a record on disk
+	if !o.noFiles {
+		name = rundir.Word(o.outputDir, final.ID)
+	}
 	return summary.Write(cmd, out, o.summary.String() == "full", name, final)
+}
+
+// exitOf returns the error that makes tacho exit with the code of the command; nil for 0.
+func exitOf(final *record.Record) error {
+	switch code := final.ExitCode; {
+	case final.Diagnosis.Verdict == record.TimedOut:
+		return cli.ExitWith(exitTimedOut, nil)
+	case code != nil && *code != 0:
+		return cli.ExitWith(*code, nil)
+	}
+	return nil
 }

@@ -282,17 +282,6 @@ func warnIncomplete(cmd *cobra.Command, final *record.Record) {
 	}
 }
 
-// exitOf returns the error that makes tacho exit with the code of the command; nil for 0.
-func exitOf(final *record.Record) error {
-	switch code := final.ExitCode; {
-	case final.Diagnosis.Verdict == record.TimedOut:
-		return cli.ExitWith(exitTimedOut, nil)
-	case code != nil && *code != 0:
-		return cli.ExitWith(*code, nil)
-	}
-	return nil
-}
-
 // platformCommands are the commands that need an executor process.
 func platformCommands() []*cobra.Command {
 	return []*cobra.Command{newAttach(), newExecutors(), newStop()}
@@ -339,17 +328,13 @@ func (s *session) recordRefusal() error {
 
 // report writes the result to the chosen destination.
 func (s *session) report(final *record.Record) error {
-	name := rundir.Word(s.options.outputDir, s.id)
-	if s.dir == "" {
-		name = ""
-	}
 	if err := failpoint.Err("run.end.report"); err != nil {
 		return err
 	}
 	if s.output == nil && !s.options.silent() {
 		s.screen.endLine()
 	}
-	return s.options.report(s.cmd, s.output, name, final)
+	return s.options.report(s.cmd, s.output, final)
 }
 
 // openDescriptor opens the destination of --record-fd, a descriptor of the caller.
