@@ -73,7 +73,7 @@ func (r *recordOutput) discard() error {
 	return err
 }
 
-// report writes the final record or the summary, as --format and --summary say, to output or, if that is nil, to stderr.
+// report writes the final record or the summary, as --format and --summary say: to output, or to stderr if that is nil.
 func (o *runOptions) report(cmd *cobra.Command, output *recordOutput, final *record.Record) error {
 	switch {
 	case output != nil:

@@ -348,7 +348,7 @@ func (o *runOptions) judge(cmd *cobra.Command, finals []*record.Record, markdown
 // markdownOf returns the text for --summary-file.
 type markdownOf = func(*record.Record, []budget.Result) string
 
-// checkDir rejects the value of a flag if a directory does not exist. If it is not accessible, it may be so for the user
+// checkDir rejects the value of a flag if a directory does not exist. One that is not accessible may be so for the user
 // of the command.
 func checkDir(flag, value, dir string) error {
 	if value == "" {
