@@ -48,20 +48,22 @@ type listed struct {
 	Remedy string `json:"remedy,omitempty"`
 }
 
-// lookIn looks at the executors in a runtime directory. Those of other users are skipped.
-func lookIn(runtimeDir string) (all []*listed, err error) {
-	folders, err := client.Folders(runtimeDir)
-	if errors.Is(err, fs.ErrPermission) {
-		err = nil
-	}
-	errs := []error{err}
-	for _, folder := range folders {
-		l, err := look(folder)
-		if err != nil {
+// lookIn looks at the executors in runtime directories. Those of other users are skipped.
+func lookIn(runtimeDirs ...string) (all []*listed, err error) {
+	var errs []error
+	for _, dir := range slices.Compact(runtimeDirs) {
+		folders, err := client.Folders(dir)
+		if !errors.Is(err, fs.ErrPermission) {
 			errs = append(errs, err)
-			continue
 		}
-		all = append(all, l)
+		for _, folder := range folders {
+			l, err := look(folder)
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			all = append(all, l)
+		}
 	}
 	return all, errors.Join(errs...)
 }
@@ -161,16 +163,11 @@ func addressOf(entry record.Entry) (*wire.Address, error) {
 		return nil, fmt.Errorf("run %s: %w", entry.Name, client.ErrLost)
 	}
 	// The socket is not in our runtime directory if XDG_RUNTIME_DIR or TMPDIR has changed since.
-	dirs := []string{client.DefaultRuntimeDir(), filepath.Dir(filepath.Dir(r.Socket))}
+	all, listErr := lookIn(client.DefaultRuntimeDir(), filepath.Dir(filepath.Dir(r.Socket)))
 	who := procstats.ProcessID{PID: r.Executor.PID, Start: r.Executor.StartTicks}
-	var errs []error
-	for _, dir := range slices.Compact(dirs) {
-		found, err := lookIn(dir)
-		errs = append(errs, err)
-		for _, l := range found {
-			if l.Executor == who && l.BootID == r.BootID {
-				return l.Address, nil
-			}
+	for _, l := range all {
+		if l.Executor == who && l.BootID == r.BootID {
+			return l.Address, nil
 		}
 	}
 	err := fmt.Errorf("run %s: %w", entry.Name, client.ErrLost)
@@ -178,5 +175,5 @@ func addressOf(entry record.Entry) (*wire.Address, error) {
 		err = fmt.Errorf("run %s is running, but its executor (process %d) is not in %s; it may belong to another user",
 			entry.Name, who.PID, client.DefaultRuntimeDir())
 	}
-	return nil, errors.Join(append([]error{err}, errs...)...)
+	return nil, errors.Join(err, listErr)
 }

@@ -46,14 +46,7 @@ development agents. An orphan is what a dead executor left behind.`,
 // list returns all executors.
 func (f *executorDirs) list() ([]*listed, error) {
 	dataDirs := append([]string{f.dataDir}, datadir.AllDev()...)
-	dirs := append([]string{f.runtimeDir}, datadir.AllExecutors(f.runtimeDir, dataDirs...)...)
-	var all []*listed
-	var errs []error
-	for _, dir := range slices.Compact(dirs) {
-		found, err := lookIn(dir)
-		all, errs = append(all, found...), append(errs, err)
-	}
-	return all, errors.Join(errs...)
+	return lookIn(append([]string{f.runtimeDir}, datadir.AllExecutors(f.runtimeDir, dataDirs...)...)...)
 }
 
 // isAgents reports whether an executor is of the agent with the data directory.
