@@ -26,30 +26,20 @@ func Write(cmd *cobra.Command, out io.Writer, full bool, name string, r *record.
 		_, err := io.WriteString(out, NewPage(p, name, r).Render(false))
 		return err
 	}
-	columns, _ := cli.TerminalSize(out)
-	var b strings.Builder
-	for i, text := range cli.Wrap(cli.OneLine(r.End().Summary), columns-len("tacho: ")) {
-		prefix := p.Bold("tacho:")
-		if i > 0 {
-			prefix = "      "
-		}
-		fmt.Fprintf(&b, "%s %s\n", prefix, text)
-	}
-	const before = 16 // the names and what is around them
+	text := cli.Hang(p, p.Bold("tacho:")+" ", "       ", cli.OneLine(r.End().Summary), nil)
 	t := cli.Table{Indent: "  "}
+	const before = 16 // the names and what is around them
 	for _, line := range Lines(r) {
-		for i, text := range cli.Wrap(line[1], columns-before) {
-			if i > 0 {
-				line[0] = ""
-			}
+		for _, text := range cli.Wrap(line[1], p.Columns-before) {
 			t.AddTexts(line[0], text)
+			line[0] = ""
 		}
 	}
-	b.WriteString(t.Render(p))
+	text += t.Render(p)
 	if name != "" {
-		b.WriteString(p.Faint(fmt.Sprintf("  tacho show %s", name)) + "\n")
+		text += p.Faint("  tacho show "+name) + "\n"
 	}
-	_, err := io.WriteString(out, b.String())
+	_, err := io.WriteString(out, text)
 	return err
 }
 
