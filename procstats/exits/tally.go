@@ -139,31 +139,23 @@ func (t *tally) closeThose(which func(p *open) bool) (closed int) {
 	return closed
 }
 
-// withEnded returns a copy in which the processes are closed that have ended, while this one waits for what their
-// other threads may report.
-func (t *tally) withEnded() *tally {
-	all := &tally{commands: maps.Clone(t.commands)}
-	for _, p := range t.open {
-		if !p.ended {
-			continue
-		}
-		name := all.name(p.command)
-		if s := all.commands[name]; s != nil && s == t.commands[name] {
-			c := *s
-			c.statuses = maps.Clone(s.statuses)
-			all.commands[name] = &c
-		}
-		all.close(p.thread)
-	}
-	return all
-}
-
-// list returns the sums, the command with the most CPU time first. A process counts once it has ended.
+// list returns the sums, the command with the most CPU time first. A process counts once it has ended, also if its
+// other threads may report more.
 func (t *tally) list() []procstats.Command {
-	commands := t.withEnded().commands
-	list := make([]procstats.Command, 0, len(commands))
-	for _, name := range slices.Sorted(maps.Keys(commands)) {
-		list = append(list, commands[name].command(name, t.peaks))
+	all := newTally(t.peaks)
+	for name, s := range t.commands {
+		c := *s
+		c.statuses = maps.Clone(s.statuses)
+		all.commands[name] = &c
+	}
+	for _, p := range t.open {
+		if p.ended {
+			all.close(p.thread)
+		}
+	}
+	list := make([]procstats.Command, 0, len(all.commands))
+	for _, name := range slices.Sorted(maps.Keys(all.commands)) {
+		list = append(list, all.commands[name].command(name, t.peaks))
 	}
 	slices.SortStableFunc(list, func(a, b procstats.Command) int { return procstats.CompareCommands(&a, &b) })
 	return list

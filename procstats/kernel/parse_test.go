@@ -219,56 +219,33 @@ func addCapturedFiles(f *testing.F, suffixes ...string) {
 	}
 }
 
-// fuzzCounter holds a parser to its promises: no panic, no number below 0 or above the largest int64, and the same
-// answer again.
-func fuzzCounter(f *testing.F, parse FieldParser, keys ...string) {
-	f.Helper()
+// FuzzParsers holds every parser of fields to its promises: no panic, no number below 0 or above the largest int64, and
+// the same answer again.
+func FuzzParsers(f *testing.F) {
+	addCapturedFiles(f, ".stat", ".events", ".oom_control", ".current", ".max", ".peak", ".usage", ".limit_in_bytes",
+		".cfs_quota_us", "io_service_bytes", "io_serviced_recursive", ".pressure", "pressure/cpu")
+	flat := []string{"anon", "file", "usage_usec", "total_rss", "oom_kill", "max", "user", ""}
+	devices := NewBlockDevices(FS{})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		first := parseForTest(parse, string(data), keys...)
-		for key, value := range first {
-			if n, ok := value.(float64); ok && (n < 0 || n > math.MaxInt64 || math.IsNaN(n)) {
-				t.Errorf("%q is %v", key, n)
+		for _, parser := range []struct {
+			parse FieldParser
+			keys  []string
+		}{
+			{ParseFlatKeyed, flat}, {ParseSingleValue, []string{""}}, {ParseMemoryLimitV1, []string{""}},
+			{ParseCPUMax, []string{""}}, {ioStat(devices), []string{"rbytes", "wbytes", "rios", "wios"}},
+			{devices.ParseBlkio, []string{"Read", "Write"}}, {ParsePressure, []string{"some", "full"}},
+		} {
+			first := parseForTest(parser.parse, string(data), parser.keys...)
+			for key, value := range first {
+				if n, ok := value.(float64); ok && (n < 0 || n > math.MaxInt64 || math.IsNaN(n)) {
+					t.Errorf("%q is %v", key, n)
+				}
+			}
+			if diff := cmp.Diff(first, parseForTest(parser.parse, string(data), parser.keys...)); diff != "" {
+				t.Errorf("two runs differ:\n%s", diff)
 			}
 		}
-		if diff := cmp.Diff(first, parseForTest(parse, string(data), keys...)); diff != "" {
-			t.Errorf("two runs differ:\n%s", diff)
-		}
 	})
-}
-
-func FuzzParseFlatKeyed(f *testing.F) {
-	addCapturedFiles(f, "memory.stat", "cpu.stat", "memory.events", "memory.oom_control", "pids.events", "cpuacct.stat")
-	fuzzCounter(f, ParseFlatKeyed, "anon", "file", "usage_usec", "total_rss", "oom_kill", "max", "user", "")
-}
-
-func FuzzParseSingleValue(f *testing.F) {
-	addCapturedFiles(f, "memory.current", "memory.max", "memory.peak", "cpuacct.usage", "pids.max")
-	fuzzCounter(f, ParseSingleValue, "")
-}
-
-func FuzzParseMemoryLimitV1(f *testing.F) {
-	addCapturedFiles(f, "memory.limit_in_bytes")
-	fuzzCounter(f, ParseMemoryLimitV1, "")
-}
-
-func FuzzParseCPUMax(f *testing.F) {
-	addCapturedFiles(f, "cpu.max", "cpu.cfs_quota_us")
-	fuzzCounter(f, ParseCPUMax, "")
-}
-
-func FuzzParseIOStat(f *testing.F) {
-	addCapturedFiles(f, "io.stat")
-	fuzzCounter(f, ioStat(NewBlockDevices(FS{})), "rbytes", "wbytes", "rios", "wios")
-}
-
-func FuzzParseBlkio(f *testing.F) {
-	addCapturedFiles(f, "io_service_bytes", "io_serviced_recursive")
-	fuzzCounter(f, NewBlockDevices(FS{}).ParseBlkio, "Read", "Write")
-}
-
-func FuzzParsePressure(f *testing.F) {
-	addCapturedFiles(f, ".pressure", "pressure/cpu")
-	fuzzCounter(f, ParsePressure, "some", "full")
 }
 
 func FuzzParseProcCgroup(f *testing.F) {

@@ -107,8 +107,7 @@ func PathsOf(c procstats.Cgroup, mounts []CgroupMount) CgroupPaths {
 	add := func(controller, dir string) {
 		own := slices.DeleteFunc(slices.Clone(mounts), func(m CgroupMount) bool { return !m.Has(controller) })
 		if mount, ok := cgroupMountOf(dir, own); ok {
-			below := strings.TrimPrefix(filepath.Clean(dir), strings.TrimSuffix(mount.Point, "/"))
-			paths[controller] = strings.TrimSuffix(mount.Root, "/") + below
+			paths[controller] = mount.path(dir)
 		}
 	}
 	add("", c.V2)
@@ -181,7 +180,12 @@ func CgroupPath(dir string, mounts []CgroupMount) string {
 	if !ok {
 		return dir
 	}
-	return filepath.Join("/", mount.Root, strings.TrimPrefix(filepath.Clean(dir), mount.Point))
+	return filepath.Join("/", mount.path(dir))
+}
+
+// path is the reverse of dir.
+func (m CgroupMount) path(dir string) string {
+	return strings.TrimSuffix(m.Root, "/") + strings.TrimPrefix(filepath.Clean(dir), strings.TrimSuffix(m.Point, "/"))
 }
 
 // cgroupMountOf returns the mount that a cgroup's folder is in.

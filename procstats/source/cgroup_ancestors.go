@@ -130,7 +130,7 @@ func (q *cpuQuotas) open(
 			continue
 		}
 		g.stat.collect(q.shared)
-		_ = g.stat.countFromHere() // closing what is only read
+		_ = g.stat.countFrom(nil) // closing what is only read
 		q.groups = append(q.groups, g)
 	}
 }

@@ -110,7 +110,7 @@ func openCgroupFile(dir string, spec *cgroupFileSpec, selected fieldSet, values 
 		f.second, err = kernel.Open(filepath.Join(dir, spec.second))
 	}
 	if err != nil {
-		f.fault = &fileFault{reason: f.explainOpen(err)}
+		f.fault = &fileFault{reason: cmp.Or(f.explain("open", err), f.explainMissing())}
 		_ = f.close()
 	}
 	return f
@@ -159,10 +159,12 @@ func (f *cgroupFile) reading(at int) procstats.Reading {
 		return procstats.NumberReading(spec.id, f.ofTask(at, value.Value)/spec.units())
 	case value.State == kernel.FieldUnlimited:
 		return procstats.AbsentReading(spec.id, procstats.ReasonNoLimit)
-	case value.State == kernel.FieldInvalid && spec.key != "":
-		return procstats.AbsentReading(spec.id, f.spec.name+": "+spec.key+" is not a number in range")
 	case value.State == kernel.FieldInvalid:
-		return procstats.AbsentReading(spec.id, f.spec.name+": not a number in range")
+		what := "not a number in range"
+		if spec.key != "" {
+			what = spec.key + " is " + what
+		}
+		return procstats.AbsentReading(spec.id, f.spec.name+": "+what)
 	}
 	return procstats.AbsentReading(spec.id, spec.missing)
 }
@@ -240,28 +242,35 @@ func (s *cgroupFileSpec) complete() {
 	}
 }
 
-// explainOpen says in words why a file cannot be opened.
-func (f *cgroupFile) explainOpen(err error) string {
-	spec := f.spec
-	if spec.explain != nil {
-		if reason := spec.explain(f, err); reason != "" {
+// explain says in words why a file cannot be opened or read; empty if it is gone and its cgroup is not.
+func (f *cgroupFile) explain(op string, err error) string {
+	if f.spec.explain != nil {
+		if reason := f.spec.explain(f, err); reason != "" {
 			return reason
 		}
 	}
 	switch {
 	case !kernel.Gone(err):
-		if errno, ok := errors.AsType[syscall.Errno](err); ok {
-			return fmt.Sprintf("open %s: %v", spec.name, errno)
-		}
-		return err.Error()
-	case !f.dirExists():
+	case f.dirExists():
+		return ""
+	default:
 		return reasonCgroupRemoved
+	}
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		err = errno
+	}
+	return fmt.Sprintf("%s %s: %v", op, f.spec.name, err)
+}
+
+// explainMissing says in words why a file does not exist.
+func (f *cgroupFile) explainMissing() string {
+	switch spec := f.spec; {
 	case !f.controllerEnabled(spec.controller):
 		return spec.controller + " controller not available in this cgroup: " + spec.name + " does not exist"
 	case spec.since != "":
 		return spec.name + " does not exist: " + spec.since
 	}
-	return spec.name + " does not exist in this kernel"
+	return f.spec.name + " does not exist in this kernel"
 }
 
 // controllerEnabled reports whether the folder has the files of a controller at all. On v1 the folder itself is the
@@ -318,12 +327,8 @@ func (f *cgroupFile) countAs(t Target) {
 			f.origin(at).least = least
 		}
 	}
-	switch { // the errors are of closing what is only read
-	case !t.Used:
-	case t.Before != nil:
-		_ = f.countFrom(t.Before)
-	default:
-		_ = f.countFromHere()
+	if t.Used {
+		_ = f.countFrom(t.Before) // closing what is only read
 	}
 }
 
@@ -345,30 +350,22 @@ func (f *cgroupFile) counters(yield func(at int, id procstats.ID) bool) {
 	}
 }
 
-// countFromHere makes the counters of the file, which has just been read, begin at 0. A file of counters that could not
-// be read is closed: whatever it says later, how much of that is the task's is unknown.
-func (f *cgroupFile) countFromHere() error {
-	for at := range f.counters {
-		switch value := &f.values[at]; {
-		case f.fault != nil:
-			return f.close()
-		case value.State == kernel.FieldRead: // a key that is missing now will begin at 0 by itself
-			f.origin(at).before = value.Value
-		}
-	}
-	return nil
-}
-
-// countFrom makes the counters of the file begin at what they said before the task. A file with one that is not known
-// is closed, as countFromHere does with one that could not be read.
+// countFrom makes the counters of the file, which has just been read, begin at what they said before the task, or at
+// what they say now if before is nil. A file with one that is not known is closed: whatever it says later, how much of
+// that is the task's is unknown. A key that is missing now will begin at 0 by itself.
 func (f *cgroupFile) countFrom(before map[procstats.ID]float64) error {
 	for at, id := range f.counters {
 		value, known := before[id]
-		if !known {
+		if before == nil {
+			value, known = f.values[at].Value, f.fault == nil
+		}
+		switch {
+		case !known:
 			f.fault = cmp.Or(f.fault, &fileFault{reason: reasonNotBefore})
 			return f.close()
+		case before != nil || f.values[at].State == kernel.FieldRead:
+			f.origin(at).before = value
 		}
-		f.origin(at).before = value
 	}
 	return nil
 }
@@ -397,17 +394,9 @@ func (f *cgroupFile) fail(err error) {
 	if f.fault != nil && errors.Is(err, f.fault.cause) {
 		return
 	}
-	reason := ""
-	if kernel.Gone(err) && !f.dirExists() {
-		reason = reasonCgroupRemoved
-	} else if f.spec.explain != nil {
-		reason = f.spec.explain(f, err)
-	}
-	if reason == "" && kernel.Gone(err) {
-		reason = f.spec.name + " was taken away: its controller was disabled for this cgroup"
-	}
+	reason := f.explain("read", err)
 	if reason == "" {
-		reason = fmt.Sprintf("read %s: %v", f.spec.name, err)
+		reason = f.spec.name + " was taken away: its controller was disabled for this cgroup"
 	}
 	if f.worked {
 		reason += ", noticed at " + kernel.Now().Wall.UTC().Format(time.RFC3339)

@@ -5,6 +5,7 @@ package source
 
 import (
 	"errors"
+	"sync"
 
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
@@ -23,7 +24,6 @@ type Collector struct {
 	io      *ioSource
 	disk    *diskSource
 	cgroups []*cgroupReader // of accounts and of pressure
-	members memberSet
 }
 
 // Open opens the sources that a selection needs for a task, our own readers on Linux and the portable one elsewhere;
@@ -38,14 +38,14 @@ func Open(t Target, sel procstats.Selection, more ...Source) *Collector {
 		c.own = &Shared{}
 		t.Shared = c.own
 	}
-	c.members.target = &t
+	members := sync.OnceValue(func() *membership { return newMembership(t) }) // most collectors read no process
 	add(c, procstats.SourceRusage, func() Source { return openRusage(t, sel) })
-	c.tree = add(c, procstats.SourceTree, func() *treeSource { return openTree(t, sel, c.members.open()) })
+	c.tree = add(c, procstats.SourceTree, func() *treeSource { return openTree(t, sel, members()) })
 	c.addCgroup(procstats.SourceCgroup, func() *cgroupReader { return openCgroup(t, sel) })
 	c.addCgroup(procstats.SourcePSI, func() *cgroupReader { return openPSI(t, sel) })
-	add(c, procstats.SourceHugetlb, func() Source { return openHugetlb(t, sel, &c.members) })
-	c.io = add(c, procstats.SourceIO, func() *ioSource { return openIO(t, sel, c.members.open()) })
-	add(c, procstats.SourceSmaps, func() Source { return openSmaps(t, sel, c.members.open()) })
+	add(c, procstats.SourceHugetlb, func() Source { return openHugetlb(t, sel, members) })
+	c.io = add(c, procstats.SourceIO, func() *ioSource { return openIO(t, sel, members()) })
+	add(c, procstats.SourceSmaps, func() Source { return openSmaps(t, sel, members()) })
 	add(c, procstats.SourcePortable, func() Source { return openPortable(t, sel) })
 	c.disk = add(c, procstats.SourceDisk, func() *diskSource { return openDisk(t, sel) })
 	c.sources = append(c.sources, more...)
@@ -65,19 +65,6 @@ func (c *Collector) addCgroup(id procstats.SourceID, open func() *cgroupReader) 
 	if r := add(c, id, open); r != nil {
 		c.cgroups = append(c.cgroups, r)
 	}
-}
-
-// memberSet opens the membership of a task when a source needs it: most collectors read no process.
-type memberSet struct {
-	target *Target
-	opened *membership // nil until then
-}
-
-func (s *memberSet) open() *membership {
-	if s.opened == nil {
-		s.opened = newMembership(*s.target)
-	}
-	return s.opened
 }
 
 // NewCollector returns a collector over the given sources, read in the given order.

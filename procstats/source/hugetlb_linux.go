@@ -24,8 +24,8 @@ type hugetlbSource struct {
 	pools  *kernel.HugePools
 	absent string // why nothing can be read
 
-	set     *memberSet
-	members *membership // of set; nil until the processes are read
+	openMembers func() *membership
+	members     *membership // nil until the processes are read
 
 	due   time.Duration // Stamp.Mono from which on the pools are looked at again
 	inUse bool
@@ -42,10 +42,10 @@ const hugePoolsEvery = time.Second
 
 // openHugetlb returns the source of the huge pages that the task holds: from the hugetlb files of its cgroup, and if
 // it has none from its processes, which the other sources that read them share.
-func openHugetlb(t Target, sel procstats.Selection, members *memberSet) *hugetlbSource {
+func openHugetlb(t Target, sel procstats.Selection, members func() *membership) *hugetlbSource {
 	h := &hugetlbSource{
 		fs: t.FS, cgroup: t.Cgroup, task: selected(sel, procstats.SourceHugetlb, procstats.TaskScope),
-		shared: t.shared(), set: members,
+		shared: t.shared(), openMembers: members,
 	}
 	var err error
 	if h.pools, err = h.shared.hugePools(t.FS); err != nil {
@@ -145,7 +145,7 @@ func (h *hugetlbSource) count() procstats.Reading {
 // mapped is what the processes map at least.
 func (h *hugetlbSource) mapped(s *procstats.Sample) procstats.Reading {
 	if h.members == nil {
-		h.members = h.set.open()
+		h.members = h.openMembers()
 		h.members.use(kernel.FileStatm, kernel.FileTask, kernel.FileChildren)
 	}
 	m := h.members

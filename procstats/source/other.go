@@ -45,6 +45,6 @@ func openSmaps(_ Target, sel procstats.Selection, _ *membership) Source {
 	return newAbsentSource(procstats.SourceSmaps, sel, reasonNoProcfs)
 }
 
-func openHugetlb(_ Target, sel procstats.Selection, _ *memberSet) Source {
+func openHugetlb(_ Target, sel procstats.Selection, _ func() *membership) Source {
 	return newAbsentSource(procstats.SourceHugetlb, sel, reasonNoProcfs)
 }
