@@ -101,10 +101,7 @@ func (rs Readings) Get(id ID) (r Reading, ok bool) {
 
 // Number returns the value of a measurement; ok is false where it is absent or not mentioned.
 func (rs Readings) Number(id ID) (value float64, ok bool) {
-	r, found := rs.Get(id)
-	if !found {
-		return 0, false
-	}
+	r, _ := rs.Get(id)
 	return r.Number()
 }
 

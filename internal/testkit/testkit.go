@@ -4,7 +4,10 @@
 // Package testkit has the helpers that the tests of all packages share.
 package testkit
 
-import "testing"
+import (
+	"io"
+	"testing"
+)
 
 // Must ends a test if something that it needs has failed.
 func Must(tb testing.TB, err error) {
@@ -21,4 +24,18 @@ func Value[T any](value T, err error) func(testing.TB) T {
 		Must(tb, err)
 		return value
 	}
+}
+
+// NoError reports what has failed, and goes on.
+func NoError(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Error(err)
+	}
+}
+
+// Closing closes something at the end of the test.
+func Closing(tb testing.TB, c io.Closer) {
+	tb.Helper()
+	tb.Cleanup(func() { NoError(tb, c.Close()) })
 }

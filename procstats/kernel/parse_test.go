@@ -4,7 +4,6 @@
 package kernel
 
 import (
-	"io"
 	"math"
 	"os"
 	"path"
@@ -286,19 +285,9 @@ func FuzzParseMountinfo(f *testing.F) {
 	})
 }
 
-// must ends the test if something that it needs has failed.
-var must = testkit.Must
-
-// noError reports what has failed.
-func noError(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Error(err)
-	}
-}
-
-// closing closes something at the end of the test.
-func closing(tb testing.TB, c io.Closer) {
-	tb.Helper()
-	tb.Cleanup(func() { noError(tb, c.Close()) })
-}
+// The helpers of package testkit, by short names.
+var (
+	must    = testkit.Must
+	noError = testkit.NoError
+	closing = testkit.Closing
+)

@@ -443,13 +443,8 @@ func TestContinue(t *testing.T) {
 	}
 }
 
-// must ends the test if something that it needs has failed.
-var must = testkit.Must
-
-// noError reports what has failed.
-func noError(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Error(err)
-	}
-}
+// The helpers of package testkit, by short names.
+var (
+	must    = testkit.Must
+	noError = testkit.NoError
+)

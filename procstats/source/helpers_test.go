@@ -6,7 +6,6 @@ package source
 import (
 	"errors"
 	"flag"
-	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -72,22 +71,12 @@ func golden(t *testing.T, path string, got []byte) {
 	}
 }
 
-// must ends the test if something that it needs has failed.
-var must = testkit.Must
-
-// noError reports what has failed.
-func noError(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Error(err)
-	}
-}
-
-// closing closes something at the end of the test.
-func closing(tb testing.TB, c io.Closer) {
-	tb.Helper()
-	tb.Cleanup(func() { noError(tb, c.Close()) })
-}
+// The helpers of package testkit, by short names.
+var (
+	must    = testkit.Must
+	noError = testkit.NoError
+	closing = testkit.Closing
+)
 
 // writeFiles writes files below a folder, which they make.
 func writeFiles(tb testing.TB, dir string, files map[string]string) {
