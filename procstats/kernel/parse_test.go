@@ -230,9 +230,13 @@ func FuzzParsers(f *testing.F) {
 			parse FieldParser
 			keys  []string
 		}{
-			{ParseFlatKeyed, flat}, {ParseSingleValue, []string{""}}, {ParseMemoryLimitV1, []string{""}},
-			{ParseCPUMax, []string{""}}, {ioStat(devices), []string{"rbytes", "wbytes", "rios", "wios"}},
-			{devices.ParseBlkio, []string{"Read", "Write"}}, {ParsePressure, []string{"some", "full"}},
+			{ParseFlatKeyed, flat},
+			{ParseSingleValue, []string{""}},
+			{ParseMemoryLimitV1, []string{""}},
+			{ParseCPUMax, []string{""}},
+			{ioStat(devices), []string{"rbytes", "wbytes", "rios", "wios"}},
+			{devices.ParseBlkio, []string{"Read", "Write"}},
+			{ParsePressure, []string{"some", "full"}},
 		} {
 			first := parseForTest(parser.parse, string(data), parser.keys...)
 			for key, value := range first {
