@@ -257,31 +257,26 @@ func nearNames(word string) []string {
 	if word == "" {
 		return nil
 	}
-	type candidate struct {
-		name  string
-		edits int
-	}
 	word = strings.ToLower(word)
 	limit := max(2, len(word)/6)
-	var found []candidate
+	var near []string
+	edits := map[string]int{}
 	for _, name := range namesAndGroups() {
-		edits := EditDistance(word, name)
-		if edits > limit && len(word) >= 3 && strings.Contains(name, word) {
-			edits = limit
+		n := EditDistance(word, name)
+		if len(word) >= 3 && strings.Contains(name, word) {
+			n = min(n, limit)
 		}
-		if edits <= limit {
-			found = append(found, candidate{name, edits})
+		if n <= limit {
+			near, edits[name] = append(near, name), n
 		}
 	}
-	slices.SortStableFunc(found, func(a, b candidate) int { return cmp.Compare(a.edits, b.edits) })
-	var names []string
-	for _, c := range found[:min(len(found), maxNear)] {
-		if c.edits > found[0].edits+1 {
-			break
-		}
-		names = append(names, c.name)
+	slices.SortStableFunc(near, func(a, b string) int { return cmp.Compare(edits[a], edits[b]) })
+	near = near[:min(len(near), maxNear)]
+	far := func(name string) bool { return edits[name] > edits[near[0]]+1 }
+	if i := slices.IndexFunc(near, far); i >= 0 {
+		near = near[:i]
 	}
-	return names
+	return near
 }
 
 // namesAndGroups lists every word that selects something.

@@ -4,7 +4,6 @@
 package kernel
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -42,14 +41,11 @@ func Alive(root FS, id procstats.ProcessID) bool {
 	return err == nil && now.ProcessID == id && !now.Zombie
 }
 
-// ErrNoBootID says that the system does not tell its boots apart.
-var ErrNoBootID = errors.New("no boot id on this system")
-
 // BootID returns the random id of this boot, random(4): process ids and start times of another mean nothing.
 func BootID(root FS) (string, error) {
 	text, err := os.ReadFile(filepath.Join(root.Proc, "sys/kernel/random/boot_id"))
 	if err != nil {
-		return "", fmt.Errorf("%w: %w", ErrNoBootID, err)
+		return "", fmt.Errorf("no boot id on this system: %w", err)
 	}
 	return strings.TrimSpace(string(text)), nil
 }

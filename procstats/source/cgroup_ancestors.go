@@ -126,7 +126,7 @@ func (q *cpuQuotas) open(
 			quota: openQuota(dir), stat: openAlone(dir, stat, procstats.CgroupCPUThrottled, procstats.CgroupCPUThrottledPeriods),
 		}
 		if !g.quota.isOpen() { // the root of a v2 hierarchy
-			_ = g.close()
+			_ = g.stat.close()
 			continue
 		}
 		g.stat.collect(q.shared)
@@ -251,20 +251,15 @@ func (q *cpuQuotas) throttler() string {
 	return path
 }
 
-func (g *quotaGroup) close() error {
-	if g.readElsewhere {
-		return nil
-	}
-	if g.stat == nil {
-		return g.quota.close()
-	}
-	return errors.Join(g.quota.close(), g.stat.close())
-}
-
 func (q *cpuQuotas) close() error {
 	var errs []error
-	for i := range q.groups {
-		errs = append(errs, q.groups[i].close())
+	for _, g := range q.groups {
+		if !g.readElsewhere {
+			errs = append(errs, g.quota.close())
+		}
+		if g.stat != nil {
+			errs = append(errs, g.stat.close())
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -5,6 +5,7 @@ package source
 
 import (
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/tachograph/tacho/procstats"
@@ -41,8 +42,9 @@ func Open(t Target, sel procstats.Selection, more ...Source) *Collector {
 	members := sync.OnceValue(func() *membership { return newMembership(t) }) // most collectors read no process
 	add(c, procstats.SourceRusage, func() Source { return openRusage(t, sel) })
 	c.tree = add(c, procstats.SourceTree, func() *treeSource { return openTree(t, sel, members()) })
-	c.addCgroup(procstats.SourceCgroup, func() *cgroupReader { return openCgroup(t, sel) })
-	c.addCgroup(procstats.SourcePSI, func() *cgroupReader { return openPSI(t, sel) })
+	accounts := add(c, procstats.SourceCgroup, func() *cgroupReader { return openCgroup(t, sel) })
+	pressure := add(c, procstats.SourcePSI, func() *cgroupReader { return openPSI(t, sel) })
+	c.cgroups = slices.DeleteFunc([]*cgroupReader{accounts, pressure}, func(r *cgroupReader) bool { return r == nil })
 	add(c, procstats.SourceHugetlb, func() Source { return openHugetlb(t, sel, members) })
 	c.io = add(c, procstats.SourceIO, func() *ioSource { return openIO(t, sel, members()) })
 	add(c, procstats.SourceSmaps, func() Source { return openSmaps(t, sel, members()) })
@@ -59,12 +61,6 @@ func add[S Source](c *Collector, id procstats.SourceID, open func() S) (s S) {
 		c.sources = append(c.sources, s)
 	}
 	return s
-}
-
-func (c *Collector) addCgroup(id procstats.SourceID, open func() *cgroupReader) {
-	if r := add(c, id, open); r != nil {
-		c.cgroups = append(c.cgroups, r)
-	}
 }
 
 // NewCollector returns a collector over the given sources, read in the given order.
