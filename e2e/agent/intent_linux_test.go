@@ -19,9 +19,8 @@ import (
 // TestRestartOutlivesAKill kills the agent while a restart that a user asked for is under way: it is finished, and
 // spends no attempt. TACHO_TRIES says how often.
 func TestRestartOutlivesAKill(t *testing.T) {
-	h := newHost(t, "")
+	h := hostWithAgent(t, "")
 	random := rig.Random(t)
-	h.begin()
 	// It takes 400 ms to end, and its policy allows no restart.
 	h.run(shellJob("reluctant", "service", noRestart, 32,
 		"trap 'sleep 0.4; exit 9' INT; echo $$ >> $NOMAD_ALLOC_DIR/data/starts; while :; do sleep 0.05; done"))
@@ -50,9 +49,8 @@ func TestRestartOutlivesAKill(t *testing.T) {
 
 // TestStopWhileStarting stops jobs at any moment of their start, with all processors busy: nothing is left.
 func TestStopWhileStarting(t *testing.T) {
-	h := newHost(t, publishing)
+	h := hostWithAgent(t, publishing)
 	random := rig.Random(t)
-	h.begin()
 	var idle atomic.Bool
 	defer idle.Store(true)
 	for range runtime.NumCPU() {

@@ -73,8 +73,7 @@ func TestKilledAgentLosesNothing(t *testing.T) {
 	if testing.Short() {
 		kills = 10
 	}
-	h := newHost(t, publishing)
-	h.begin()
+	h := hostWithAgent(t, publishing)
 	h.run(fmt.Sprintf(load, steady, brief))
 	h.eventually("all tasks", func() bool {
 		beating := 0

@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -91,12 +90,17 @@ func (h *host) clean() {
 		h.t.Errorf("process %d of the test is still there: %q", pid, line)
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
+	h.showLog()
+	h.log.Close()
+	rig.Check(h.t, os.RemoveAll(h.dir))
+}
+
+// showLog logs what the agents have logged, if the test has failed.
+func (h *host) showLog() {
 	if h.t.Failed() {
 		text, err := os.ReadFile(h.log.Name())
 		h.t.Logf("the agents' log (%v), its end:\n%s", err, text[max(0, len(text)-8000):])
 	}
-	h.log.Close()
-	rig.Check(h.t, os.RemoveAll(h.dir))
 }
 
 // processes lists those that have this data folder in their environment or command line: executors and tasks.
@@ -138,6 +142,14 @@ func (h *host) begin() {
 	h.t.Helper()
 	h.launch()
 	h.awaitAnswer()
+}
+
+// hostWithAgent makes a host whose agent answers.
+func hostWithAgent(t *testing.T, more string) *host {
+	t.Helper()
+	h := newHost(t, more)
+	h.begin()
+	return h
 }
 
 // awaitAnswer waits until the agent answers.
@@ -256,7 +268,10 @@ type allocation struct {
 		State    string
 		Failed   bool
 		Restarts int
-		Events   []struct{ Type string }
+		Events   []struct {
+			Type, DisplayMessage string
+			Details              map[string]string
+		}
 	}
 }
 
@@ -280,23 +295,4 @@ func (h *host) lines(allocID, name string) []string {
 		return nil
 	}
 	return strings.Fields(string(text))
-}
-
-// lockedBuffer takes the output of a process that is looked at while it runs.
-type lockedBuffer struct {
-	mu   sync.Mutex // guards following
-	text bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }

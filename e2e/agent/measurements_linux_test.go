@@ -88,8 +88,7 @@ func (h *host) text(path string) string {
 
 // TestSelectedMeasurements follows a task that fills its directory over HTTP: stats, history, metrics and the page.
 func TestSelectedMeasurements(t *testing.T) {
-	h := newHost(t, publishing)
-	h.begin()
+	h := hostWithAgent(t, publishing)
 	id := h.filling()
 	allocation := "/v1/client/allocation/" + id
 	measured := func(name string) float64 {
@@ -158,8 +157,7 @@ func (h *host) checkGrowth(path string) {
 
 // TestSelectedMeasurementsUnpublished holds that without publishing nothing is read but the start and the end.
 func TestSelectedMeasurementsUnpublished(t *testing.T) {
-	h := newHost(t, "")
-	h.begin()
+	h := hostWithAgent(t, "")
 	id := h.filling()
 	var now measurementStats
 	h.get("/v1/client/allocation/"+id+"/stats", &now)

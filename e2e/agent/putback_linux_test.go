@@ -58,8 +58,7 @@ job "interpolated" {
 // TestPutBack registers a job as clients do that have read it in JSON: nothing is replaced and there is no new
 // version, also after a kill of the agent. With another count only that is done.
 func TestPutBack(t *testing.T) {
-	h := newHost(t, "")
-	h.begin()
+	h := hostWithAgent(t, "")
 	h.run(interpolated)
 	ids := func() (all []string) {
 		for _, a := range h.allocations() {

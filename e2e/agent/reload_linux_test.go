@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -44,8 +43,7 @@ func (h *host) running(job string) (id string) {
 
 // TestHangupTurnsPublishing turns publishing on and off for a task that runs on all the while.
 func TestHangupTurnsPublishing(t *testing.T) {
-	h := newHost(t, "")
-	h.begin()
+	h := hostWithAgent(t, "")
 	id := h.running(sleeper())
 	timestamp := func() int64 {
 		var s stats
@@ -67,8 +65,6 @@ func TestHangupTurnsPublishing(t *testing.T) {
 	h.configure("")
 	h.hangup()
 	h.eventually("no reading", func() bool { return timestamp() == 0 })
-	h.stop("sleeper")
-	h.eventually("the end of the task", func() bool { return h.allocations()[0].ClientStatus == "complete" })
 }
 
 func (h *host) hangup() {
@@ -83,8 +79,7 @@ func (h *host) logged(text string) bool {
 
 // TestTerminatedAgentLeavesTasks ends the agent as a service manager does, and starts the next one.
 func TestTerminatedAgentLeavesTasks(t *testing.T) {
-	h := newHost(t, publishing)
-	h.begin()
+	h := hostWithAgent(t, publishing)
 	id := h.running(sleeper())
 	before := h.processes()
 	h.end(syscall.SIGTERM)
@@ -99,8 +94,6 @@ func TestTerminatedAgentLeavesTasks(t *testing.T) {
 	if len(all) != 1 || all[0].ID != id || all[0].ClientStatus != "running" || all[0].TaskStates["t"].Restarts != 0 {
 		t.Errorf("allocations %+v", all)
 	}
-	h.stop("sleeper")
-	h.eventually("the end of the task", func() bool { return h.allocations()[0].ClientStatus == "complete" })
 }
 
 // TestDevAgentLeavesNothing ends a development agent in the midst of a job: no process and no file stay behind.
@@ -121,21 +114,17 @@ func TestDevAgentLeavesNothing(t *testing.T) {
 		cmd := exec.Command(rig.Tacho(), "agent", "-dev", "-config="+config, "--job", job)
 		cmd.Env = append(os.Environ(), "TMPDIR="+tmp, "XDG_RUNTIME_DIR=")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
-		var stderr lockedBuffer
-		cmd.Stdout, cmd.Stderr = stdout, &stderr
+		log, err := os.Create(filepath.Join(tmp, "log"))
+		rig.Must(t, err)
+		defer log.Close()
+		cmd.Stdout, cmd.Stderr = stdout, log
 		rig.Must(t, cmd.Start())
 		defer func() { _ = cmd.Process.Kill() }() // where the test went wrong
-		h := &host{t: t, dir: tmp}
-		defer func() {
-			if t.Failed() {
-				t.Log(stderr.String())
-			}
-		}()
-		h.eventually("the start of the task", func() bool { return strings.Contains(stderr.String(), "type=Started") })
+		h := &host{t: t, dir: tmp, log: log}
+		defer h.showLog()
+		h.eventually("the start of the task", func() bool { return h.logged("type=Started") })
 		rig.Must(t, cmd.Process.Signal(os.Interrupt))
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("agent: %v\n%s", err, stderr.String())
-		}
+		rig.Check(t, cmd.Wait())
 		if left, err := filepath.Glob(filepath.Join(tmp, "tacho-dev-*")); len(left) > 0 || err != nil {
 			t.Errorf("left behind: %q, %v", left, err)
 		}

@@ -18,24 +18,11 @@ const (
 	tooMuch     = "exec tail /dev/zero"
 )
 
-// details are what these tests look at of /v1/allocation/ID.
-type details struct {
-	ClientStatus string
-	TaskStates   map[string]struct {
-		Failed   bool
-		Restarts int
-		Events   []struct {
-			Type, DisplayMessage string
-			Details              map[string]string
-		}
-	}
-}
-
 // await runs a job whose policy allows no restart, and waits until its allocation is as wanted.
-func (h *host) await(name, script string, memoryMiB int, what string, is func(*details) bool) details {
+func (h *host) await(name, script string, memoryMiB int, what string, is func(*allocation) bool) allocation {
 	h.t.Helper()
 	h.run(shellJob(name, "service", noRestart, memoryMiB, script))
-	var d details
+	var d allocation
 	h.eventually(what, func() bool {
 		for _, a := range h.allocations() {
 			if a.JobID == name {
@@ -49,7 +36,7 @@ func (h *host) await(name, script string, memoryMiB int, what string, is func(*d
 }
 
 // event returns the message of the first event of a type that has a text in it; empty if there is none.
-func (d *details) event(kind, text string) string {
+func (d *allocation) event(kind, text string) string {
 	for _, e := range d.TaskStates["t"].Events {
 		if e.Type == kind && strings.Contains(e.DisplayMessage, text) {
 			return e.DisplayMessage
@@ -64,10 +51,9 @@ func TestMemoryOfOthersTakesNoAttempt(t *testing.T) {
 	parent := rig.NeedMemory(t)
 	rig.Must(t, parent.LimitMemory(groupLimit))
 	driver := fmt.Sprintf("plugin \"tacho\" {\n  config {\n    cgroup_parent = %q\n  }\n}\n", parent.Path)
-	h := newHost(t, driver)
-	h.begin()
+	h := hostWithAgent(t, driver)
 
-	d := h.await("shared", tooMuchOnce, 512, "the second start", func(d *details) bool {
+	d := h.await("shared", tooMuchOnce, 512, "the second start", func(d *allocation) bool {
 		return d.ClientStatus == "running" && d.TaskStates["t"].Restarts == 1
 	})
 	why := d.event("Restarting", "which counts as no attempt")
@@ -78,7 +64,7 @@ func TestMemoryOfOthersTakesNoAttempt(t *testing.T) {
 		t.Errorf("the driver's event does not say it: %+v", d.TaskStates["t"].Events)
 	}
 
-	failed := func(d *details) bool { return d.ClientStatus == "failed" }
+	failed := func(d *allocation) bool { return d.ClientStatus == "failed" }
 	d = h.await("own", tooMuch, 24, "the end at the own limit", failed)
 	if d.TaskStates["t"].Restarts != 0 || d.event("Not Restarting", "policy allows no restarts") == "" {
 		t.Errorf("at its own limit: %+v", d.TaskStates["t"])

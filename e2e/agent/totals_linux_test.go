@@ -108,8 +108,7 @@ func (c *counters) end(t *testing.T) {
 
 // TestCountersGoOn kills the agent between and in the starts of a task that is killed at its own limit.
 func TestCountersGoOn(t *testing.T) {
-	h := newHost(t, countedTelemetry)
-	h.begin()
+	h := hostWithAgent(t, countedTelemetry)
 	h.run(shellJob("counted", "service", fmt.Sprintf(twoRestarts, "500ms"), 24,
 		"i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 0.4; exec tail /dev/zero"))
 	c := watchCounters(h)
@@ -127,9 +126,7 @@ func TestCountersGoOn(t *testing.T) {
 	await("the third end", "tacho_task_exits_total", 3)
 	h.eventually("the end of the job", func() bool { return h.allocations()[0].ClientStatus == "failed" })
 	c.end(t)
-	var d details
-	h.get("/v1/allocation/"+h.allocations()[0].ID, &d)
-	if d.event("Driver", " before: ") == "" { // of the sentence of an end
+	if d := h.allocations()[0]; d.event("Driver", " before: ") == "" { // of the sentence of an end
 		t.Errorf("no event has the last reading: %+v", d.TaskStates["t"].Events)
 	}
 	for name, want := range map[string]float64{"exits": 3, "oom_kills": 3, "restarts": 2} {

@@ -14,8 +14,6 @@ import (
 
 // TestRunEndsAsTheCommand checks exit code, signal and verdict of commands that end by themselves.
 func TestRunEndsAsTheCommand(t *testing.T) {
-	rig.Require(t)
-	needShell(t)
 	tests := []struct {
 		script  string
 		code    int
@@ -36,13 +34,11 @@ func TestRunEndsAsTheCommand(t *testing.T) {
 	for _, mode := range rig.Modes() {
 		for _, test := range tests {
 			t.Run(mode.String()+"/"+test.script, func(t *testing.T) {
-				place := rig.NewPlace(t, mode.User)
-				flags, parent := mode.Place(t)
-				out := rig.Capture(t, place.Run(t.Context(), append(flags, "--", "/bin/sh", "-c", test.script)...))
+				place := placeFor(t, mode)
+				out := rig.Capture(t, shell(t, place, test.script))
 				if out.Code != test.code {
 					t.Errorf("exit code %d, want %d: %s", out.Code, test.code, out.Stderr)
 				}
-				nothingLeft(t, place, parent)
 				r := place.TheRun(t).Record
 				if r.State != record.Exited || r.Diagnosis.Verdict != test.verdict {
 					t.Errorf("state %q, verdict %q, want exited and %q", r.State, r.Diagnosis.Verdict, test.verdict)
@@ -67,12 +63,9 @@ func number(n *int) string {
 
 // TestRunEndsWhatRunsTooLong checks --timeout: 124, and nothing of the task left.
 func TestRunEndsWhatRunsTooLong(t *testing.T) {
-	rig.Require(t)
-	eachMode(t, func(t *testing.T, mode rig.Mode, place *rig.Place) {
-		flags, parent := mode.Place(t)
-		s := start(t, place.Run(t.Context(), append(flags, "--timeout", "500ms", "--", rig.Workload(), "linger")...))
+	eachMode(t, func(t *testing.T, place *spot) {
+		s := start(t, place.Run(t.Context(), "--timeout", "500ms", "--", rig.Workload(), "linger"))
 		s.exits(t, 124)
-		nothingLeft(t, place, parent)
 		r := place.TheRun(t).Record
 		if r.Diagnosis.Verdict != record.TimedOut {
 			t.Errorf("verdict %q, want timed_out", r.Diagnosis.Verdict)
@@ -82,22 +75,17 @@ func TestRunEndsWhatRunsTooLong(t *testing.T) {
 
 // TestRunLeavesNothing checks that what a command leaves behind ends with it.
 func TestRunLeavesNothing(t *testing.T) {
-	rig.Require(t)
-	needShell(t)
-	eachMode(t, func(t *testing.T, mode rig.Mode, place *rig.Place) {
-		flags, parent := mode.Place(t)
+	eachMode(t, func(t *testing.T, place *spot) {
 		// The daemon leaves session, parent and descriptors; the shell ends once it is there.
 		script := fmt.Sprintf("%q linger >ready 2>&1 </dev/null & until grep -q ready ready; do sleep 0.02; done; exit 5", rig.Workload())
-		s := start(t, place.Run(t.Context(), append(flags, "--", "/bin/sh", "-c", script)...))
+		s := start(t, shell(t, place, script))
 		s.exits(t, 5)
-		nothingLeft(t, place, parent)
 	})
 }
 
 // TestRunIsQuick checks that a command's end is also tacho's.
 func TestRunIsQuick(t *testing.T) {
-	rig.Require(t)
-	place := rig.NewPlace(t, rig.Self())
+	place := newPlace(t, rig.Self())
 	began := time.Now()
 	out := rig.Capture(t, place.Run(t.Context(), "--interval", "1h", "--", rig.Workload(), "short"))
 	if out.Code != 0 {
@@ -111,13 +99,11 @@ func TestRunIsQuick(t *testing.T) {
 
 // TestRunAgainAndAgain checks that nothing goes wrong now and then.
 func TestRunAgainAndAgain(t *testing.T) {
-	rig.Require(t)
-	place := rig.NewPlace(t, rig.Self())
+	place := newPlace(t, rig.Self())
 	for i := range 40 {
 		out := rig.Capture(t, place.Run(t.Context(), "--no-files", "--interval", "10ms", "--", rig.Workload(), "short"))
 		if out.Code != 0 {
 			t.Fatalf("run %d: exit code %d: %s", i, out.Code, out.Stderr)
 		}
 	}
-	nothingLeft(t, place, nil)
 }

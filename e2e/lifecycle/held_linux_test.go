@@ -18,8 +18,7 @@ import (
 
 // TestTerminalUnreadInput types more than the command's terminal takes at a command that reads none of it.
 func TestTerminalUnreadInput(t *testing.T) {
-	rig.Require(t)
-	place := rig.NewPlace(t, rig.Self())
+	place := newPlace(t, rig.Self())
 	c := open(t, shell(t, place, "echo ready; sleep 1; exit 5"))
 	c.expect(t, "ready\r\n")
 	const full = 300 * time.Millisecond // our own terminal takes no more either once tacho does not read
@@ -29,14 +28,12 @@ func TestTerminalUnreadInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.exits(t, 5)
-	nothingLeft(t, place, nil)
 }
 
 // TestTerminalHeldByAnother holds that tacho ends with its command, and shows all that it wrote, where somebody else
 // has its terminal open.
 func TestTerminalHeldByAnother(t *testing.T) {
-	rig.Require(t)
-	place := rig.NewPlace(t, rig.Self())
+	place := newPlace(t, rig.Self())
 	c := open(t, shell(t, place, "tty >name; echo ready; read -r go; seq 20000; exit 5"))
 	c.expect(t, "ready\r\n")
 	name, err := os.ReadFile(place.Path("name"))
@@ -51,7 +48,6 @@ func TestTerminalHeldByAnother(t *testing.T) {
 
 // TestTerminalCapture checks that a stream captured at a terminal is in its file, alone, and both stay terminals.
 func TestTerminalCapture(t *testing.T) {
-	rig.Require(t)
 	const script = `test -t 1 && test -t 2 && stty size <&2; echo out; echo err >/dev/stderr; exit 5`
 	tests := []struct {
 		flag  string
@@ -64,13 +60,12 @@ func TestTerminalCapture(t *testing.T) {
 	for _, test := range tests {
 		for _, user := range [][]string{nil, {"--user", "nobody"}} {
 			t.Run(strings.Join(append(user, test.flag), " "), func(t *testing.T) {
-				needShell(t)
 				if user != nil && os.Geteuid() != 0 {
 					t.Skip("only root can run a command as somebody else")
 				}
-				place := rig.NewPlace(t, rig.Self())
+				place := newPlace(t, rig.Self())
 				rig.Must(t, os.Chmod(place.Dir, 0o755))
-				c := open(t, place.Run(t.Context(), append(user, "--capture", test.flag, "--", "/bin/sh", "-c", script)...))
+				c := open(t, shell(t, place, script, append(user, "--capture", test.flag)...))
 				c.exits(t, 5)
 				if text := c.text(); !strings.Contains(text, "out\r\n") || !strings.Contains(text, "err\r\n") {
 					t.Errorf("the terminal shows %q", text)
@@ -89,14 +84,13 @@ func TestTerminalCapture(t *testing.T) {
 // TestTerminalLines checks that what tacho says stands on lines of its own: behind output that ends in the middle of
 // one, and in a file.
 func TestTerminalLines(t *testing.T) {
-	rig.Require(t)
 	needShell(t)
-	place := rig.NewPlace(t, rig.Self())
+	place := newPlace(t, rig.Self())
 	c := open(t, place.Run(t.Context(), "--", "printf", "abc"))
 	c.expect(t, "abc\r\n", "tacho:")
 	c.exits(t, 0)
 
-	place = rig.NewPlace(t, rig.Self())
+	place = newPlace(t, rig.Self())
 	c = open(t, place.Command(t.Context(), "/bin/sh", "-c", `"$@" 2>notes`, "sh", rig.Tacho(), "run", "--output-dir", place.Out,
 		"--interval", "100ms", "--report-interval", "100ms", "--", "/bin/sh", "-c", "sleep 0.5; printf abc"))
 	c.wait(t)

@@ -15,7 +15,6 @@ import (
 
 // TestRunRefuses checks wrong input: one line, the right code, nothing started, nothing left behind.
 func TestRunRefuses(t *testing.T) {
-	rig.Require(t)
 	// The command that must not be started leaves a file where it was.
 	touch := []string{"--", "/usr/bin/touch", "started"}
 	tests := []struct {
@@ -53,7 +52,7 @@ func TestRunRefuses(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			place := rig.NewPlace(t, rig.Self())
+			place := newPlace(t, rig.Self())
 			give(t, place)
 			out := rig.Capture(t, place.Run(t.Context(), test.args...))
 			if out.Code != test.code {
@@ -68,7 +67,6 @@ func TestRunRefuses(t *testing.T) {
 			if _, err := os.Stat(place.Path("started")); err == nil {
 				t.Error("the command was started")
 			}
-			nothingLeft(t, place, nil)
 			nothingRecorded(t, place, test.code)
 		})
 	}
@@ -76,8 +74,7 @@ func TestRunRefuses(t *testing.T) {
 
 // TestRunRefusesAFolderOfOthers is the unwritable folder of a user whom permissions bind.
 func TestRunRefusesAFolderOfOthers(t *testing.T) {
-	rig.Require(t)
-	place := rig.NewPlace(t, rig.Unprivileged())
+	place := newPlace(t, rig.Unprivileged())
 	rig.Must(t, os.Mkdir(place.Out, 0o500))
 	out := rig.Capture(t, place.Run(t.Context(), "--", "/usr/bin/touch", "started"))
 	if out.Code != 125 {
@@ -89,11 +86,10 @@ func TestRunRefusesAFolderOfOthers(t *testing.T) {
 	if _, err := os.Stat(place.Path("started")); err == nil {
 		t.Error("the command was started")
 	}
-	nothingLeft(t, place, nil)
 }
 
 // give puts files into a place that look like commands and are none.
-func give(t *testing.T, place *rig.Place) {
+func give(t *testing.T, place *spot) {
 	t.Helper()
 	rig.Must(t, os.WriteFile(place.Path("plain"), []byte("#!/bin/true\n"), 0o644))
 	rig.Must(t, os.WriteFile(place.Path("garbage"), []byte{0x7f, 'E', 'L', 'F', 0, 0, 0, 0}, 0o755))
@@ -103,7 +99,7 @@ func give(t *testing.T, place *rig.Place) {
 
 // nothingRecorded checks that there is no record of a run that was refused. One of a command that could not be
 // started says so.
-func nothingRecorded(t *testing.T, place *rig.Place, code int) {
+func nothingRecorded(t *testing.T, place *spot, code int) {
 	t.Helper()
 	recorded := false
 	for _, run := range place.Runs(t) {

@@ -19,25 +19,24 @@ import (
 const soon = time.Second
 
 // linger starts a task with a child and a daemon and waits until they are there.
-func linger(t *testing.T, mode rig.Mode, place *rig.Place, command ...string) (*session, *record.Record, *rig.Parent) {
+func linger(t *testing.T, place *spot, command ...string) (*session, *record.Record) {
 	t.Helper()
-	flags, parent := mode.Place(t)
 	// Whoever does not end when asked to is to be killed soon.
-	flags = append(flags, "--kill-grace", "200ms", "--", rig.Workload(), "linger")
+	flags := []string{"--kill-grace", "200ms", "--", rig.Workload(), "linger"}
 	s := start(t, place.Run(t.Context(), append(flags, command...)...))
 	s.expect(t, "ready")
 	r := place.Running(t)
 	if r.Executor == nil || !rig.Alive(r.Executor.PID) || !rig.Alive(r.PID) {
 		t.Fatalf("the record of the running task names no live executor and command: %+v", r.Executor)
 	}
-	return s, r, parent
+	return s, r
 }
 
 // gone waits until nothing of a place runs any more, nor in the cgroup around its task.
-func gone(t *testing.T, place *rig.Place, parent *rig.Parent) {
+func gone(t *testing.T, place *spot) {
 	t.Helper()
 	took := rig.Eventually(t, deadline, "nothing runs any more", func() bool {
-		return len(place.Strays()) == 0 && (parent == nil || len(parent.Processes()) == 0)
+		return len(place.Strays()) == 0 && (place.parent == nil || len(place.parent.Processes()) == 0)
 	})
 	t.Logf("nothing runs after %s", took.Round(time.Millisecond))
 	if took > soon {
@@ -47,7 +46,6 @@ func gone(t *testing.T, place *rig.Place, parent *rig.Parent) {
 
 // TestKillRun kills tacho run: the task ends with it, and its record says so.
 func TestKillRun(t *testing.T) {
-	rig.Require(t)
 	for _, mode := range rig.Modes() {
 		for _, args := range [][]string{nil, {"-stubborn"}} {
 			name := mode.String()
@@ -55,16 +53,15 @@ func TestKillRun(t *testing.T) {
 				name += "/stubborn"
 			}
 			t.Run(name, func(t *testing.T) {
-				place := rig.NewPlace(t, mode.User)
-				s, _, parent := linger(t, mode, place, args...)
+				place := placeFor(t, mode)
+				s, _ := linger(t, place, args...)
 				rig.Must(t, s.cmd.Process.Kill())
-				gone(t, place, parent)
+				gone(t, place)
 				r := place.Closed(t)
 				if r.State != record.Exited || r.Diagnosis.Verdict != record.Stopped || r.Diagnosis.Summary == "" {
 					t.Errorf("state %q, verdict %q (%q), want exited, stopped and a sentence",
 						r.State, r.Diagnosis.Verdict, r.Diagnosis.Summary)
 				}
-				nothingLeft(t, place, parent)
 			})
 		}
 	}
@@ -72,11 +69,10 @@ func TestKillRun(t *testing.T) {
 
 // TestKillExecutor kills the executor: the task ends, tacho run says so.
 func TestKillExecutor(t *testing.T) {
-	rig.Require(t)
-	eachMode(t, func(t *testing.T, mode rig.Mode, place *rig.Place) {
-		s, r, parent := linger(t, mode, place)
+	eachMode(t, func(t *testing.T, place *spot) {
+		s, r := linger(t, place)
 		rig.Must(t, syscall.Kill(r.Executor.PID, syscall.SIGKILL))
-		gone(t, place, parent)
+		gone(t, place)
 		code, stderr := s.wait(t, deadline)
 		if code != 125 {
 			t.Errorf("exit code %d, want 125", code)
@@ -90,15 +86,12 @@ func TestKillExecutor(t *testing.T) {
 			t.Errorf("state %q, verdict %q (%q), want executor_lost and a sentence",
 				end.State, end.Diagnosis.Verdict, end.Diagnosis.Summary)
 		}
-		nothingLeft(t, place, parent)
 	})
 }
 
 // TestKillRunAndExecutor kills tacho run and the executor at the same time: the command ends with them, and the next
 // tacho command ends what is left and says so. TACHO_TRIES says how often each is tried.
 func TestKillRunAndExecutor(t *testing.T) {
-	rig.Require(t)
-	needShell(t)
 	for _, mode := range rig.Modes() {
 		for _, runFirst := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/run first: %t", mode, runFirst), func(t *testing.T) {
@@ -112,14 +105,13 @@ func TestKillRunAndExecutor(t *testing.T) {
 
 func killBoth(t *testing.T, mode rig.Mode, runFirst bool) {
 	t.Helper()
-	place := rig.NewPlace(t, mode.User)
-	flags, parent := mode.Place(t)
+	place := placeFor(t, mode)
 	// Without a cgroup, which Auto may come to, a session is all that can be found again.
 	script := "sleep 1000 & echo ready; exec sleep 1000"
-	if mode.Placement == rig.Below {
+	if place.mode.Placement == rig.Below {
 		script = "setsid sleep 1000 & " + script
 	}
-	s := start(t, place.Run(t.Context(), append(flags, "--", "/bin/sh", "-c", script)...))
+	s := start(t, shell(t, place, script))
 	s.expect(t, "ready")
 	r := place.Running(t)
 	victims := []int{s.cmd.Process.Pid, r.Executor.PID}
@@ -136,21 +128,18 @@ func killBoth(t *testing.T, mode rig.Mode, runFirst bool) {
 	if want := "run " + r.ID + " had lost its executor; killed what was left of it"; !strings.Contains(out.Stderr, want) {
 		t.Errorf("the next command says %q, want %q", out.Stderr, want)
 	}
-	gone(t, place, parent)
+	gone(t, place)
 	if end := place.Closed(t); end.Diagnosis.Verdict != record.ExecutorLost {
 		t.Errorf("verdict %q, want executor_lost", end.Diagnosis.Verdict)
 	}
-	nothingLeft(t, place, parent)
 }
 
 // TestKillBothWithoutCgroup does the same with a process in a session of its own and no cgroup: it is found by the
 // reports.
 func TestKillBothWithoutCgroup(t *testing.T) {
-	rig.Require(t)
-	needShell(t)
-	place := rig.NewPlace(t, rig.Unprivileged())
-	s := start(t, place.Run(t.Context(), "--cgroup", "none", "--interval", "20ms", "--report-interval", "20ms",
-		"--", "/bin/sh", "-c", "setsid sleep 1000 & echo ready; exec sleep 2000"))
+	place := newPlace(t, rig.Unprivileged())
+	s := start(t, shell(t, place, "setsid sleep 1000 & echo ready; exec sleep 2000",
+		"--cgroup", "none", "--interval", "20ms", "--report-interval", "20ms"))
 	s.expect(t, "ready")
 	r := place.Running(t)
 	rig.Eventually(t, deadline, "both processes are reported", func() bool {
@@ -161,18 +150,15 @@ func TestKillBothWithoutCgroup(t *testing.T) {
 		rig.Must(t, syscall.Kill(pid, syscall.SIGKILL))
 	}
 	rig.Capture(t, place.Command(t.Context(), rig.Tacho(), "ls", "--output-dir", place.Out))
-	gone(t, place, nil)
-	nothingLeft(t, place, nil)
+	gone(t, place)
 }
 
 // TestKillCommand kills the command only: its end is an end like any other, and its family goes with it.
 func TestKillCommand(t *testing.T) {
-	rig.Require(t)
-	eachMode(t, func(t *testing.T, mode rig.Mode, place *rig.Place) {
-		s, r, parent := linger(t, mode, place)
+	eachMode(t, func(t *testing.T, place *spot) {
+		s, r := linger(t, place)
 		rig.Must(t, syscall.Kill(r.PID, syscall.SIGKILL))
 		s.exits(t, 137)
-		nothingLeft(t, place, parent)
 		if end := place.TheRun(t).Record; end.Diagnosis.Verdict != record.Signaled {
 			t.Errorf("verdict %q, want signaled", end.Diagnosis.Verdict)
 		}
@@ -181,11 +167,8 @@ func TestKillCommand(t *testing.T) {
 
 // TestDetach leaves a task running, looks at it, and stops it.
 func TestDetach(t *testing.T) {
-	rig.Require(t)
-	eachMode(t, func(t *testing.T, mode rig.Mode, place *rig.Place) {
-		flags, parent := mode.Place(t)
-		flags = append(flags, "--detach", "--", rig.Workload(), "linger")
-		s := start(t, place.Run(t.Context(), flags...))
+	eachMode(t, func(t *testing.T, place *spot) {
+		s := start(t, place.Run(t.Context(), "--detach", "--", rig.Workload(), "linger"))
 		if code, stderr := s.wait(t, deadline); code != 0 {
 			t.Fatalf("exit code %d: %s", code, stderr)
 		}
@@ -203,19 +186,17 @@ func TestDetach(t *testing.T) {
 		if code, stderr := attached.wait(t, deadline); code != 143 {
 			t.Errorf("attach: exit code %d, want 143: %s", code, stderr)
 		}
-		gone(t, place, parent)
+		gone(t, place)
 		end := place.Closed(t)
 		if end.State != record.Exited || end.Diagnosis.Verdict != record.Stopped {
 			t.Errorf("state %q, verdict %q, want exited and stopped", end.State, end.Diagnosis.Verdict)
 		}
-		nothingLeft(t, place, parent)
 	})
 }
 
 // TestDetachOutlivesItsCaller kills the session that tacho run --detach was called in.
 func TestDetachOutlivesItsCaller(t *testing.T) {
-	rig.Require(t)
-	place := rig.NewPlace(t, rig.Self())
+	place := newPlace(t, rig.Self())
 	cmd := place.Run(t.Context(), "--detach", "--", rig.Workload(), "linger")
 	cmd.SysProcAttr.Setsid = true
 	s := start(t, cmd)
@@ -244,6 +225,5 @@ func TestDetachOutlivesItsCaller(t *testing.T) {
 	if out.Code != 0 {
 		t.Errorf("stop: exit code %d: %s", out.Code, out.Stderr)
 	}
-	gone(t, place, nil)
-	nothingLeft(t, place, nil)
+	gone(t, place)
 }

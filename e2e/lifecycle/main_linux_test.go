@@ -6,10 +6,12 @@ package lifecycle
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,10 +33,51 @@ func needShell(t *testing.T) {
 	}
 }
 
+// spot is a place for tacho run, with the flags that say where its task goes, and the cgroup around the task; nil for
+// none. At the end of the test it is as if nothing had been there.
+type spot struct {
+	*rig.Place
+
+	mode   rig.Mode
+	flags  []string
+	parent *rig.Parent
+}
+
+// newPlace makes a place of a user; the task goes where it goes by default.
+func newPlace(t *testing.T, user rig.User) *spot {
+	t.Helper()
+	rig.Require(t)
+	place := &spot{Place: rig.NewPlace(t, user)}
+	t.Cleanup(func() { nothingLeft(t, place) })
+	return place
+}
+
+// placeFor makes a place for a user and a placement.
+func placeFor(t *testing.T, mode rig.Mode) *spot {
+	t.Helper()
+	rig.Require(t)
+	flags, parent := mode.Place(t)
+	place := newPlace(t, mode.User)
+	place.mode, place.flags, place.parent = mode, flags, parent
+	return place
+}
+
+// Run returns a command of tacho run in the place.
+func (s *spot) Run(ctx context.Context, args ...string) *exec.Cmd {
+	return s.Place.Run(ctx, slices.Concat(s.flags, args)...)
+}
+
+// shell returns tacho run with a script.
+func shell(t *testing.T, place *spot, script string, flags ...string) *exec.Cmd {
+	t.Helper()
+	needShell(t)
+	return place.Run(t.Context(), append(flags, "--", "/bin/sh", "-c", script)...)
+}
+
 // eachMode runs a test in a place of its own for each user and placement.
-func eachMode(t *testing.T, test func(t *testing.T, mode rig.Mode, place *rig.Place)) {
+func eachMode(t *testing.T, test func(t *testing.T, place *spot)) {
 	for _, mode := range rig.Modes() {
-		t.Run(mode.String(), func(t *testing.T) { test(t, mode, rig.NewPlace(t, mode.User)) })
+		t.Run(mode.String(), func(t *testing.T) { test(t, placeFor(t, mode)) })
 	}
 }
 
@@ -134,7 +177,7 @@ func (s *session) exits(t *testing.T, want int) {
 }
 
 // nothingLeft holds a place, and the cgroup around its task, to be as if nothing had been there.
-func nothingLeft(t *testing.T, place *rig.Place, parent *rig.Parent) {
+func nothingLeft(t *testing.T, place *spot) {
 	t.Helper()
 	for _, left := range place.Leftovers() {
 		t.Errorf("left behind: %s", left)
@@ -147,10 +190,10 @@ func nothingLeft(t *testing.T, place *rig.Place, parent *rig.Parent) {
 			}
 		}
 	}
-	if parent == nil {
+	if place.parent == nil {
 		return
 	}
-	for _, folder := range parent.Below() {
+	for _, folder := range place.parent.Below() {
 		t.Errorf("left behind: %s", folder)
 	}
 }

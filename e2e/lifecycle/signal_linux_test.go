@@ -28,30 +28,26 @@ func shortName(signal syscall.Signal) string {
 
 // TestRunForwardsSignals sends tacho each signal and has a script answer it.
 func TestRunForwardsSignals(t *testing.T) {
-	rig.Require(t)
-	needShell(t)
 	for _, signal := range forwarded() {
 		name := shortName(signal)
 		t.Run(name, func(t *testing.T) {
-			place := rig.NewPlace(t, rig.Self())
+			place := newPlace(t, rig.Self())
 			script := fmt.Sprintf("trap 'echo got %s; exit 7' %s; echo ready; while :; do sleep 0.02; done", name, name)
-			s := start(t, place.Run(t.Context(), "--", "/bin/sh", "-c", script))
+			s := start(t, shell(t, place, script))
 			s.expect(t, "ready")
 			rig.Must(t, s.cmd.Process.Signal(signal))
 			s.expect(t, "got "+name)
 			s.exits(t, 7)
-			nothingLeft(t, place, nil)
 		})
 	}
 }
 
 // TestRunEndsByAForwardedSignal sends tacho each signal with nobody there to answer it.
 func TestRunEndsByAForwardedSignal(t *testing.T) {
-	rig.Require(t)
 	for _, signal := range forwarded() {
 		t.Run(shortName(signal), func(t *testing.T) {
-			place := rig.NewPlace(t, rig.Self())
-			s := start(t, place.Run(t.Context(), "--", "/bin/sh", "-c", "echo ready; exec sleep 1000"))
+			place := newPlace(t, rig.Self())
+			s := start(t, shell(t, place, "echo ready; exec sleep 1000"))
 			s.expect(t, "ready")
 			r := place.Running(t)
 			rig.Must(t, s.cmd.Process.Signal(signal))
@@ -62,7 +58,6 @@ func TestRunEndsByAForwardedSignal(t *testing.T) {
 			if rig.Alive(r.PID) {
 				t.Errorf("the command (%d) still runs", r.PID)
 			}
-			nothingLeft(t, place, nil)
 		})
 	}
 }
@@ -70,12 +65,11 @@ func TestRunEndsByAForwardedSignal(t *testing.T) {
 // TestRunKeepsIgnoredSignals checks what nohup and shells rely on: a signal that was ignored before tacho is
 // ignored in the command too.
 func TestRunKeepsIgnoredSignals(t *testing.T) {
-	rig.Require(t)
 	needShell(t)
 	for _, signal := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
 		name := shortName(signal)
 		t.Run(name, func(t *testing.T) {
-			place := rig.NewPlace(t, rig.Self())
+			place := newPlace(t, rig.Self())
 			script := fmt.Sprintf(`trap '' %s; exec "$@"`, name)
 			if signal == syscall.SIGQUIT {
 				// As shells do for background jobs. SIGQUIT alone is lost: the Go runtime does not keep it.
@@ -99,8 +93,7 @@ func TestRunKeepsIgnoredSignals(t *testing.T) {
 // TestRunBlocksNoSignals checks that the command starts with the signals of a fresh process: none blocked, and
 // ignored only what was ignored before.
 func TestRunBlocksNoSignals(t *testing.T) {
-	rig.Require(t)
-	place := rig.NewPlace(t, rig.Self())
+	place := newPlace(t, rig.Self())
 	masks := []string{"grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"}
 	want := rig.Capture(t, place.Command(t.Context(), masks[0], masks[1:]...))
 	out := rig.Capture(t, place.Run(t.Context(), append([]string{"--"}, masks...)...))

@@ -32,13 +32,11 @@ func everyByte() []byte {
 
 // TestRunPassesStreams checks that what the command reads and writes goes through as it is.
 func TestRunPassesStreams(t *testing.T) {
-	rig.Require(t)
-	needShell(t)
 	for _, flags := range [][]string{nil, {"--no-files"}, {"--capture", "stdout,stderr"}} {
 		t.Run(strings.Join(flags, " "), func(t *testing.T) {
-			place := rig.NewPlace(t, rig.Self())
+			place := newPlace(t, rig.Self())
 			input := everyByte()
-			cmd := place.Run(t.Context(), append(flags, "--", "/bin/sh", "-c", "tee /dev/stderr")...)
+			cmd := shell(t, place, "tee /dev/stderr", flags...)
 			var stdout, stderr bytes.Buffer
 			cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &stdout, &stderr
 			cmd.WaitDelay = time.Second
@@ -53,7 +51,6 @@ func TestRunPassesStreams(t *testing.T) {
 			if len(flags) > 0 && flags[0] == "--capture" {
 				captured(t, place, input)
 			}
-			nothingLeft(t, place, nil)
 			if len(flags) > 0 && flags[0] == "--no-files" {
 				if _, err := os.Stat(place.Out); err == nil {
 					t.Error("files were written with --no-files")
@@ -64,7 +61,7 @@ func TestRunPassesStreams(t *testing.T) {
 }
 
 // captured checks that both streams are in files of the run as well.
-func captured(t *testing.T, place *rig.Place, want []byte) {
+func captured(t *testing.T, place *spot, want []byte) {
 	t.Helper()
 	found := 0
 	err := filepath.WalkDir(place.TheRun(t).Dir, func(path string, entry fs.DirEntry, err error) error {
@@ -85,13 +82,11 @@ func captured(t *testing.T, place *rig.Place, want []byte) {
 
 // TestRunGivesItsOwnDescriptors checks that nothing stands between the command and the files of its caller.
 func TestRunGivesItsOwnDescriptors(t *testing.T) {
-	rig.Require(t)
-	needShell(t)
-	place := rig.NewPlace(t, rig.Self())
+	place := newPlace(t, rig.Self())
 	file, err := os.Create(place.Path("output"))
 	rig.Must(t, err)
 	defer file.Close()
-	cmd := place.Run(t.Context(), "--", "/bin/sh", "-c", "readlink /proc/$$/fd/0 /proc/$$/fd/1 /proc/$$/fd/2")
+	cmd := shell(t, place, "readlink /proc/$$/fd/0 /proc/$$/fd/1 /proc/$$/fd/2")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = file, file, file
 	rig.Must(t, cmd.Run())
 	data, err := os.ReadFile(file.Name())
@@ -103,9 +98,8 @@ func TestRunGivesItsOwnDescriptors(t *testing.T) {
 
 // TestRunKeepsWhatSurroundsIt checks the folder, the environment and the arguments that the command sees.
 func TestRunKeepsWhatSurroundsIt(t *testing.T) {
-	rig.Require(t)
 	needShell(t)
-	place := rig.NewPlace(t, rig.Unprivileged())
+	place := newPlace(t, rig.Unprivileged())
 	cmd := place.Run(t.Context(), "--", "/bin/sh", "-c", `pwd; id -u; umask; env | sort; printf '<%s>' "$@"`, "sh", "", "a b", "--flag", "ü\n")
 	out := rig.Capture(t, cmd)
 	bare := place.Command(t.Context(), "/bin/sh", append([]string{"-c"}, cmd.Args[len(cmd.Args)-6:]...)...)
@@ -120,21 +114,18 @@ func TestRunKeepsWhatSurroundsIt(t *testing.T) {
 
 // TestRunLetsAReaderLeave checks that a command whose reader has left gets the SIGPIPE of its own writing.
 func TestRunLetsAReaderLeave(t *testing.T) {
-	rig.Require(t)
 	needShell(t)
-	place := rig.NewPlace(t, rig.Self())
+	place := newPlace(t, rig.Self())
 	cmd := place.Command(t.Context(), "/bin/sh", "-c", `{ "$@"; echo "code $?" >&2; } | head -n 1`, "sh",
 		rig.Tacho(), "run", "--output-dir", place.Out, "--", "yes")
 	out := rig.Capture(t, cmd)
 	if out.Stdout != "y\n" || !strings.Contains(out.Stderr, "code 141\n") {
 		t.Errorf("stdout %q, stderr %q, want one y and code 141", out.Stdout, out.Stderr)
 	}
-	nothingLeft(t, place, nil)
 }
 
 // TestRunOutlivesItsListener checks that it costs the command nothing when nobody hears what tacho says of it.
 func TestRunOutlivesItsListener(t *testing.T) {
-	rig.Require(t)
 	needShell(t)
 	tests := []struct {
 		name, script string
@@ -146,7 +137,7 @@ func TestRunOutlivesItsListener(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			place := rig.NewPlace(t, rig.Self())
+			place := newPlace(t, rig.Self())
 			args := append([]string{
 				"-c", `{ "$@"; echo $? >code; } 2>&1 | head -n 1`, "sh", rig.Tacho(), "run",
 				"--output-dir", place.Out,
@@ -161,7 +152,6 @@ func TestRunOutlivesItsListener(t *testing.T) {
 			if code, err := os.ReadFile(place.Path("code")); string(code) != "3\n" {
 				t.Errorf("exit code %q, %v, want 3", code, err)
 			}
-			nothingLeft(t, place, nil)
 		})
 	}
 }
@@ -169,8 +159,7 @@ func TestRunOutlivesItsListener(t *testing.T) {
 // TestRunPassesDescriptorsOn checks that the command has the descriptors above 2 that tacho was given, as they were,
 // and no other.
 func TestRunPassesDescriptorsOn(t *testing.T) {
-	rig.Require(t)
-	place := rig.NewPlace(t, rig.Self())
+	place := newPlace(t, rig.Self())
 	rig.Must(t, os.WriteFile(place.Path("words"), []byte("words\n"), 0o600))
 	script := `exec 3<words 4>&3 17<words 200>written
 		list='cat <&3; echo more >/dev/fd/200; for fd in /proc/$$/fd/*; do echo ${fd##*/} $(readlink $fd); done | grep -v pipe:'
@@ -202,11 +191,9 @@ func TestRunPassesDescriptorsOn(t *testing.T) {
 // TestRunHoldsNoDescriptor checks that the reader of what the command was given comes to its end although tacho and
 // the executor still run, also where the command is left running.
 func TestRunHoldsNoDescriptor(t *testing.T) {
-	rig.Require(t)
-	needShell(t)
 	for _, flags := range [][]string{nil, {"--detach"}} {
 		t.Run(strings.Join(flags, ""), func(t *testing.T) {
-			place := rig.NewPlace(t, rig.Self())
+			place := newPlace(t, rig.Self())
 			rig.Must(t, unix.Mkfifo(place.Path("go"), 0o600))
 			signal, err := os.OpenFile(place.Path("go"), os.O_RDWR, 0) // which waits for no reader
 			rig.Must(t, err)
@@ -214,7 +201,7 @@ func TestRunHoldsNoDescriptor(t *testing.T) {
 			reader, writer, err := os.Pipe()
 			rig.Must(t, err)
 			defer reader.Close()
-			cmd := place.Run(t.Context(), append(flags, "--", "/bin/sh", "-c", "echo word >&3; exec 3>&-; read -r x <go")...)
+			cmd := shell(t, place, "echo word >&3; exec 3>&-; read -r x <go", flags...)
 			cmd.ExtraFiles = []*os.File{writer}
 			err = errors.Join(cmd.Start(), writer.Close(), reader.SetReadDeadline(time.Now().Add(deadline)))
 			rig.Must(t, err)

@@ -15,33 +15,21 @@ import (
 	"github.com/tachograph/tacho/e2e/rig"
 )
 
-// shell returns tacho run with a script, in a place of its own.
-func shell(t *testing.T, place *rig.Place, script string) *exec.Cmd {
-	t.Helper()
-	needShell(t)
-	return place.Run(t.Context(), "--", "/bin/sh", "-c", script)
-}
-
 // TestTerminal checks that a command at a terminal has one: by name, for all three streams, and as /dev/tty.
 func TestTerminal(t *testing.T) {
-	rig.Require(t)
-	eachMode(t, func(t *testing.T, mode rig.Mode, place *rig.Place) {
-		needShell(t)
-		flags, parent := mode.Place(t)
+	eachMode(t, func(t *testing.T, place *spot) {
 		script := `tty; test -t 0 && test -t 1 && test -t 2 && echo streams; echo controlled >/dev/tty; printf 'a\nb\n'; exit 6`
-		c := open(t, place.Run(t.Context(), append(flags, "--", "/bin/sh", "-c", script)...))
+		c := open(t, shell(t, place, script))
 		c.expect(t, "/dev/pts/", "streams\r\n", "controlled\r\n")
 		// Each newline is turned once into what a terminal needs.
 		c.expect(t, "a\r\nb\r\n")
 		c.exits(t, 6)
-		nothingLeft(t, place, parent)
 	})
 }
 
 // TestTerminalSize checks that the command knows how large the window is, and learns of it when that changes.
 func TestTerminalSize(t *testing.T) {
-	rig.Require(t)
-	place := rig.NewPlace(t, rig.Self())
+	place := newPlace(t, rig.Self())
 	c := open(t, shell(t, place,
 		`stty size; trap 'stty size; exit 4' WINCH; echo ready; while :; do sleep 0.02; done`))
 	c.expect(t, "30 100\r\n", "ready\r\n")
@@ -52,7 +40,6 @@ func TestTerminalSize(t *testing.T) {
 
 // TestTerminalInterrupt types Ctrl-C at a command that answers it, and at one that does not.
 func TestTerminalInterrupt(t *testing.T) {
-	rig.Require(t)
 	tests := []struct {
 		name, script, says string
 		key                string
@@ -64,7 +51,7 @@ func TestTerminalInterrupt(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			place := rig.NewPlace(t, rig.Self())
+			place := newPlace(t, rig.Self())
 			c := open(t, shell(t, place, test.script))
 			c.expect(t, "ready\r\n")
 			c.enter(t, test.key)
@@ -72,15 +59,13 @@ func TestTerminalInterrupt(t *testing.T) {
 			if code := c.wait(t); code != test.code {
 				t.Errorf("exit code %d, want %d", code, test.code)
 			}
-			nothingLeft(t, place, nil)
 		})
 	}
 }
 
 // TestTerminalEnd types Ctrl-D at a command that reads.
 func TestTerminalEnd(t *testing.T) {
-	rig.Require(t)
-	place := rig.NewPlace(t, rig.Self())
+	place := newPlace(t, rig.Self())
 	c := open(t, shell(t, place, `echo ready; n=$(cat | wc -c); echo "read $n"`))
 	c.expect(t, "ready\r\n")
 	c.enter(t, "hello\n\x04")
@@ -90,8 +75,7 @@ func TestTerminalEnd(t *testing.T) {
 
 // TestTerminalPassword checks that what is typed while echo is off is not shown.
 func TestTerminalPassword(t *testing.T) {
-	rig.Require(t)
-	place := rig.NewPlace(t, rig.Self())
+	place := newPlace(t, rig.Self())
 	c := open(t, shell(t, place,
 		`stty -echo; printf 'Password: '; read -r p </dev/tty; stty echo; echo; [ "$p" = sesame ] && echo open`))
 	c.expect(t, "Password: ")
@@ -105,7 +89,6 @@ func TestTerminalPassword(t *testing.T) {
 
 // TestTerminalIsPutBack checks that the terminal has its settings again after every kind of end.
 func TestTerminalIsPutBack(t *testing.T) {
-	rig.Require(t)
 	needShell(t)
 	tests := []struct{ name, script, says string }{
 		{"exit", "stty raw -echo; exit 3", "code 3\r\n"},
@@ -115,7 +98,7 @@ func TestTerminalIsPutBack(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			place := rig.NewPlace(t, rig.Self())
+			place := newPlace(t, rig.Self())
 			// The shell around it holds the terminal open while we look; the one in between becomes tacho.
 			outer := `before=$(stty -g); sh -c 'echo $$ >pid; exec "$@"' sh "$@"; code=$?
 				[ "$before" = "$(stty -g)" ] && echo same settings; echo "code $code"`
@@ -129,8 +112,7 @@ func TestTerminalIsPutBack(t *testing.T) {
 
 // TestTerminalJobControl runs a shell under tacho and stops and continues a job in it.
 func TestTerminalJobControl(t *testing.T) {
-	rig.Require(t)
-	place := rig.NewPlace(t, rig.Self())
+	place := newPlace(t, rig.Self())
 	c := open(t, place.Run(t.Context(), "--", needBash(t), "--norc", "--noprofile", "-i"))
 	// The echo of the line does not look like the prompt.
 	c.enter(t, "PS1='inn''er> '\n")
@@ -148,13 +130,11 @@ func TestTerminalJobControl(t *testing.T) {
 	c.expect(t, "inner> ")
 	c.enter(t, "exit 11\n")
 	c.exits(t, 11)
-	nothingLeft(t, place, nil)
 }
 
 // TestTerminalSuspend stops tacho run itself from the shell that it was called in, as any other command.
 func TestTerminalSuspend(t *testing.T) {
-	rig.Require(t)
-	place := rig.NewPlace(t, rig.Self())
+	place := newPlace(t, rig.Self())
 	c := atPrompt(t, place)
 	c.enter(t, rig.Tacho()+" run --output-dir "+place.Out+" -- /bin/sh -c 'echo ready; read x; echo \"got $x\"; exit 12'\n")
 	c.expect(t, "ready\r\n")
@@ -169,14 +149,12 @@ func TestTerminalSuspend(t *testing.T) {
 	c.enter(t, "echo \"code $?\"; exit\n")
 	c.expect(t, "code 12\r\n")
 	c.wait(t)
-	nothingLeft(t, place, nil)
 }
 
 // TestTerminalBackground starts tacho run as a background job, which leaves the terminal to the shell until it is
 // called.
 func TestTerminalBackground(t *testing.T) {
-	rig.Require(t)
-	place := rig.NewPlace(t, rig.Self())
+	place := newPlace(t, rig.Self())
 	c := atPrompt(t, place)
 	c.enter(t, rig.Tacho()+" run --interval 100ms --output-dir "+place.Out+
 		" -- /bin/sh -c 'stty -a >modes; echo ready; read x; echo \"got $x\"; exit 12' &\n")
@@ -194,17 +172,15 @@ func TestTerminalBackground(t *testing.T) {
 	c.enter(t, "echo \"code $?\"; exit\n")
 	c.expect(t, "code 12\r\n")
 	c.wait(t)
-	nothingLeft(t, place, nil)
 }
 
 // TestTerminalSentToBackground stops tacho run and lets it go on in the background, to its end and as a foreground
 // job.
 func TestTerminalSentToBackground(t *testing.T) {
-	rig.Require(t)
 	tests := []struct{ name, then string }{{"ends there", "wait %1"}, {"comes back", "fg %1"}}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			place := rig.NewPlace(t, rig.Self())
+			place := newPlace(t, rig.Self())
 			for _, name := range []string{"go", "end"} {
 				rig.Must(t, unix.Mkfifo(place.Path(name), 0o600))
 			}
@@ -222,13 +198,12 @@ func TestTerminalSentToBackground(t *testing.T) {
 			c.enter(t, "(sleep 0.5; echo >end) & "+test.then+"; echo \"code $?\"; exit\n")
 			c.expect(t, "code 4\r\n")
 			c.wait(t)
-			nothingLeft(t, place, nil)
 		})
 	}
 }
 
 // atPrompt is an interactive shell that waits for a line.
-func atPrompt(t *testing.T, place *rig.Place) *console {
+func atPrompt(t *testing.T, place *spot) *console {
 	t.Helper()
 	c := open(t, place.Command(t.Context(), needBash(t), "--norc", "--noprofile", "-i"))
 	c.enter(t, "PS1='out''er> '\n")
@@ -238,9 +213,8 @@ func atPrompt(t *testing.T, place *rig.Place) *console {
 
 // TestTerminalOnlyWhereThereIsOne checks that a stream that is no terminal does not become one.
 func TestTerminalOnlyWhereThereIsOne(t *testing.T) {
-	rig.Require(t)
 	needShell(t)
-	place := rig.NewPlace(t, rig.Self())
+	place := newPlace(t, rig.Self())
 	c := open(t, place.Command(t.Context(), "/bin/sh", "-c", `"$@" | cat`, "sh",
 		rig.Tacho(), "run", "--output-dir", place.Out, "--", "/bin/sh", "-c",
 		`test -t 1 || echo "no terminal"; readlink /proc/$$/fd/1; printf 'a\tb\n' | od -c | head -n 1`))
@@ -250,17 +224,15 @@ func TestTerminalOnlyWhereThereIsOne(t *testing.T) {
 
 // TestTerminalGoesAway closes the window: the command gets the SIGHUP, and nothing is left.
 func TestTerminalGoesAway(t *testing.T) {
-	rig.Require(t)
-	place := rig.NewPlace(t, rig.Self())
+	place := newPlace(t, rig.Self())
 	c := open(t, shell(t, place, `trap 'echo hung up >hup; exit 1' HUP; echo ready; while :; do sleep 0.02; done`))
 	c.expect(t, "ready\r\n")
 	c.ptm.Close()
 	c.wait(t)
-	gone(t, place, nil)
+	gone(t, place)
 	if _, err := os.Stat(place.Path("hup")); err != nil {
 		t.Errorf("the command was not told: %v", err)
 	}
-	nothingLeft(t, place, nil)
 }
 
 func needBash(t *testing.T) string {
@@ -273,7 +245,7 @@ func needBash(t *testing.T) string {
 }
 
 // foreground waits until a command of the place runs.
-func foreground(t *testing.T, place *rig.Place, command string) {
+func foreground(t *testing.T, place *spot, command string) {
 	t.Helper()
 	rig.Eventually(t, deadline, command+" runs", func() bool {
 		for _, stray := range place.Strays() {
