@@ -7,10 +7,17 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tachograph/tacho/executor/cgroup"
+	"github.com/tachograph/tacho/executor/process"
+	"github.com/tachograph/tacho/procstats/exits"
 	"github.com/tachograph/tacho/procstats/kernel"
 	"github.com/tachograph/tacho/procstats/network"
 	"github.com/tachograph/tacho/procstats/source"
@@ -113,4 +120,163 @@ func checkController(host Host, mounts []kernel.CgroupMount, group *cgroup.Group
 	}
 	found, enable := remedy(host, mounts).Lack(name)
 	return c.missing(cmp.Or(found, "not available in the task's cgroup"), costs, enable)
+}
+
+func checkKernel(host Host) Check {
+	k := kernel.OSRelease(host.FS)
+	c := works("kernel", "Linux "+k.Text)
+	switch {
+	case k.Major == 0:
+		return c.partly("kernel release unknown", "", "")
+	case !k.AtLeast(4, 20):
+		return c.partly(c.Found, "pressure, and much of cgroup v2", "Linux 4.20 or newer, better 5.19")
+	case !k.AtLeast(5, 19):
+		return c.partly(c.Found, "the exact memory peak of cgroup v2", "Linux 5.19 or newer")
+	}
+	return c
+}
+
+// What is lost without a system call.
+const (
+	costsOfNoClone = "exact memory: a few pages of the executor are charged to the task"
+	costsOfNoPidfd = "signals that cannot reach a wrong process"
+)
+
+// checkClone checks CLONE_INTO_CGROUP, clone3(2): the process is charged to its cgroup from the first instruction.
+func checkClone(group *cgroup.Group) Check {
+	c := works("start in the cgroup", "by descriptor, clone3(2)")
+	switch {
+	case !group.Exists():
+		return c.missing("no cgroup", "exact totals from the first instruction", "")
+	case group.V2 == "":
+		return works(c.Name, "by a thread that forks in the cgroup (v1)")
+	}
+	err := cgroup.CanClone()
+	if err != nil {
+		err = fmt.Errorf("the executor enters the cgroup to fork: %w", err)
+	}
+	return c.unless(err, costsOfNoClone, "Linux 5.7 or newer, without a system call filter that denies clone3")
+}
+
+func checkPressure(host Host) Check {
+	dir := filepath.Join(host.FS.Proc, "pressure")
+	c, enable := works("pressure (PSI)", dir), "boot with psi=1 (the kernel needs CONFIG_PSI=y)"
+	_, err := os.ReadFile(filepath.Join(dir, "cpu"))
+	if err == nil {
+		return c
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		enable = "run as a user who may read " + dir
+	}
+	return c.missing(err.Error(), "what a task waited for", enable)
+}
+
+func checkPidfd() Check {
+	return works("pidfd", "processes are referred to by file descriptor, pidfd_open(2)").
+		unless(process.Supported(), costsOfNoPidfd, "Linux 5.3 or newer")
+}
+
+// checkKmsg checks the kernel log, which names the victim of an OOM kill. Opening does not block; reading would.
+func checkKmsg(host Host) Check {
+	path := filepath.Join(host.Root, "dev/kmsg")
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err == nil {
+		err = unix.Close(fd)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", path, err)
+	}
+	return works("kernel log", path+" is readable").
+		unless(err, "the victim of an OOM kill", "sysctl -w kernel.dmesg_restrict=0, or run as root")
+}
+
+// checkExits loads and tries the programs that count ended processes, and removes them.
+func checkExits(host Host, group *cgroup.Group) Check {
+	reader, err := exits.Open(host.FS)
+	if err == nil {
+		err = errors.Join(reader.Try(), reader.Close())
+	}
+	enable := "root in the first PID namespace, and a kernel with CONFIG_DEBUG_INFO_BTF=y"
+	if err == nil && (group.V2 == "" || !group.Encloses()) {
+		err, enable = errNoGroup, mountGroups
+	}
+	return works("exit records", "every process that ends is counted, by command").
+		unless(err, "who used it, of processes that are too short to be sampled", enable)
+}
+
+// errNoGroup is the reason why working programs do not watch a task.
+var errNoGroup = errors.New("a task has no cgroup of version 2 to itself here")
+
+const mountGroups = "a mounted cgroup v2, which may be beside version 1: mount -t cgroup2 none DIR"
+
+// checkNetwork reports the result of counting a packet that this process sent to itself.
+func checkNetwork(tried error, group *cgroup.Group) Check {
+	enable := "root, and Linux 5.7 or later with CONFIG_CGROUP_BPF=y and a mounted cgroup v2"
+	switch {
+	case errors.Is(tried, unix.ENETUNREACH):
+		enable = "ip link set lo up, in this network namespace"
+	case tried == nil && (group.V2 == "" || !group.Encloses()):
+		tried, enable = errNoGroup, mountGroups
+	}
+	return works("network", "IP packets are counted by task").
+		unless(tried, "bytes and packets that a task received and sent", enable)
+}
+
+// checkChildren checks /proc/PID/task/TID/children, which lists the processes of a task without a cgroup.
+func checkChildren(host Host) Check {
+	return works("process tree", "/proc/PID/task/TID/children").unless(kernel.HasChildrenFiles(host.FS),
+		"processes without a cgroup", "a kernel with CONFIG_PROC_CHILDREN=y")
+}
+
+// checkOwnProcess checks the files of a process that need more permission, or a kernel option.
+func checkOwnProcess(host Host) Check {
+	read := func(name string) error {
+		_, err := os.ReadFile(filepath.Join(host.FS.Proc, "self", name))
+		return err
+	}
+	return works("I/O and PSS", "/proc/PID/io and /proc/PID/smaps_rollup are readable").
+		unless(read("io"), "bytes read and written without a cgroup", "a kernel with CONFIG_TASK_IO_ACCOUNTING=y").
+		unless(read("smaps_rollup"), "memory with shared pages divided among processes (PSS)",
+			"Linux 4.14 or newer with CONFIG_PROC_PAGE_MONITOR=y")
+}
+
+// checkOtherUsers checks access to processes that change their user: io and smaps_rollup require the same user or
+// CAP_SYS_PTRACE, proc(5). Yama only restricts attaching.
+func checkOtherUsers(host Host) Check {
+	c := works("processes of other users", "I/O and PSS are readable (CAP_SYS_PTRACE)")
+	if capable(host, unix.CAP_SYS_PTRACE) {
+		return c
+	}
+	return c.partly("I/O and PSS are not readable: no CAP_SYS_PTRACE",
+		"I/O and PSS of processes that change their user, such as sudo",
+		grant("CAP_SYS_PTRACE", `sudo setcap cap_sys_ptrace+ep "$(command -v tacho)"`))
+}
+
+// checkOOMScore checks the protection of executors from the OOM killer, which needs CAP_SYS_RESOURCE, proc(5).
+func checkOOMScore(host Host) Check {
+	c := works("OOM protection", "executors are protected from the OOM killer (CAP_SYS_RESOURCE)")
+	lack := "no CAP_SYS_RESOURCE"
+	if host.namespaced("user") {
+		lack += " outside this user namespace"
+	} else if capable(host, unix.CAP_SYS_RESOURCE) {
+		return c
+	}
+	return c.partly("executors are not protected from the OOM killer: "+lack,
+		"the record of a run if the machine runs out of memory and the OOM killer chooses its executor",
+		grant("CAP_SYS_RESOURCE", "sudo tacho run -- COMMAND"))
+}
+
+// grant says how to get a capability: root without it is in a container.
+func grant(capability, command string) string {
+	if os.Geteuid() == 0 {
+		return fmt.Sprintf("start the container with %s, e.g. docker run --cap-add %s", capability,
+			strings.TrimPrefix(capability, "CAP_"))
+	}
+	return command
+}
+
+// capable reports whether this process has an effective capability.
+func capable(host Host, capability uint) bool {
+	set, err := strconv.ParseUint(statusField(host, "CapEff"), 16, 64)
+	return err == nil && set&(1<<capability) != 0
 }

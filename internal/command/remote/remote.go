@@ -5,12 +5,30 @@
 package remote
 
 import (
+	"cmp"
+	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tachograph/tacho/internal/agent/client"
+	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/command/cli"
 )
 
@@ -44,4 +62,275 @@ until the agent ends, and may see command lines and output, and restart and stop
 		_, err = fmt.Fprintln(c.out, base+link.Path)
 		return err
 	})
+}
+
+const (
+	defaultPort    = "4656"
+	defaultAddress = "http://127.0.0.1:" + defaultPort
+)
+
+// connectionHelp is the help text of all commands that connect to an agent.
+const connectionHelp = `Connects to the unix socket in the data directory if there is one, else to that of a ` +
+	`development agent of this
+user, else to ` + defaultAddress + `. --addr overrides: unix:/path, http://host:port or https://host:port; ` +
+	`/path, host:port and host are understood.
+
+Over TCP the agent requires its token for more than numbers, names and states: --token-file or TACHO_TOKEN.`
+
+// connection has the flags for the connection to an agent.
+type connection struct {
+	addr, dataDir, tokenFile, caFile string
+}
+
+// addConnectionFlags adds the flags and their help text.
+func addConnectionFlags(cmd *cobra.Command) *connection {
+	c := &connection{}
+	flags := cmd.Flags()
+	flags.StringVar(&c.addr, "addr", "", "`ADDRESS` of the agent")
+	flags.StringVar(&c.dataDir, "data-dir", datadir.Default, "data `DIR` of the agent")
+	flags.StringVar(&c.tokenFile, "token-file", "", "`FILE` with the token")
+	flags.StringVar(&c.caFile, "ca-file", "", "`FILE` with certificates to trust for https")
+	_ = cmd.MarkFlagDirname("data-dir") // these fail only for flags that do not exist
+	_ = cmd.MarkFlagFilename("token-file")
+	_ = cmd.MarkFlagFilename("ca-file")
+	cmd.Long = cmp.Or(cmd.Long, cmd.Short+".") + "\n\n" + connectionHelp
+	return c
+}
+
+// open returns a client for the agent. It does not connect yet.
+func (c *connection) open(ctx context.Context) (*client.Client, error) {
+	token, err := c.token()
+	if err != nil {
+		return nil, err
+	}
+	address := c.address(ctx)
+	if c.addr != "" {
+		if err := checkAddress(address); err != nil {
+			return nil, cli.Usagef("--addr %s: %w", c.addr, err)
+		}
+	}
+	return client.New(client.Options{Address: address, Token: token, CAFile: c.caFile})
+}
+
+func (c *connection) token() (string, error) {
+	if c.tokenFile == "" {
+		return strings.TrimSpace(os.Getenv("TACHO_TOKEN")), nil
+	}
+	text, err := os.ReadFile(c.tokenFile)
+	if err != nil {
+		return "", fmt.Errorf("read token: %w", err)
+	}
+	token := strings.TrimSpace(string(text))
+	if token == "" {
+		return "", fmt.Errorf("read token: %s is empty", c.tokenFile)
+	}
+	return token, nil
+}
+
+// address returns the address of the agent.
+func (c *connection) address(ctx context.Context) string {
+	switch {
+	case c.addr == "":
+	case strings.HasPrefix(c.addr, "/"), strings.HasPrefix(c.addr, "."):
+		return "unix:" + absolute(c.addr)
+	case strings.HasPrefix(c.addr, "unix:"), strings.Contains(c.addr, "://"):
+		return c.addr
+	default:
+		return "http://" + withPort(c.addr)
+	}
+	socket := datadir.Socket(c.dataDir)
+	if _, err := os.Stat(socket); err == nil || c.dataDir != datadir.Default {
+		return "unix:" + absolute(socket)
+	}
+	if socket := devSocket(ctx); socket != "" {
+		return "unix:" + socket
+	}
+	return defaultAddress
+}
+
+// checkAddress rejects an address that is not one of an agent.
+func checkAddress(address string) error {
+	errAddress := errors.New("must be unix:/path, http://host:port or https://host:port; " +
+		"/path, host:port and host are understood")
+	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+		if strings.Trim(path, "/") == "" {
+			return errAddress
+		}
+		return nil
+	}
+	_, rest, _ := strings.Cut(address, "://")
+	host, _, _ := strings.Cut(rest, "/")
+	if _, port, err := net.SplitHostPort(host); err == nil {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return fmt.Errorf("%q is not a port; must be 1 to 65535", port)
+		}
+	}
+	parsed, err := url.Parse(address)
+	if err != nil || parsed.Hostname() == "" || parsed.Scheme != "http" && parsed.Scheme != "https" {
+		return errAddress
+	}
+	return nil
+}
+
+// withPort adds the port of an agent to a host without one: no agent serves the port of http.
+func withPort(host string) string {
+	if _, _, err := net.SplitHostPort(host); err == nil || strings.Contains(host, "/") {
+		return host
+	}
+	return net.JoinHostPort(strings.Trim(host, "[]"), defaultPort)
+}
+
+func absolute(path string) string {
+	if full, err := filepath.Abs(path); err == nil {
+		return full
+	}
+	return path
+}
+
+// devSocket returns the socket of the newest running development agent of this user; empty if there is none.
+func devSocket(ctx context.Context) string {
+	for _, dir := range datadir.AllDev() {
+		socket := datadir.Socket(dir)
+		if conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", socket); err == nil {
+			_ = conn.Close() // no data was sent
+			return socket
+		}
+	}
+	return ""
+}
+
+// errUntrusted replaces what the agent says to an untrusted caller, which is for clients that speak HTTP.
+var errUntrusted = errors.New("not permitted without the agent's token: --token-file or TACHO_TOKEN, " +
+	"or run on the agent's machine as its user")
+
+// explain adds a remedy to connection errors.
+func explain(err error) error {
+	if refused, ok := errors.AsType[*client.StatusError](err); ok && refused.Status == http.StatusForbidden {
+		switch {
+		case strings.Contains(refused.Text, "unix socket or its token"):
+			return errUntrusted
+		case refused.Text == "invalid token":
+			return fmt.Errorf("%w; it comes from --token-file or TACHO_TOKEN", err)
+		}
+	}
+	if _, untrusted := errors.AsType[*tls.CertificateVerificationError](err); untrusted {
+		return fmt.Errorf("%w (--ca-file adds certificates to trust)", err)
+	}
+	switch {
+	case err == nil || !errors.Is(err, client.ErrUnreachable):
+		return err
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w (only the user of the agent and root may connect to its socket)", err)
+	}
+	return fmt.Errorf("%w (tacho agent --dev starts an agent; --addr chooses another)", err)
+}
+
+// call is one call of a command that asks an agent, or of its shell completion, which has neither out nor palette.
+type call struct {
+	*client.Client
+
+	cmd     *cobra.Command
+	ctx     context.Context
+	args    []string
+	out     io.Writer
+	palette cli.Palette
+}
+
+// completion lists the values of the argument after those of the call; nil for none.
+type completion = func(*call) ([]cobra.Completion, error)
+
+// withAgent gives a command the flags for the connection, and makes it run with a client for the agent.
+func withAgent(cmd *cobra.Command, complete completion, run func(*call) error) *cobra.Command {
+	c := addConnectionFlags(cmd)
+	if complete != nil {
+		cmd.ValidArgsFunction = c.complete(complete)
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		agent, err := c.open(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer agent.Close()
+		out := cmd.OutOrStdout()
+		return explain(run(&call{agent, cmd, cmd.Context(), args, out, cli.PaletteFor(cmd, out)}))
+	}
+	return cmd
+}
+
+// untilInterrupted makes a command run until an interrupt, which is not an error.
+func untilInterrupted(run func(*call) error) func(*call) error {
+	return func(c *call) error {
+		ctx, stop := signal.NotifyContext(c.ctx, os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		c.ctx = ctx
+		if err := run(c); ctx.Err() == nil {
+			return err
+		}
+		return nil
+	}
+}
+
+// completionTimeout is the time for shell completion.
+const completionTimeout = 2 * time.Second
+
+// complete completes arguments with what the agent lists.
+func (c *connection) complete(list completion) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		// cobra completes without running the root's PersistentPreRunE.
+		if err := cli.ApplyEnvironment(cmd, nil); err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		ctx, cancel := context.WithTimeout(cmp.Or(cmd.Context(), context.Background()), completionTimeout)
+		defer cancel()
+		agent, err := c.open(ctx)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		defer agent.Close()
+		all, err := list(&call{Client: agent, cmd: cmd, ctx: ctx, args: args})
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		matching := slices.DeleteFunc(all, func(c cobra.Completion) bool { return !strings.HasPrefix(c, typed) })
+		return matching, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	}
+}
+
+// completeJobs completes the id of a job.
+func completeJobs(c *call) (ids []cobra.Completion, err error) {
+	if len(c.args) > 0 {
+		return nil, nil
+	}
+	jobs, err := c.Jobs(c.ctx, "")
+	for _, j := range jobs.Value {
+		ids = append(ids, cobra.CompletionWithDesc(j.ID, j.Type+", "+j.Status))
+	}
+	return ids, err
+}
+
+// completeAllocations completes the id of an allocation.
+func completeAllocations(c *call) (ids []cobra.Completion, err error) {
+	if len(c.args) > 0 {
+		return nil, nil
+	}
+	allocations, err := c.Allocations(c.ctx, "")
+	for _, a := range allocations.Value {
+		ids = append(ids, cobra.CompletionWithDesc(shortID(a.ID), a.Name+", "+a.ClientStatus))
+	}
+	return ids, err
+}
+
+// completeTasks completes the id of an allocation, and then one of its tasks.
+func completeTasks(c *call) ([]cobra.Completion, error) {
+	if len(c.args) != 1 {
+		return completeAllocations(c)
+	}
+	a, err := c.Allocation(c.ctx, c.args[0], client.Wait{})
+	return slices.Sorted(maps.Keys(a.Value.TaskStates)), err
+}
+
+// shortID returns the prefix of an id that is shown and typed.
+func shortID(id string) string {
+	const enough = 8
+	return id[:min(enough, len(id))]
 }

@@ -4,12 +4,18 @@
 package remote
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/client"
 	"github.com/tachograph/tacho/internal/command/cli"
 	"github.com/tachograph/tacho/procstats"
@@ -94,6 +100,164 @@ func (o *topOptions) print(c *call, m *topModel, poll *taskPoll) error {
 		if err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// topRow is one task of one allocation, also in the JSON of tacho top. Null is not measured.
+type topRow struct {
+	Alloc string `json:"alloc_id"`
+	Name  string `json:"name"`
+	Job   string `json:"job"`
+	Task  string `json:"task"`
+	// State is pending, running, ended or failed.
+	State string `json:"state"`
+	// Outcome is how the task ended; empty while it runs, or if unknown.
+	Outcome  record.Outcome `json:"outcome,omitempty"`
+	Restarts int            `json:"restarts"`
+	// Reason is why there are no measurements.
+	Reason string `json:"reason,omitempty"`
+	usage
+	// past has the last readings of CPU in cores, oldest first; nil for a missing one.
+	past []*float64
+	// sample is the last reading, before is the one before it of the same start of the task, earlierSet the newest
+	// with another set of processes. Any may be nil.
+	sample, before, earlierSet *client.Sample
+	// commands are the processes that have ended, of the task whose page is shown; otherwise nil.
+	commands *record.Commands
+}
+
+func (r *topRow) key() string { return r.Alloc + "/" + r.Task }
+
+// title returns the name of the task with its allocation.
+func (r *topRow) title() string { return r.Name + "/" + r.Task }
+
+// taskPoll polls the usage of all tasks.
+type taskPoll struct {
+	agent *client.Client
+	// known has the rows of the last poll, by key.
+	known map[string]*topRow
+}
+
+// pastReadings is the number of readings for the sparkline.
+const pastReadings = 120
+
+// read returns the tasks of all allocations, except those that ended some time ago. opened is the key of the task whose
+// page is shown; empty for none.
+func (p *taskPoll) read(ctx context.Context, opened string) ([]*topRow, error) {
+	all, err := p.agent.Allocations(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	readings, err := p.agent.AllStats(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var rows []*topRow
+	known := make(map[string]*topRow, len(p.known))
+	for _, a := range all.Value {
+		if a.Ended() && !endedLately(&a) {
+			continue
+		}
+		for _, task := range slices.Sorted(maps.Keys(a.TaskStates)) {
+			row := p.row(&a, task, readings.Value[a.ID])
+			known[row.key()] = row
+			rows = append(rows, row)
+		}
+	}
+	p.known = known
+	if row := known[opened]; row != nil {
+		if c, err := p.agent.Commands(ctx, row.Alloc, row.Task); err == nil { // otherwise they are not counted
+			row.commands = &c.Value
+		}
+	}
+	return rows, nil
+}
+
+// endedLately reports whether an ended allocation is still shown.
+func endedLately(a *apijson.Allocation) bool {
+	const lately = 30 * time.Second
+	return time.Since(time.Unix(0, a.ModifyTime)) < lately
+}
+
+// row returns the row of a task.
+func (p *taskPoll) row(a *apijson.Allocation, task string, stats *client.Stats) *topRow {
+	s := a.TaskStates[task]
+	row := &topRow{Alloc: a.ID, Name: a.Name, Job: a.JobID, Task: task, State: stateWord(s), Restarts: s.Restarts}
+	if s.State == "dead" {
+		row.Outcome = s.Tacho.Outcome
+	}
+	old := p.known[row.key()]
+	if old != nil {
+		row.past = old.past
+	}
+	var reading *client.Reading
+	switch {
+	case stats != nil:
+		reading = stats.Tacho.Tasks[task]
+		row.Reason = stats.Tacho.Reason
+	case a.Ended():
+		row.Reason = "not running"
+	}
+	if reading != nil && reading.Reason != "" {
+		row.Reason = reading.Reason
+	}
+	if reading == nil || reading.Sample == nil || !reading.Running || reading.Reason != "" { // old readings are not shown
+		row.past = remember(row.past, nil)
+		return row
+	}
+	row.sample = reading.Sample
+	switch {
+	case old == nil || old.sample == nil || old.Restarts != row.Restarts:
+		row.usage = usageOf(sampleMoment(row.sample, row.Restarts), nil)
+	case old.sample.At.Equal(row.sample.At):
+		row.before, row.earlierSet, row.usage = old.before, old.earlierSet, old.usage // no new reading
+		return row
+	default:
+		row.before, row.earlierSet = old.sample, old.sample
+		if sameSet(row.sample, old.sample) {
+			row.earlierSet = old.earlierSet
+		}
+		row.usage = usageOf(sampleMoment(row.sample, row.Restarts), sampleMoment(old.sample, old.Restarts))
+	}
+	row.past = remember(row.past, row.Cores)
+	return row
+}
+
+func remember(past []*float64, value *float64) []*float64 {
+	past = append(slices.Clone(past), value)
+	return past[max(0, len(past)-pastReadings):]
+}
+
+// word returns the state, or the outcome if the task has ended.
+func (r *topRow) word() string { return cmp.Or(string(r.Outcome), r.State) }
+
+// sameSet reports whether two readings have the same set of processes, which are not read for each.
+func sameSet(a, b *client.Sample) bool {
+	return a.Processes != nil && b.Processes != nil && !a.Processes.At.IsZero() && a.Processes.At.Equal(b.Processes.At)
+}
+
+// setAge is how long before a reading its processes were read; 0 if the agent does not say.
+func setAge(s *client.Sample) time.Duration {
+	if s.Processes.At.IsZero() {
+		return 0
+	}
+	return max(0, s.At.Sub(s.Processes.At))
+}
+
+// processCores returns the CPU of a process in cores since it was last read; nil if unknown.
+func processCores(row *topRow, process *client.Process) *float64 {
+	if row.sample == nil || row.earlierSet == nil || row.earlierSet.Processes == nil {
+		return nil
+	}
+	for i := range row.earlierSet.Processes.Rows {
+		old := &row.earlierSet.Processes.Rows[i]
+		if old.PID != process.PID || old.Start != process.Start {
+			continue
+		}
+		now := &processReading{at: monotonic(row.sample.Mono).Mono - setAge(row.sample), number: process.Number}
+		before := &processReading{at: monotonic(row.earlierSet.Mono).Mono - setAge(row.earlierSet), number: old.Number}
+		return now.coresSince(before)
 	}
 	return nil
 }
