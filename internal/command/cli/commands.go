@@ -175,15 +175,8 @@ const (
 // ErrReported makes Report return the code of an error without printing it.
 var ErrReported = errors.New("already reported")
 
-// usageError is an error of the caller, with an exit code of its own.
-type usageError struct{ err error }
-
-func (e *usageError) Error() string { return e.err.Error() }
-
-func (e *usageError) Unwrap() error { return e.err }
-
 // Usagef returns an error of wrong usage, formatted like fmt.Errorf.
-func Usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
+func Usagef(format string, args ...any) error { return &exitError{codeUsage, fmt.Errorf(format, args...)} }
 
 // exitError has an exit code of its own. If err is nil, nothing is printed.
 type exitError struct {
@@ -220,18 +213,16 @@ func Report(stderr io.Writer, executed *cobra.Command, err error) int {
 	if err == nil {
 		return 0
 	}
-	code := codeError
-	if _, ok := errors.AsType[*usageError](err); ok {
-		code = codeUsage
+	own, ok := errors.AsType[*exitError](err)
+	if !ok {
+		own = &exitError{codeError, err}
 	}
-	if _, ok := executed.Annotations[launches]; ok {
+	if own.err == nil {
+		return own.code
+	}
+	code := own.code
+	if _, launcher := executed.Annotations[launches]; launcher && code <= codeUsage {
 		code = codeLauncher
-	}
-	if own, ok := errors.AsType[*exitError](err); ok {
-		code = own.code
-		if own.err == nil {
-			return code
-		}
 	}
 	if !errors.Is(err, ErrReported) {
 		PrintError(stderr, err)

@@ -38,7 +38,7 @@ func TestArguments(t *testing.T) {
 		{nil, []string{"a"}, "unexpected argument \"a\" (see diff --help)"},
 	} {
 		err := Arguments(test.names...)(&cobra.Command{Use: "diff"}, test.args)
-		if _, usage := errors.AsType[*usageError](err); (err == nil) != (test.want == "") || err != nil && (err.Error() != test.want || !usage) {
+		if own, ok := errors.AsType[*exitError](err); (err == nil) != (test.want == "") || err != nil && (err.Error() != test.want || !ok || own.code != codeUsage) {
 			t.Errorf("%q: %v, want %q", test.args, err, test.want)
 		}
 	}

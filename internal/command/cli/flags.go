@@ -177,29 +177,21 @@ func ParseDuration(text string) (time.Duration, error) {
 	return days + clock, nil
 }
 
-// Choice is a flag that takes one of a few words.
-type Choice struct {
-	value   string
-	allowed []string
+// Choice is a flag that takes one of a few words; String returns the chosen one.
+type Choice struct{ pflag.Value }
+
+// NewChoice returns a choice among words; the first is chosen until the flag is set.
+func NewChoice(allowed ...string) *Choice {
+	word := allowed[0]
+	// The help shows WORD after the flag; the words are in the usage text.
+	return &Choice{NewValue("WORD", func() string { return word }, func(text string) error {
+		if !slices.Contains(allowed, text) {
+			return fmt.Errorf("must be %s", OrList(allowed))
+		}
+		word = text
+		return nil
+	})}
 }
-
-// String implements pflag.Value: it returns the chosen word.
-func (c *Choice) String() string { return c.value }
-
-// Set implements pflag.Value.
-func (c *Choice) Set(value string) error {
-	if !slices.Contains(c.allowed, value) {
-		return fmt.Errorf("must be %s", OrList(c.allowed))
-	}
-	c.value = value
-	return nil
-}
-
-// Type implements pflag.Value. The help shows it after the flag; the words are in the usage text.
-func (c *Choice) Type() string { return "WORD" }
-
-// NewChoice returns a choice that is made, and is no flag.
-func NewChoice(word string) *Choice { return &Choice{value: word, allowed: []string{word}} }
 
 // AddFormat adds --format. The first word is the default.
 func AddFormat(cmd *cobra.Command, allowed ...string) *Choice {
@@ -213,7 +205,7 @@ func AddChoice(cmd *cobra.Command, name, usage string, allowed ...string) *Choic
 
 // addChoiceTo adds the flag to one of the flag sets of cmd, with shell completion.
 func addChoiceTo(cmd *cobra.Command, flags *pflag.FlagSet, name, usage string, allowed []string) *Choice {
-	c := &Choice{value: allowed[0], allowed: allowed}
+	c := NewChoice(allowed...)
 	flags.Var(c, name, usage)
 	complete := cobra.FixedCompletions(allowed, cobra.ShellCompDirectiveNoFileComp)
 	_ = cmd.RegisterFlagCompletionFunc(name, complete) // fails only for a flag that does not exist

@@ -51,9 +51,8 @@ func Painted(text string, paint func(string) string) Cell { return Cell{Printabl
 func (t *Table) Add(cells ...any) {
 	row := make([]Cell, len(cells))
 	for i, cell := range cells {
-		if c, ok := cell.(Cell); ok {
-			row[i] = c
-		} else {
+		var colored bool
+		if row[i], colored = cell.(Cell); !colored {
 			row[i] = Plain(fmt.Sprint(cell))
 		}
 	}
