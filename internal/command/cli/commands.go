@@ -22,6 +22,21 @@ const (
 	GroupAgent   = "agent"
 )
 
+// Described returns a command with its help, which is a section of a text: a line of "# ", the path of the command and
+// its arguments; a line that says in short what it does; a description, unless it would say the same; and examples, which
+// begin with an indented line.
+func Described(help, path string) *cobra.Command {
+	_, section, _ := strings.Cut(help, "\n# "+path)
+	section, _, _ = strings.Cut(section, "\n# ")
+	arguments, section, _ := strings.Cut(section, "\n")
+	short, section, _ := strings.Cut(section, "\n")
+	long, example, _ := strings.Cut(section, "\n  ")
+	return &cobra.Command{
+		Use: path[strings.LastIndexByte(path, ' ')+1:] + arguments, Short: short, Long: strings.TrimSpace(long),
+		Example: "  " + strings.TrimSpace(example),
+	}
+}
+
 // AddSubcommands makes parent a command that only has subcommands: it prints its help, and it rejects an unknown
 // subcommand with the names that are close. The arguments of a subcommand are those that its Use names, see Arguments,
 // unless it checks them itself.
@@ -176,7 +191,9 @@ const (
 var ErrReported = errors.New("already reported")
 
 // Usagef returns an error of wrong usage, formatted like fmt.Errorf.
-func Usagef(format string, args ...any) error { return &exitError{codeUsage, fmt.Errorf(format, args...)} }
+func Usagef(format string, args ...any) error {
+	return &exitError{codeUsage, fmt.Errorf(format, args...)}
+}
 
 // exitError has an exit code of its own. If err is nil, nothing is printed.
 type exitError struct {

@@ -33,26 +33,8 @@ type adviseOptions struct {
 const mostCoreMHz = 100_000
 
 func newAdvise() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "advise [RUN...]",
-		Short: "Say what memory and CPU to ask for, and why",
-		Long: `Say what memory and CPU to ask for, from earlier runs, as sentences and as a block of a job file.
-
-RUN is ` + rundir.Words + `.
-It stands for all recorded runs of the same command in the same directory. Without it, last is meant. With ` +
-			`--job or --alloc the
-records of an agent's tasks are used.
-
-Memory is the highest exact peak and a margin, which is smaller the more runs there are. A value that is only a ` +
-			`lower bound is never the
-base of advice. If a run was killed at a higher peak than all others had, or if no exact peak is known, it says ` +
-			`that the data do not
-suffice. Runs shorter than 1 s say nothing of CPU.`,
-		Example: `  tacho advise last
-  tacho advise --job web
-  tacho advise --format json | jq .command.memory_mib`,
-		GroupID: cli.GroupRecords,
-	}
+	cmd := cli.Described(help, "advise")
+	cmd.GroupID, cmd.Long = cli.GroupRecords, strings.ReplaceAll(cmd.Long, "{RUN}", rundir.Words)
 	o := &adviseOptions{outputDir: rundir.AddOutputDir(cmd), format: cli.AddFormat(cmd, "text", "json")}
 	flags := cmd.Flags()
 	flags.StringVar(&o.job, "job", "", "advise on the tasks of all allocations of this `JOB`")

@@ -22,12 +22,12 @@ import (
 	"github.com/tachograph/tacho/internal/command/summary"
 )
 
-// allocHelp is the help text for the argument ID.
+// allocHelp is the help text for the argument ID, {ID} in help.txt.
 const allocHelp = `ID is the id of an allocation, a prefix that no other has, or the name of its job if no other of ` +
 	`its allocations runs.`
 
 func newAlloc() *cobra.Command {
-	cmd := &cobra.Command{Use: "alloc", Short: "Show allocations, and act on them", GroupID: cli.GroupAgent}
+	cmd := &cobra.Command{Use: "alloc", Short: "Show allocations, and act on them"}
 	cli.AddSubcommands(cmd, newAllocStatus(), newAllocStats(), newAllocLogs(), newAllocExec(), newAllocSignal(),
 		newAllocRestart(), newAllocStop())
 	return cmd
@@ -35,6 +35,7 @@ func newAlloc() *cobra.Command {
 
 // withAllocation is withAgent for commands whose first argument is ID: they get the id of the allocation.
 func withAllocation(cmd *cobra.Command, complete completion, run func(*call) error) *cobra.Command {
+	cmd.Long = strings.ReplaceAll(cmd.Long, "{ID}", allocHelp)
 	return withAgent(cmd, complete, func(c *call) error {
 		if len(c.args) > 0 {
 			id, err := resolveAllocation(c.ctx, c.Client, c.args[0])
@@ -83,14 +84,7 @@ func (c *call) task() string {
 }
 
 func newAllocStatus() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "status [ID]",
-		Short: "List the allocations, or show one: tasks, events, ends",
-		Long:  "List the allocations, or show one: its tasks, their events, and why they ended.\n\n" + allocHelp,
-		Example: `  tacho alloc status
-  tacho alloc status 5f3a
-  tacho alloc status --json 5f3a | jq .TaskStates`,
-	}
+	cmd := cli.Described(help, "alloc status")
 	output := addOutputFlags(cmd)
 	return withAllocation(cmd, completeAllocations, func(c *call) error {
 		if len(c.args) == 0 {
@@ -245,13 +239,7 @@ func writeEvents(b *cli.Sheet, events []apijson.TaskEvent) {
 }
 
 func newAllocSignal() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "signal ID [TASK]",
-		Short: "Send a signal to all running tasks of an allocation, or to one",
-		Long:  "Send a signal to all running tasks of an allocation, or to one.\n\n" + allocHelp,
-		Example: `  tacho alloc signal -s SIGHUP 5f3a
-  tacho alloc signal -s SIGUSR1 5f3a web`,
-	}
+	cmd := cli.Described(help, "alloc signal")
 	name := cmd.Flags().StringP("signal", "s", "SIGKILL", "send this `SIGNAL`")
 	signals := []string{"SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGKILL", "SIGUSR1", "SIGUSR2", "SIGSTOP", "SIGCONT"}
 	_ = cmd.RegisterFlagCompletionFunc("signal", cobra.FixedCompletions(signals, cobra.ShellCompDirectiveNoFileComp))
@@ -261,26 +249,14 @@ func newAllocSignal() *cobra.Command {
 }
 
 func newAllocRestart() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "restart ID [TASK]",
-		Short: "Restart all running tasks of an allocation, or one",
-		Long: "Restart all running tasks of an allocation, or one.\n\n" + allocHelp +
-			" Tasks that have ended are not restarted.",
-		Example: "  tacho alloc restart 5f3a\n  tacho alloc restart 5f3a web",
-	}
+	cmd := cli.Described(help, "alloc restart")
 	return actOn(cmd, func(c *call, id string) (string, error) {
 		return "restarting", c.RestartAllocation(c.ctx, id, c.task())
 	})
 }
 
 func newAllocStop() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "stop ID",
-		Short: "Stop an allocation; another takes its place",
-		Long: "Stop an allocation, and wait until all its tasks have ended. Another takes its place, unless its job was " +
-			"stopped:\ntacho job stop stops all of them for good.\n\n" + allocHelp,
-		Example: "  tacho alloc stop 5f3a",
-	}
+	cmd := cli.Described(help, "alloc stop")
 	detach := cmd.Flags().Bool("detach", false, "do not wait for the tasks to end")
 	return actOn(cmd, func(c *call, id string) (string, error) {
 		if err := c.StopAllocation(c.ctx, id); err != nil || *detach {

@@ -27,21 +27,10 @@ type execOptions struct {
 }
 
 func newAllocExec() *cobra.Command {
-	cmd := cli.Launcher(&cobra.Command{
-		Use:   "exec ID COMMAND [ARG...]",
-		Short: "Run a command beside a task: its directory, variables, cgroup",
-		Long: "Run a command in the environment of a task: its directory, variables and cgroup.\n\n" + allocHelp + `
-
-The command gets a terminal if stdin and stdout are one. Exit codes: the code of the command; 125 error of ` +
-			`tacho; 126 the
-command cannot be executed; 127 command not found. The command is killed when tacho exits.`,
-		Example: `  tacho alloc exec 5f3a sh
-  tacho alloc exec --task web 5f3a cat /proc/self/cgroup
-  tacho alloc exec 5f3a sh -c 'cat > local/config' < config`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			return cli.Arguments("ID", "COMMAND")(cmd, args[:min(len(args), 2)]) // an argument of the command may be empty
-		},
-	})
+	cmd := cli.Launcher(cli.Described(help, "alloc exec"))
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		return cli.Arguments("ID", "COMMAND")(cmd, args[:min(len(args), 2)]) // an argument of the command may be empty
+	}
 	o := &execOptions{}
 	f := cmd.Flags()
 	f.SetInterspersed(false) // flags after the id are the command's

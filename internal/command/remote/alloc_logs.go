@@ -29,16 +29,7 @@ type logsOptions struct {
 const everything = -1
 
 func newAllocLogs() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "logs ID [TASK]",
-		Short: "Print the output of a task",
-		Long: "Print the output of a task.\n\n" + allocHelp + ` TASK is optional if there is only one.
-
---follow continues until the task has ended, across restarts of the task and rotation of the files.`,
-		Example: `  tacho alloc logs 5f3a
-  tacho alloc logs -f --tail 20 5f3a web
-  tacho alloc logs --stderr 5f3a`,
-	}
+	cmd := cli.Described(help, "alloc logs")
 	o := &logsOptions{}
 	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "follow the output")
 	cmd.Flags().BoolVar(&o.stderr, "stderr", false, "print stderr instead of stdout")

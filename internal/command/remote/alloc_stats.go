@@ -31,22 +31,7 @@ type statsOptions struct {
 }
 
 func newAllocStats() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "stats ID [TASK]",
-		Short: "Show the resource usage of tasks, with sources and guarantees",
-		Long: "Show the resource usage of tasks, with sources and guarantees.\n\n" + allocHelp + `
-
-Values that were not measured are shown as ` + procstats.NoValue + `, with the reason; --all shows all measurements.
-
---history shows past readings, with gaps; --at shows the reading nearest to a time. A time is RFC 3339, seconds since
-1970, or a duration before now, such as 5m. A past reading has the four processes that used the most CPU time and the
-four with the most memory; --process shows those with a name.`,
-		Example: `  tacho alloc stats 5f3a
-  tacho alloc stats 5f3a web --history --since 10m --step 30s
-  tacho alloc stats 5f3a --at 90s
-  tacho alloc stats 5f3a --process postgres
-  tacho alloc stats --json 5f3a | jq .Tacho.tasks`,
-	}
+	cmd := cli.Described(help, "alloc stats")
 	o := &statsOptions{output: addOutputFlags(cmd)}
 	f := cmd.Flags()
 	f.BoolVar(&o.all, "all", false, "show all measurements, with the reason for each absent one")

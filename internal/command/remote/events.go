@@ -26,17 +26,7 @@ type eventsOptions struct {
 }
 
 func newEvents() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "events",
-		Short: "Print the events of jobs and tasks",
-		Long: `Print the events that the agent still has, oldest first. --follow continues with new events until ` +
-			`interrupted. --json
-prints one event per line.`,
-		Example: `  tacho events
-  tacho events -f --topic Job:web
-  tacho events -f --json | jq -c '[.Type, .Key]'`,
-		GroupID: cli.GroupAgent,
-	}
+	cmd := cli.Described(help, "events")
 	o := &eventsOptions{output: addOutputFlags(cmd)}
 	o.output.oneLine = true
 	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "follow new events")

@@ -26,7 +26,7 @@ import (
 )
 
 func newJob() *cobra.Command {
-	cmd := &cobra.Command{Use: "job", Short: "Run, stop, validate and show jobs", GroupID: cli.GroupAgent}
+	cmd := &cobra.Command{Use: "job", Short: "Run, stop, validate and show jobs"}
 	cli.AddSubcommands(cmd, newJobRun(), newJobStop(), newJobStatus(), newJobValidate())
 	return cmd
 }
@@ -76,15 +76,7 @@ func (f *jobFile) read(cmd *cobra.Command, path string) (client.Source, error) {
 }
 
 func newJobValidate() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "validate FILE",
-		Short: "Check a job file without running it",
-		Long: `Check a job file as the agent does before it runs the job. Each error is printed with file, line and ` +
-			`column, and the exit
-code is 1. FILE may be - for stdin.`,
-		Example: `  tacho job validate web.nomad.hcl
-  tacho job validate --var count=3 web.nomad.hcl`,
-	}
+	cmd := cli.Described(help, "job validate")
 	file := jobFileFlags(cmd.Flags())
 	output := addOutputFlags(cmd)
 	return withAgent(cmd, nil, func(c *call) error {
@@ -123,12 +115,7 @@ func printMistakes(stderr io.Writer, mistakes []string) {
 }
 
 func newJobStatus() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "status [ID]",
-		Short: "List the jobs, or show one and its allocations",
-		Example: "  tacho job status\n  tacho job status web\n" +
-			"  tacho job status -t '{{range .}}{{.ID}} {{.Status}}\n{{end}}'",
-	}
+	cmd := cli.Described(help, "job status")
 	output := addOutputFlags(cmd)
 	return withAgent(cmd, completeJobs, func(c *call) error {
 		if len(c.args) == 0 {

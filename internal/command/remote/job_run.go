@@ -22,20 +22,7 @@ import (
 )
 
 func newJobRun() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "run FILE",
-		Short: "Run a job",
-		Long: `Register the job of a job file and start its allocations. Allocations of an earlier version continue ` +
-			`if their group is
-unchanged, otherwise they are stopped. FILE may be - for stdin.
-
-Waits until every allocation has been running for the time of --settle, or has ended, and prints events. The ` +
-			`exit code is
-1 if a task failed or was restarted, or if the node cannot run an allocation. With --detach, --json or ` +
-			`--template it does not wait.`,
-		Example: `  tacho job run web.nomad.hcl
-  tacho job run --detach --var count=3 web.nomad.hcl`,
-	}
+	cmd := cli.Described(help, "job run")
 	file := jobFileFlags(cmd.Flags())
 	detach := cmd.Flags().Bool("detach", false, "do not wait until the tasks are running")
 	settle := 2 * time.Second
@@ -79,15 +66,7 @@ func mistakesOf(err error) (lines []string, ok bool) {
 }
 
 func newJobStop() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "stop ID",
-		Short: "Stop a job",
-		Long: `Stop all allocations of a job, and wait until they have ended. With --purge the job is then removed ` +
-			`from the agent's state;
-with --detach it does not wait.`,
-		Example: `  tacho job stop web
-  tacho job stop --purge web`,
-	}
+	cmd := cli.Described(help, "job stop")
 	detach := cmd.Flags().Bool("detach", false, "do not wait for the tasks to end")
 	purge := cmd.Flags().Bool("purge", false, "remove the job from the agent's state")
 	return withAgent(cmd, completeJobs, func(c *call) error {

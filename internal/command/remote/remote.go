@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	_ "embed" // of the help
 	"errors"
 	"fmt"
 	"io"
@@ -34,19 +35,18 @@ import (
 
 // Commands are the commands of this package.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{newAdvise(), newAlloc(), newEvents(), newJob(), newTop(), newUI()}
+	all := []*cobra.Command{newAlloc(), newEvents(), newJob(), newTop(), newUI()}
+	for _, cmd := range all {
+		cmd.GroupID = cli.GroupAgent
+	}
+	return append(all, newAdvise())
 }
 
+//go:embed help.txt
+var help string
+
 func newUI() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "ui",
-		Short: "Print a link that signs a browser in to the agent's page",
-		Long: `Print a link that signs a browser in to the agent's web page. It works once, within a minute. The ` +
-			`session lasts 12 hours, or
-until the agent ends, and may see command lines and output, and restart and stop tasks.`,
-		Example: "  tacho ui",
-		GroupID: cli.GroupAgent,
-	}
+	cmd := cli.Described(help, "ui")
 	return withAgent(cmd, nil, func(c *call) error {
 		link, err := c.SignInLink(c.ctx)
 		if err != nil {

@@ -18,7 +18,6 @@ import (
 	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/client"
 	"github.com/tachograph/tacho/internal/command/cli"
-	"github.com/tachograph/tacho/procstats"
 )
 
 // topOptions are the flags of tacho top.
@@ -38,21 +37,7 @@ const (
 )
 
 func newTop() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "top",
-		Short: "Watch the resource usage of tasks",
-		Long: `Show all tasks with CPU, memory and its limit, peak, I/O and pressure, updated every --delay.
-
-Keys: q quits, h shows all keys. If stdout is not a terminal, it reads twice with one delay between, and prints ` +
-			`one table;
---iterations prints more. CPU is in cores: 1.00 is one busy core. Pressure is the share of time in which some process of
-the task waited, for the resource it waited for most. Values that were not measured are shown as ` +
-			procstats.NoValue + `.`,
-		Example: `  tacho top
-  tacho top --sort memory --filter web
-  tacho top --json | jq '.[].memory_bytes'`,
-		GroupID: cli.GroupAgent,
-	}
+	cmd := cli.Described(help, "top")
 	o := &topOptions{sort: cli.AddChoice(cmd, "sort", "sort by", sortWords()...), output: addOutputFlags(cmd)}
 	f := cmd.Flags()
 	o.delay = 2 * time.Second
