@@ -4,14 +4,11 @@
 package cli
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -98,58 +95,6 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Fatalf("%q did not come; last:\n%s", args[0], ts.ReadFile("stdout"))
 }
 
-// screenText collects what a program writes to its terminal.
-type screenText struct {
-	mu   sync.Mutex // guards text
-	text bytes.Buffer
-}
-
-func (s *screenText) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(p)
-}
-
-// take waits for a text, and drops everything up to it.
-func (s *screenText) take(t *testing.T, want string) {
-	t.Helper()
-	rig.Eventually(t, patience, fmt.Sprintf("the terminal shows %q", want), func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		at := bytes.Index(s.text.Bytes(), []byte(want))
-		if at >= 0 {
-			s.text.Next(at + len(want))
-		}
-		return at >= 0
-	})
-}
-
-// onTerminal starts a command on a terminal of its own.
-func onTerminal(t *testing.T, cmd *exec.Cmd) (terminal *os.File, screen *screenText) {
-	t.Helper()
-	terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 120})
-	rig.Must(t, err)
-	screen = &screenText{}
-	copied := make(chan struct{})
-	go func() {
-		defer close(copied)
-		_, _ = terminal.WriteTo(screen) // EIO at the end
-	}()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // where it is still there
-		<-copied
-		terminal.Close()
-	})
-	return terminal, screen
-}
-
-func typeKeys(t *testing.T, terminal *os.File, keys string) {
-	t.Helper()
-	if _, err := terminal.WriteString(keys); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestTerminal watches a task and runs a shell beside it, as somebody at a terminal does.
 func TestTerminal(t *testing.T) {
 	rig.Require(t)
@@ -177,42 +122,37 @@ func TestTerminal(t *testing.T) {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	t.Run("top", func(t *testing.T) {
-		cmd := a.run("top", "--delay", "300ms")
-		terminal, screen := onTerminal(t, cmd)
-		screen.take(t, "sleepy.g[0]/main")
-		typeKeys(t, terminal, "h")
-		screen.take(t, "sort by memory")
-		typeKeys(t, terminal, "h\r")
-		screen.take(t, "unattributed")
-		typeKeys(t, terminal, "\x1b")
-		screen.take(t, "PRESSURE")
-		typeKeys(t, terminal, "/nothing")
-		screen.take(t, "no task matches the filter")
-		typeKeys(t, terminal, "\x1b")
-		screen.take(t, "sleepy.g[0]/main")
-		typeKeys(t, terminal, "q")
-		screen.take(t, "\x1b[?1049l") // back on the screen from before
-		rig.Check(t, cmd.Wait())
+		c := rig.OpenConsole(t, a.run("top", "--delay", "300ms"))
+		c.Expect(t, "sleepy.g[0]/main")
+		c.Enter(t, "h")
+		c.Expect(t, "sort by memory")
+		c.Enter(t, "h\r")
+		c.Expect(t, "unattributed")
+		c.Enter(t, "\x1b")
+		c.Expect(t, "PRESSURE")
+		c.Enter(t, "/nothing")
+		c.Expect(t, "no task matches the filter")
+		c.Enter(t, "\x1b")
+		c.Expect(t, "sleepy.g[0]/main")
+		c.Enter(t, "q")
+		c.Expect(t, "\x1b[?1049l") // back on the screen from before
+		c.Exits(t, 0)
 	})
 	t.Run("exec", func(t *testing.T) {
 		id, err := a.run("alloc", "status", "-t", "{{(index . 0).ID}}").Output()
 		rig.Must(t, err)
-		cmd := a.run("alloc", "exec", string(id[:8]), "sh")
-		terminal, screen := onTerminal(t, cmd)
-		typeKeys(t, terminal, "stty size; echo in:$NOMAD_TASK_NAME\n")
-		screen.take(t, "24 120")
-		screen.take(t, "in:main")
-		rig.Must(t, pty.Setsize(terminal, &pty.Winsize{Rows: 30, Cols: 90}))
+		c := rig.OpenConsole(t, a.run("alloc", "exec", string(id[:8]), "sh"))
+		c.Enter(t, "stty size; echo in:$NOMAD_TASK_NAME\n")
+		c.Expect(t, "30 100")
+		c.Expect(t, "in:main")
+		rig.Must(t, pty.Setsize(c.Terminal, &pty.Winsize{Rows: 30, Cols: 90}))
 		// One command: between two the shell itself would get the signal, and go on with the second.
-		typeKeys(t, terminal, "sh -c 'echo now; exec sleep 1000'\n")
-		screen.take(t, "now\r\n")
-		typeKeys(t, terminal, "\x03") // for the command; the terminal drops what was typed before it
-		screen.take(t, "^C")
-		typeKeys(t, terminal, "stty size; exit 9\n")
-		screen.take(t, "30 90")
-		exit, ok := errors.AsType[*exec.ExitError](cmd.Wait())
-		if !ok || exit.ExitCode() != 9 {
-			t.Errorf("%v, want exit code 9", exit)
-		}
+		c.Enter(t, "sh -c 'echo now; exec sleep 1000'\n")
+		c.Expect(t, "now\r\n")
+		c.Enter(t, "\x03") // for the command; the terminal drops what was typed before it
+		c.Expect(t, "^C")
+		c.Enter(t, "stty size; exit 9\n")
+		c.Expect(t, "30 90")
+		c.Exits(t, 9)
 	})
 }

@@ -19,31 +19,31 @@ import (
 // TestTerminalUnreadInput types more than the command's terminal takes at a command that reads none of it.
 func TestTerminalUnreadInput(t *testing.T) {
 	place := newPlace(t, rig.Self())
-	c := open(t, shell(t, place, "echo ready; sleep 1; exit 5"))
-	c.expect(t, "ready\r\n")
+	c := rig.OpenConsole(t, shell(t, place, "echo ready; sleep 1; exit 5"))
+	c.Expect(t, "ready\r\n")
 	const full = 300 * time.Millisecond // our own terminal takes no more either once tacho does not read
-	rig.Must(t, c.ptm.SetWriteDeadline(time.Now().Add(full)))
+	rig.Must(t, c.Terminal.SetWriteDeadline(time.Now().Add(full)))
 	line := strings.Repeat("x", 1000) + "\n"
-	if _, err := c.ptm.WriteString(strings.Repeat(line, 30)); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+	if _, err := c.Terminal.WriteString(strings.Repeat(line, 30)); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatal(err)
 	}
-	c.exits(t, 5)
+	c.Exits(t, 5)
 }
 
 // TestTerminalHeldByAnother holds that tacho ends with its command, and shows all that it wrote, where somebody else
 // has its terminal open.
 func TestTerminalHeldByAnother(t *testing.T) {
 	place := newPlace(t, rig.Self())
-	c := open(t, shell(t, place, "tty >name; echo ready; read -r go; seq 20000; exit 5"))
-	c.expect(t, "ready\r\n")
+	c := rig.OpenConsole(t, shell(t, place, "tty >name; echo ready; read -r go; seq 20000; exit 5"))
+	c.Expect(t, "ready\r\n")
 	name, err := os.ReadFile(place.Path("name"))
 	rig.Must(t, err)
 	holder, err := os.OpenFile(strings.TrimSpace(string(name)), os.O_RDWR|unix.O_NOCTTY, 0)
 	rig.Must(t, err)
 	defer holder.Close()
-	c.enter(t, "go\n")
-	c.expect(t, "20000\r\n")
-	c.exits(t, 5)
+	c.Enter(t, "go\n")
+	c.Expect(t, "20000\r\n")
+	c.Exits(t, 5)
 }
 
 // TestTerminalCapture checks that a stream captured at a terminal is in its file, alone, and both stay terminals.
@@ -65,9 +65,9 @@ func TestTerminalCapture(t *testing.T) {
 				}
 				place := newPlace(t, rig.Self())
 				rig.Must(t, os.Chmod(place.Dir, 0o755))
-				c := open(t, shell(t, place, script, append(user, "--capture", test.flag)...))
-				c.exits(t, 5)
-				if text := c.text(); !strings.Contains(text, "out\r\n") || !strings.Contains(text, "err\r\n") {
+				c := rig.OpenConsole(t, shell(t, place, script, append(user, "--capture", test.flag)...))
+				c.Exits(t, 5)
+				if text := c.Text(); !strings.Contains(text, "out\r\n") || !strings.Contains(text, "err\r\n") {
 					t.Errorf("the terminal shows %q", text)
 				}
 				for _, name := range []string{"stdout", "stderr"} {
@@ -86,14 +86,14 @@ func TestTerminalCapture(t *testing.T) {
 func TestTerminalLines(t *testing.T) {
 	needShell(t)
 	place := newPlace(t, rig.Self())
-	c := open(t, place.Run(t.Context(), "--", "printf", "abc"))
-	c.expect(t, "abc\r\n", "tacho:")
-	c.exits(t, 0)
+	c := rig.OpenConsole(t, place.Run(t.Context(), "--", "printf", "abc"))
+	c.Expect(t, "abc\r\n", "tacho:")
+	c.Exits(t, 0)
 
 	place = newPlace(t, rig.Self())
-	c = open(t, place.Command(t.Context(), "/bin/sh", "-c", `"$@" 2>notes`, "sh", rig.Tacho(), "run", "--output-dir", place.Out,
+	c = rig.OpenConsole(t, place.Command(t.Context(), "/bin/sh", "-c", `"$@" 2>notes`, "sh", rig.Tacho(), "run", "--output-dir", place.Out,
 		"--interval", "100ms", "--report-interval", "100ms", "--", "/bin/sh", "-c", "sleep 0.5; printf abc"))
-	c.wait(t)
+	c.Wait(t)
 	notes, err := os.ReadFile(place.Path("notes"))
 	if err != nil || !strings.Contains(string(notes), "cores") || strings.Contains(string(notes), "\r") {
 		t.Errorf("%v, the notes are %q", err, notes)

@@ -30,24 +30,24 @@ func TestPause(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			place := newPlace(t, rig.Self())
 			c := atPrompt(t, place)
-			c.enter(t, `sh -c 'echo $$ >tacho; exec "$@"' sh `+rig.Tacho()+" run --interval 100ms --report-interval 100ms --output-dir "+place.Out+
+			c.Enter(t, `sh -c 'echo $$ >tacho; exec "$@"' sh `+rig.Tacho()+" run --interval 100ms --report-interval 100ms --output-dir "+place.Out+
 				" -- /bin/sh -c 'echo $$ >command; exec sleep 1000' "+test.redirection+"\n")
 			command := written(t, place, "command")
-			c.expect(t, " cores") // the live line: tacho follows the command
+			c.Expect(t, " cores") // the live line: tacho follows the command
 			if test.key {
-				c.enter(t, "\x1a")
+				c.Enter(t, "\x1a")
 			} else if err := unix.Kill(written(t, place, "tacho"), unix.SIGTSTP); err != nil {
 				t.Fatal(err)
 			}
-			c.expect(t, "Stopped", "outer> ")
+			c.Expect(t, "Stopped", "outer> ")
 			rig.Eventually(t, deadline, "the command is stopped", func() bool { return state(t, command) == 'T' })
-			c.enter(t, "fg\n")
+			c.Enter(t, "fg\n")
 			rig.Eventually(t, deadline, "the command goes on", func() bool { return state(t, command) == 'S' })
-			c.enter(t, "\x03")
-			c.expect(t, "outer> ")
-			c.enter(t, "echo \"code ${PIPESTATUS[0]}\"; exit\n")
-			c.expect(t, "code 130\r\n")
-			c.wait(t)
+			c.Enter(t, "\x03")
+			c.Expect(t, "outer> ")
+			c.Enter(t, "echo \"code ${PIPESTATUS[0]}\"; exit\n")
+			c.Expect(t, "code 130\r\n")
+			c.Wait(t)
 		})
 	}
 }

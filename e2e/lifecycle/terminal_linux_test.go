@@ -19,23 +19,23 @@ import (
 func TestTerminal(t *testing.T) {
 	eachMode(t, func(t *testing.T, place *spot) {
 		script := `tty; test -t 0 && test -t 1 && test -t 2 && echo streams; echo controlled >/dev/tty; printf 'a\nb\n'; exit 6`
-		c := open(t, shell(t, place, script))
-		c.expect(t, "/dev/pts/", "streams\r\n", "controlled\r\n")
+		c := rig.OpenConsole(t, shell(t, place, script))
+		c.Expect(t, "/dev/pts/", "streams\r\n", "controlled\r\n")
 		// Each newline is turned once into what a terminal needs.
-		c.expect(t, "a\r\nb\r\n")
-		c.exits(t, 6)
+		c.Expect(t, "a\r\nb\r\n")
+		c.Exits(t, 6)
 	})
 }
 
 // TestTerminalSize checks that the command knows how large the window is, and learns of it when that changes.
 func TestTerminalSize(t *testing.T) {
 	place := newPlace(t, rig.Self())
-	c := open(t, shell(t, place,
+	c := rig.OpenConsole(t, shell(t, place,
 		`stty size; trap 'stty size; exit 4' WINCH; echo ready; while :; do sleep 0.02; done`))
-	c.expect(t, "30 100\r\n", "ready\r\n")
-	rig.Must(t, pty.Setsize(c.ptm, &pty.Winsize{Rows: 41, Cols: 123}))
-	c.expect(t, "41 123\r\n")
-	c.exits(t, 4)
+	c.Expect(t, "30 100\r\n", "ready\r\n")
+	rig.Must(t, pty.Setsize(c.Terminal, &pty.Winsize{Rows: 41, Cols: 123}))
+	c.Expect(t, "41 123\r\n")
+	c.Exits(t, 4)
 }
 
 // TestTerminalInterrupt types Ctrl-C at a command that answers it, and at one that does not.
@@ -52,11 +52,11 @@ func TestTerminalInterrupt(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			place := newPlace(t, rig.Self())
-			c := open(t, shell(t, place, test.script))
-			c.expect(t, "ready\r\n")
-			c.enter(t, test.key)
-			c.expect(t, test.says)
-			if code := c.wait(t); code != test.code {
+			c := rig.OpenConsole(t, shell(t, place, test.script))
+			c.Expect(t, "ready\r\n")
+			c.Enter(t, test.key)
+			c.Expect(t, test.says)
+			if code := c.Wait(t); code != test.code {
 				t.Errorf("exit code %d, want %d", code, test.code)
 			}
 		})
@@ -66,24 +66,24 @@ func TestTerminalInterrupt(t *testing.T) {
 // TestTerminalEnd types Ctrl-D at a command that reads.
 func TestTerminalEnd(t *testing.T) {
 	place := newPlace(t, rig.Self())
-	c := open(t, shell(t, place, `echo ready; n=$(cat | wc -c); echo "read $n"`))
-	c.expect(t, "ready\r\n")
-	c.enter(t, "hello\n\x04")
-	c.expect(t, "read 6\r\n")
-	c.exits(t, 0)
+	c := rig.OpenConsole(t, shell(t, place, `echo ready; n=$(cat | wc -c); echo "read $n"`))
+	c.Expect(t, "ready\r\n")
+	c.Enter(t, "hello\n\x04")
+	c.Expect(t, "read 6\r\n")
+	c.Exits(t, 0)
 }
 
 // TestTerminalPassword checks that what is typed while echo is off is not shown.
 func TestTerminalPassword(t *testing.T) {
 	place := newPlace(t, rig.Self())
-	c := open(t, shell(t, place,
+	c := rig.OpenConsole(t, shell(t, place,
 		`stty -echo; printf 'Password: '; read -r p </dev/tty; stty echo; echo; [ "$p" = sesame ] && echo open`))
-	c.expect(t, "Password: ")
-	c.enter(t, "sesame\n")
-	c.expect(t, "open\r\n")
-	c.exits(t, 0)
-	if strings.Contains(c.text(), "sesame") {
-		t.Errorf("the password was shown:\n%q", c.text())
+	c.Expect(t, "Password: ")
+	c.Enter(t, "sesame\n")
+	c.Expect(t, "open\r\n")
+	c.Exits(t, 0)
+	if strings.Contains(c.Text(), "sesame") {
+		t.Errorf("the password was shown:\n%q", c.Text())
 	}
 }
 
@@ -102,10 +102,10 @@ func TestTerminalIsPutBack(t *testing.T) {
 			// The shell around it holds the terminal open while we look; the one in between becomes tacho.
 			outer := `before=$(stty -g); sh -c 'echo $$ >pid; exec "$@"' sh "$@"; code=$?
 				[ "$before" = "$(stty -g)" ] && echo same settings; echo "code $code"`
-			c := open(t, place.Command(t.Context(), "/bin/sh", "-c", outer, "sh",
+			c := rig.OpenConsole(t, place.Command(t.Context(), "/bin/sh", "-c", outer, "sh",
 				rig.Tacho(), "run", "--output-dir", place.Out, "--", "/bin/sh", "-c", test.script))
-			c.expect(t, "same settings\r\n", test.says)
-			c.wait(t)
+			c.Expect(t, "same settings\r\n", test.says)
+			c.Wait(t)
 		})
 	}
 }
@@ -113,42 +113,42 @@ func TestTerminalIsPutBack(t *testing.T) {
 // TestTerminalJobControl runs a shell under tacho and stops and continues a job in it.
 func TestTerminalJobControl(t *testing.T) {
 	place := newPlace(t, rig.Self())
-	c := open(t, place.Run(t.Context(), "--", needBash(t), "--norc", "--noprofile", "-i"))
+	c := rig.OpenConsole(t, place.Run(t.Context(), "--", needBash(t), "--norc", "--noprofile", "-i"))
 	// The echo of the line does not look like the prompt.
-	c.enter(t, "PS1='inn''er> '\n")
-	c.expect(t, "inner> ")
-	c.enter(t, "sleep 1000\n")
-	c.expect(t, "sleep 1000\r\n")
+	c.Enter(t, "PS1='inn''er> '\n")
+	c.Expect(t, "inner> ")
+	c.Enter(t, "sleep 1000\n")
+	c.Expect(t, "sleep 1000\r\n")
 	foreground(t, place, "sleep 1000")
-	c.enter(t, "\x1a")
-	c.expect(t, "Stopped", "inner> ")
-	c.enter(t, "jobs -r; bg; jobs -r | wc -l\n")
-	c.expect(t, "\r\n1\r\n")
-	c.enter(t, "fg\n")
-	c.expect(t, "sleep 1000\r\n")
-	c.enter(t, "\x03")
-	c.expect(t, "inner> ")
-	c.enter(t, "exit 11\n")
-	c.exits(t, 11)
+	c.Enter(t, "\x1a")
+	c.Expect(t, "Stopped", "inner> ")
+	c.Enter(t, "jobs -r; bg; jobs -r | wc -l\n")
+	c.Expect(t, "\r\n1\r\n")
+	c.Enter(t, "fg\n")
+	c.Expect(t, "sleep 1000\r\n")
+	c.Enter(t, "\x03")
+	c.Expect(t, "inner> ")
+	c.Enter(t, "exit 11\n")
+	c.Exits(t, 11)
 }
 
 // TestTerminalSuspend stops tacho run itself from the shell that it was called in, as any other command.
 func TestTerminalSuspend(t *testing.T) {
 	place := newPlace(t, rig.Self())
 	c := atPrompt(t, place)
-	c.enter(t, rig.Tacho()+" run --output-dir "+place.Out+" -- /bin/sh -c 'echo ready; read x; echo \"got $x\"; exit 12'\n")
-	c.expect(t, "ready\r\n")
-	c.enter(t, "\x1a")
-	c.expect(t, "Stopped", "outer> ")
-	c.enter(t, "echo betw''een\n")
-	c.expect(t, "between\r\n")
-	c.enter(t, "fg\n")
-	c.expect(t, "run --output-dir")
-	c.enter(t, "later\n")
-	c.expect(t, "got later\r\n", "outer> ")
-	c.enter(t, "echo \"code $?\"; exit\n")
-	c.expect(t, "code 12\r\n")
-	c.wait(t)
+	c.Enter(t, rig.Tacho()+" run --output-dir "+place.Out+" -- /bin/sh -c 'echo ready; read x; echo \"got $x\"; exit 12'\n")
+	c.Expect(t, "ready\r\n")
+	c.Enter(t, "\x1a")
+	c.Expect(t, "Stopped", "outer> ")
+	c.Enter(t, "echo betw''een\n")
+	c.Expect(t, "between\r\n")
+	c.Enter(t, "fg\n")
+	c.Expect(t, "run --output-dir")
+	c.Enter(t, "later\n")
+	c.Expect(t, "got later\r\n", "outer> ")
+	c.Enter(t, "echo \"code $?\"; exit\n")
+	c.Expect(t, "code 12\r\n")
+	c.Wait(t)
 }
 
 // TestTerminalBackground starts tacho run as a background job, which leaves the terminal to the shell until it is
@@ -156,22 +156,22 @@ func TestTerminalSuspend(t *testing.T) {
 func TestTerminalBackground(t *testing.T) {
 	place := newPlace(t, rig.Self())
 	c := atPrompt(t, place)
-	c.enter(t, rig.Tacho()+" run --interval 100ms --output-dir "+place.Out+
+	c.Enter(t, rig.Tacho()+" run --interval 100ms --output-dir "+place.Out+
 		" -- /bin/sh -c 'stty -a >modes; echo ready; read x; echo \"got $x\"; exit 12' &\n")
-	c.expect(t, "ready\r")
+	c.Expect(t, "ready\r")
 	modes, err := os.ReadFile(place.Path("modes"))
 	if err != nil || !strings.Contains(string(modes), " icanon ") || !strings.Contains(string(modes), " echo ") {
 		t.Errorf("the command's terminal is not set up for lines: %v %s", err, modes)
 	}
-	c.enter(t, "echo \"jobs $(jobs -r | wc -l)\"\n")
-	c.expect(t, "jobs 1\r\n", "outer> ")
-	c.enter(t, "fg\n")
-	c.expect(t, "run --interval")
-	c.enter(t, "later\n")
-	c.expect(t, "got later\r\n", "outer> ")
-	c.enter(t, "echo \"code $?\"; exit\n")
-	c.expect(t, "code 12\r\n")
-	c.wait(t)
+	c.Enter(t, "echo \"jobs $(jobs -r | wc -l)\"\n")
+	c.Expect(t, "jobs 1\r\n", "outer> ")
+	c.Enter(t, "fg\n")
+	c.Expect(t, "run --interval")
+	c.Enter(t, "later\n")
+	c.Expect(t, "got later\r\n", "outer> ")
+	c.Enter(t, "echo \"code $?\"; exit\n")
+	c.Expect(t, "code 12\r\n")
+	c.Wait(t)
 }
 
 // TestTerminalSentToBackground stops tacho run and lets it go on in the background, to its end and as a foreground
@@ -185,29 +185,29 @@ func TestTerminalSentToBackground(t *testing.T) {
 				rig.Must(t, unix.Mkfifo(place.Path(name), 0o600))
 			}
 			c := atPrompt(t, place)
-			c.enter(t, rig.Tacho()+" run --output-dir "+place.Out+
+			c.Enter(t, rig.Tacho()+" run --output-dir "+place.Out+
 				" -- /bin/sh -c 'echo ready; read x <go; : >gone; read x <end; exit 4'\n")
-			c.expect(t, "ready\r\n")
-			c.enter(t, "\x1a")
-			c.expect(t, "Stopped", "outer> ")
-			c.enter(t, "bg; echo >go\n")
+			c.Expect(t, "ready\r\n")
+			c.Enter(t, "\x1a")
+			c.Expect(t, "Stopped", "outer> ")
+			c.Enter(t, "bg; echo >go\n")
 			rig.Eventually(t, deadline, "the command goes on", func() bool {
 				_, err := os.Stat(place.Path("gone"))
 				return err == nil
 			})
-			c.enter(t, "(sleep 0.5; echo >end) & "+test.then+"; echo \"code $?\"; exit\n")
-			c.expect(t, "code 4\r\n")
-			c.wait(t)
+			c.Enter(t, "(sleep 0.5; echo >end) & "+test.then+"; echo \"code $?\"; exit\n")
+			c.Expect(t, "code 4\r\n")
+			c.Wait(t)
 		})
 	}
 }
 
 // atPrompt is an interactive shell that waits for a line.
-func atPrompt(t *testing.T, place *spot) *console {
+func atPrompt(t *testing.T, place *spot) *rig.Console {
 	t.Helper()
-	c := open(t, place.Command(t.Context(), needBash(t), "--norc", "--noprofile", "-i"))
-	c.enter(t, "PS1='out''er> '\n")
-	c.expect(t, "outer> ")
+	c := rig.OpenConsole(t, place.Command(t.Context(), needBash(t), "--norc", "--noprofile", "-i"))
+	c.Enter(t, "PS1='out''er> '\n")
+	c.Expect(t, "outer> ")
 	return c
 }
 
@@ -215,20 +215,20 @@ func atPrompt(t *testing.T, place *spot) *console {
 func TestTerminalOnlyWhereThereIsOne(t *testing.T) {
 	needShell(t)
 	place := newPlace(t, rig.Self())
-	c := open(t, place.Command(t.Context(), "/bin/sh", "-c", `"$@" | cat`, "sh",
+	c := rig.OpenConsole(t, place.Command(t.Context(), "/bin/sh", "-c", `"$@" | cat`, "sh",
 		rig.Tacho(), "run", "--output-dir", place.Out, "--", "/bin/sh", "-c",
 		`test -t 1 || echo "no terminal"; readlink /proc/$$/fd/1; printf 'a\tb\n' | od -c | head -n 1`))
-	c.expect(t, "no terminal\r\n", "pipe:[")
-	c.exits(t, 0)
+	c.Expect(t, "no terminal\r\n", "pipe:[")
+	c.Exits(t, 0)
 }
 
 // TestTerminalGoesAway closes the window: the command gets the SIGHUP, and nothing is left.
 func TestTerminalGoesAway(t *testing.T) {
 	place := newPlace(t, rig.Self())
-	c := open(t, shell(t, place, `trap 'echo hung up >hup; exit 1' HUP; echo ready; while :; do sleep 0.02; done`))
-	c.expect(t, "ready\r\n")
-	c.ptm.Close()
-	c.wait(t)
+	c := rig.OpenConsole(t, shell(t, place, `trap 'echo hung up >hup; exit 1' HUP; echo ready; while :; do sleep 0.02; done`))
+	c.Expect(t, "ready\r\n")
+	c.Terminal.Close()
+	c.Wait(t)
 	gone(t, place)
 	if _, err := os.Stat(place.Path("hup")); err != nil {
 		t.Errorf("the command was not told: %v", err)

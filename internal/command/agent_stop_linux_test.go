@@ -81,6 +81,7 @@ func awaitLock(t *testing.T, path string) {
 // TestAgentEndsBeforeItIsReady holds that an agent that is still recovering a task, whose executor does not answer, ends when
 // it is told to, and leaves the task for the next agent.
 func TestAgentEndsBeforeItIsReady(t *testing.T) {
+	t.Parallel()
 	dir, err := os.MkdirTemp("/tmp", "tacho") // short: the path of a unix socket is limited to 107 bytes
 	must(t, err)
 	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })

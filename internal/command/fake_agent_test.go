@@ -6,6 +6,7 @@ package command_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -85,16 +86,21 @@ func (f *fakeAgent) file(name string) http.HandlerFunc {
 	}
 }
 
-func (f *fakeAgent) captured() []apijson.Allocation {
+func (f *fakeAgent) captured() (all []apijson.Allocation) {
 	text, err := os.ReadFile(filepath.Join("testdata", "agent", "allocations.json"))
-	if err != nil {
-		f.t.Error(err)
-	}
-	var all []apijson.Allocation
-	if err := json.Unmarshal(text, &all); err != nil {
+	if err = errors.Join(err, json.Unmarshal(text, &all)); err != nil {
 		f.t.Error(err)
 	}
 	return all
+}
+
+// decode reads the body of a request; it has answered where that fails.
+func decode(w http.ResponseWriter, r *http.Request, value any) bool {
+	err := json.NewDecoder(r.Body).Decode(value)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+	}
+	return err == nil
 }
 
 func answer(w http.ResponseWriter, value any) { _ = json.NewEncoder(w).Encode(value) }
@@ -127,8 +133,7 @@ func (f *fakeAgent) job(w http.ResponseWriter, r *http.Request) {
 // run takes job files whose text is a word: what becomes of the job.
 func (f *fakeAgent) run(w http.ResponseWriter, r *http.Request) {
 	var source client.Source
-	if err := json.NewDecoder(r.Body).Decode(&source); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+	if !decode(w, r, &source) {
 		return
 	}
 	f.mu.Lock()
@@ -152,8 +157,7 @@ func (f *fakeAgent) run(w http.ResponseWriter, r *http.Request) {
 
 func (f *fakeAgent) validate(w http.ResponseWriter, r *http.Request) {
 	var source client.Source
-	if err := json.NewDecoder(r.Body).Decode(&source); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+	if !decode(w, r, &source) {
 		return
 	}
 	mistakes := []string{}
@@ -329,8 +333,7 @@ func (f *fakeAgent) record(w http.ResponseWriter, r *http.Request) {
 
 func (f *fakeAgent) act(w http.ResponseWriter, r *http.Request) {
 	body := map[string]string{}
-	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+	if !decode(w, r, &body) {
 		return
 	}
 	if body["Signal"] == "SIGNONE" {

@@ -15,6 +15,7 @@ import (
 // TestRemoteScripts runs the clients of an agent against a fake one: at $TACHO_ADDR over TCP, at $LOCKED with the token
 // "secret", and at $WORK/data/tacho.sock.
 func TestRemoteScripts(t *testing.T) {
+	t.Parallel()
 	runScripts(t, "remote", map[string]scriptCommand{"listen": listenOn}, func(env *testscript.Env) error {
 		open, locked := httptest.NewServer(newFakeAgent(t, "")), httptest.NewServer(newFakeAgent(t, "secret"))
 		env.Defer(open.Close)

@@ -65,6 +65,7 @@ func (u user) detached(t *testing.T, script string) (dir string) {
 // TestStopByAnotherWay holds that a run is found whatever the path of its folder, and wherever its user's runtime folder
 // is by now.
 func TestStopByAnotherWay(t *testing.T) {
+	t.Parallel()
 	base := t.TempDir()
 	straight, linked := filepath.Join(base, "straight"), filepath.Join(base, "linked")
 	must(t, errors.Join(os.Mkdir(straight, 0o700), os.Symlink(straight, linked)))
@@ -133,6 +134,7 @@ func TestStopRemains(t *testing.T) {
 
 // TestAttachToTheEnded holds that the output of a detached run is shown after its end too.
 func TestAttachToTheEnded(t *testing.T) {
+	t.Parallel()
 	u := user{dir: t.TempDir()}
 	u.detached(t, "echo out; echo err >&2; exit 3")
 	for range 2 { // the first may still find it running
@@ -145,6 +147,7 @@ func TestAttachToTheEnded(t *testing.T) {
 
 // TestDetachWithoutFiles holds that nothing is named that would not work.
 func TestDetachWithoutFiles(t *testing.T) {
+	t.Parallel()
 	u := user{dir: t.TempDir()}
 	code, id, said := u.tacho(t, "run", "--detach", "--no-files", "--", "sleep", "60")
 	id = strings.TrimSpace(id)
@@ -165,6 +168,7 @@ func TestDetachWithoutFiles(t *testing.T) {
 
 // TestRunAsAnother holds that a user who may not become another is told so, and not that the command cannot be executed.
 func TestRunAsAnother(t *testing.T) {
+	t.Parallel()
 	u := user{dir: t.TempDir(), stranger: true}
 	runtimeDir := testkit.Value(os.MkdirTemp("", "r"))(t)
 	t.Cleanup(func() { _ = os.RemoveAll(runtimeDir) })

@@ -23,8 +23,8 @@ const (
 )
 
 // Described returns a command with its help, which is a section of a text: a line of "# ", the path of the command and
-// its arguments; a line that says in short what it does; a description, unless it would say the same; and examples, which
-// begin with an indented line.
+// its arguments; a line that says in short what it does; a description, unless it would say the same; and examples,
+// which begin with an indented line.
 func Described(help, path string) *cobra.Command {
 	_, section, _ := strings.Cut(help, "\n# "+path)
 	section, _, _ = strings.Cut(section, "\n# ")

@@ -41,27 +41,18 @@ func monotonic(seconds float64) procstats.Stamp {
 	return procstats.Stamp{Mono: time.Duration(seconds * float64(time.Second))}
 }
 
-// pointMoment returns the numbers of a past reading; nil for nil.
+// pointMoment returns the numbers of a past reading.
 func pointMoment(p *apijson.Point) *figures.Moment {
-	if p == nil {
-		return nil
-	}
 	return new(figures.MomentOfValues(monotonic(p.Mono), p.Run, p.Number))
 }
 
-// sampleMoment returns the numbers of a sample; nil for nil.
+// sampleMoment returns the numbers of a sample.
 func sampleMoment(s *client.Sample, run int) *figures.Moment {
-	if s == nil {
-		return nil
-	}
 	return new(figures.MomentOf(monotonic(s.Mono), run, s.Number, record.HeadlineList(s.Headline)))
 }
 
-// usageOf returns the usage of a reading. Rates need the reading before it, of the same start of the task.
+// usageOf returns the usage of a reading. Rates need the one before it, of the same start; nil for none.
 func usageOf(now, before *figures.Moment) usage {
-	if now == nil {
-		return usage{}
-	}
 	value := func(q figures.Quantity) *float64 { return figures.Known(now.Value(q)) }
 	rate := func(q figures.Quantity) *float64 { return figures.Known(now.Rate(before, q)) }
 	return usage{

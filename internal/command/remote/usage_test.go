@@ -47,9 +47,6 @@ func TestUsageHasRatesOfTheSameStart(t *testing.T) {
 			}
 		})
 	}
-	if f := usageOf(nil, nil); f != (usage{}) {
-		t.Errorf("nothing gives %+v", f)
-	}
 }
 
 func TestPressureText(t *testing.T) {
