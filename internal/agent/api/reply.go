@@ -4,7 +4,6 @@
 package api
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -94,15 +93,13 @@ func (s *Server) jsonFrom(look func(*request) *snapshot.Agent, a answer) handler
 		if value, err = q.page(w.Header(), value); err != nil {
 			return err
 		}
-		text, err := json.Marshal(value)
+		marshal := json.Marshal
+		if q.values.Has("pretty") {
+			marshal = func(value any) ([]byte, error) { return json.MarshalIndent(value, "", "    ") }
+		}
+		text, err := marshal(value)
 		if err != nil {
 			return err
-		}
-		if q.values.Has("pretty") {
-			var indented bytes.Buffer
-			if json.Indent(&indented, text, "", "    ") == nil {
-				text = indented.Bytes()
-			}
 		}
 		setWriteDeadline(w, writeTimeout) // the work may have taken longer
 		header := w.Header()

@@ -128,26 +128,26 @@ func (s *Server) Handler(local bool) http.Handler {
 		header.Set("X-Content-Type-Options", "nosniff")
 		header.Set("Cache-Control", "no-store")
 		header.Set("Cross-Origin-Resource-Policy", "same-origin")
-		if err := s.checkOrigin(r); err != nil {
+		trusted, err := s.admit(r, local)
+		if err != nil {
 			s.fail(w, r, err)
 			return
-		}
-		trusted := local
-		if !local {
-			if !s.knownHost(r.Host) {
-				s.fail(w, r, errUnknownHost)
-				return
-			}
-			var err error
-			if trusted, err = s.checkToken(r); err != nil {
-				s.fail(w, r, err)
-				return
-			}
 		}
 		r = r.WithContext(context.WithValue(context.WithValue(r.Context(), trustKey{}, trusted), localKey{}, local))
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		s.mux.ServeHTTP(w, r)
 	})
+}
+
+// admit rejects requests from elsewhere and with an invalid token, and reports whether the caller is trusted.
+func (s *Server) admit(r *http.Request, local bool) (trusted bool, err error) {
+	if err := s.checkOrigin(r); err != nil || local {
+		return local, err
+	}
+	if !s.knownHost(r.Host) {
+		return false, errUnknownHost
+	}
+	return s.checkToken(r)
 }
 
 // HTTPServer returns a server for one listener, with bounds on time and size. Its Shutdown ends streams.

@@ -127,22 +127,17 @@ func readingAs(s *procstats.Sample, r procstats.Reading, g procstats.Guarantee) 
 	return numberOf(name, m.Unit.Text(value), m.File, g, at)
 }
 
-// measurement is a row of the table as the page shows it.
-type measurement struct {
-	procstats.Measurement
-	Guarantee string
+// guaranteeOf says what a measurement guarantees.
+func guaranteeOf(m procstats.Measurement) string {
+	if m.Scope == procstats.HeadlineScope {
+		return "that of what it is taken from, given with each value"
+	}
+	_, _, words := guaranteeText(m.Guarantee)
+	return words
 }
 
 // measurementsPage fills the page of everything that can be measured.
 func (p *Page) measurementsPage(v *view) error {
-	var rows []measurement
-	for _, m := range procstats.Table() {
-		_, _, words := guaranteeText(m.Guarantee)
-		if m.Scope == procstats.HeadlineScope {
-			words = "that of what it is taken from, given with each value"
-		}
-		rows = append(rows, measurement{m, words})
-	}
-	v.Title, v.Template, v.Body = "Measurements", "measurements", rows
+	v.Title, v.Template, v.Body = "Measurements", "measurements", procstats.Table()
 	return nil
 }

@@ -69,8 +69,7 @@ func waitingOf(jobs []*snapshot.Job) (list []waiting) {
 	for _, j := range jobs {
 		for _, group := range slices.Sorted(maps.Keys(j.Unplaced)) {
 			u := j.Unplaced[group]
-			w := waiting{Job: j.ID, Group: group, Count: len(u.Indexes), Reasons: u.Reasons()}
-			list = append(list, w)
+			list = append(list, waiting{j.ID, group, len(u.Indexes), u.Reasons()})
 		}
 	}
 	return list

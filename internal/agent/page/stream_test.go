@@ -309,23 +309,6 @@ func TestManyTasks(t *testing.T) {
 	}
 }
 
-func BenchmarkManyTasks(b *testing.B) {
-	h := page.New(pagetest.Many(moment, 500), page.Options{Now: moment, Interval: time.Nanosecond}).Handler(false)
-	for range 10 {
-		get(b, h, "/")
-	}
-	for b.Loop() {
-		get(b, h, "/")
-	}
-}
-
-func BenchmarkTask(b *testing.B) {
-	h := page.New(stage(b), page.Options{Now: moment}).Handler(false)
-	for b.Loop() {
-		get(b, h, task(1, "api"))
-	}
-}
-
 // one returns room for one stream of each kind.
 func one() *streams.Room {
 	return streams.New(streams.Limits{streams.Page: 1, streams.UntrustedPage: 1})

@@ -59,8 +59,8 @@ func (p *Page) allocation(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	target := "/?q=" + url.QueryEscape(a.ID)
-	if len(a.Tasks) == 1 {
-		for name := range a.Tasks {
+	for name := range a.Tasks {
+		if len(a.Tasks) == 1 {
 			target = taskPath(a.ID, name)
 		}
 	}
