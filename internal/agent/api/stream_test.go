@@ -64,7 +64,7 @@ func open(ctx context.Context, t *testing.T, url string) stream {
 	t.Helper()
 	r := testkit.Value(http.NewRequestWithContext(ctx, http.MethodGet, url, nil))(t)
 	withToken(r)
-	resp := testkit.Value(http.DefaultClient.Do(r))(t)
+	resp := testkit.Value(http.DefaultClient.Do(r))(t) //nolint:bodyclose // closed below
 	t.Cleanup(func() { _ = resp.Body.Close() })
 	return stream{resp.StatusCode, resp.Header, resp.Body}
 }
@@ -264,7 +264,7 @@ func TestUntrustedLeaveRoom(t *testing.T) {
 	for _, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/v1/client/allocation/"+webID+"/stats/stream", nil)
 		testkit.Must(t, err)
-		resp := testkit.Value(http.DefaultClient.Do(r))(t)
+		resp := testkit.Value(http.DefaultClient.Do(r))(t) //nolint:bodyclose // closed below
 		defer resp.Body.Close()
 		if resp.StatusCode != want {
 			t.Fatalf("an untrusted caller gets %d, want %d", resp.StatusCode, want)

@@ -37,7 +37,7 @@ type events struct {
 func listen(t *testing.T, address string) *events {
 	t.Helper()
 	r := testkit.Value(http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil))(t)
-	response := testkit.Value(http.DefaultClient.Do(r))(t)
+	response := testkit.Value(http.DefaultClient.Do(r))(t) //nolint:bodyclose // closed below
 	t.Cleanup(func() { response.Body.Close() })
 	if response.StatusCode != http.StatusOK {
 		t.Fatalf("%s: %s", address, response.Status)
@@ -151,7 +151,7 @@ func TestCompressed(t *testing.T) {
 		server := httptest.NewServer(p.Handler(tt.trusted))
 		r := testkit.Value(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+tt.path, nil))(t)
 		r.Header.Set("Accept-Encoding", "gzip") // by hand: it is not decoded then
-		response := testkit.Value(http.DefaultClient.Do(r))(t)
+		response := testkit.Value(http.DefaultClient.Do(r))(t) //nolint:bodyclose // closed below
 		if got := response.Header.Get("Content-Encoding") == "gzip"; got != tt.compressed {
 			t.Errorf("%s, trusted %v: compressed is %v", tt.path, tt.trusted, got)
 		}
@@ -249,7 +249,7 @@ func TestSlowReader(t *testing.T) {
 	ctx := t.Context()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		r := testkit.Value(http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/page/stream/", nil))(t)
-		response := testkit.Value(http.DefaultClient.Do(r))(t)
+		response := testkit.Value(http.DefaultClient.Do(r))(t) //nolint:bodyclose // closed below
 		code := response.StatusCode
 		response.Body.Close()
 		if code == http.StatusOK {
