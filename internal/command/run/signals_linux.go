@@ -69,8 +69,8 @@ func parseSignal(flag, word string) (syscall.Signal, error) {
 // of its terminal (Ctrl-Z), it suspends this process, too, as the shell expects of its job, and continues both
 // together. It prints OOM kills as they happen, because the command may continue without the killed process.
 func (s *session) followEvents(ctx context.Context) {
-	stops, kills := s.streams.master != nil, !s.options.quiet
-	if !stops && !kills {
+	stops := s.streams.master != nil
+	if !stops && s.options.quiet {
 		return
 	}
 	events, err := s.client.Events(ctx)
@@ -85,9 +85,9 @@ func (s *session) followEvents(ctx context.Context) {
 		switch kind := event.GetKind(); {
 		case kind == "stopped" && stops:
 			s.suspend(ctx)
-		case kind == "sampling_stretched" && kills && s.options.firstInterval == 0: // an interval was requested
+		case kind == "sampling_stretched" && s.options.firstInterval == 0: // an interval was requested
 			s.screen.note(event.GetMessage())
-		case kind == "oom_kill" && kills:
+		case kind == "oom_kill":
 			s.screen.note("OOM kill: " + event.GetMessage())
 		}
 	}

@@ -4,7 +4,6 @@
 package run
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -22,16 +21,11 @@ import (
 // writeTextFile writes the final values of a run as Prometheus text, whole or not at all: a node exporter may read at
 // any time.
 func writeTextFile(path string, final *record.Record) error {
-	var text bytes.Buffer
-	if err := exposition.WriteText(&text, finalFamilies(final)); err != nil {
-		return err
-	}
 	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return fmt.Errorf("--textfile: %w", err)
 	}
-	_, err = file.Write(text.Bytes())
-	err = errors.Join(err, file.Chmod(0o644), file.Close())
+	err = errors.Join(exposition.WriteText(file, finalFamilies(final)), file.Chmod(0o644), file.Close())
 	if err == nil {
 		err = os.Rename(file.Name(), path)
 	}
