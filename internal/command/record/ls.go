@@ -167,28 +167,23 @@ func headline(r *record.Record, id procstats.ID) record.HeadlineValue {
 }
 
 func (o *lsOptions) print(cmd *cobra.Command, runs []listedRun) error {
-	out := cmd.OutOrStdout()
-	switch o.format.String() {
-	case "json":
-		if runs == nil {
-			runs = []listedRun{} // an empty list, not null
-		}
-		return cli.PrintJSON(out, runs)
-	case "csv":
-		return printRunsCSV(out, runs)
+	if o.format.String() == "csv" {
+		return printRunsCSV(cmd.OutOrStdout(), runs)
 	}
-	return printRunsTable(out, cli.PaletteFor(cmd, out), runs)
+	if runs == nil {
+		runs = []listedRun{} // an empty list, not null
+	}
+	return cli.Print(cmd, o.format, runs, func(p cli.Palette) string { return runsTable(p, runs) })
 }
 
-func printRunsTable(out io.Writer, p cli.Palette, runs []listedRun) error {
+func runsTable(p cli.Palette, runs []listedRun) string {
 	if len(runs) == 0 {
-		return nil
+		return ""
 	}
-	columns, _ := cli.TerminalSize(out)
 	t := cli.Table{
 		Header: []string{"RUN", "STARTED", "END", "EXIT", "WALL", "CPU", "PEAK", "COMMAND"},
 		Right:  []int{3, 4, 5, 6},
-		Width:  columns,
+		Width:  p.Columns,
 		Leave:  []int{1, 3, cli.Shorten, 4, 5}, // the name has the time of the start
 		Least:  map[int]int{0: 12, 7: 14},
 	}
@@ -204,8 +199,7 @@ func printRunsTable(out io.Writer, p cli.Palette, runs []listedRun) error {
 			cli.Plain(cli.CommandLine(run.Command)),
 		)
 	}
-	_, err := io.WriteString(out, t.Render(p))
-	return err
+	return t.Render(p)
 }
 
 // end returns how a run ended, or the state of one that has not.
