@@ -150,7 +150,7 @@ type listedRun struct {
 
 func list(entry record.Entry) listedRun {
 	r := entry.Record
-	cpu, peak := headline(r, procstats.HeadlineCPU), headline(r, procstats.HeadlineMemoryPeak)
+	cpu, peak := r.Headline[procstats.HeadlineCPU.String()], r.Headline[procstats.HeadlineMemoryPeak.String()]
 	return listedRun{
 		Name: entry.Name, Path: entry.Dir, State: rundir.CurrentState(r, kernel.HostFS()), StartedAt: r.StartedAt,
 		WallSeconds: r.WallSeconds, ExitCode: r.ExitCode, Signal: r.Signal,
@@ -158,12 +158,6 @@ func list(entry record.Entry) listedRun {
 		CPUSource: cpu.Source, PeakSource: peak.Source,
 		Verdict: r.Diagnosis.Verdict, Outcome: r.End().Outcome, Command: r.Command, Message: r.Message, Labels: r.Labels,
 	}
-}
-
-// headline returns a headline of a record; the zero value if it has none.
-func headline(r *record.Record, id procstats.ID) record.HeadlineValue {
-	m, _ := procstats.Lookup(id)
-	return r.Headline[m.Name]
 }
 
 func (o *lsOptions) print(cmd *cobra.Command, runs []listedRun) error {
@@ -215,15 +209,8 @@ func bounded(g procstats.Guarantee, unit procstats.Unit, value *float64) string 
 	if value == nil || g.Vacuous(*value) {
 		return procstats.NoValue
 	}
-	text := unit.Text(*value)
-	switch g {
-	case procstats.LowerBound:
-		return "≥ " + text
-	case procstats.UpperBound:
-		return "≤ " + text
-	case procstats.Exact, procstats.Sampled:
-	}
-	return text
+	sign := map[procstats.Guarantee]string{procstats.LowerBound: "≥ ", procstats.UpperBound: "≤ "}
+	return sign[g] + unit.Text(*value)
 }
 
 // printRunsCSV writes CSV, RFC 4180, with the names of the JSON. Fields that were not measured are empty.

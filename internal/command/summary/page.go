@@ -4,6 +4,7 @@
 package summary
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -137,14 +138,10 @@ func (p *Page) used() {
 
 // whyUnknown returns the reason why a record has no numbers.
 func whyUnknown(state record.State) string {
-	switch state {
-	case record.Running:
-		return "no report yet; the record is completed at the end"
-	case record.Lost:
-		return "the record was not completed, and there is no report"
-	case record.Exited:
-	}
-	return "not recorded"
+	return cmp.Or(map[record.State]string{
+		record.Running: "no report yet; the record is completed at the end",
+		record.Lost:    "the record was not completed, and there is no report",
+	}[state], "not recorded")
 }
 
 // HeadlineTable lists the headlines with guarantee and source, or with the reason for their absence.
@@ -230,14 +227,7 @@ func ValueTable[V any](values map[string]V) *cli.Table {
 
 // StatePaint returns the colour of a state; nil for none.
 func StatePaint(p cli.Palette, state record.State) func(string) string {
-	switch state {
-	case record.Running:
-		return p.Green
-	case record.Lost:
-		return p.Red
-	case record.Exited:
-	}
-	return nil
+	return map[record.State]func(string) string{record.Running: p.Green, record.Lost: p.Red}[state]
 }
 
 // ExitText returns the exit code, or the signal as "sig 9", or procstats.NoValue.

@@ -64,16 +64,13 @@ func numberOf[V any](values map[string]V, id procstats.ID) (value float64, ok bo
 }
 
 func (p *Page) whyAbsent(id procstats.ID) string {
-	m, _ := procstats.Lookup(id)
-	if reason := p.record.Absent[m.Name]; reason != "" {
+	switch reason := p.record.Absent[id.String()]; {
+	case reason != "":
 		return reason
-	}
-	switch p.record.State {
-	case record.Running:
+	case p.record.State == record.Running:
 		return "the record is completed at the end"
-	case record.Lost:
+	case p.record.State == record.Lost:
 		return "the record was not completed"
-	case record.Exited:
 	}
 	return "not selected"
 }
@@ -152,8 +149,7 @@ func (p *Page) peak() {
 func FirstValue[V any](measurements map[string]V, ids ...procstats.ID) string {
 	for _, id := range ids {
 		if value, ok := numberOf(measurements, id); ok {
-			m, _ := procstats.Lookup(id)
-			return m.Unit.Text(value)
+			return procstats.UnitOf(id.String()).Text(value)
 		}
 	}
 	return procstats.NoValue

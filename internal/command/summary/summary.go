@@ -90,10 +90,8 @@ func headlineText(r *record.Record, id procstats.ID) string {
 
 // guaranteed says of a bound that it is one.
 func guaranteed(g procstats.Guarantee, text string) string {
-	switch g {
-	case procstats.LowerBound, procstats.UpperBound:
+	if g == procstats.LowerBound || g == procstats.UpperBound {
 		return cli.GuaranteeText(g) + " " + text
-	case procstats.Exact, procstats.Sampled:
 	}
 	return text
 }
@@ -112,14 +110,12 @@ func memorySummary(r *record.Record) string {
 	if peak == "" {
 		return ""
 	}
-	what := h.Source // for bounds, peak has the guarantee
-	switch h.Guarantee {
-	case procstats.Exact, procstats.Sampled:
-		what = string(h.Guarantee) + ", " + what
-	case procstats.LowerBound, procstats.UpperBound:
-	}
-	if h.Source == procstats.CgroupMemoryPeak.String() && h.Guarantee == procstats.Exact {
+	what := h.Source
+	switch {
+	case h.Source == procstats.CgroupMemoryPeak.String() && h.Guarantee == procstats.Exact:
 		what = "exact, including page cache"
+	case h.Guarantee == procstats.Exact, h.Guarantee == procstats.Sampled: // of a bound, peak has the guarantee
+		what = string(h.Guarantee) + ", " + what
 	}
 	text := fmt.Sprintf("peak %s (%s)", peak, what)
 	if limit, ok := EffectiveLimit(r, procstats.CgroupMemoryMax); ok {
