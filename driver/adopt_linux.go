@@ -43,11 +43,11 @@ const configFile = "task.json"
 // writeConfig writes what a task is started with, which may have secrets, into the directory that is its user's alone.
 func writeConfig(folder string, config *TaskConfig) error {
 	text, err := json.Marshal(config)
-	if err != nil {
-		return fmt.Errorf("encode configuration of task: %w", err)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(folder, configFile), text, 0o600)
 	}
-	if err := os.WriteFile(filepath.Join(folder, configFile), text, 0o600); err != nil {
-		return fmt.Errorf("write configuration of task: %w", err)
+	if err != nil {
+		return fmt.Errorf("persist configuration of task: %w", err)
 	}
 	return nil
 }

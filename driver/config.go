@@ -6,6 +6,7 @@ package driver
 import (
 	"errors"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -188,12 +189,7 @@ type IDRanges []IDRange
 
 // Has reports whether id is in one of the ranges.
 func (rs IDRanges) Has(id uint32) bool {
-	for _, r := range rs {
-		if r.First <= id && id <= r.Last {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(rs, func(r IDRange) bool { return r.First <= id && id <= r.Last })
 }
 
 // parseIDRanges reads a list such as "0, 10-15".

@@ -83,16 +83,12 @@ func attributesOf(executor procstats.ProcessID, launched *proto.LaunchResponse) 
 	return a
 }
 
-// folderOf is the one cgroup directory that tells a user most: of v2, else of the memory controller, else any.
+// folderOf is the one cgroup directory that tells a user most: of the memory controller, else any, else of v2.
 func folderOf(c *proto.Cgroup) string {
-	if c.GetV2() != "" && len(c.GetV1()) == 0 {
-		return c.GetV2()
-	}
-	if dir := c.GetV1()["memory"]; dir != "" {
-		return dir
-	}
-	for _, controller := range slices.Sorted(maps.Keys(c.GetV1())) {
-		return c.GetV1()[controller]
+	for _, controller := range append([]string{"memory"}, slices.Sorted(maps.Keys(c.GetV1()))...) {
+		if dir := c.GetV1()[controller]; dir != "" {
+			return dir
+		}
 	}
 	return c.GetV2()
 }

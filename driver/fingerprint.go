@@ -37,28 +37,6 @@ type Fingerprint struct {
 	Description string
 }
 
-// Capabilities says what a driver can do, for the host's decisions.
-type Capabilities struct {
-	SendSignals, Exec bool
-	FSIsolation       FSIsolation
-	NetworkModes      []NetworkMode
-	// NoMounts drivers refuse mounts.
-	NoMounts bool
-	// DisableLogCollection drivers write the task's log files themselves.
-	DisableLogCollection bool
-}
-
-// FSIsolation says what of the host's file system a task sees.
-type FSIsolation int32
-
-// The hosts' numbers.
-const (
-	FSNone   FSIsolation = 0
-	FSChroot FSIsolation = 1
-	FSImage  FSIsolation = 2
-	FSUnveil FSIsolation = 3
-)
-
 // fingerprintInterval is how often a driver looks whether anything has changed.
 const fingerprintInterval = 30 * time.Second
 

@@ -129,12 +129,12 @@ func (d *Tacho) SignalTask(ctx context.Context, id, signal string) error {
 	if err != nil {
 		return err
 	}
-	if !t.running() {
-		return fmt.Errorf("signal task %s: %w", t.config.Name, ErrTaskNotRunning)
+	err = ErrTaskNotRunning
+	if t.running() {
+		err = t.client.Signal(ctx, number, false)
 	}
-	err = t.client.Signal(ctx, number, false)
 	if status.Code(err) == codes.NotFound || errors.Is(err, client.ErrLost) {
-		return fmt.Errorf("signal task %s: %w", t.config.Name, ErrTaskNotRunning)
+		err = ErrTaskNotRunning
 	}
 	if err != nil {
 		return fmt.Errorf("signal task %s: %w", t.config.Name, err)

@@ -4,6 +4,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"syscall"
@@ -33,13 +34,14 @@ func (d *Tacho) recoverLost(ctx context.Context, config *TaskConfig, state *driv
 func (t *task) killLost(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, killTimeout)
 	defer cancel()
-	totals := t.lostTotals() // with the cgroup its counters are removed
+	handed := t.handover()
+	totals := t.lostTotals(handed) // with the cgroup its counters are removed
 	err := client.KillProcesses(ctx, t.state.Address)
 	t.completedAt = time.Now()
 	var commands *record.Commands
 	if totals != nil {
 		// With the folder the commands that were handed over are removed; what was killed is among the others.
-		commands = t.lostCommands()
+		commands = t.lostCommands(handed)
 	}
 	t.loop.Forget(t.config.ID)
 	if err == nil {
@@ -78,28 +80,28 @@ func (t *task) endedLost(totals *procstats.Sample, commands *record.Commands, er
 
 // lostCommands is what was counted of the task: here until its end, or by an earlier reader until it has handed that
 // over.
-func (t *task) lostCommands() *record.Commands {
+func (t *task) lostCommands(handed *reader.Handover) *record.Commands {
 	if c := t.loop.CommandsSoFar(t.config.ID, t.state.StartedAt); c != nil {
 		return c
 	}
-	if h := t.handover(); h != nil && h.Counted != nil {
-		return h.Counted.Until(t.completedAt)
+	if handed.Counted != nil {
+		return handed.Counted.Until(t.completedAt)
 	}
 	return nil
 }
 
-// handover is what a reader of the task has handed over; nil if there is nothing.
+// handover is what a reader of the task has handed over.
 func (t *task) handover() *reader.Handover {
 	h, err := reader.ReadHandover(t.state.Address.Folder)
 	if err != nil {
 		t.log.Warn("read last samples of lost task", "error", err)
 	}
-	return h
+	return cmp.Or(h, &reader.Handover{})
 }
 
 // lostTotals reads what the kernel has counted in the task's own cgroup. It is nil if the task has none: a cgroup that
 // others gave may have counted more than this task.
-func (t *task) lostTotals() *procstats.Sample {
+func (t *task) lostTotals(handed *reader.Handover) *procstats.Sample {
 	address := t.state.Address
 	if !address.Cgroup.Encloses() || !address.Owned {
 		return nil
@@ -113,7 +115,7 @@ func (t *task) lostTotals() *procstats.Sample {
 		}))
 	totals := &procstats.Sample{}
 	collector.Collect(totals)
-	t.addSeen(totals)
+	addSeen(totals, handed)
 	if err := collector.Close(); err != nil {
 		t.log.Debug("close sources of a lost task", "error", err)
 	}
@@ -122,12 +124,11 @@ func (t *task) lostTotals() *procstats.Sample {
 
 // addSeen adds the counters of the last sample that was handed over which no cgroup has: what its processes did, and
 // which of them have left it.
-func (t *task) addSeen(totals *procstats.Sample) {
-	h := t.handover()
-	if h == nil || h.Last == nil {
+func addSeen(totals *procstats.Sample, handed *reader.Handover) {
+	if handed.Last == nil {
 		return
 	}
-	for _, reading := range h.Last.Task {
+	for _, reading := range handed.Last.Task {
 		m, known := procstats.Lookup(reading.ID())
 		if _, found := totals.Task.Get(reading.ID()); known && m.Kind == procstats.Counter && !found {
 			totals.Task.Put(reading)

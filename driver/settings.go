@@ -129,14 +129,19 @@ func (s Settings) or(other Settings) Settings {
 // of returns the settings of a task, with what its config block does not set taken from these. A block that is not
 // valid any more sets nothing: the task was started by another build.
 func (s Settings) of(task *TaskConfig) Settings {
-	block := task.Block
-	if block == nil {
-		block, _ = DecodeBlock(task.DriverConfig)
-	}
-	if block == nil {
+	block, err := task.block()
+	if err != nil {
 		return s
 	}
 	return block.or(s)
+}
+
+// block returns the task's config block.
+func (c *TaskConfig) block() (*ConfigBlock, error) {
+	if c.Block != nil {
+		return c.Block, nil
+	}
+	return DecodeBlock(c.DriverConfig)
 }
 
 // measure asks an executor for what is to be measured.

@@ -63,12 +63,9 @@ func (t *task) handle() (*TaskHandle, error) {
 
 func (d *Tacho) start(ctx context.Context, config *TaskConfig) (*task, error) {
 	own := d.currentConfig()
-	block := config.Block
-	if block == nil {
-		var err error
-		if block, err = DecodeBlock(config.DriverConfig); err != nil {
-			return nil, Recoverable(err, false)
-		}
+	block, err := config.block()
+	if err != nil {
+		return nil, Recoverable(err, false)
 	}
 	if err := checkUser(config.User, own); err != nil {
 		return nil, Recoverable(err, false)

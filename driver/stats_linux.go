@@ -110,9 +110,6 @@ func (s *statsStream) Baseline() *procstats.Sample { return s.baseline }
 func (s *statsStream) Recv() (*procstats.Sample, error) {
 	for {
 		sample, err := s.stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return nil, io.EOF
-		}
 		if err != nil {
 			return nil, s.endOr(err)
 		}

@@ -8,7 +8,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -151,17 +153,8 @@ func (d *Tacho) CoreMHz() float64 {
 	return d.coreMHz
 }
 
-// Capabilities returns what the driver can do.
-func (d *Tacho) Capabilities(context.Context) (*Capabilities, error) {
-	return &Capabilities{
-		SendSignals:          true,
-		Exec:                 true,
-		FSIsolation:          FSNone,
-		NetworkModes:         []NetworkMode{NetworkHost, NetworkGroup},
-		NoMounts:             true,
-		DisableLogCollection: d.currentConfig().LogCollection == LogsByExecutor,
-	}, nil
-}
+// CollectsLogs reports whether the executors write the log files of tasks, and not the host.
+func (d *Tacho) CollectsLogs() bool { return d.currentConfig().LogCollection == LogsByExecutor }
 
 // TaskEvents sends what happens in any task, until ctx ends. What happened without a listener is sent first. Before
 // the end of a task is told to a host behind a wire, its stream ends with io.EOF: a host that opens another has
@@ -190,11 +183,7 @@ func (d *Tacho) find(id string) (*task, error) {
 func (d *Tacho) list() []*task {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	all := make([]*task, 0, len(d.tasks))
-	for _, t := range d.tasks {
-		all = append(all, t)
-	}
-	return all
+	return slices.Collect(maps.Values(d.tasks))
 }
 
 // reserve takes an id for a task that is about to be started or recovered, so that two calls cannot do it at once.

@@ -76,8 +76,6 @@ type NetworkMode int32
 const (
 	NetworkHost  NetworkMode = 0
 	NetworkGroup NetworkMode = 1
-	NetworkTask  NetworkMode = 2
-	NetworkNone  NetworkMode = 3
 )
 
 // NetworkIsolation is a network namespace.

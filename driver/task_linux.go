@@ -54,8 +54,9 @@ type task struct {
 	client *client.Client
 
 	told uint64 // sequence of the last of the executor's events that was passed on: of the goroutine that does it
-	// passed is closed when all events were passed on, or cannot be any more.
-	passed chan struct{}
+	// passed is closed when all events were passed on, or cannot be any more; announced when the task has ended and the
+	// listeners have its events.
+	passed, announced chan struct{}
 
 	// done is closed when the task has ended; the following are set then.
 	done        chan struct{}
@@ -65,8 +66,6 @@ type task struct {
 
 	cancel context.CancelFunc // ends work
 	work   sync.WaitGroup
-	// announced is closed when the task has ended and the listeners have its events.
-	announced chan struct{}
 
 	confirmed atomic.Bool // the host knows of the task, see confirm
 

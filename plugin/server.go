@@ -73,10 +73,9 @@ func (s *driverServer) TaskConfigSchema(
 }
 
 func (s *driverServer) Capabilities(
-	ctx context.Context, _ *drivers.CapabilitiesRequest,
+	context.Context, *drivers.CapabilitiesRequest,
 ) (*drivers.CapabilitiesResponse, error) {
-	capabilities, err := s.driver.Capabilities(ctx)
-	return answer(&drivers.CapabilitiesResponse{Capabilities: wire.FromCapabilities(capabilities)}, err)
+	return &drivers.CapabilitiesResponse{Capabilities: wire.Capabilities(s.driver.CollectsLogs())}, nil
 }
 
 func (s *driverServer) Fingerprint(_ *drivers.FingerprintRequest, out drivers.Driver_FingerprintServer) error {

@@ -19,10 +19,9 @@ func counterpart(field string) string {
 	field = strings.ToLower(field)
 	return cmp.Or(map[string]string{
 		"exitcode": "code", "result": "exit",
-		"msgpackdriverconfig":   "driverconfig",
-		"networkisolationmodes": "networkmodes",
-		"networkisolationspec":  "network",
-		"linuxresources":        "linux",
+		"msgpackdriverconfig":  "driverconfig",
+		"networkisolationspec": "network",
+		"linuxresources":       "linux",
 	}[field], field)
 }
 

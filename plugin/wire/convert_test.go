@@ -28,7 +28,6 @@ func TestEveryFieldHasACounterpart(t *testing.T) {
 		{driver.ExitResult{}, drivers.ExitResult{}, []string{"Err", "Retryable"}},
 		{driver.TaskStatus{}, drivers.TaskStatus{}, []string{"Attributes"}},
 		{driver.Event{}, drivers.DriverTaskEvent{}, nil},
-		{driver.Capabilities{}, drivers.DriverCapabilities{}, []string{"NoMounts"}},
 	} {
 		ours, wire := reflect.TypeOf(pair.ours), reflect.TypeOf(pair.wire)
 		for field := range ours.Fields() {

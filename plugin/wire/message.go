@@ -64,13 +64,18 @@ func FromFingerprint(f *driver.Fingerprint) *drivers.FingerprintResponse {
 	return m
 }
 
-// FromCapabilities returns the message of what a driver can do; nil of nil.
-func FromCapabilities(c *driver.Capabilities) *drivers.DriverCapabilities {
-	m := Convert[drivers.DriverCapabilities](c)
-	if c != nil && c.NoMounts {
-		m.MountConfigs = drivers.DriverCapabilities_NO_MOUNTS
+// Capabilities returns the message of what our driver can do.
+func Capabilities(collectsLogs bool) *drivers.DriverCapabilities {
+	return &drivers.DriverCapabilities{
+		SendSignals: true,
+		Exec:        true,
+		FsIsolation: drivers.DriverCapabilities_NONE,
+		NetworkIsolationModes: []drivers.NetworkIsolationSpec_NetworkIsolationMode{
+			drivers.NetworkIsolationSpec_HOST, drivers.NetworkIsolationSpec_GROUP,
+		},
+		MountConfigs:         drivers.DriverCapabilities_NO_MOUNTS,
+		DisableLogCollection: collectsLogs,
 	}
-	return m
 }
 
 // FromWait returns the message of an exit with the text of its error.

@@ -91,17 +91,6 @@ func TestRoundTrips(t *testing.T) {
 	}
 	same(t, event, Convert[driver.Event](overWire(t, FromEvent(event))))
 
-	capabilities := &driver.Capabilities{
-		SendSignals: true, Exec: true, FSIsolation: driver.FSUnveil, NoMounts: true,
-		NetworkModes: []driver.NetworkMode{driver.NetworkHost, driver.NetworkGroup}, DisableLogCollection: true,
-	}
-	sent := overWire(t, FromCapabilities(capabilities))
-	if sent.GetMountConfigs() != drivers.DriverCapabilities_NO_MOUNTS {
-		t.Error("a driver without mounts takes mounts")
-	}
-	capabilities.NoMounts = false
-	same(t, capabilities, Convert[driver.Capabilities](sent))
-
 	print := overWire(t, FromFingerprint(&driver.Fingerprint{
 		Health: driver.Unhealthy, Description: "why", Attributes: map[string]any{"s": "x", "b": true},
 	}))

@@ -110,16 +110,6 @@ func toTaskStatus(m *drivers.InspectTaskResponse) *driver.TaskStatus {
 	return s
 }
 
-// toCapabilities returns what a message says a driver can do.
-func toCapabilities(m *drivers.DriverCapabilities) *driver.Capabilities {
-	c := wire.Convert[driver.Capabilities](m)
-	if c == nil {
-		c = &driver.Capabilities{}
-	}
-	c.NoMounts = m.GetMountConfigs() == drivers.DriverCapabilities_NO_MOUNTS
-	return c
-}
-
 // toFingerprint returns the state of a message.
 func toFingerprint(m *drivers.FingerprintResponse) *driver.Fingerprint {
 	f := &driver.Fingerprint{Health: driver.Health(m.GetHealth()), Description: m.GetHealthDescription()}

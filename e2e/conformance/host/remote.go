@@ -97,12 +97,9 @@ func (r *Remote) Init(ctx context.Context) error {
 }
 
 // Capabilities implements suite.Driver.
-func (r *Remote) Capabilities(ctx context.Context) (*driver.Capabilities, error) {
+func (r *Remote) Capabilities(ctx context.Context) (*drivers.DriverCapabilities, error) {
 	m, err := r.driver.Capabilities(ctx, &drivers.CapabilitiesRequest{})
-	if err != nil {
-		return nil, toError(err)
-	}
-	return toCapabilities(m.GetCapabilities()), nil
+	return m.GetCapabilities(), toError(err)
 }
 
 // Fingerprint implements suite.Driver.

@@ -68,13 +68,13 @@ func badConfig(ctx context.Context, e *Env) error {
 
 func capabilities(ctx context.Context, e *Env) error {
 	c := value(e.Capabilities(ctx))
-	for _, mode := range c.NetworkModes {
-		if mode < driver.NetworkHost || mode > driver.NetworkNone {
+	for _, mode := range c.GetNetworkIsolationModes() {
+		if mode.Descriptor().Values().ByNumber(mode.Number()) == nil {
 			return fmt.Errorf("network mode %d", mode)
 		}
 	}
-	if c.FSIsolation < driver.FSNone || c.FSIsolation > driver.FSUnveil {
-		return fmt.Errorf("file system isolation %d", c.FSIsolation)
+	if isolation := c.GetFsIsolation(); isolation.Descriptor().Values().ByNumber(isolation.Number()) == nil {
+		return fmt.Errorf("file system isolation %d", isolation)
 	}
 	return nil
 }

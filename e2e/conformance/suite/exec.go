@@ -31,7 +31,7 @@ func execCases() []Case {
 
 // sleeper starts a task to run commands in.
 func sleeper(ctx context.Context, e *Env) *task {
-	if !value(e.Capabilities(ctx)).Exec {
+	if !value(e.Capabilities(ctx)).GetExec() {
 		must(skip("does not run commands in tasks"))
 	}
 	return e.run(ctx, "exec sleep 1000")

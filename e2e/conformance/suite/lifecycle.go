@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/plugin/proto/drivers"
 )
 
 func lifecycleCases() []Case {
@@ -84,7 +85,7 @@ func environment(ctx context.Context, e *Env) error {
 	// The folder of a task with a file system of its own has another name.
 	greeting, folder, _ := strings.Cut(got, "\n")
 	must(expect("GREETING", greeting, "hello world"))
-	if value(e.Capabilities(ctx)).FSIsolation != driver.FSNone {
+	if value(e.Capabilities(ctx)).GetFsIsolation() != drivers.DriverCapabilities_NONE {
 		return nil
 	}
 	return expect("folder", folder, filepath.Join(e.dir, t.Name))
@@ -95,7 +96,7 @@ func output(ctx context.Context, e *Env) error {
 	e.wait(ctx, t)
 	for _, stream := range []string{"stdout", "stderr"} {
 		path := e.path(t, stream)
-		if value(e.Capabilities(ctx)).DisableLogCollection {
+		if value(e.Capabilities(ctx)).GetDisableLogCollection() {
 			path = filepath.Join(e.dir, "alloc", "logs", t.Name+"."+stream+".0")
 		}
 		must(expect(path, string(value(os.ReadFile(path))), "to "+stream+"\n"))
@@ -168,7 +169,7 @@ func stopDescendants(ctx context.Context, e *Env) error {
 }
 
 func signal(ctx context.Context, e *Env) error {
-	if !value(e.Capabilities(ctx)).SendSignals {
+	if !value(e.Capabilities(ctx)).GetSendSignals() {
 		return skip("does not send signals")
 	}
 	t := trapping(ctx, e, "trap 'echo > got' USR2; echo > ready; while :; do sleep 0.05; done")

@@ -98,6 +98,11 @@ func (l local) SetConfig(ctx context.Context, msgpack []byte, topology *base.Cli
 	return l.Tacho.SetConfig(ctx, msgpack, wire.CoreMHz(topology))
 }
 
+// Capabilities implements Driver.
+func (l local) Capabilities(context.Context) (*drivers.DriverCapabilities, error) {
+	return wire.Capabilities(l.CollectsLogs()), nil
+}
+
 // ConfigSchema implements Driver.
 func (local) ConfigSchema(context.Context) (*hclspec.Spec, error) {
 	return wire.FromSchema(driver.ConfigSchema()), nil

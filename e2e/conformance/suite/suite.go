@@ -20,7 +20,7 @@ import (
 
 // Driver is what the cases ask of a task driver, in this process or behind a plugin's wire.
 type Driver interface {
-	Capabilities(ctx context.Context) (*driver.Capabilities, error)
+	Capabilities(ctx context.Context) (*drivers.DriverCapabilities, error)
 	Fingerprint(ctx context.Context) (driver.Stream[*driver.Fingerprint], error)
 	StartTask(ctx context.Context, task *driver.TaskConfig) (*driver.TaskHandle, error)
 	RecoverTask(ctx context.Context, handle *driver.TaskHandle) error
