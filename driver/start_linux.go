@@ -104,7 +104,8 @@ func (d *Tacho) launch(
 	ctx context.Context, own Config, config *TaskConfig, request *proto.LaunchRequest,
 ) (*client.Client, *proto.LaunchResponse, error) {
 	defer d.starts.acquire(ctx)()
-	counted := d.expectsStream(config)
+	// A host behind a wire opens a stream of each task; one in this process says whether it does.
+	counted := config.Sampled || d.watch != nil
 	if counted {
 		defer d.loop.Load()()
 	}
@@ -152,15 +153,6 @@ func (d *Tacho) launchCounted(
 		d.loop.Count(config.ID, cgroup, selectsPackets(request))
 		failpoint.At("driver.start.announced")
 	})
-}
-
-// expectsStream reports whether a stream of stats will be opened of a task that is about to be started: a host in
-// this process says so, one behind a wire does as it did before.
-func (d *Tacho) expectsStream(config *TaskConfig) bool {
-	if d.watch != nil {
-		return d.loop.Asked()
-	}
-	return config.Sampled
 }
 
 func (d *Tacho) newTask(config *TaskConfig, c *client.Client, state *driverState) *task {

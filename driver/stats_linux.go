@@ -91,12 +91,11 @@ func (t *task) executorStats(ctx context.Context, interval time.Duration, rows b
 	if err != nil {
 		return nil, fmt.Errorf("open stats: %w", err)
 	}
-	return &statsStream{ctx: ctx, task: t, baseline: baseline, stream: stream}, nil
+	return &statsStream{ctx: ctx, baseline: baseline, stream: stream}, nil
 }
 
 type statsStream struct {
 	ctx      context.Context
-	task     *task
 	baseline *procstats.Sample
 	stream   *client.StatsStream
 	sent     time.Duration // when the newest sample was taken, on the monotonic clock
@@ -110,28 +109,17 @@ func (s *statsStream) Baseline() *procstats.Sample { return s.baseline }
 func (s *statsStream) Recv() (*procstats.Sample, error) {
 	for {
 		sample, err := s.stream.Recv()
-		if err != nil {
-			return nil, s.endOr(err)
+		switch {
+		case err != nil && s.ctx.Err() != nil:
+			return nil, context.Cause(s.ctx)
+		case errors.Is(err, client.ErrLost): // how the task ended is WaitTask's to say
+			return nil, io.EOF
+		case err != nil:
+			return nil, err
+		case sample.Mono > s.sent:
+			s.sent = sample.Mono
+			return sample, nil
 		}
-		if sample.Mono <= s.sent {
-			continue
-		}
-		s.sent = sample.Mono
-		return sample, nil
-	}
-}
-
-// endOr is why the stream ended: its reader did, or the executor is gone, and then how the task ended is WaitTask's
-// to say; else err.
-func (s *statsStream) endOr(err error) error {
-	if s.ctx.Err() != nil {
-		return context.Cause(s.ctx)
-	}
-	select {
-	case <-s.task.client.Lost():
-		return io.EOF
-	default:
-		return err
 	}
 }
 

@@ -45,11 +45,7 @@ func (l *Loop) Count(id string, cgroup procstats.Cgroup, packets bool) {
 		r.users = 1
 		l.work.Add(1)
 		l.readings[id] = r
-		r.unused = time.AfterFunc(unusedLimit, func() {
-			if l.forget(id) {
-				l.asked.Store(false)
-			}
-		})
+		r.unused = time.AfterFunc(unusedLimit, func() { l.Forget(id) })
 	}
 	l.mu.Unlock()
 	if !fits {
@@ -64,15 +60,8 @@ func (l *Loop) Load() (release func()) {
 	return func() { (<-loaded)() }
 }
 
-// Asked reports whether a stream is expected of the next task that is started: one was opened since a counted task
-// went without.
-func (l *Loop) Asked() bool { return l.asked.Load() }
-
 // Forget ends what Count began of a task that is over and has no stream. It may have none of either.
-func (l *Loop) Forget(id string) { l.forget(id) }
-
-// forget reports whether there was something to forget.
-func (l *Loop) forget(id string) bool {
+func (l *Loop) Forget(id string) {
 	l.mu.Lock()
 	r := l.readings[id]
 	found := r != nil && r.unused != nil
@@ -84,7 +73,6 @@ func (l *Loop) forget(id string) bool {
 	if found {
 		l.release(r)
 	}
-	return found
 }
 
 // counted calls a function with the reading of a task when that is opened, or cannot be, or has no stream yet. It calls

@@ -45,8 +45,6 @@ type Loop struct {
 	shared   *source.Shared
 	memory   reader.Memory // guarded as shared is
 	programs *reader.Programs
-	// asked is what Asked reports.
-	asked atomic.Bool
 
 	// changed gets a value when a stream was added or removed.
 	changed chan struct{}
@@ -79,7 +77,7 @@ func (l *Loop) Close() {
 	ids := slices.Collect(maps.Keys(l.readings))
 	l.mu.Unlock()
 	for _, id := range ids {
-		l.forget(id)
+		l.Forget(id)
 	}
 	l.work.Wait()
 	l.programs.Close()
@@ -91,7 +89,6 @@ func (l *Loop) Close() {
 // Open begins a stream of samples of a task: the first at once, then one at each multiple of the interval, until ctx
 // ends or the task has. The error wraps [ErrUnreadable] if the task must be read by its executor.
 func (l *Loop) Open(ctx context.Context, t Task, interval time.Duration) (*Stream, error) {
-	l.asked.Store(true)
 	r, err := l.acquire(ctx, t)
 	if err != nil {
 		return nil, err

@@ -308,7 +308,7 @@ func (l *Loop) acquire(ctx context.Context, t Task) (*reading, error) {
 				l.leave(r) // what was counted since before the start stays for the record
 				return nil, err
 			}
-			l.forget(t.ID)
+			l.Forget(t.ID)
 			return r, nil
 		}
 		select {
