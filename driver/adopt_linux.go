@@ -83,7 +83,7 @@ func (d *Tacho) adopt(ctx context.Context, config *TaskConfig) (*task, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := d.reattach(ctx, config, d.stateAt(address))
+	t, err := d.reattach(ctx, config, stateAt(address))
 	if errors.Is(err, client.ErrOtherBoot) {
 		err = errors.Join(ErrTaskNotFound, err)
 	}
@@ -95,15 +95,15 @@ func (d *Tacho) adopt(ctx context.Context, config *TaskConfig) (*task, error) {
 		t.log.Warn("executor has not started its task; it is ended", "error", err)
 		return nil, errors.Join(ErrTaskNotFound, t.client.Abandon())
 	}
-	t.state = stateOf(t.client, launched, d.currentConfig())
+	t.state = stateOf(t.client, launched)
 	t.warning = fmt.Sprintf("adopted: the executor process %d had started process %d", address.Executor.PID,
 		launched.GetMain().GetPid())
 	return t, nil
 }
 
 // stateAt is the state of a started task whose executor reports nothing more.
-func (d *Tacho) stateAt(address *wire.Address) *driverState {
-	return &driverState{Address: *address, LogCollection: d.currentConfig().LogCollection, Attributes: map[string]string{
+func stateAt(address *wire.Address) *driverState {
+	return &driverState{Address: *address, Attributes: map[string]string{
 		attrMain: strconv.Itoa(address.Main.PID), attrExecutor: strconv.Itoa(address.Executor.PID),
 	}}
 }

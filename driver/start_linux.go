@@ -83,19 +83,18 @@ func (d *Tacho) start(ctx context.Context, config *TaskConfig) (*task, error) {
 	if err != nil {
 		return nil, err
 	}
-	state := stateOf(c, launched, own)
+	state := stateOf(c, launched)
 	state.SamplingBudget = request.GetSamplingBudget()
 	maps.Copy(state.Attributes, logAttributes(request.GetStdio().GetLogs()))
 	return d.newTask(config, c, state), nil
 }
 
 // stateOf is the state of a task that has been started.
-func stateOf(c *client.Client, launched *proto.LaunchResponse, own Config) *driverState {
+func stateOf(c *client.Client, launched *proto.LaunchResponse) *driverState {
 	return &driverState{
-		Address:       c.Address(),
-		StartedAt:     time.Unix(0, launched.GetStartedAtUnixNs()),
-		LogCollection: own.LogCollection,
-		Attributes:    attributesOf(c.Address().Executor, launched),
+		Address:    c.Address(),
+		StartedAt:  time.Unix(0, launched.GetStartedAtUnixNs()),
+		Attributes: attributesOf(c.Address().Executor, launched),
 	}
 }
 

@@ -144,8 +144,6 @@ type driverState struct {
 	// Address is how the executor is found again.
 	Address   wire.Address `json:"address"`
 	StartedAt time.Time    `json:"started_at"`
-	// LogCollection is the effective choice at the start: files of the other kind are not the driver's.
-	LogCollection string `json:"log_collection"`
 	// SamplingBudget is the share of one core that sampling the task may take; 0 for the driver's.
 	SamplingBudget float64 `json:"sampling_budget,omitempty"`
 	// Attributes are shown to people: limits as read back, cgroup, sources.
