@@ -43,7 +43,7 @@ func (e *Executor) prepare(request *proto.LaunchRequest) (*task, *command, error
 	if err != nil {
 		return nil, nil, refuse(shortageOr(codes.FailedPrecondition, err), err)
 	}
-	streams, err := openStdio(request.GetStdio(), credential, e.addLogEvent)
+	streams, err := openStdio(request.GetStdio(), credential, e.journal.add)
 	if err != nil {
 		return nil, nil, refuse(shortageOr(codes.InvalidArgument, err), err, group.Remove())
 	}

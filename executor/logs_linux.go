@@ -10,14 +10,7 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/tachograph/tacho/executor/logs"
 )
-
-// addLogEvent puts what a user should know of their logs into the journal.
-func (e *Executor) addLogEvent(event logs.Event) {
-	e.journal.add(event.Kind, event.Message, event.Annotations)
-}
 
 // collectLogs writes the task's output to its files. finish is for when nothing is left of the task; it returns when
 // the files are whole.

@@ -33,7 +33,7 @@ type streams struct {
 }
 
 // openStdio makes the task's streams as the request says. If the output goes to log files, tell gets their events.
-func openStdio(stdio *proto.Stdio, credential *syscall.Credential, report func(logs.Event)) (*streams, error) {
+func openStdio(stdio *proto.Stdio, credential *syscall.Credential, report logs.Report) (*streams, error) {
 	s := &streams{}
 	var err error
 	switch stdio.GetMode() {
@@ -141,7 +141,7 @@ func (s *streams) openPaths(stdin, stdout, stderr string) error {
 }
 
 // openLogs makes pipes that are read into log files.
-func (s *streams) openLogs(stdio *proto.Stdio, credential *syscall.Credential, report func(logs.Event)) error {
+func (s *streams) openLogs(stdio *proto.Stdio, credential *syscall.Credential, report logs.Report) error {
 	stdin, err := openInput(stdio.GetStdinPath())
 	if err != nil {
 		return fmt.Errorf("standard streams: %w", err)

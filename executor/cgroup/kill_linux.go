@@ -58,12 +58,17 @@ func vanishedFolder(dir string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
+const freezerState = "freezer.state"
+
 // killFrozen kills process by process. A frozen group cannot fork, so one round finds every process; without a
 // freezer, rounds are repeated until the list is empty.
 func (g *Group) killFrozen() error {
-	frozen := g.freeze()
+	dir := g.V1["freezer"]
+	frozen := dir != "" && write(dir, freezerState, "FROZEN") == nil
 	if frozen {
-		defer g.thaw()
+		// A frozen process dies of its SIGKILL only then. A group that is gone needs no thawing, and nothing else can be done
+		// about an error.
+		defer func() { _ = write(dir, freezerState, "THAWED") }()
 	}
 	const rounds = 20
 	for range rounds {
@@ -81,18 +86,6 @@ func (g *Group) killFrozen() error {
 		}
 	}
 	return nil
-}
-
-// freeze stops the group's processes and reports whether it did.
-func (g *Group) freeze() (frozen bool) {
-	dir := g.V1["freezer"]
-	return dir != "" && write(dir, "freezer.state", "FROZEN") == nil
-}
-
-// thaw unfreezes them: on version 1 a frozen process dies of its SIGKILL only then.
-func (g *Group) thaw() {
-	// A group that is gone needs no thawing; nothing else can be done about an error here.
-	_ = write(g.V1["freezer"], "freezer.state", "THAWED")
 }
 
 // maxHeld bounds the processes that are held at once: each takes a descriptor.

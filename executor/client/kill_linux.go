@@ -56,32 +56,31 @@ func (c *Client) stopAndShutdown(ctx context.Context, signal syscall.Signal, gra
 // executor that does not answer, or does not end, is killed, and what is left of its task with it.
 func End(ctx context.Context, address wire.Address, signal syscall.Signal, grace time.Duration) error {
 	if Alive(address) {
-		if err := endLive(ctx, address, signal, grace); err != nil {
-			return fmt.Errorf("end executor of %s: %w", address.ID, err)
+		asked := askToEnd(ctx, address, signal, grace)
+		if err := killExecutor(ctx, address); err != nil {
+			return fmt.Errorf("end executor of %s: %w", address.ID, errors.Join(asked, err))
 		}
 	}
 	return KillTask(ctx, address)
 }
 
-func endLive(ctx context.Context, address wire.Address, signal syscall.Signal, grace time.Duration) error {
-	asked := askToEnd(ctx, address, signal, grace)
+// killExecutor kills an executor, and waits for its end.
+func killExecutor(ctx context.Context, address wire.Address) error {
 	executor, err := watch(address.Executor, nil, nil)
 	if errors.Is(err, ErrLost) {
 		return nil
 	}
 	if err != nil {
-		return errors.Join(asked, err)
+		return err
 	}
-	err = executor.Signal(unix.SIGKILL)
-	if err == nil {
+	if err = executor.Signal(unix.SIGKILL); err == nil {
 		select {
 		case <-executor.gone:
-			asked = nil
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		}
 	}
-	return errors.Join(asked, err, executor.close())
+	return errors.Join(err, executor.close())
 }
 
 // askToEnd stops a task and then its executor.

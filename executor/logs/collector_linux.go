@@ -32,7 +32,7 @@ type Options struct {
 	// DropOnFull drops bytes if a disk is full; otherwise the writers of the stream wait.
 	DropOnFull bool
 	// Report is called with events for the user, from several goroutines.
-	Report func(Event)
+	Report Report
 }
 
 func (o *Options) check() error {

@@ -29,6 +29,12 @@ import (
 // soon is how long anything may take that is expected to happen at all.
 const soon = 20 * time.Second
 
+// event is one that was reported.
+type event struct {
+	Kind, Message string
+	Annotations   map[string]string
+}
+
 // running is a collector at work, with the ends of its streams that a task would have.
 type running struct {
 	*logs.Collector
@@ -36,13 +42,16 @@ type running struct {
 	// taskEnds says that the task is gone; ended is closed when the logs are, too.
 	taskEnds context.CancelFunc
 	ended    chan struct{}
-	events   chan logs.Event
+	events   chan event
 }
 
 func start(t testing.TB, o logs.Options) *running {
 	t.Helper()
-	r := &running{ended: make(chan struct{}), events: make(chan logs.Event, 64)}
-	o.Prefix, o.Report = "task", func(e logs.Event) { r.events <- e }
+	r := &running{ended: make(chan struct{}), events: make(chan event, 64)}
+	o.Prefix = "task"
+	o.Report = func(kind, message string, annotations map[string]string) {
+		r.events <- event{kind, message, annotations}
+	}
 	var err error
 	if r.Collector, err = logs.Open(o); err != nil {
 		t.Fatal(err)
@@ -79,7 +88,7 @@ func (r *running) await(t testing.TB) {
 }
 
 // expect waits for an event of a kind, and passes over others.
-func (r *running) expect(t testing.TB, kind string) logs.Event {
+func (r *running) expect(t testing.TB, kind string) event {
 	t.Helper()
 	timeout := time.After(soon)
 	for {

@@ -42,14 +42,9 @@ const (
 	KindRemains = "log_remains"
 )
 
-// Event is something a user should know of their logs.
-type Event struct {
-	Kind string
-	// Message is one sentence.
-	Message string
-	// Annotations have the stream, and numbers where there are any.
-	Annotations map[string]string
-}
+// Report is called with what a user should know of their logs: a kind, a sentence, and the stream with numbers where
+// there are any.
+type Report func(kind, message string, annotations map[string]string)
 
 // tellEvery is the shortest time between two events that say the same of a stream: a journal must not be flooded.
 const tellEvery = time.Minute

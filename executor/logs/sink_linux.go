@@ -33,7 +33,7 @@ type target interface {
 type sink struct {
 	name   string
 	to     target
-	report func(Event)
+	report Report
 	// dropOnFull makes a full disk a reason to drop bytes.
 	dropOnFull bool
 
@@ -180,5 +180,5 @@ func (s *sink) say(kind, message string, pairs ...string) {
 	for pair := range slices.Chunk(pairs, 2) {
 		annotations[pair[0]] = pair[1]
 	}
-	s.report(Event{Kind: kind, Message: message, Annotations: annotations})
+	s.report(kind, message, annotations)
 }

@@ -65,16 +65,24 @@ func (d *fakeDisk) endLine() error {
 
 const plenty = 1 << 30
 
+// event is one that was reported.
+type event struct {
+	Kind, Message string
+	Annotations   map[string]string
+}
+
 // newSink returns a sink on a disk, and what it tells.
-func newSink(room int, reason error, dropOnFull bool) (*sink, *fakeDisk, *[]Event) {
+func newSink(room int, reason error, dropOnFull bool) (*sink, *fakeDisk, *[]event) {
 	disk := &fakeDisk{room: room, reason: reason}
-	var reported []Event
+	var reported []event
 	return &sink{
-		name: "stdout", to: disk, dropOnFull: dropOnFull, report: func(e Event) { reported = append(reported, e) },
+		name: "stdout", to: disk, dropOnFull: dropOnFull, report: func(kind, message string, annotations map[string]string) {
+			reported = append(reported, event{kind, message, annotations})
+		},
 	}, disk, &reported
 }
 
-func kinds(events []Event) string {
+func kinds(events []event) string {
 	var all []string
 	for _, e := range events {
 		all = append(all, strings.TrimPrefix(e.Kind, "log_"))
@@ -159,7 +167,7 @@ func TestSinkDropsWholeLines(t *testing.T) {
 		}
 		s.reportDropped()
 		s.reportDropped() // nothing is left to tell
-		wantEvents := []Event{
+		wantEvents := []event{
 			{
 				Kind: KindDropped, Message: "stdout lost 10 bytes, 10 in total: no space left on device",
 				Annotations: map[string]string{"stream": "stdout", "bytes": "10", "bytes_total": "10"},

@@ -17,8 +17,10 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -42,18 +44,11 @@ func ParseLogRecord(data []byte) (LogRecord, error) {
 	if !found {
 		return LogRecord{}, fmt.Errorf("%w: no semicolon", errRecord)
 	}
-	fields := strings.Split(string(head), ",")
-	if len(fields) < 3 {
-		return LogRecord{}, fmt.Errorf("%w: %q", errRecord, head)
-	}
-	priority, err := strconv.ParseUint(fields[0], 10, 31)
-	if err != nil {
-		return LogRecord{}, fmt.Errorf("%w: priority: %w", errRecord, err)
-	}
+	var priority uint32
+	var sequence, stamp uint64
 	const most = uint64(1<<63-1) / uint64(time.Microsecond)
-	stamp, err := strconv.ParseUint(fields[2], 10, 64)
-	if err != nil || stamp > most {
-		return LogRecord{}, fmt.Errorf("%w: time %q", errRecord, fields[2])
+	if _, err := fmt.Sscanf(string(head), "%d,%d,%d", &priority, &sequence, &stamp); err != nil || stamp > most {
+		return LogRecord{}, fmt.Errorf("%w: %q", errRecord, head)
 	}
 	text, _, _ = bytes.Cut(text, []byte{'\n'})
 	return LogRecord{
@@ -194,27 +189,17 @@ func (p *LogParser) complete(kill LoggedKill) (LoggedKill, bool) {
 // with global_oom instead of oom_memcg=… if no cgroup's limit was the reason. Names of groups and processes
 // may have commas in them: what surrounds them is looked for from the outside.
 func parseDump(text string) (LoggedKill, bool) {
-	text = strings.TrimPrefix(text, "oom-kill:")
-	constraint, rest, ok := strings.Cut(strings.TrimPrefix(text, "constraint="), ",")
-	if !ok {
+	m := dumpPattern().FindStringSubmatch(text)
+	if m == nil {
 		return LoggedKill{}, false
 	}
-	kill := LoggedKill{Constraint: Constraint(constraint)}
-	if rest, _, ok = cutLast(rest, ",uid="); !ok {
-		return LoggedKill{}, false
-	}
-	var pid string
-	if rest, pid, ok = cutLast(rest, ",pid="); !ok {
-		return LoggedKill{}, false
-	}
-	if kill.PID, ok = number(pid); !ok {
-		return LoggedKill{}, false
-	}
-	if rest, kill.Command, ok = cutLast(rest, ",task="); !ok {
+	kill := LoggedKill{Constraint: Constraint(m[1]), Command: m[3]}
+	var ok bool
+	if kill.PID, ok = number(m[4]); !ok {
 		return LoggedKill{}, false
 	}
 	var before string
-	if before, kill.TaskCgroup, ok = strings.Cut(rest, ",task_memcg="); !ok {
+	if before, kill.TaskCgroup, ok = strings.Cut(m[2], ",task_memcg="); !ok {
 		return kill, true // a kernel without memory cgroups
 	}
 	if _, limit, ok := strings.Cut(before, ",oom_memcg="); ok {
@@ -224,6 +209,10 @@ func parseDump(text string) (LoggedKill, bool) {
 	return kill, true
 }
 
+var dumpPattern = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?s)^oom-kill:constraint=(.*?),(.*),task=(.*),pid=(\d+),uid=`)
+})
+
 // parseKilled reads
 //
 //	Memory cgroup out of memory: Killed process 7 (tail) total-vm:46872kB, anon-rss:44032kB, file-rss:1596kB, \
@@ -231,30 +220,26 @@ func parseDump(text string) (LoggedKill, bool) {
 //
 // "Out of memory: …" if it was the machine's, and without anything before "Killed process" up to Linux 5.0.
 func parseKilled(text string) (LoggedKill, bool) {
-	before, rest, ok := strings.Cut(text, "Killed process ")
-	if !ok || before != "" && !strings.Contains(before, "ut of memory") {
+	m := killedPattern().FindStringSubmatch(text)
+	if m == nil {
 		return LoggedKill{}, false
 	}
-	pid, rest, ok := strings.Cut(rest, " (")
-	if !ok {
+	kill := LoggedKill{Command: m[3]}
+	var ok bool
+	if kill.PID, ok = number(m[2]); !ok {
 		return LoggedKill{}, false
 	}
-	var kill LoggedKill
-	if kill.PID, ok = number(pid); !ok {
-		return LoggedKill{}, false
-	}
-	// The name may have parentheses in it; the sizes do not.
-	command, sizes, ok := cutLast(rest, ")")
-	if !ok {
-		return LoggedKill{}, false
-	}
-	kill.Command = command
-	kill.RSS, kill.HasRSS = resident(sizes)
-	if strings.HasPrefix(before, "Out of memory") {
+	kill.RSS, kill.HasRSS = resident(m[4])
+	if strings.HasPrefix(m[1], "Out of memory") {
 		kill.Constraint = ConstraintNone
 	}
 	return kill, true
 }
+
+// killedPattern ends the name at the last parenthesis: the name may have some in it, and the sizes do not.
+var killedPattern = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?s)^(|.*?ut of memory.*?)Killed process (\d+) \((.*)\)(.*)$`)
+})
 
 // resident returns the sum of anon-rss, file-rss and, since Linux 4.5, shmem-rss, which are in KiB.
 func resident(sizes string) (bytes int64, ok bool) {
@@ -276,14 +261,6 @@ func resident(sizes string) (bytes int64, ok bool) {
 func number(text string) (int, bool) {
 	n, err := strconv.ParseUint(text, 10, 31)
 	return int(n), err == nil && n > 0
-}
-
-func cutLast(s, separator string) (before, after string, found bool) {
-	i := strings.LastIndex(s, separator)
-	if i < 0 {
-		return s, "", false
-	}
-	return s[:i], s[i+len(separator):], true
 }
 
 // In reports whether the process was in a cgroup or below it, and returns the real path of that cgroup. group is its

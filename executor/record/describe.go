@@ -202,38 +202,55 @@ func (t describer) remedy(kill *Kill) string {
 	if kill.Where != "" {
 		cgroup = " (" + kill.Where + ")"
 	}
-	switch kill.Scope {
+	return strings.ReplaceAll(kill.Scope.words().remedy, " CGROUP", cgroup)
+}
+
+// scopeWords are what is said of kills: the cause follows "killed: ", at follows their number, and in the remedy CGROUP
+// stands for the group with the limit.
+type scopeWords struct{ cause, at, remedy string }
+
+// words returns what is said of kills of a scope; the zero scope is of a driver that says no more.
+func (s Scope) words() scopeWords {
+	switch s {
 	case Own:
-		return "Raise the task's memory limit or reduce its memory use: with the same limit it will end the same way"
+		return scopeWords{
+			"out of memory", " at the task's own limit",
+			"Raise the task's memory limit or reduce its memory use: with the same limit it will end the same way",
+		}
 	case Descendant:
-		return "The limit is set inside the task" + cgroup + ": change it there"
+		return scopeWords{
+			"out of memory at a limit set inside the task", " at a limit set inside the task",
+			"The limit is set inside the task CGROUP: change it there",
+		}
 	case Ancestor:
-		return "Raise the memory limit of the parent cgroup" + cgroup + " or run fewer tasks in it"
+		return scopeWords{
+			"out of memory in a parent cgroup shared with other tasks", " at the limit of a parent cgroup",
+			"Raise the memory limit of the parent cgroup CGROUP or run fewer tasks in it",
+		}
 	case HostScope:
-		return "The host is overcommitted: move tasks away, lower their limits or add memory"
+		return scopeWords{
+			"the host ran out of memory", " because the host ran out of memory",
+			"The host is overcommitted: move tasks away, lower their limits or add memory",
+		}
 	case AncestorOrHost:
-		return "A parent cgroup or the host has too little memory for its tasks; a cgroup namespace hides which"
+		return scopeWords{
+			"a parent cgroup or the host ran out of memory",
+			" at the limit of a parent cgroup, or because the host ran out of memory",
+			"A parent cgroup or the host has too little memory for its tasks; a cgroup namespace hides which",
+		}
 	}
-	return "Compare the task's memory limit and the host's memory with what the task uses"
+	return scopeWords{"out of memory", "", "Compare the task's memory limit and the host's memory with what the task uses"}
 }
 
 // cause says whose memory a kill was about: it follows "killed: ".
 func (k *Kill) cause() string {
-	text, peak := "out of memory", "task peak"
-	switch k.Scope {
-	case Own:
-		if k.LimitBytes == nil {
-			text = "out of memory at the task's own limit"
-		}
+	words, peak := k.Scope.words(), "task peak"
+	text := words.cause
+	if k.Scope == Own {
 		peak = "peak"
-	case Descendant:
-		text = "out of memory at a limit set inside the task"
-	case Ancestor:
-		text = "out of memory in a parent cgroup shared with other tasks"
-	case HostScope:
-		text = "the host ran out of memory"
-	case AncestorOrHost:
-		text = "a parent cgroup or the host ran out of memory"
+		if k.LimitBytes == nil {
+			text += words.at
+		}
 	}
 	var numbers []string
 	if k.LimitBytes != nil {
@@ -281,19 +298,7 @@ func (o *OOM) text() string {
 	if o.Kills == nil || *o.Kills == 0 {
 		return ""
 	}
-	text := KillsText(*o.Kills)
-	switch o.Scope {
-	case Own:
-		text += " at the task's own limit"
-	case Descendant:
-		text += " at a limit set inside the task"
-	case Ancestor:
-		text += " at the limit of a parent cgroup"
-	case HostScope:
-		text += " because the host ran out of memory"
-	case AncestorOrHost:
-		text += " at the limit of a parent cgroup, or because the host ran out of memory"
-	}
+	text := KillsText(*o.Kills) + o.Scope.words().at
 	v := o.Victim
 	if v == nil {
 		return text
