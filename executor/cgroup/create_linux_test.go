@@ -56,6 +56,7 @@ func pathWithin(dir string, mounts []kernel.CgroupMount) string {
 
 // TestCreateInRoot makes the groups of a process that is in the root of v2 and may do everything.
 func TestCreateInRoot(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	kind := layout(t)
 	o := execute(t, plan{}, 0, "/")
@@ -79,6 +80,7 @@ func TestCreateInRoot(t *testing.T) {
 
 // TestCreateInGroup makes the groups of a process that shares its group with others, as in a container or a session.
 func TestCreateInGroup(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	path := newPath(t, "/holds")
 	o := execute(t, plan{}, 0, path)
@@ -106,6 +108,7 @@ func TestCreateInGroup(t *testing.T) {
 }
 
 func TestCreateInParent(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	path := newPath(t, "/parent")
 	o := execute(t, plan{Parent: path}, 0, "/")
@@ -129,6 +132,7 @@ func TestCreateInParent(t *testing.T) {
 // TestParentMissingInAHierarchy names a parent that does not have the limit's controller; what the error says to do
 // helps.
 func TestParentMissingInAHierarchy(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	mounts := testkit.Value(kernel.CgroupMounts(kernel.HostFS()))(t)
 	for controller, limits := range map[string]*proto.Limits{"cpu": {CpuCores: new(0.5)}, "cpuset": {Cpuset: "0"}} {
@@ -165,6 +169,7 @@ func TestParentMissingInAHierarchy(t *testing.T) {
 
 // TestCreateWithCpusetOfHost joins a cpuset that the host keeps for several tasks and in which it moves CPUs.
 func TestCreateWithCpusetOfHost(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	if version(t, "cpuset") != 1 {
 		t.Skip("the cpuset controller is not on cgroup v1 here")
@@ -225,6 +230,7 @@ func fillsBlankCpuset(t *testing.T, dir string) {
 
 // TestCreateInParentWithProcesses names a parent that cannot hand on controllers.
 func TestCreateInParentWithProcesses(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	path := newPath(t, "/busy")
 	o := execute(t, plan{Parent: path}, 0, path)
@@ -239,6 +245,7 @@ func TestCreateInParentWithProcesses(t *testing.T) {
 
 // TestCreateUnprivileged is about a user who was given nothing.
 func TestCreateUnprivileged(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	path := newPath(t, "/session")
 	o := execute(t, plan{}, nobody, path)
@@ -285,6 +292,7 @@ func TestCreateDelegated(t *testing.T) {
 // TestCreateInDelegatedParent is about a user who owns a group elsewhere: on v1 the forking thread can enter it and not
 // return to its own group; on v2 nothing can enter it.
 func TestCreateInDelegatedParent(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	path := newPath(t, "/owned")
 	give(t, path, nobody)
@@ -308,6 +316,7 @@ func TestCreateInDelegatedParent(t *testing.T) {
 }
 
 func TestCreateReadOnly(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	o := execute(t, plan{Before: []confine.Step{confine.ReadOnlyCgroups}}, 0, "")
 	if o.Error != "" || o.Place != Nowhere || len(o.Notes) != 1 || !noted(o.Notes, "read-only file system") {
@@ -317,6 +326,7 @@ func TestCreateReadOnly(t *testing.T) {
 
 // TestCreateInNamespace is about a container: the group of its processes is the root that they see.
 func TestCreateInNamespace(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	path := newPath(t, "/container")
 	o := execute(t, plan{Before: []confine.Step{confine.CgroupNamespace, confine.CgroupMounts}}, 0, path)
@@ -335,6 +345,7 @@ func TestCreateInNamespace(t *testing.T) {
 
 // TestEnterWithoutClone3 starts a task where a sandbox does not allow it to be born in its group.
 func TestEnterWithoutClone3(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	if layout(t) == "v1" {
 		t.Skip("groups of v1 are entered without clone3")

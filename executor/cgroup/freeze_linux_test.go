@@ -20,6 +20,7 @@ import (
 // TestKillWhatDoesNotFreeze kills a process that forks all the time, where there is a freezer's folder and the freezer
 // is not ours to use: what was forked after the first look must not survive.
 func TestKillWhatDoesNotFreeze(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	parent := ""
 	for controller, root := range roots(t) {

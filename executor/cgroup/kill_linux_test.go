@@ -17,6 +17,7 @@ import (
 
 // TestEmptyInOneHierarchy empties a group that has a process in one of its hierarchies only.
 func TestEmptyInOneHierarchy(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	g := testkit.Value(Create(Options{FS: kernel.HostFS(), ID: fmt.Sprint("one-", os.Getpid())}))(t)
 	folders := g.Folders()

@@ -56,6 +56,7 @@ func (o *outcome) shows(t *testing.T, want map[string]string) {
 }
 
 func TestSetLimits(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	limits := &proto.Limits{
 		MemoryMaxBytes: new(int64(100<<20 + 1)), CpuCores: new(0.5), CpuWeight: new(int64(50)), PidsMax: new(int64(20)), Cpuset: "0",
@@ -109,6 +110,7 @@ func TestSetLimits(t *testing.T) {
 
 // TestSetSlowQuota needs a longer period than the kernel's usual one.
 func TestSetSlowQuota(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	o := execute(t, plan{Empty: true, Limits: &proto.Limits{CpuCores: new(0.005)}, Parent: newPath(t, "/slow")}, 0, "/")
 	if o.Error != "" {
@@ -124,6 +126,7 @@ func TestSetSlowQuota(t *testing.T) {
 
 // TestSetLimitsBelowLowerOnes shows the limit of the group above, whether another was requested or not.
 func TestSetLimitsBelowLowerOnes(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	needController(t, "memory")
 	path := newPath(t, "/low")
@@ -171,6 +174,7 @@ func TestSetLimitsBelowLowerOnes(t *testing.T) {
 
 // TestLimitsThatCannotBeHeld are errors that say what to do.
 func TestLimitsThatCannotBeHeld(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	needController(t, "memory")
 	v2, pids := version(t, "memory") == 2, version(t, "pids")
@@ -204,6 +208,7 @@ func TestLimitsThatCannotBeHeld(t *testing.T) {
 }
 
 func TestSetIOLimits(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	device := wholeDevice(t)
 	needController(t, "io")

@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -75,7 +76,11 @@ func TestMain(m *testing.M) {
 	confine.Main()
 	switch text := os.Getenv(planVariable); text {
 	case "":
-		os.Exit(m.Run())
+		code, err := runTests(m)
+		if err != nil {
+			panic(err)
+		}
+		os.Exit(code)
 	case "task":
 		// The process in the group: it says where it is and waits to be killed.
 		content, err := os.ReadFile("/proc/self/cgroup")
@@ -231,32 +236,35 @@ func execute(t *testing.T, p plan, uid int, path string, env ...string) *outcome
 func (p plan) command(t *testing.T, uid int, env []string) *exec.Cmd {
 	t.Helper()
 	text := testkit.Value(json.Marshal(p))(t)
-	binary := copySelf(t)
-	cmd := exec.Command(binary)
+	cmd := exec.Command(copied)
 	cmd.Dir = "/"
 	cmd.Env = append([]string{planVariable + "=" + string(text)}, env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if len(p.Before) > 0 {
-		must(t, confine.Wrap(cmd, binary, confine.Options{Steps: p.Before, UID: uid, GID: uid}))
+		must(t, confine.Wrap(cmd, copied, confine.Options{Steps: p.Before, UID: uid, GID: uid}))
 	} else if uid != os.Geteuid() {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}
 	}
 	return cmd
 }
 
-// copySelf puts this binary where every user can reach it.
-func copySelf(t *testing.T) string {
-	t.Helper()
-	binary := filepath.Join(t.TempDir(), "test")
-	for dir := filepath.Dir(binary); dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
-		must(t, os.Chmod(dir, 0o755))
+// copied is a copy of this binary that every user can reach. It is made before any test: a file that is open for
+// writing, in a child of another test too, cannot be executed.
+var copied string
+
+func runTests(m *testing.M) (code int, err error) {
+	dir, err := os.MkdirTemp("", "cgroup")
+	if err != nil {
+		return 1, err
 	}
+	copied = filepath.Join(dir, "test")
 	content, err := os.ReadFile("/proc/self/exe")
-	if err == nil {
-		err = os.WriteFile(binary, content, 0o755)
+	err = errors.Join(err, os.Chmod(dir, 0o755), os.WriteFile(copied, content, 0o755))
+	// Tests mostly wait for processes of this binary.
+	if err = errors.Join(err, flag.Set("test.parallel", "6")); err == nil {
+		code = m.Run()
 	}
-	must(t, err)
-	return binary
+	return code, errors.Join(err, os.RemoveAll(dir))
 }
 
 // startIn starts a command in the groups at a path of all hierarchies.
@@ -373,7 +381,12 @@ func newPath(t *testing.T, path string) string {
 			if len(left) > 0 {
 				t.Errorf("left behind: %v", left)
 			}
-			must(t, removeTree(dir))
+			const limit, pause = 10 * time.Second, 5 * time.Millisecond
+			err := removeTree(dir)
+			for began := time.Now(); errors.Is(err, unix.EBUSY) && time.Since(began) < limit; err = removeTree(dir) {
+				<-time.After(pause) // its last process is ending
+			}
+			must(t, err)
 		})
 	}
 	return path

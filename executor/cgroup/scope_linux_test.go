@@ -5,6 +5,7 @@ package cgroup
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -156,6 +157,7 @@ func newManager(t *testing.T) *manager {
 }
 
 func TestNewScope(t *testing.T) {
+	t.Parallel()
 	m := newManager(t)
 	address := m.serve()
 	o := execute(t, plan{Scope: 10 * time.Second}, 0, "", "DBUS_SYSTEM_BUS_ADDRESS="+address)
@@ -177,10 +179,12 @@ func TestNewScope(t *testing.T) {
 }
 
 func TestNewScopeUnprivileged(t *testing.T) {
+	t.Parallel()
 	m := newManager(t)
 	m.refuse = "Interactive authentication required."
 	address := m.serve()
-	must(t, os.Chmod(filepath.Dir(strings.TrimPrefix(strings.Split(address, ",")[0], "unix:path=")), 0o755))
+	dir := filepath.Dir(strings.TrimPrefix(strings.Split(address, ",")[0], "unix:path="))
+	must(t, errors.Join(os.Chmod(dir, 0o755), os.Chmod(filepath.Dir(dir), 0o755)))
 	// Others than root ask their own manager, on their own bus.
 	o := execute(t, plan{Scope: 10 * time.Second}, nobody, "", "DBUS_SESSION_BUS_ADDRESS="+address)
 	if !strings.Contains(o.Error, "start scope: Interactive authentication required.") || len(m.asked) != 1 {
@@ -193,6 +197,7 @@ func TestNewScopeUnprivileged(t *testing.T) {
 }
 
 func TestNewScopeFails(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		result, refuse, want string
 		patience             time.Duration

@@ -50,7 +50,7 @@ func startSystemd(t *testing.T) *machine {
 	m.cmd.Stdout, m.cmd.Stderr = &m.log, &m.log
 	m.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC}
 	steps := []confine.Step{confine.CgroupNamespace, confine.CgroupMounts, confine.Proc, confine.EmptyRun}
-	must(t, confine.Wrap(m.cmd, copySelf(t), confine.Options{Steps: steps}))
+	must(t, confine.Wrap(m.cmd, copied, confine.Options{Steps: steps}))
 	startIn(t, m.cmd, m.path)
 	ended := make(chan error, 1)
 	go func() { ended <- m.cmd.Wait() }()
