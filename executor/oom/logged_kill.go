@@ -209,6 +209,7 @@ func parseDump(text string) (LoggedKill, bool) {
 	return kill, true
 }
 
+//nolint:gochecknoglobals // constant, compiled with the first kill
 var dumpPattern = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?s)^oom-kill:constraint=(.*?),(.*),task=(.*),pid=(\d+),uid=`)
 })
@@ -237,6 +238,8 @@ func parseKilled(text string) (LoggedKill, bool) {
 }
 
 // killedPattern ends the name at the last parenthesis: the name may have some in it, and the sizes do not.
+//
+//nolint:gochecknoglobals // constant, compiled with the first kill
 var killedPattern = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?s)^(|.*?ut of memory.*?)Killed process (\d+) \((.*)\)(.*)$`)
 })
