@@ -9,6 +9,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -28,7 +29,7 @@ import (
 // run at a time than there are CPUs.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "executor" {
-		os.Exit(executor.Main("test"))
+		syscall.Exit(executor.Main("test")) // with -race, os.Exit sleeps for a second
 	}
 	if len(os.Args) > 2 && os.Args[1] == "deaf" {
 		os.Exit(deaf(os.Args[2]))

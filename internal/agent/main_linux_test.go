@@ -5,6 +5,7 @@ package agent
 
 import (
 	"os"
+	"syscall"
 	"testing"
 
 	"github.com/tachograph/tacho/executor"
@@ -16,7 +17,7 @@ import (
 // TestMain lets the test binary be the executor of the tests' tasks, and the process of a trial.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "executor" {
-		os.Exit(executor.Main(version.String()))
+		syscall.Exit(executor.Main(version.String())) // with -race, os.Exit sleeps for a second
 	}
 	if len(os.Args) == 4 && os.Args[2] == job.TrialCommand {
 		os.Exit(job.TrialMain(os.Args[3], Trials(), os.Stdin))
