@@ -143,7 +143,7 @@ func TestStopIsDoneEarly(t *testing.T) {
 func TestGraceOfLeftovers(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	f.run("(trap 'sleep 1; echo done; exit' USR1; echo ready; while :; do sleep 0.02; done) & trap 'exit 3' USR1; while :; do sleep 0.02; done",
+	f.run("trap 'exit 3' USR1; (trap 'sleep 1; echo done; exit' USR1; echo ready; while :; do sleep 0.02; done) & while :; do sleep 0.02; done",
 		func(r *proto.LaunchRequest) { r.KillGraceNs = (100 * time.Millisecond).Nanoseconds() })
 	f.expect("ready")
 	must(t, f.Stop(t.Context(), unix.SIGUSR1, time.Minute))

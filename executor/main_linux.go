@@ -4,6 +4,7 @@
 package executor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -164,13 +165,9 @@ const answerLimit = time.Second
 
 // stopServing lets the answers leave that the end of the task, or of the executor, has brought about.
 func (e *Executor) stopServing() {
-	server := e.server.Load()
-	if server == nil {
-		return
+	if server := e.server.Load(); server != nil {
+		within(context.Background(), answerLimit, server.GracefulStop) // a start that the kernel holds up has no answer
 	}
-	limit := time.AfterFunc(answerLimit, server.Stop)
-	defer limit.Stop()
-	server.GracefulStop()
 }
 
 // newServer keeps the buffers of a server with one caller small: the executor's memory is paid for by every task.

@@ -86,13 +86,18 @@ func (b *bare) die() {
 	b.stdout.Close()
 }
 
+// push opens the gate for a start that waits there.
+func (b *bare) push() {
+	if fd, err := unix.Open(b.gate, unix.O_WRONLY|unix.O_NONBLOCK, 0); err == nil {
+		_ = unix.Close(fd)
+	}
+}
+
 // open lets a start go on that waits at the gate, or is about to.
 func (b *bare) open() {
 	b.t.Helper()
 	b.eventually(soon, "the start is over", func() bool {
-		if fd, err := unix.Open(b.gate, unix.O_WRONLY|unix.O_NONBLOCK, 0); err == nil {
-			_ = unix.Close(fd)
-		}
+		b.push()
 		select {
 		case <-b.answered:
 			return true
@@ -230,11 +235,15 @@ func (b *bare) mustStay() {
 // mustEnd holds that the executor ends by itself and leaves nothing.
 func (b *bare) mustEnd() {
 	b.t.Helper()
-	select {
-	case <-b.ended:
-	case <-time.After(soon):
-		b.t.Fatalf("the executor is still there after %s", soon)
-	}
+	b.eventually(soon, "the executor has ended", func() bool {
+		b.push() // the start of a caller that is gone may have come to the gate since
+		select {
+		case <-b.ended:
+			return true
+		default:
+			return false
+		}
+	})
 	b.noneLeft()
 }
 
