@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"flag"
 	"os"
 	"syscall"
 	"testing"
@@ -24,6 +25,10 @@ func TestMain(m *testing.M) {
 	}
 	// The race detector would keep each short process for a second.
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
+		panic(err)
+	}
+	// Most tests wait for tasks and for times of theirs: more than the machine has CPUs fit in.
+	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
 	os.Exit(m.Run())

@@ -77,11 +77,11 @@ func (h *Host) checkTask(ctx context.Context, s *start) error {
 	errs = append(errs, s.checkTemplates(ctx, env))
 	if other == nil {
 		var config driver.TaskConfig
-		err := s.configure(h.Driver, &config, env)
-		if err == nil && unknown == nil {
-			err = h.Driver.checkTask(t, &config)
+		err := s.configure(&config, env)
+		if errs = append(errs, err); err == nil && unknown == nil {
+			errs = append(errs, t.Places.Fault("user", h.Driver.CheckUser(t.User)),
+				t.Places.Fault("config", h.Driver.CheckBlock(config.Block)))
 		}
-		errs = append(errs, err)
 	}
 	return job.JoinMistakes(errs...)
 }

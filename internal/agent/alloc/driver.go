@@ -14,8 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hashicorp/hcl/v2"
-
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/internal/agent/config"
@@ -125,33 +123,6 @@ func (d *Driver) About() node.Driver {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.about
-}
-
-// configure decodes a task's config block into the driver's request, and refuses what the driver would not start.
-// Expressions in body may refer to vars.
-func (d *Driver) configure(into *driver.TaskConfig, task *job.Task, body hcl.Body, vars *hcl.EvalContext) error {
-	encoded, diags := driver.TaskSchema().Encode(body, vars)
-	if diags.HasErrors() {
-		return job.Mistakes(diags)
-	}
-	if err := driver.CheckSignal(task.KillSignal); err != nil {
-		return task.Places.Fault("kill_signal", err)
-	}
-	block, err := driver.DecodeBlock(encoded)
-	if err != nil {
-		return task.Places.Fault("config", err)
-	}
-	if l := task.Logs; l != nil && block.MaxFiles == 0 && block.MaxFileBytes == 0 {
-		block.MaxFiles, block.MaxFileBytes = l.MaxFiles, int64(l.MaxFileSizeMB)<<20
-	}
-	into.Block = block
-	return nil
-}
-
-// checkTask refuses what the operator's configuration does not allow a task that configure has accepted.
-func (d *Driver) checkTask(task *job.Task, config *driver.TaskConfig) error {
-	return job.JoinMistakes(
-		task.Places.Fault("user", d.CheckUser(task.User)), task.Places.Fault("config", d.CheckBlock(config.Block)))
 }
 
 // Run follows the driver's health and events until ctx is done.

@@ -48,7 +48,7 @@ func (t *Task) config() (*driver.TaskConfig, error) {
 		User: t.spec.User, AllocDir: string(a.Dir), Persisted: true,
 		Sampled: t.host.Config().Telemetry.PublishAllocationMetrics,
 	}
-	if err := s.configure(t.host.Driver, config, env); err != nil {
+	if err := s.configure(config, env); err != nil {
 		return nil, err
 	}
 	if t.spec.Logs != nil && t.spec.Logs.Disabled {
@@ -68,10 +68,25 @@ func (a *Alloc) owners() []*datadir.Owner {
 	return owners
 }
 
-// configure puts the task's config block into what its driver is to start.
-func (s *start) configure(d *Driver, into *driver.TaskConfig, env map[string]string) error {
-	body, vars := s.expressions.Config(s.scope(env))
-	return d.configure(into, s.task, body, vars)
+// configure decodes the task's config block into the driver's request, and refuses what the driver would not start.
+func (s *start) configure(into *driver.TaskConfig, env map[string]string) error {
+	task := s.task
+	encoded, diags := driver.TaskSchema().Encode(s.expressions.Config(s.scope(env)))
+	if diags.HasErrors() {
+		return job.Mistakes(diags)
+	}
+	if err := driver.CheckSignal(task.KillSignal); err != nil {
+		return task.Places.Fault("kill_signal", err)
+	}
+	block, err := driver.DecodeBlock(encoded)
+	if err != nil {
+		return task.Places.Fault("config", err)
+	}
+	if l := task.Logs; l != nil && block.MaxFiles == 0 && block.MaxFileBytes == 0 {
+		block.MaxFiles, block.MaxFileBytes = l.MaxFiles, int64(l.MaxFileSizeMB)<<20
+	}
+	into.Block = block
+	return nil
 }
 
 // resources are a task's limits in the kernel's terms. MHz are v1's shares, one for one, as hosts have it.

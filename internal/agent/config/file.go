@@ -18,10 +18,6 @@ const (
 	maxPoints = 86_400
 )
 
-func logLevels() []string { return []string{"trace", "debug", "info", "warn", "error"} }
-
-func details() []string { return []string{"none", "job", "task", "alloc"} }
-
 // decode lays a file over the configuration.
 func (c *Config) decode(body *hclsyntax.Body) error {
 	if _, said := body.Attributes["plugin_dir"]; said {

@@ -114,7 +114,7 @@ func (c *Config) Check() error {
 			errs = append(errs, c.places.Invalid(key, format, args...))
 		}
 	}
-	oneOf := func(key, word string, words []string) {
+	oneOf := func(key, word string, words ...string) {
 		refuse(!slices.Contains(words, word), key, "must be one of %s, not %q", strings.Join(words, ", "), word)
 	}
 	refuse(!filepath.IsAbs(c.DataDir), "data_dir", "must be an absolute path, not %q", c.DataDir)
@@ -123,7 +123,7 @@ func (c *Config) Check() error {
 		cause := bindError(c.BindAddr, c.TLS.CertFile != "")
 		refuse(cause != "", "bind_addr", "%q is %s", c.BindAddr, cause)
 	}
-	oneOf("log_level", c.LogLevel, logLevels())
+	oneOf("log_level", c.LogLevel, "trace", "debug", "info", "warn", "error")
 	refuse((c.TLS.CertFile == "") != (c.TLS.KeyFile == ""), c.places.Said("tls.cert_file", "tls.key_file"),
 		"requires both cert_file and key_file")
 	refuse(c.TLS.VerifyClient && c.TLS.CAFile == "", "tls.verify_https_client", "requires ca_file")
@@ -133,7 +133,7 @@ func (c *Config) Check() error {
 	t, h := c.Telemetry, c.History
 	refuse(t.CollectionInterval < shortestInterval, "telemetry.collection_interval",
 		"%s is less than %s", t.CollectionInterval, shortestInterval)
-	oneOf("telemetry.allocation_detail", t.AllocationDetail, details())
+	oneOf("telemetry.allocation_detail", t.AllocationDetail, "none", "job", "task", "alloc")
 	for _, rule := range t.PrefixFilter {
 		refuse(!strings.HasPrefix(rule, "+") && !strings.HasPrefix(rule, "-"), "telemetry.prefix_filter",
 			"has %q, which begins with neither + (allow) nor - (block)", rule)

@@ -17,7 +17,9 @@ const Trial = "job"
 
 // Check evaluates a job file with its templates in a trial, because neither an expression nor a template can be stopped
 // from outside. It returns an error only for a file that costs too much: Read reports all other mistakes.
-func Check(ctx context.Context, source Source) error {
+func Check(ctx context.Context, source Source) error { return check(ctx, source, 5*time.Second) }
+
+func check(ctx context.Context, source Source, limit time.Duration) error {
 	if len(source.Text) > MaxSource {
 		return nil // Read rejects it
 	}
@@ -25,7 +27,6 @@ func Check(ctx context.Context, source Source) error {
 	if err != nil {
 		return fmt.Errorf("check job file: %w", err)
 	}
-	const limit = 5 * time.Second
 	err = RunTrial(ctx, Trial, input, limit)
 	switch {
 	case err == nil:

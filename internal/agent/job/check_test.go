@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestMain lets the test binary be the process that evaluates a job file.
@@ -49,7 +50,7 @@ func TestCheckEndsCostlyFiles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := Check(t.Context(), Source{Filename: "f.hcl", Text: text})
+			err := check(t.Context(), Source{Filename: "f.hcl", Text: text}, time.Second)
 			if err == nil || !strings.HasPrefix(err.Error(), "f.hcl:1,1-1: Too large; its evaluation takes more than") {
 				t.Errorf("error %v", err)
 			}

@@ -145,6 +145,7 @@ func TestStoreMovesADamagedFileAside(t *testing.T) {
 	}
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			path := filepath.Join(t.TempDir(), "state.db")
 			testkit.Must(t, os.WriteFile(path, damage(whole), 0o600))
 			s := mustOpen(t, path)

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
@@ -222,8 +223,8 @@ func serveAgent(
 			return err
 		}
 	}
-	notifyManager(log, managerReady)
-	defer notifyManager(log, managerStopping)
+	notifyManager(log, daemon.SdNotifyReady)
+	defer notifyManager(log, daemon.SdNotifyStopping)
 	for {
 		select {
 		case <-ctx.Done():
@@ -232,9 +233,9 @@ func serveAgent(
 			ended <- err // for runAgent
 			return err
 		case <-hangups:
-			notifyManager(log, managerReloading)
+			notifyManager(log, daemon.SdNotifyReloading)
 			reload(a, services, o, log)
-			notifyManager(log, managerReady)
+			notifyManager(log, daemon.SdNotifyReady)
 		}
 	}
 }

@@ -192,17 +192,10 @@ func listenSocket(path string) (net.Listener, error) {
 	return &socketListener{l, path}, nil
 }
 
-// Messages for the service manager, sd_notify(3).
-const (
-	managerReady    = daemon.SdNotifyReady
-	managerStopping = daemon.SdNotifyStopping
-	// managerReloading stands for the message with the time that Type=notify-reload needs, systemd 253.
-	managerReloading = daemon.SdNotifyReloading
-)
-
-// notifyManager notifies the service manager, if there is one.
+// notifyManager notifies the service manager, if there is one, sd_notify(3). Type=notify-reload of systemd 253 needs the
+// time of a reload.
 func notifyManager(log hclog.Logger, message string) {
-	if message == managerReloading {
+	if message == daemon.SdNotifyReloading {
 		message = fmt.Sprintf("%s\nMONOTONIC_USEC=%d", message, kernel.Now().Mono.Microseconds())
 	}
 	if _, err := daemon.SdNotify(false, message); err != nil {
