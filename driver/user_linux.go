@@ -47,6 +47,15 @@ func display(name string, uid uint32) string {
 	return "of the driver (the job names none)"
 }
 
+// LookupUser returns the ids of a task's user, as executors set them.
+func LookupUser(name string) (uid, gid uint32, err error) {
+	credential, err := process.LookupUser(name)
+	if err != nil {
+		return 0, 0, err
+	}
+	return credential.Uid, credential.Gid, nil
+}
+
 // idsOf returns the ids of a user and of all groups the user is in, as executors set them.
 func idsOf(name string) (uid uint32, gids []uint32, err error) {
 	if name != "" {

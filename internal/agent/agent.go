@@ -143,11 +143,8 @@ func (a *Agent) openStore() error {
 	a.logDamage(store.Damage)
 	h := a.host
 	next, err := store.Index(feedSize, func() uint64 { return h.Feed.Index() })
-	if err != nil {
-		return errors.Join(fmt.Errorf("read state: %w", err), store.Close())
-	}
-	id, err := store.NodeID(allocation.NewID)
-	if err != nil {
+	id, idErr := store.NodeID(allocation.NewID)
+	if err := errors.Join(err, idErr); err != nil {
 		return errors.Join(fmt.Errorf("read state: %w", err), store.Close())
 	}
 	h.Store, h.Feed, h.Node = store, snapshot.NewFeed(feedSize, next), a.describeNode(id)

@@ -161,15 +161,12 @@ func (a *Agent) orphanDirs() (map[string]time.Time, error) {
 	}
 	// The state also has allocations that could not be restored, and tasks of lost ones.
 	persisted, err := a.host.Store.Allocations()
-	if err != nil {
+	tasks, tasksErr := a.host.Store.Tasks()
+	if err := errors.Join(err, tasksErr); err != nil {
 		return nil, fmt.Errorf("read state: %w", err)
 	}
 	for _, own := range persisted {
 		delete(orphans, own.ID)
-	}
-	tasks, err := a.host.Store.Tasks()
-	if err != nil {
-		return nil, fmt.Errorf("read state: %w", err)
 	}
 	for id := range tasks {
 		delete(orphans, id)

@@ -86,7 +86,7 @@ func (a *Agent) Validate(ctx context.Context, source job.Source) (*job.Job, erro
 		}
 		return nil, refused{err}
 	}
-	file.Job.Notes = append(file.Job.Notes, a.placementNotes(file.Job)...)
+	file.Notes = append(file.Notes, a.placementNotes(file.Job)...)
 	return file.Job, nil
 }
 

@@ -28,7 +28,9 @@ type leftovers struct {
 func (a *Agent) load() (*leftovers, error) {
 	store := a.host.Store
 	versions, err := store.Jobs()
-	if err != nil {
+	allocs, allocsErr := store.Allocations()
+	tasks, tasksErr := store.Tasks()
+	if err := errors.Join(err, allocsErr, tasksErr); err != nil {
 		return nil, fmt.Errorf("read state: %w", err)
 	}
 	for _, v := range versions {
@@ -38,14 +40,7 @@ func (a *Agent) load() (*leftovers, error) {
 		}
 		a.remember(*v)
 	}
-	persisted := new(leftovers)
-	if persisted.allocs, err = store.Allocations(); err != nil {
-		return nil, fmt.Errorf("read state: %w", err)
-	}
-	if persisted.tasks, err = store.Tasks(); err != nil {
-		return nil, fmt.Errorf("read state: %w", err)
-	}
-	return persisted, nil
+	return &leftovers{allocs, tasks}, nil
 }
 
 // restore makes the allocations of an earlier run again, and recovers their running tasks. It returns the handles of

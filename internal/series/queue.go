@@ -285,17 +285,20 @@ func (q *Queue) write(p pending) {
 
 // Points returns what a query selects, oldest first, with all that was added before. The error is ErrBlocked if the
 // disk does not answer.
-func (q *Queue) Points(query Query) ([]Point, error) {
-	if q.writer.blocked() {
-		return nil, fmt.Errorf("read history: %w", ErrBlocked)
+func (q *Queue) Points(query Query) (points []Point, err error) {
+	err = ErrBlocked
+	if !q.writer.blocked() {
+		ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+		defer cancel()
+		if err = q.acquire(ctx); err == nil {
+			defer q.release()
+			points, err = q.ring.Points(query)
+		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
-	defer cancel()
-	if err := q.acquire(ctx); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("read history: %w", err)
 	}
-	defer q.release()
-	return q.ring.Points(query)
+	return points, nil
 }
 
 // acquire waits until what was added until now is written, and for the ring.

@@ -6,7 +6,6 @@ package series
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"time"
@@ -210,7 +209,7 @@ func (r *Ring) readSlot(sequence uint64, slot []byte) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("read history: %w", err)
+		return false, err
 	}
 	if binary.LittleEndian.Uint64(slot) != sequence {
 		return false, nil
@@ -247,7 +246,7 @@ func (r *Ring) scan(place, count uint64, f func(i uint64, slot []byte)) error {
 	for first := uint64(0); first < count; first += pieceSlots {
 		n, err := r.file.ReadAt(piece[:min(count-first, pieceSlots)*size], r.slotOffset(place+first))
 		if err != nil && !errors.Is(err, io.EOF) {
-			return fmt.Errorf("read history: %w", err)
+			return err
 		}
 		for i := range uint64(n) / size {
 			f(first+i, piece[i*size:(i+1)*size])

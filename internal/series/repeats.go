@@ -6,7 +6,6 @@ package series
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"math"
 	"time"
 
@@ -69,7 +68,7 @@ func (r *Ring) Again(a again, run int) error {
 	}
 	slot := r.buffer
 	if !r.extensible || len(slot) != r.slotSize() || runOf(slot) != run {
-		return fmt.Errorf("write history: %w", errNothingBefore)
+		return errNothingBefore
 	}
 	n, usual := repeatsOf(slot, r.slots), a.step()
 	if n > 1 {
@@ -110,11 +109,11 @@ func (r *Ring) flush() error {
 	if !r.unwritten || r.file == nil {
 		return nil
 	}
-	if _, err := r.file.WriteAt(r.buffer, r.slotOffset(r.sequence)); err != nil {
-		return fmt.Errorf("write history: %w", err)
+	_, err := r.file.WriteAt(r.buffer, r.slotOffset(r.sequence))
+	if err == nil {
+		r.unwritten, r.written = false, r.newest.Mono
 	}
-	r.unwritten, r.written = false, r.newest.Mono
-	return nil
+	return err
 }
 
 // expand calls f with a slot for each reading that a slot stands for, within the times of a query.

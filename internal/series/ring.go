@@ -219,7 +219,7 @@ func (r *Ring) Add(s *procstats.Sample, run int) error {
 
 func (r *Ring) openToWrite() error {
 	if r.closed {
-		return fmt.Errorf("write history: %w", fs.ErrClosed)
+		return fs.ErrClosed
 	}
 	return r.open()
 }
@@ -276,7 +276,7 @@ func (r *Ring) slot(at procstats.Stamp, run int, why Gap) []byte {
 func (r *Ring) write(slot []byte) error {
 	sequence := sequenceOf(slot)
 	if _, err := r.file.WriteAt(slot, r.slotOffset(sequence)); err != nil {
-		return fmt.Errorf("write history: %w", err)
+		return err
 	}
 	r.observe(slot)
 	r.sequence, r.newest = sequence, stampOf(slot)
@@ -314,7 +314,7 @@ func (r *Ring) prepare(s *procstats.Sample) error {
 		}
 		name := binary.LittleEndian.AppendUint16(nil, uint16(id))
 		if _, err := r.file.WriteAt(name, int64(r.headerSize+2*free)); err != nil {
-			return fmt.Errorf("write history: %w", err)
+			return err
 		}
 		r.ids[free] = id
 	}
@@ -345,15 +345,15 @@ func (r *Ring) create(ids []procstats.ID, rows int) error {
 		head = binary.LittleEndian.AppendUint16(head, uint16(id))
 	}
 	if err := os.MkdirAll(filepath.Dir(r.path), 0o700); err != nil {
-		return fmt.Errorf("write history: %w", err)
+		return err
 	}
 	file, err := r.openFile(r.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return fmt.Errorf("write history: %w", err)
+		return err
 	}
 	if _, err := file.WriteAt(head, 0); err != nil {
 		// Without its head it would be in the way of the next try.
-		return errors.Join(fmt.Errorf("write history: %w", err), file.Close(), os.Remove(r.path))
+		return errors.Join(err, file.Close(), os.Remove(r.path))
 	}
 	r.file = file
 	return nil

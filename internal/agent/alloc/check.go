@@ -22,7 +22,7 @@ const maxFaulty = 20
 // Check does what starts of a job's tasks would do, and starts nothing. The error names the mistakes of all tasks.
 func (h *Host) Check(ctx context.Context, file *job.File) error {
 	var errs []error
-	for _, g := range file.Job.Groups {
+	for _, g := range file.Groups {
 		for _, t := range g.Tasks {
 			err := job.EachMistake(h.checkTask(ctx, h.probe(file, g, t)), func(cause error) error {
 				if _, hasPlace := errors.AsType[*hcl.Diagnostic](cause); hasPlace {
@@ -56,7 +56,7 @@ func (h *Host) probe(file *job.File, g *job.Group, t *job.Task) *start {
 	}
 	return &start{
 		job: file.Job, group: g, task: t, expressions: file.Expressions(t), allocID: id,
-		allocName: file.Job.ID + "." + g.Name + "[0]", node: h.Node, dir: datadir.In(h.Dir, id), ports: ports,
+		allocName: file.ID + "." + g.Name + "[0]", node: h.Node, dir: datadir.In(h.Dir, id), ports: ports,
 	}
 }
 

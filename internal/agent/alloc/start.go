@@ -4,12 +4,9 @@
 package alloc
 
 import (
-	"errors"
 	"fmt"
 	"os"
-	"os/user"
 	"slices"
-	"strconv"
 
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/executor/cgroup"
@@ -106,7 +103,7 @@ func (a *Alloc) start(name string) (*start, error) {
 	if err != nil {
 		return nil, err
 	}
-	group := file.Job.Group(a.Group.Name)
+	group := file.Group(a.Group.Name)
 	if group == nil || group.Task(name) == nil {
 		return nil, fmt.Errorf("job %s has no task %s in group %s", a.Job.ID, name, a.Group.Name)
 	}
@@ -123,24 +120,6 @@ func ownerOf(name string) (*datadir.Owner, error) {
 	if name == "" {
 		return nil, nil
 	}
-	u, err := user.Lookup(name)
-	if err != nil {
-		var byID error
-		u, byID = user.LookupId(name)
-		if _, unknown := errors.AsType[user.UnknownUserError](err); unknown && byID != nil {
-			return nil, fmt.Errorf("unknown user %q", name)
-		}
-		if byID != nil {
-			return nil, fmt.Errorf("user %s: %w", name, err)
-		}
-	}
-	uid, err := strconv.Atoi(u.Uid)
-	if err != nil {
-		return nil, fmt.Errorf("user %s: %w", name, err)
-	}
-	gid, err := strconv.Atoi(u.Gid)
-	if err != nil {
-		return nil, fmt.Errorf("user %s: %w", name, err)
-	}
-	return &datadir.Owner{UID: uid, GID: gid}, nil
+	uid, gid, err := driver.LookupUser(name)
+	return &datadir.Owner{UID: int(uid), GID: int(gid)}, err
 }

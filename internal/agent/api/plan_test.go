@@ -19,8 +19,8 @@ import (
 func TestJobDiff(t *testing.T) {
 	const file = "job \"x\" {\n group \"g\" {\n count = 2\n task \"t\" {\n driver = \"d\"\n }\n }\n group \"h\" {\n task \"u\" {\n driver = \"d\"\n }\n }\n}"
 	parse := func(text string) *job.Job {
-		j := testkit.Value(job.Parse(job.Source{Filename: "x", Text: text}))(t)
-		return j
+		j := testkit.Value(job.Read(job.Source{Filename: "x", Text: text}))(t)
+		return j.Job
 	}
 	now := &snapshot.Job{Job: parse(file), ID: "x"}
 	replaced, kept := snapshot.Changes{Replace: 2}, snapshot.Changes{Ignore: 2}

@@ -107,7 +107,7 @@ func TestPutBack(t *testing.T) {
 	}
 	accepted := 0
 	for name, text := range files {
-		before, err := job.Parse(job.Source{Filename: "x", Text: text})
+		before, err := job.Read(job.Source{Filename: "x", Text: text})
 		if err != nil {
 			if !strings.HasPrefix(name, "all of") {
 				t.Errorf("%s: %v", name, err)
@@ -115,7 +115,7 @@ func TestPutBack(t *testing.T) {
 			continue
 		}
 		accepted++
-		checkPutBack(t, name, before, 3)
+		checkPutBack(t, name, before.Job, 3)
 	}
 	t.Logf("%d of %d jobs", accepted, len(files))
 }
@@ -133,13 +133,13 @@ func checkPutBack(t *testing.T, name string, before *job.Job, times int) {
 		t.Errorf("%s: %v", name, err)
 		return
 	}
-	after, err := job.Parse(translation.Source)
+	after, err := job.Read(translation.Source)
 	if err != nil {
 		t.Errorf("%s: %s\n%s", name, translation.Explain(err.Error()), translation.Source.Text)
 		return
 	}
 	if !after.Same(before) {
-		again, err := json.Marshal(newJobJSON(&snapshot.Job{Job: after, ID: before.ID, Version: 3}, true))
+		again, err := json.Marshal(newJobJSON(&snapshot.Job{Job: after.Job, ID: before.ID, Version: 3}, true))
 		if err != nil {
 			t.Error(err)
 		}
@@ -147,6 +147,6 @@ func checkPutBack(t *testing.T, name string, before *job.Job, times int) {
 		return
 	}
 	if times > 0 {
-		checkPutBack(t, name, after, times-1)
+		checkPutBack(t, name, after.Job, times-1)
 	}
 }

@@ -76,7 +76,7 @@ func TestExamples(t *testing.T) {
 			}
 			read++
 			if strings.HasPrefix(example, "job ") {
-				_, err = job.Parse(job.Source{Filename: page, Text: example})
+				_, err = job.Read(job.Source{Filename: page, Text: example})
 			} else {
 				c := Default()
 				err = errors.Join(c.Merge(page, []byte(example)), c.Check())

@@ -48,7 +48,7 @@ func Evaluate(stdin io.Reader) error {
 	if err != nil {
 		return nil //nolint:nilerr // the agent reports it
 	}
-	for _, g := range file.Job.Groups {
+	for _, g := range file.Groups {
 		for _, t := range g.Tasks {
 			for _, x := range t.Templates {
 				_, _ = x.Expand(t.Env) // the agent reports the error

@@ -17,7 +17,7 @@ func FuzzParse(f *testing.F) {
 		if len(text) > longest {
 			t.Skip()
 		}
-		j, err := Parse(Source{Filename: "f", Text: text})
+		j, err := Read(Source{Filename: "f", Text: text})
 		if (err == nil) != (j != nil) {
 			t.Errorf("job %v, error %v", j, err)
 		}
@@ -36,7 +36,7 @@ func FuzzTranslate(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if _, err := Parse(translation.Source); err != nil {
+		if _, err := Read(translation.Source); err != nil {
 			_ = translation.Explain(err.Error())
 		}
 		if lines := strings.Count(translation.Source.Text, "\n"); lines != len(translation.lines) {

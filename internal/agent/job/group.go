@@ -150,20 +150,12 @@ func (d *decoder) task(b *hclsyntax.Block, j *Job, g *Group) *Task {
 		d.errorf(b.LabelRanges[0], "Invalid name", "invalid task name %q: it is a directory of its group", t.Name)
 	}
 	d.need(t.Driver != "", b.TypeRange, "task \""+t.Name+"\"", "driver")
-	t.Meta = mergedMeta(j.Meta, g.Meta, t.Meta)
-	return t
-}
-
-// mergedMeta returns a task's metadata with that of its group and its job.
-func mergedMeta(layers ...map[string]string) map[string]string {
-	var all map[string]string
-	for _, layer := range layers {
-		if all == nil && len(layer) > 0 {
-			all = make(map[string]string)
-		}
-		maps.Copy(all, layer)
+	own := t.Meta
+	t.Meta = make(map[string]string)
+	for _, layer := range []map[string]string{j.Meta, g.Meta, own} {
+		maps.Copy(t.Meta, layer)
 	}
-	return all
+	return t
 }
 
 func (d *decoder) resources(b *hclsyntax.Block, r *Resources) {

@@ -4,7 +4,7 @@
 // Package job reads job files: the part of Nomad's HCL that one machine supports. It rejects every other block and
 // attribute with its place in the file, and ignores none.
 //
-//	file ──Parse──► Job ──► groups ──► tasks, each with the body of its config block
+//	file ──Read──► Job ──► groups ──► tasks, each with the body of its config block
 //	                                      └── evaluated at every start, with the variables of that start
 package job
 

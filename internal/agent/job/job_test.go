@@ -56,11 +56,11 @@ job "demo" {
 // parse reads a job without mistakes.
 func parse(t *testing.T, text string) *Job {
 	t.Helper()
-	j, err := Parse(Source{Filename: "x.hcl", Text: text})
+	j, err := Read(Source{Filename: "x.hcl", Text: text})
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, text)
 	}
-	return j
+	return j.Job
 }
 
 func TestParse(t *testing.T) {
@@ -191,7 +191,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := Parse(Source{Filename: "f.hcl", Text: tt.text})
+			_, err := Read(Source{Filename: "f.hcl", Text: tt.text})
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v, want %q in it", err, tt.want)
 			}
@@ -292,7 +292,7 @@ func TestTextsAreBounded(t *testing.T) {
 		"large":        {strings.Repeat("#", MaxSource+1), "bytes; a job file can have 1048576"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := Parse(Source{Filename: "f.hcl", Text: tt.text})
+			_, err := Read(Source{Filename: "f.hcl", Text: tt.text})
 			switch {
 			case tt.want == "":
 				if err != nil {
@@ -313,7 +313,7 @@ func TestVariablesAreBounded(t *testing.T) {
 		strings.Repeat("[", 100_000):    "brackets nested",
 		strings.Repeat("[1],", 300_000): "with the values of its variables",
 	} {
-		_, err := Parse(Source{Filename: "f", Text: text, Variables: map[string]string{"x": value}})
+		_, err := Read(Source{Filename: "f", Text: text, Variables: map[string]string{"x": value}})
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%.10s: %.300v, want %q in it", value, err, want)
 		}
@@ -344,7 +344,7 @@ func TestLocalsNeedEachOther(t *testing.T) {
 		locals(3) + " l0003 = local.l0000\n}": "refers to itself",
 		locals(2) + "}":                       `does not have an attribute named "l0002"`,
 	} {
-		_, err := Parse(Source{Filename: "f", Text: jobText(text, "", "user = local.l0000")})
+		_, err := Read(Source{Filename: "f", Text: jobText(text, "", "user = local.l0000")})
 		if err == nil || strings.Count(err.Error(), "\n") > 0 || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.300v, want %q, and nothing else", err, want)
 		}
@@ -356,7 +356,7 @@ func TestLocalsNeedEachOther(t *testing.T) {
 func TestOneErrorForOneMistake(t *testing.T) {
 	const text = "job \"j\" {\n group \"g\" {\n restart {\n mode = \"foo\"\n }\n task \"t\" {\n driver = \"x\"\n }\n }\n}"
 	const want = `f.hcl:4,9-14: Invalid value; mode must be fail or delay, not "foo"`
-	if _, err := Parse(Source{Filename: "f.hcl", Text: text}); err == nil || err.Error() != want {
+	if _, err := Read(Source{Filename: "f.hcl", Text: text}); err == nil || err.Error() != want {
 		t.Errorf("error %v, want %q", err, want)
 	}
 }
@@ -378,7 +378,7 @@ func TestTextFunctions(t *testing.T) {
 		`can(var.v.none) ? "yes" : "no"`:          "no",
 		`join(",", convert(["1"], list(string)))`: "1",
 	} {
-		j, err := Parse(Source{Filename: "x", Text: jobText("variable \"v\" {\n default = \"x\"\n}", "", "user = "+expression)})
+		j, err := Read(Source{Filename: "x", Text: jobText("variable \"v\" {\n default = \"x\"\n}", "", "user = "+expression)})
 		if err != nil {
 			t.Errorf("%s: %v", expression, err)
 			continue
@@ -388,7 +388,7 @@ func TestTextFunctions(t *testing.T) {
 		}
 	}
 	for _, expression := range []string{`base64decode("%")`, `base64decode("/w==")`, `try(var.none)`} {
-		if _, err := Parse(Source{Filename: "x", Text: jobText("", "", "user = "+expression)}); err == nil {
+		if _, err := Read(Source{Filename: "x", Text: jobText("", "", "user = "+expression)}); err == nil {
 			t.Errorf("%s has a value", expression)
 		}
 	}

@@ -137,7 +137,7 @@ func TestTranslateRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			text := strings.Replace(strings.Replace(group, "%s", test.task, 1), "%s", test.group, 1)
 			translation := translate(t, text)
-			_, err := Parse(translation.Source)
+			_, err := Read(translation.Source)
 			if err == nil {
 				t.Fatalf("it is accepted:\n%s", translation.Source.Text)
 			}
@@ -157,7 +157,7 @@ func TestPlaceOfNames(t *testing.T) {
 			"Job.TaskGroups[0].Tasks[0].Name: Invalid name; the name of a task must have 1 to 128 characters and no slash",
 	} {
 		translation := translate(t, text)
-		_, err := Parse(translation.Source)
+		_, err := Read(translation.Source)
 		if err == nil {
 			t.Fatalf("%s is accepted", text)
 		}

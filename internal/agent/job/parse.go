@@ -27,23 +27,14 @@ const (
 
 // File is a job file that was read: its job, and the expressions that are evaluated at a start.
 type File struct {
-	Job         *Job
+	*Job
 	expressions map[*Task]*Expressions
 }
 
 // Expressions returns those of one of the job's tasks.
 func (f *File) Expressions(t *Task) *Expressions { return f.expressions[t] }
 
-// Parse reads a job file. The error names every mistake, a line each, with file, line and column.
-func Parse(source Source) (*Job, error) {
-	f, err := Read(source)
-	if err != nil {
-		return nil, err
-	}
-	return f.Job, nil
-}
-
-// Read reads a job file as Parse does, for a start or for a check.
+// Read reads a job file. The error names every mistake, a line each, with file, line and column.
 func Read(source Source) (*File, error) {
 	f, diags := read(source)
 	if diags.HasErrors() {

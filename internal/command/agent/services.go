@@ -192,8 +192,8 @@ func listenSocket(path string) (net.Listener, error) {
 	return &socketListener{l, path}, nil
 }
 
-// notifyManager notifies the service manager, if there is one, sd_notify(3). Type=notify-reload of systemd 253 needs the
-// time of a reload.
+// notifyManager notifies the service manager, if there is one, sd_notify(3). Type=notify-reload of systemd 253 needs
+// the time of a reload.
 func notifyManager(log hclog.Logger, message string) {
 	if message == daemon.SdNotifyReloading {
 		message = fmt.Sprintf("%s\nMONOTONIC_USEC=%d", message, kernel.Now().Mono.Microseconds())
