@@ -295,11 +295,14 @@ func TestSnapshotsShare(t *testing.T) {
 	r := beginAlone(t)
 	id := r.submit(oneTask("service", "", "exec sleep 1000"))[0].ID
 	other := r.submit(strings.ReplaceAll(oneTask("service", "", "exec sleep 1000"), `"test"`, `"other"`))[0].ID
-	driverSpoke := func(l *allocation.Allocation) bool {
-		return slices.ContainsFunc(l.Tasks["t"].Events, func(e allocation.Event) bool { return e.Type == allocation.EventDriver })
+	begun := func(l *allocation.Allocation) bool { // the last two events of a start come in either order
+		has := func(kind hook.EventType) bool {
+			return slices.ContainsFunc(l.Tasks["t"].Events, func(e allocation.Event) bool { return e.Type == kind })
+		}
+		return has(allocation.EventDriver) && has(hook.EventStarted)
 	}
-	r.await(other, "the driver's event", driverSpoke) // the last of a start
-	r.await(id, "the driver's event", driverSpoke)
+	r.await(other, "the driver's event", begun)
+	r.await(id, "the driver's event", begun)
 	r.eventually("readings", func() bool { return r.usage(id).Sample != nil && r.usage(other).Sample != nil })
 	of := func(id string) *allocation.Allocation {
 		t.Helper()
@@ -365,7 +368,7 @@ func TestPublishingIsSwitchedWhileAJobIsPlaced(t *testing.T) {
 			r := begin(t, c)
 			defer r.end(true)
 			first := r.submit(oneTask("service", "", "exec sleep 1000"))[0]
-			l, err := alloc.New(r.host, state.Allocation{ID: allocation.NewID(), JobID: "test", Group: "g"}, r.version("test", first.JobVersion), nil)
+			l, err := alloc.New(r.host, state.Allocation{ID: allocation.NewID(), JobID: "test", Group: "g"}, r.findByID(first.ID).Job, nil)
 			must(t, err)
 			c.Telemetry.PublishAllocationMetrics = on
 			if _, err := r.Reload(c); err != nil {

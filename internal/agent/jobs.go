@@ -46,16 +46,6 @@ func (a *Agent) remember(v state.Job) {
 	}
 }
 
-// version returns a version of a job; nil if it is unknown.
-func (a *Agent) version(id string, version uint64) *job.Job {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if r := a.jobs[id]; r != nil {
-		return r.versions[version]
-	}
-	return nil
-}
-
 // currentVersion returns the version of a job whose allocations are to run; it has no Spec if the job is stopped or
 // unknown.
 func (a *Agent) currentVersion(id string) state.Job {

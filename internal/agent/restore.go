@@ -49,10 +49,10 @@ func (a *Agent) load() (*leftovers, error) {
 func (a *Agent) restore(ctx context.Context, persisted *leftovers) (spared []*driver.TaskHandle) {
 	publish := a.current().Telemetry.PublishAllocationMetrics
 	for _, own := range persisted.allocs {
-		j, err := a.version(own.JobID, own.JobVersion), errNoJob
 		var l *alloc.Alloc
-		if j != nil {
-			l, err = alloc.New(a.host, *own, j, persisted.tasks[own.ID])
+		err := errNoJob
+		if r := a.jobs[own.JobID]; r != nil && r.versions[own.JobVersion] != nil {
+			l, err = alloc.New(a.host, *own, r.versions[own.JobVersion], persisted.tasks[own.ID])
 		}
 		if err != nil {
 			a.log.Error("allocation ignored; its tasks keep running without supervision",

@@ -57,33 +57,19 @@ func (r *Ring) originOf(slot []byte) int64 {
 	return int64(binary.LittleEndian.Uint64(slot[atOrigin:]))
 }
 
-// observe notes the boot of a slot that follows those observed before, in the order of the file.
+// observe notes the boot of a slot that follows those observed before.
 func (r *Ring) observe(slot []byte) {
 	origin := r.originOf(slot)
 	b := boot{
 		id: binary.LittleEndian.Uint32(slot[atBoot:]), newest: sequenceOf(slot), origin: origin,
 		first: firstOf(slot).UnixNano() - origin, last: timeOf(slot).UnixNano() - origin,
 	}
-	if n := len(r.boots); n > 0 && r.boots[n-1].id == b.id && r.boots[n-1].newest < b.newest {
+	if n := len(r.boots); n > 0 && r.boots[n-1].id == b.id {
 		b.first = r.boots[n-1].first
 		r.boots[n-1] = b
 		return
 	}
 	r.boots = append(r.boots, b)
-}
-
-// sortBoots brings boots into order that were observed in the order of the file: the newest slot may be in its middle.
-func (r *Ring) sortBoots() {
-	slices.SortFunc(r.boots, func(a, b boot) int { return cmp.Compare(a.newest, b.newest) })
-	joined := r.boots[:0]
-	for _, b := range r.boots {
-		if n := len(joined); n > 0 && joined[n-1].id == b.id {
-			b.first = joined[n-1].first
-			joined = joined[:n-1]
-		}
-		joined = append(joined, b)
-	}
-	r.boots = joined
 }
 
 // align computes the wall times of all boots from the newest one back.

@@ -184,16 +184,11 @@ func (r *Ring) load(magic string) error {
 	}
 	err := r.scan(0, uint64(slots), func(_ uint64, slot []byte) {
 		sequence := sequenceOf(slot)
-		if sequence == 0 || sequence > maxSequence {
-			return
-		}
-		r.observe(slot)
-		if sequence > r.sequence {
+		if sequence <= maxSequence && sequence > r.sequence {
 			r.sequence, r.newest = sequence, stampOf(slot)
 		}
 	})
-	r.sortBoots()
-	return err
+	return errors.Join(err, r.between(r.oldest(), r.sequence, r.observe))
 }
 
 // Add stores the numbers of a sample, and its first processes: see [Top].

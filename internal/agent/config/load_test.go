@@ -38,7 +38,6 @@ func TestLoadMergesFiles(t *testing.T) {
 
 func TestMergeSaysWhere(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
-		"unknown":  {"name_ = \"x\"", `f.hcl:1,1-6: Unknown attribute; unknown attribute "name_" in the configuration; did you mean "name"?`},
 		"type":     {"telemetry {\n publish_allocation_metrics = \"often\"\n}", "f.hcl:2,31-38: Invalid value; publish_allocation_metrics: a bool is required"},
 		"duration": {"history {\n span = \"long\"\n}", `f.hcl:2,9-15: Invalid value; span must be a duration such as "10s" or "1h30m"`},
 		"syntax":   {"x = ", "f.hcl:1"},
