@@ -150,7 +150,7 @@ func TestCompressed(t *testing.T) {
 	} {
 		server := httptest.NewServer(p.Handler(tt.trusted))
 		r := testkit.Value(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+tt.path, nil))(t)
-		r.Header.Set("Accept-Encoding", "gzip") // by hand: it is not decoded then
+		r.Header.Set("Accept-Encoding", "gzip")                // by hand: it is not decoded then
 		response := testkit.Value(http.DefaultClient.Do(r))(t) //nolint:bodyclose // closed below
 		if got := response.Header.Get("Content-Encoding") == "gzip"; got != tt.compressed {
 			t.Errorf("%s, trusted %v: compressed is %v", tt.path, tt.trusted, got)
