@@ -17,64 +17,25 @@ import (
 	"github.com/tachograph/tacho/e2e/rig"
 )
 
-// load is a job whose tasks witness what becomes of them: steady ones beat with their process id and use some CPU,
-// brief ones are started again and again. A lock tells where one runs twice at the same time.
-const load = `
-job "load" {
-  group "steady" {
-    count = %d
-    task "t" {
-      driver = "tacho"
-      config {
-        command = "/bin/sh"
-        args = ["-c", <<-EOT
-          cd $NOMAD_ALLOC_DIR/data
-          exec 9>lock; flock -n 9 || echo doubled >> doubled
-          while :; do echo $$ >> beats; i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done; sleep 0.1; done
-        EOT
-        ]
-      }
-      resources {
-        memory = 32
-      }
-    }
-  }
-  group "brief" {
-    count = %d
-    restart {
-      attempts = 100000
-      interval = "24h"
-      delay    = "20ms"
-      mode     = "delay"
-    }
-    task "t" {
-      driver = "tacho"
-      config {
-        command = "/bin/sh"
-        args = ["-c", <<-EOT
-          cd $NOMAD_ALLOC_DIR/data
-          exec 9>lock; flock -n 9 || echo doubled >> doubled
-          echo $$ >> starts; sleep 0.15; echo $$ >> ends
-        EOT
-        ]
-      }
-      resources {
-        memory = 32
-      }
-    }
-  }
-}
-`
+// alone witnesses when a task runs beside itself. steady and brief witness that a task runs, or each of its starts and
+// ends; brief is started again and again.
+const (
+	alone  = "cd $NOMAD_ALLOC_DIR/data; exec 9>lock; flock -n 9 || echo doubled >> doubled; "
+	steady = alone + "while :; do echo $$ >> beats; i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done; sleep 0.1; done"
+	brief  = alone + "echo $$ >> starts; sleep 0.15; echo $$ >> ends"
+	again  = "restart {\n attempts = 100000\n interval = \"24h\"\n delay = \"20ms\"\n mode = \"delay\"\n}"
+)
 
 // TestKilledAgentLosesNothing kills the agent again and again, at any moment of its life.
 func TestKilledAgentLosesNothing(t *testing.T) {
-	const steady, brief = 6, 4
+	const steadies, briefs = 6, 4
 	kills := 50
 	if testing.Short() {
 		kills = 10
 	}
 	h := hostWithAgent(t, publishing)
-	h.run(fmt.Sprintf(load, steady, brief))
+	h.run(shellJob("steady", "service", fmt.Sprintf("count = %d", steadies), 32, steady))
+	h.run(shellJob("brief", "service", fmt.Sprintf("count = %d\n%s", briefs, again), 32, brief))
 	h.eventually("all tasks", func() bool {
 		beating := 0
 		for _, a := range h.allocations() {
@@ -82,7 +43,7 @@ func TestKilledAgentLosesNothing(t *testing.T) {
 				beating++
 			}
 		}
-		return beating == steady+brief
+		return beating == steadies+briefs
 	})
 	random := rig.Random(t)
 	h.end(syscall.SIGKILL)
@@ -96,8 +57,8 @@ func TestKilledAgentLosesNothing(t *testing.T) {
 	}
 	h.begin()
 	all := h.allocations()
-	if len(all) != steady+brief {
-		t.Errorf("%d allocations, want %d", len(all), steady+brief)
+	if len(all) != steadies+briefs {
+		t.Errorf("%d allocations, want %d", len(all), steadies+briefs)
 	}
 	for _, a := range all {
 		h.checkWitnesses(a)
@@ -105,7 +66,8 @@ func TestKilledAgentLosesNothing(t *testing.T) {
 	if moved, err := filepath.Glob(filepath.Join(h.data(), "state.db.*")); len(moved) > 0 || err != nil {
 		t.Errorf("state was moved: %q, %v", moved, err)
 	}
-	h.stop("load")
+	h.stop("steady")
+	h.stop("brief")
 	h.eventually("the end of all tasks", func() bool {
 		return !slices.ContainsFunc(h.allocations(), func(a allocation) bool { return a.ClientStatus == "running" || a.ClientStatus == "pending" })
 	})
@@ -119,7 +81,7 @@ func (h *host) checkWitnesses(a allocation) {
 		h.t.Errorf("%s ran %d times beside itself", a.Name, len(doubled))
 	}
 	state := a.TaskStates["t"]
-	if a.TaskGroup == "steady" {
+	if a.JobID == "steady" {
 		pids := slices.Compact(h.lines(a.ID, "beats"))
 		if len(pids) != 1 || a.ClientStatus != "running" || state.Restarts != 0 {
 			h.t.Errorf("%s: processes %v, %s, %d restarts", a.Name, pids, a.ClientStatus, state.Restarts)

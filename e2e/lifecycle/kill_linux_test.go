@@ -5,6 +5,7 @@ package lifecycle
 
 import (
 	"fmt"
+	"os/exec"
 	"slices"
 	"strings"
 	"syscall"
@@ -165,23 +166,34 @@ func TestKillCommand(t *testing.T) {
 	})
 }
 
+// detach runs a command that leaves a task running, and returns the record of the task.
+func detach(t *testing.T, place *spot, cmd *exec.Cmd) *record.Record {
+	t.Helper()
+	if code, stderr := start(t, cmd).wait(t, deadline); code != 0 {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	return place.Running(t)
+}
+
+// stop stops the run of a place.
+func stop(t *testing.T, place *spot) {
+	t.Helper()
+	out := rig.Capture(t, place.Command(t.Context(), rig.Tacho(), "stop", place.TheRun(t).Dir))
+	if out.Code != 0 {
+		t.Errorf("stop: exit code %d: %s", out.Code, out.Stderr)
+	}
+}
+
 // TestDetach leaves a task running, looks at it, and stops it.
 func TestDetach(t *testing.T) {
 	eachMode(t, func(t *testing.T, place *spot) {
-		s := start(t, place.Run(t.Context(), "--detach", "--", rig.Workload(), "linger"))
-		if code, stderr := s.wait(t, deadline); code != 0 {
-			t.Fatalf("exit code %d: %s", code, stderr)
-		}
-		r := place.Running(t)
+		r := detach(t, place, place.Run(t.Context(), "--detach", "--", rig.Workload(), "linger"))
 		if r.Executor == nil || !rig.Alive(r.Executor.PID) || !rig.Alive(r.PID) {
 			t.Fatal("the task did not go on")
 		}
 		dir := place.TheRun(t).Dir
 		attached := start(t, place.Command(t.Context(), rig.Tacho(), "attach", dir))
-		out := rig.Capture(t, place.Command(t.Context(), rig.Tacho(), "stop", dir))
-		if out.Code != 0 {
-			t.Errorf("stop: exit code %d: %s", out.Code, out.Stderr)
-		}
+		stop(t, place)
 		// The linger of the workload ends by SIGTERM.
 		if code, stderr := attached.wait(t, deadline); code != 143 {
 			t.Errorf("attach: exit code %d, want 143: %s", code, stderr)
@@ -199,11 +211,7 @@ func TestDetachOutlivesItsCaller(t *testing.T) {
 	place := newPlace(t, rig.Self())
 	cmd := place.Run(t.Context(), "--detach", "--", rig.Workload(), "linger")
 	cmd.SysProcAttr.Setsid = true
-	s := start(t, cmd)
-	if code, stderr := s.wait(t, deadline); code != 0 {
-		t.Fatalf("exit code %d: %s", code, stderr)
-	}
-	r := place.Running(t)
+	r := detach(t, place, cmd)
 	// What a terminal that goes away does to those who are still in its session.
 	for _, signal := range []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM, syscall.SIGKILL} {
 		// Nobody is left in the group where all is well.
@@ -221,9 +229,6 @@ func TestDetachOutlivesItsCaller(t *testing.T) {
 		}
 		break
 	}
-	out := rig.Capture(t, place.Command(t.Context(), rig.Tacho(), "stop", place.TheRun(t).Dir))
-	if out.Code != 0 {
-		t.Errorf("stop: exit code %d: %s", out.Code, out.Stderr)
-	}
+	stop(t, place)
 	gone(t, place)
 }

@@ -19,10 +19,7 @@ func TestOtherPIDNamespace(t *testing.T) {
 		t.Skip("making PID namespaces requires root and unshare(1)")
 	}
 	place := newPlace(t, rig.Self())
-	if out := rig.Capture(t, place.Run(t.Context(), "--detach", "--", rig.Workload(), "linger")); out.Code != 0 {
-		t.Fatalf("exit code %d: %s", out.Code, out.Stderr)
-	}
-	r := place.Running(t)
+	r := detach(t, place, place.Run(t.Context(), "--detach", "--", rig.Workload(), "linger"))
 	dir := place.TheRun(t).Dir
 	inside := func(args ...string) rig.Output {
 		args = append([]string{"--pid", "--fork", "--mount-proc", rig.Tacho()}, args...)
@@ -40,8 +37,6 @@ func TestOtherPIDNamespace(t *testing.T) {
 	if out := inside("stop", dir); out.Code == 0 || !strings.Contains(out.Stderr, "another PID namespace") {
 		t.Errorf("stop: exit code %d, %s%s", out.Code, out.Stdout, out.Stderr)
 	}
-	if out := rig.Capture(t, place.Command(t.Context(), rig.Tacho(), "stop", dir)); out.Code != 0 {
-		t.Errorf("stop: exit code %d: %s", out.Code, out.Stderr)
-	}
+	stop(t, place)
 	gone(t, place)
 }

@@ -21,6 +21,15 @@ import (
 	"github.com/tachograph/tacho/internal/testkit"
 )
 
+// shortDir makes a directory of a short path: that of a unix socket is limited to 107 bytes.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "tacho")
+	must(t, err)
+	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
+	return dir
+}
+
 // until waits until a file has a text.
 func until(t *testing.T, path, text string) {
 	t.Helper()
@@ -82,9 +91,7 @@ func awaitLock(t *testing.T, path string) {
 // it is told to, and leaves the task for the next agent.
 func TestAgentEndsBeforeItIsReady(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("/tmp", "tacho") // short: the path of a unix socket is limited to 107 bytes
-	must(t, err)
-	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
+	dir := shortDir(t)
 	in := func(name string) string { return filepath.Join(dir, name) }
 	log, started := in("log"), in("started")
 	job := fmt.Sprintf("job \"j\" {\n group \"g\" {\n task \"t\" {\n driver = \"tacho\"\n config {\n command = \"/bin/sh\"\n"+

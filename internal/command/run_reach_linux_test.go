@@ -52,6 +52,9 @@ func (u user) tacho(t *testing.T, args ...string) (code, stdout, stderr string) 
 	return codeOf(err), out.String(), said.String()
 }
 
+// runtimeDir is the environment with a runtime folder of its own.
+func runtimeDir(t *testing.T) []string { return []string{"XDG_RUNTIME_DIR=" + shortDir(t)} }
+
 // detached starts a detached run.
 func (u user) detached(t *testing.T, script string) (dir string) {
 	t.Helper()
@@ -69,15 +72,9 @@ func TestStopByAnotherWay(t *testing.T) {
 	base := t.TempDir()
 	straight, linked := filepath.Join(base, "straight"), filepath.Join(base, "linked")
 	must(t, errors.Join(os.Mkdir(straight, 0o700), os.Symlink(straight, linked)))
-	runtimeDir := func(name string) []string {
-		dir, err := os.MkdirTemp("", name) // short: the path of a socket is limited
-		must(t, err)
-		t.Cleanup(func() { _ = os.RemoveAll(dir) })
-		return []string{"XDG_RUNTIME_DIR=" + dir}
-	}
 	for name, users := range map[string][2]user{
 		"by a symbolic link":          {{dir: linked}, {dir: straight}},
-		"with another runtime folder": {{straight, runtimeDir("a"), true}, {straight, runtimeDir("b"), true}},
+		"with another runtime folder": {{straight, runtimeDir(t), true}, {straight, runtimeDir(t), true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := users[0].detached(t, "exec sleep 60")

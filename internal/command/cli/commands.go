@@ -33,7 +33,7 @@ func Described(help, path string) *cobra.Command {
 	long, example, _ := strings.Cut(section, "\n  ")
 	return &cobra.Command{
 		Use: path[strings.LastIndexByte(path, ' ')+1:] + arguments, Short: short, Long: strings.TrimSpace(long),
-		Example: "  " + strings.TrimSpace(example),
+		Example: strings.TrimRight("  "+example, " \n"),
 	}
 }
 
