@@ -84,7 +84,7 @@ func (r run) checkCPU(t *testing.T) {
 		}
 		l.fault = r.withoutCgroup(l, off)
 	}
-	r.add(t, l)
+	l.hold(t)
 }
 
 // withoutCgroup says what is wrong with a CPU total that was counted from the processes.
@@ -117,27 +117,25 @@ func (r run) checkRows(t *testing.T) {
 		t.Error("the record has no sum of its processes")
 		return
 	}
-	l := line{
-		what: "rows + exited + unattributed", unit: procstats.Seconds, true: *p.TotalCPUSeconds,
-		reported: rowsCPU(t, p.Rows) + *p.UnattributedCPUSeconds + exitedCPU(p.Exited),
-		bound:    "the total", source: fmt.Sprintf("%d rows, %d exited", len(p.Rows), p.Exited.Processes),
+	for _, row := range p.Rows {
+		if _, ok := row.Measurements["process_cpu_seconds_total"].(float64); !ok {
+			t.Errorf("process %d has no CPU time", row.PID)
+		}
 	}
-	if !same(l.reported, l.true) {
-		l.fault = "not the total"
+	wrong := closing("rows", p)
+	if total := r.record.Headline["cpu_seconds_total"].Value; total != nil && !same(*total, *p.TotalCPUSeconds) {
+		t.Errorf("the processes add up to %.6f s, the headline says %.6f s", *p.TotalCPUSeconds, *total)
 	}
-	if total := r.record.Headline["cpu_seconds_total"].Value; total != nil && !same(*total, l.true) {
-		l.fault = fmt.Sprintf("the headline says %.6f s", *total)
-	}
-	r.add(t, l)
 	for i, report := range r.reports {
-		wrong, known := reportSums(report)
+		more, known := reportSums(report)
 		if !known {
 			t.Errorf("report %d has no sum of its processes", i)
 		}
-		for _, w := range wrong {
-			if w.kind != below0 {
-				t.Errorf("report %d: %s", i, w.text)
-			}
+		wrong = append(wrong, more...)
+	}
+	for _, w := range wrong {
+		if w.kind != below0 {
+			t.Errorf("%s: %s", w.what, w.text)
 		}
 	}
 }
@@ -150,14 +148,9 @@ func exitedCPU(exited record.ProcessSum) float64 {
 	return *exited.CPUSeconds
 }
 
-func rowsCPU(t *testing.T, rows []record.ProcessRow) float64 {
-	t.Helper()
-	var sum float64
+func rowsCPU(rows []record.ProcessRow) (sum float64) {
 	for _, row := range rows {
-		used, ok := row.Measurements["process_cpu_seconds_total"].(float64)
-		if !ok {
-			t.Errorf("process %d has no CPU time", row.PID)
-		}
+		used, _ := row.Measurements["process_cpu_seconds_total"].(float64)
 		sum += used
 	}
 	return sum
@@ -173,10 +166,10 @@ func unattributed(t *testing.T, r run) {
 		t.Error("the record does not say what is unattributed")
 		return
 	}
-	r.add(t, line{
+	line{
 		what: "unattributed", unit: procstats.Seconds, reported: *p.UnattributedCPUSeconds, true: math.NaN(),
 		source: fmt.Sprintf("%.1f %% of the total", 100**p.UnattributedCPUSeconds / *p.TotalCPUSeconds), bound: "to be told",
-	})
+	}.hold(t)
 	if c := r.record.Commands; c != nil && c.Reason == "" && math.Abs(*p.UnattributedCPUSeconds) > 0.01**p.TotalCPUSeconds {
 		t.Errorf("unattributed %.4f s of %.4f s, although exits are recorded; %d records lost", *p.UnattributedCPUSeconds, *p.TotalCPUSeconds, c.LostRecords)
 	}
@@ -190,13 +183,13 @@ func hundredRows(t *testing.T, r run) {
 		return
 	}
 	l := line{
-		what: "rows + exited", unit: procstats.Seconds, reported: rowsCPU(t, p.Rows) + *p.Exited.CPUSeconds, true: 0.4,
+		what: "rows + exited", unit: procstats.Seconds, reported: rowsCPU(p.Rows) + *p.Exited.CPUSeconds, true: 0.4,
 		bound: "at least 100 x 4 ms", source: fmt.Sprintf("%d rows, %d exited", len(p.Rows), p.Exited.Processes),
 	}
 	if l.reported < l.true {
 		l.fault = "a hundred processes that used 4 ms each were not seen with it"
 	}
-	r.add(t, l)
+	l.hold(t)
 }
 
 // oneReport checks that a task shorter than the interval has one report.
@@ -205,5 +198,5 @@ func oneReport(t *testing.T, r run) {
 	if len(r.reports) != 1 {
 		l.fault = "a run shorter than its interval has one line"
 	}
-	r.add(t, l)
+	l.hold(t)
 }

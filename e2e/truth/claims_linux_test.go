@@ -219,12 +219,7 @@ func closing(where string, p *record.Processes) []falsehood {
 	if p == nil || p.TotalCPUSeconds == nil || p.UnattributedCPUSeconds == nil {
 		return nil
 	}
-	var rows float64
-	for _, row := range p.Rows {
-		used, _ := row.Measurements["process_cpu_seconds_total"].(float64)
-		rows += used
-	}
-	return sumsUp(where, rows, p.Exited, *p.UnattributedCPUSeconds, *p.TotalCPUSeconds)
+	return sumsUp(where, rowsCPU(p.Rows), p.Exited, *p.UnattributedCPUSeconds, *p.TotalCPUSeconds)
 }
 
 func sumsUp(where string, rows float64, exited record.ProcessSum, unattributed, total float64) []falsehood {

@@ -47,12 +47,12 @@ func (r run) bytes(t *testing.T, l line, moved int64) {
 	if math.IsNaN(l.reported) && r.mode.User.Name != "root" && strings.Contains(l.source, "ended before their io could be read") {
 		// A zombie's /proc/PID/io belongs to root: without privilege nobody can know, and the record says so.
 		l.true, l.bound = float64(moved), "said to be unknown"
-		r.add(t, l)
+		l.hold(t)
 		return
 	}
 	if l.reported < float64(moved)-storageSlack && l.guarantee == procstats.LowerBound {
 		l.true, l.bound = float64(moved), "labelled lower_bound"
-		r.add(t, l)
+		l.hold(t)
 		return
 	}
 	r.seen(t, l, moved)
@@ -70,5 +70,5 @@ func (r run) seen(t *testing.T, l line, moved int64) {
 	case l.reported < l.true-storageSlack:
 		l.fault = "less than there was"
 	}
-	r.add(t, l)
+	l.hold(t)
 }

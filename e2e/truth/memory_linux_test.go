@@ -43,7 +43,7 @@ func spikePeak(t *testing.T, r run) {
 	if r.mode.Placement == rig.Below && r.meter.HasMemory() && !fromCgroup(l) {
 		l.fault = "not taken from the cgroup: " + strings.Join(r.record.Notes, " ")
 	}
-	r.add(t, l)
+	l.hold(t)
 	if !fromCgroup(l) || r.mode.Placement != rig.Below || r.truth.Memory.MeterOffset == nil {
 		return
 	}
@@ -56,7 +56,7 @@ func spikePeak(t *testing.T, r run) {
 	if l.reported > l.true+pageSlack || l.reported < l.true-chargedAhead {
 		l.fault = "not the meter's peak"
 	}
-	r.add(t, l)
+	l.hold(t)
 }
 
 // sharedOnce checks that a mapping of many processes is counted once, or the sum labelled as too large. The
@@ -83,7 +83,7 @@ func sharedOnce(t *testing.T, r run) {
 	if rss.guarantee != procstats.UpperBound {
 		rss.fault = "not labelled upper_bound"
 	}
-	r.add(t, rss)
+	rss.hold(t)
 }
 
 // holdShared holds a number of bytes against the one mapping and what nine processes have beside it.
@@ -108,7 +108,7 @@ func (r run) holdShared(t *testing.T, l line, least float64) {
 	if r.mode.Placement == rig.Below && r.meter.HasMemory() && !fromCgroup(l) {
 		l.fault = "not taken from the cgroup: " + strings.Join(r.record.Notes, " ")
 	}
-	r.add(t, l)
+	l.hold(t)
 }
 
 // cacheApart checks that a flood of page cache is charged and not needed.
@@ -125,12 +125,12 @@ func cacheApart(t *testing.T, r run) {
 	case need.reported < need.true-memorySlack/4 || need.reported > need.true+memorySlack:
 		need.fault = "not what the workload needs"
 	}
-	r.add(t, need)
+	need.hold(t)
 	charged := headline(r.record, "memory_charged_bytes", procstats.Bytes)
 	if math.IsNaN(charged.reported) {
 		if r.mode.Placement == rig.Below && r.meter.HasMemory() {
 			charged.fault = "not measured: " + r.record.Headline[charged.what].Reason
-			r.add(t, charged)
+			charged.hold(t)
 		}
 		return
 	}
@@ -138,17 +138,17 @@ func cacheApart(t *testing.T, r run) {
 	if charged.reported < float64(*r.truth.Memory.Cached) || charged.reported > charged.true+memorySlack {
 		charged.fault = "not what is charged"
 	}
-	r.add(t, charged)
+	charged.hold(t)
 }
 
 // measureLauncher has tacho started by a process that holds 400 MiB, and checks that /bin/true is not held
 // to have used them.
-func measureLauncher(t *testing.T, m rig.Mode, tab *table) {
+func measureLauncher(t *testing.T, m rig.Mode) {
 	if _, err := os.Stat("/bin/true"); err != nil {
 		t.Skipf("this system is too small for it: %v", err)
 	}
 	s := subject{name: "/bin/true, 400 MiB launcher", launcher: []string{rig.Workload(), "launch", "-hold", "419430400", "--"}}
-	r := run{mode: m, subject: s, place: rig.NewPlace(t, m.User), table: tab}
+	r := run{mode: m, subject: s, place: rig.NewPlace(t, m.User)}
 	flags, meter := m.Place(t)
 	r.finish(t, append(flags, "--", "/bin/true"))
 	l := headline(r.record, "memory_peak_bytes", procstats.Bytes)
@@ -170,5 +170,5 @@ func measureLauncher(t *testing.T, m rig.Mode, tab *table) {
 			l.fault = "called exact without a cgroup"
 		}
 	}
-	r.add(t, l)
+	l.hold(t)
 }

@@ -197,18 +197,15 @@ func (r *randomRun) ground(t *testing.T) []string {
 	must(t, top.Delegate())
 	r.stand, err = top.Sub(t, "tacho", r.mode.user)
 	must(t, err)
-	meter, err := top.Sub(t, "meter", r.mode.user)
-	must(t, err)
+	meter := testkit.Value(top.Sub(t, "meter", r.mode.user))(t)
 	r.meter = meter
 	if r.shape.Quota > 0 {
 		must(t, meter.LimitCPU(r.shape.Quota))
 	}
 	lacks := r.lacks()
 	must(t, meter.Delegate(lacks...))
-	base, err := meter.Sub(t, "base", r.mode.user)
-	must(t, err)
-	out, err := meter.Sub(t, "out", r.mode.user)
-	must(t, err)
+	base := testkit.Value(meter.Sub(t, "base", r.mode.user))(t)
+	out := testkit.Value(meter.Sub(t, "out", r.mode.user))(t)
 	r.outs = out.Folders(r.escapes()...)
 	flags := []string{"--cgroup", "none"}
 	r.joins = base.Folders(base.Hierarchies()...)

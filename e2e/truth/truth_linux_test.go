@@ -4,6 +4,7 @@
 package truth_test
 
 import (
+	"cmp"
 	"math"
 	"os"
 	"slices"
@@ -43,13 +44,6 @@ type run struct {
 	truth   truth.Truth
 	record  *record.Record
 	reports []*record.Usage
-	table   *table
-}
-
-func (r run) add(t *testing.T, l line) {
-	t.Helper()
-	l.mode, l.workload = r.mode.String(), r.subject.name
-	r.table.add(t, l)
 }
 
 func subjects() []subject {
@@ -78,38 +72,30 @@ func subjects() []subject {
 	}
 }
 
-// TestTruth measures workloads that know what they use, and prints reported against true.
+// TestTruth measures workloads that know what they use, and logs reported beside true.
 func TestTruth(t *testing.T) {
 	rig.Require(t)
-	tab := &table{}
 	for _, m := range rig.Modes() {
 		t.Run(m.String(), func(t *testing.T) {
 			for _, s := range subjects() {
-				t.Run(s.name, func(t *testing.T) { measure(t, m, s, tab) })
+				t.Run(s.name, func(t *testing.T) { measure(t, m, s) })
 			}
-			t.Run("launcher", func(t *testing.T) { measureLauncher(t, m, tab) })
+			t.Run("launcher", func(t *testing.T) { measureLauncher(t, m) })
 		})
 	}
-	t.Logf("\n%s", tab)
 }
 
 // measure runs one workload under tacho and holds the record against the truth.
-func measure(t *testing.T, m rig.Mode, s subject, tab *table) {
-	r := run{mode: m, subject: s, place: rig.NewPlace(t, m.User), table: tab}
+func measure(t *testing.T, m rig.Mode, s subject) {
+	r := run{mode: m, subject: s, place: rig.NewPlace(t, m.User)}
 	flags, meter := m.Place(t)
 	r.meter = meter
 	command := []string{rig.Workload(), "-truth", r.place.Path("truth"), "-dir", r.place.Dir}
 	if meter != nil && m.Placement == rig.None {
 		command = append(command, "-meter", meter.CPUFolder())
 	}
-	name := s.workload
-	if name == "" {
-		name = s.name
-	}
-	r.finish(t, slices.Concat(flags, s.flags, []string{"--"}, command, []string{name}))
-	var err error
-	r.truth, err = truth.Read(r.place.Path("truth"))
-	must(t, err)
+	r.finish(t, slices.Concat(flags, s.flags, []string{"--"}, command, []string{cmp.Or(s.workload, s.name)}))
+	r.truth = testkit.Value(truth.Read(r.place.Path("truth")))(t)
 	r.checkCPU(t)
 	r.checkRows(t)
 	if s.check != nil {

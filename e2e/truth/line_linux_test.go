@@ -4,71 +4,38 @@
 package truth_test
 
 import (
+	"cmp"
 	"fmt"
 	"math"
-	"strings"
 	"testing"
-	"text/tabwriter"
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
 )
 
-// table is reported against true, line by line.
-type table struct{ lines []line }
-
 // line is one number. What is not known is NaN.
 type line struct {
-	mode, workload, what string
-	reported             float64
-	source               string
-	guarantee            procstats.Guarantee
-	true                 float64
-	unit                 procstats.Unit
+	what      string
+	reported  float64
+	source    string
+	guarantee procstats.Guarantee
+	true      float64
+	unit      procstats.Unit
 	// bound says in words what the number is held to.
 	bound string
 	// fault says what is wrong; empty where the bound is kept.
 	fault string
 }
 
-// add puts a line into the table and fails the test if its bound is broken.
-func (tab *table) add(t *testing.T, l line) {
+// hold logs a number beside the truth, and fails the test if its bound is broken.
+func (l line) hold(t *testing.T) {
 	t.Helper()
-	tab.lines = append(tab.lines, l)
+	report := t.Logf
 	if l.fault != "" {
-		t.Errorf("%s: reported %s (%s, %s), true %s, bound %s: %s",
-			l.what, quantity(l.reported, l.unit), l.source, l.guarantee, quantity(l.true, l.unit), l.bound, l.fault)
+		report = t.Errorf
 	}
-}
-
-func (tab *table) String() string {
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "MODE\tWORKLOAD\tWHAT\tREPORTED\tTRUE\tERROR\tGUARANTEE\tSOURCE\tBOUND\t")
-	for _, l := range tab.lines {
-		verdict := "ok"
-		if l.fault != "" {
-			verdict = "BROKEN: " + l.fault
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.mode, l.workload, l.what,
-			quantity(l.reported, l.unit), quantity(l.true, l.unit), l.deviation(), l.guarantee, l.source, l.bound, verdict)
-	}
-	w.Flush()
-	return b.String()
-}
-
-// deviation is the error, relative where that says anything.
-func (l line) deviation() string {
-	off := l.reported - l.true
-	switch {
-	case math.IsNaN(off):
-		return "-"
-	case l.true == 0:
-		return quantity(off, l.unit)
-	case l.unit == procstats.Seconds:
-		return fmt.Sprintf("%+.1f ms (%+.2f %%)", 1000*off, 100*off/l.true)
-	}
-	return fmt.Sprintf("%+.2f %%", 100*off/l.true)
+	report("%s: reported %s (%s, %s), true %s, %+.2f %% off, bound %s: %s", l.what, quantity(l.reported, l.unit),
+		l.source, l.guarantee, quantity(l.true, l.unit), 100*(l.reported/l.true-1), l.bound, cmp.Or(l.fault, "ok"))
 }
 
 func quantity(value float64, unit procstats.Unit) string {
