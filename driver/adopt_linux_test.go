@@ -93,9 +93,7 @@ func TestAdoptTaskThatWasNotStarted(t *testing.T) {
 	if exit := f.wait(config.ID); exit.Err == nil {
 		t.Errorf("exit %+v, want one of a lost executor", exit)
 	}
-	if err := f.DestroyTask(t.Context(), config.ID, true); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, f.DestroyTask(t.Context(), config.ID, true))
 
 	// As if it had died before the fork.
 	address.Main.PID = 0

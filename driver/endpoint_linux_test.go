@@ -68,13 +68,11 @@ func TestEndpointOverTCP(t *testing.T) {
 		"runtime_dir": f.options.Config.RuntimeDir, "metrics": map[string]any{"address": address},
 	}), 0))
 	client := &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	response, err := client.Get("http://" + address + "/v1/task/" + config.ID + "/stats")
-	must(t, err)
+	response := testkit.Value(client.Get("http://" + address + "/v1/task/" + config.ID + "/stats"))(t)
 	var sample map[string]any
 	err = json.NewDecoder(response.Body).Decode(&sample)
 	must(t, errors.Join(err, response.Body.Close()))
-	text, err := json.Marshal(sample)
-	must(t, err)
+	text := testkit.Value(json.Marshal(sample))(t)
 	if strings.Contains(string(text), "exec sleep") || strings.Contains(string(text), "sleep 1000") {
 		t.Errorf("command lines are shown: %s", text)
 	}

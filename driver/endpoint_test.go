@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/internal/exposition"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -92,9 +93,7 @@ func TestEndpointsAreNotLeft(t *testing.T) {
 		changing.Go(func() { d.serveNumbers(fmt.Sprintf("unix:%s/%d", dir, i)) })
 	}
 	changing.Wait()
-	if err := d.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, d.Close())
 	d.serveNumbers("unix:" + dir + "/late")
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("sockets are left: %v, %v", left, err)

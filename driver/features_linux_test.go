@@ -184,8 +184,7 @@ func TestFingerprint(t *testing.T) {
 	defer cancel()
 	stream, err := f.Fingerprint(ctx)
 	must(t, err)
-	print, err := stream.Recv()
-	must(t, err)
+	print := testkit.Value(stream.Recv())(t)
 	if print.Health != driver.Healthy || print.Attributes["driver.tacho.version"] != "0.0.0-test" {
 		t.Errorf("health %d (%s), attributes %v", print.Health, print.Description, print.Attributes)
 	}

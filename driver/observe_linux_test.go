@@ -38,8 +38,7 @@ func TestStats(t *testing.T) {
 	if _, err := slow.Recv(); err != nil {
 		t.Fatal(err)
 	}
-	stream, err := f.TaskStats(ctx, config.ID, 200*time.Millisecond)
-	must(t, err)
+	stream := testkit.Value(f.TaskStats(ctx, config.ID, 200*time.Millisecond))(t)
 	before := stream.Baseline()
 	first, err := stream.Recv()
 	if err != nil || before == nil || before.Mono > first.Mono {

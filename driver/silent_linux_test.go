@@ -107,9 +107,7 @@ func TestDestroySilent(t *testing.T) {
 	f.start(config)
 	address := f.executor()
 	f.silence(address.Executor.PID)
-	if err := f.DestroyTask(t.Context(), config.ID, true); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, f.DestroyTask(t.Context(), config.ID, true))
 	for _, pid := range []int{address.Executor.PID, address.Main.PID} {
 		f.await("end of process", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
 	}

@@ -90,8 +90,7 @@ func (f *fixture) shell(script string) *driver.TaskConfig {
 // start starts a task, which is destroyed at the end of the test.
 func (f *fixture) start(config *driver.TaskConfig) *driver.TaskHandle {
 	f.t.Helper()
-	handle, err := f.StartTask(f.t.Context(), config)
-	must(f.t, err)
+	handle := testkit.Value(f.StartTask(f.t.Context(), config))(f.t)
 	f.t.Cleanup(func() {
 		err := f.DestroyTask(context.Background(), config.ID, true)
 		if err != nil && !errors.Is(err, driver.ErrTaskNotFound) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -160,9 +161,7 @@ func TestStopTwice(t *testing.T) {
 	f.expect("ready")
 	var first sync.WaitGroup
 	first.Go(func() {
-		if err := f.Stop(t.Context(), 0, time.Hour); err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, f.Stop(t.Context(), 0, time.Hour))
 	})
 	f.expectEvent("stopping")
 	began := time.Now()

@@ -66,9 +66,7 @@ func TestHello(t *testing.T) {
 		if got := visitor.Hello().GetLaunched(); (got != nil) != launched || (launched && got.GetMain().GetPid() != f.launched.GetMain().GetPid()) {
 			t.Errorf("launched %v in state %s", got, step.state)
 		}
-		if err := visitor.Close(); err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, visitor.Close())
 	}
 }
 
@@ -155,9 +153,7 @@ func TestShutdown(t *testing.T) {
 		t.Errorf("Shutdown with a live task: %v", err)
 	}
 	must(t, f.Stop(t.Context(), 0, 0))
-	if err := f.Shutdown(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, f.Shutdown(t.Context()))
 	// A call to an executor that is gone says so, whatever it is.
 	if _, _, err := f.Wait(t.Context()); !errors.Is(err, client.ErrLost) {
 		t.Errorf("Wait after the end of the executor: %v", err)

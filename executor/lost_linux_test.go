@@ -74,9 +74,7 @@ func TestKillTask(t *testing.T) {
 		f.runSleeper()
 		f.killExecutor()
 		for range 2 {
-			if err := f.KillTask(t.Context()); err != nil {
-				t.Error(err)
-			}
+			testkit.NoError(t, f.KillTask(t.Context()))
 		}
 	})
 }
@@ -104,9 +102,7 @@ func TestExecutorDiesInLaunch(t *testing.T) {
 			switch {
 			case err == nil: // it was quick
 				<-f.Lost()
-				if err := f.KillTask(t.Context()); err != nil {
-					t.Error(err)
-				}
+				testkit.NoError(t, f.KillTask(t.Context()))
 			case errors.Is(err, client.ErrLost):
 				unanswered++
 			default:
@@ -293,9 +289,7 @@ func TestKillTaskOfAnotherBoot(t *testing.T) {
 	address.BootID = "00000000-0000-0000-0000-000000000000"
 	address.Folder = filepath.Join(f.dir, "folder")
 	must(t, os.Mkdir(address.Folder, 0o700))
-	if err := client.KillTask(t.Context(), address); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, client.KillTask(t.Context(), address))
 	if len(f.processes()) == 0 {
 		t.Error("the task was killed")
 	}
@@ -317,8 +311,7 @@ func TestOwnerDies(t *testing.T) {
 	if !client.Alive(*addresses[0]) {
 		t.Error("the executor is not alive")
 	}
-	again, err := client.Reattach(t.Context(), *addresses[0], nil)
-	must(t, err)
+	again := testkit.Value(client.Reattach(t.Context(), *addresses[0], nil))(t)
 	f.Client = again
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
@@ -352,9 +345,7 @@ func TestEnd(t *testing.T) {
 			before(f)
 			ctx, cancel := context.WithTimeout(t.Context(), soon)
 			defer cancel()
-			if err := client.End(ctx, f.Address(), 0, time.Second); err != nil {
-				t.Error(err)
-			}
+			testkit.NoError(t, client.End(ctx, f.Address(), 0, time.Second))
 			f.noneLeftButExecutor()
 			if _, err := os.Stat(f.Address().Folder); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("its directory: %v", err)

@@ -66,8 +66,7 @@ func startBare(t *testing.T) *bare {
 		defer close(b.ended)
 		_ = cmd.Wait() // that it ends is what counts
 	}()
-	line, err := bufio.NewReader(b.stdout).ReadString('\n')
-	must(t, err)
+	line := testkit.Value(bufio.NewReader(b.stdout).ReadString('\n'))(t)
 	socket := strings.Split(line, "|")[3]
 	if b.conn, err = grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
 		t.Fatal(err)

@@ -92,9 +92,7 @@ func TestReaperTellsOfStops(t *testing.T) {
 			var signals []unix.Signal
 			r.stopped = func(pid int, signal unix.Signal) {
 				signals = append(signals, signal)
-				if err := process.Child(pid).Signal(unix.SIGCONT); err != nil {
-					t.Error(err)
-				}
+				testkit.NoError(t, process.Child(pid).Signal(unix.SIGCONT))
 			}
 			_, end := startChild(t, r, "kill -STOP $$; kill -STOP $$; exit 3")
 			if e := reapUntilEnd(t, r, end); e.status.ExitStatus() != 3 {

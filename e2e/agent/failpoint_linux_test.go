@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // witness is a job whose task says when it starts, and when it runs beside another of its kind.
@@ -128,7 +129,7 @@ func newChaos(t *testing.T, binary rig.Chaotic) *chaos {
 // makeTemporary lets the agent and all that it starts have temporary files of their own.
 func makeTemporary(t *testing.T, h *host) {
 	t.Helper()
-	rig.Must(t, os.Mkdir(h.temporary(), 0o700))
+	testkit.Must(t, os.Mkdir(h.temporary(), 0o700))
 	t.Setenv("TMPDIR", h.temporary())
 }
 
@@ -204,7 +205,7 @@ func (c *chaos) put(name string) error {
 
 // arm lets the step happen.
 func (c *chaos) arm() {
-	rig.Must(c.t, c.chaotic.Arm(c.failpoint))
+	testkit.Must(c.t, c.chaotic.Arm(c.failpoint))
 }
 
 // mend lets a stopped process go on after a while, and starts the agent again if it died.
@@ -271,7 +272,7 @@ func (c *chaos) list() (all []allocation) {
 	if err != nil {
 		return []allocation{{ClientStatus: "pending"}}
 	}
-	rig.Must(c.t, json.Unmarshal(text, &all))
+	testkit.Must(c.t, json.Unmarshal(text, &all))
 	return all
 }
 
@@ -292,8 +293,7 @@ func (c *chaos) awaitStarts(n int) {
 
 // witnesses reads a file of all allocations' shared folders.
 func (c *chaos) witnesses(name string) (lines []string) {
-	dirs, err := filepath.Glob(filepath.Join(c.data(), "alloc", "*"))
-	rig.Must(c.t, err)
+	dirs := testkit.Value(filepath.Glob(filepath.Join(c.data(), "alloc", "*")))(c.t)
 	for _, dir := range dirs {
 		lines = append(lines, c.lines(filepath.Base(dir), name)...)
 	}
@@ -359,8 +359,7 @@ func (c *chaos) left() (all []string) {
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // of a process that ends: none
 		all = append(all, fmt.Sprintf("process %d: %q", pid, line))
 	}
-	entries, err := os.ReadDir(filepath.Join(c.data(), "run"))
-	rig.Must(c.t, err)
+	entries := testkit.Value(os.ReadDir(filepath.Join(c.data(), "run")))(c.t)
 	for _, entry := range entries {
 		all = append(all, "directory of executor "+entry.Name())
 	}
@@ -369,5 +368,5 @@ func (c *chaos) left() (all []string) {
 
 func (c *chaos) disarm() {
 	c.t.Helper()
-	rig.Must(c.t, c.chaotic.Disarm())
+	testkit.Must(c.t, c.chaotic.Disarm())
 }

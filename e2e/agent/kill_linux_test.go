@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // alone witnesses when a task runs beside itself. steady and brief witness that a task runs, or each of its starts and
@@ -112,13 +113,12 @@ func (h *host) checkWitnesses(a allocation) {
 // exits is how often the metrics say that the task of an allocation has ended.
 func (h *host) exits(id string) int {
 	h.t.Helper()
-	page, err := h.call(http.MethodGet, "/v1/metrics?format=prometheus", nil)
-	rig.Must(h.t, err)
+	page := testkit.Value(h.call(http.MethodGet, "/v1/metrics?format=prometheus", nil))(h.t)
 	for line := range strings.Lines(string(page)) {
 		if strings.HasPrefix(line, "tacho_task_exits_total{") && strings.Contains(line, fmt.Sprintf("alloc_id=%q", id)) {
 			_, text, _ := strings.Cut(strings.TrimSpace(line), "} ")
 			exits, err := strconv.Atoi(text)
-			rig.Check(h.t, err)
+			testkit.NoError(h.t, err)
 			return exits
 		}
 	}

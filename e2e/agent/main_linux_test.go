@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(rig.Main(m)) }
@@ -46,7 +47,7 @@ func newHost(t *testing.T, more string) *host {
 	rig.Require(t)
 	// Short: the path of a unix socket is limited to 107 bytes.
 	dir, err := os.MkdirTemp("/tmp", "agent")
-	rig.Must(t, err)
+	testkit.Must(t, err)
 	h := &host{t: t, binary: rig.Tacho(), dir: dir, config: filepath.Join(dir, "config.hcl")}
 	if h.log, err = os.Create(filepath.Join(dir, "log")); err != nil {
 		t.Fatal(err)
@@ -65,7 +66,7 @@ func newHost(t *testing.T, more string) *host {
 func (h *host) configure(more string) {
 	h.t.Helper()
 	text := fmt.Sprintf("data_dir = %q\nlog_level = \"debug\"\nports {\n  http = -1\n}\n%s\n", h.data(), more)
-	rig.Must(h.t, os.WriteFile(h.config, []byte(text), 0o600))
+	testkit.Must(h.t, os.WriteFile(h.config, []byte(text), 0o600))
 }
 
 const publishing = "telemetry {\n  publish_allocation_metrics = true\n  prometheus_metrics = true\n  collection_interval = \"200ms\"\n}\n"
@@ -92,7 +93,7 @@ func (h *host) clean() {
 	}
 	h.showLog()
 	h.log.Close()
-	rig.Check(h.t, os.RemoveAll(h.dir))
+	testkit.NoError(h.t, os.RemoveAll(h.dir))
 }
 
 // showLog logs what the agents have logged, if the test has failed.
@@ -111,8 +112,7 @@ func (h *host) processes() []int {
 // processesWith lists the processes that have a text in their environment or command line.
 func processesWith(t *testing.T, text string) (pids []int) {
 	t.Helper()
-	folders, err := filepath.Glob("/proc/[0-9]*")
-	rig.Must(t, err)
+	folders := testkit.Value(filepath.Glob("/proc/[0-9]*"))(t)
 	for _, folder := range folders {
 		var pid int
 		if _, err := fmt.Sscanf(filepath.Base(folder), "%d", &pid); err != nil || pid == os.Getpid() {
@@ -132,7 +132,7 @@ func (h *host) launch() {
 	h.t.Helper()
 	h.cmd = exec.Command(h.binary, "agent", "-config", h.config)
 	h.cmd.Stdout, h.cmd.Stderr = h.log, h.log
-	rig.Must(h.t, h.cmd.Start())
+	testkit.Must(h.t, h.cmd.Start())
 	h.ended = make(chan error, 1)
 	go func(cmd *exec.Cmd, ended chan<- error) { ended <- cmd.Wait() }(h.cmd, h.ended)
 }
@@ -213,8 +213,7 @@ func (h *host) call(method, path string, body any) ([]byte, error) {
 // get reads an answer into a value.
 func (h *host) get(path string, into any) {
 	h.t.Helper()
-	text, err := h.call(http.MethodGet, path, nil)
-	rig.Must(h.t, err)
+	text := testkit.Value(h.call(http.MethodGet, path, nil))(h.t)
 	if err := json.Unmarshal(text, into); err != nil {
 		h.t.Fatalf("%s: %v: %s", path, err, text)
 	}
@@ -258,7 +257,7 @@ func (h *host) run(text string) {
 func (h *host) stop(job string) {
 	h.t.Helper()
 	_, err := h.call(http.MethodDelete, "/v1/job/"+job, nil)
-	rig.Must(h.t, err)
+	testkit.Must(h.t, err)
 }
 
 // allocation is what these tests look at.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // fillSteps and fillSize are how often a task of the job fill adds a file to its directory, and how large it is.
@@ -81,8 +81,7 @@ func (h *host) filling() string {
 // text reads an answer as text.
 func (h *host) text(path string) string {
 	h.t.Helper()
-	text, err := h.call(http.MethodGet, path, nil)
-	rig.Must(h.t, err)
+	text := testkit.Value(h.call(http.MethodGet, path, nil))(h.t)
 	return string(text)
 }
 

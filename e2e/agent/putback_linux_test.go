@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // interpolated has in its configuration what a job file says in more ways than JSON: functions, locals, and names for
@@ -86,10 +86,9 @@ func TestPutBack(t *testing.T) {
 	index := read["JobModifyIndex"]
 	put := func() (now any) {
 		t.Helper()
-		text, err := h.call(http.MethodPut, "/v1/jobs", map[string]any{"Job": read})
-		rig.Must(t, err)
+		text := testkit.Value(h.call(http.MethodPut, "/v1/jobs", map[string]any{"Job": read}))(t)
 		var registered struct{ JobModifyIndex any }
-		rig.Must(t, json.Unmarshal(text, &registered))
+		testkit.Must(t, json.Unmarshal(text, &registered))
 		return registered.JobModifyIndex
 	}
 	for _, when := range []string{"at once", "after a kill"} {

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // sleeper is a job whose task does nothing.
@@ -69,7 +70,7 @@ func TestHangupTurnsPublishing(t *testing.T) {
 
 func (h *host) hangup() {
 	h.t.Helper()
-	rig.Must(h.t, h.cmd.Process.Signal(syscall.SIGHUP))
+	testkit.Must(h.t, h.cmd.Process.Signal(syscall.SIGHUP))
 }
 
 func (h *host) logged(text string) bool {
@@ -101,30 +102,28 @@ func TestDevAgentLeavesNothing(t *testing.T) {
 	rig.Require(t)
 	run := func(t *testing.T, as *syscall.Credential, stdout *os.File) {
 		// Everything is below the folder for temporary files.
-		tmp, err := os.MkdirTemp("/tmp", "dev")
-		rig.Must(t, err)
+		tmp := testkit.Value(os.MkdirTemp("/tmp", "dev"))(t)
 		defer os.RemoveAll(tmp)
 		job := filepath.Join(tmp, "job.hcl")
-		rig.Must(t, os.WriteFile(job, []byte(sleeper()), 0o644))
+		testkit.Must(t, os.WriteFile(job, []byte(sleeper()), 0o644))
 		config := filepath.Join(tmp, "config.hcl")
-		rig.Must(t, os.WriteFile(config, []byte("ports {\n  http = -1\n}\n"), 0o644))
+		testkit.Must(t, os.WriteFile(config, []byte("ports {\n  http = -1\n}\n"), 0o644))
 		if as != nil {
-			rig.Must(t, os.Chown(tmp, int(as.Uid), int(as.Gid)))
+			testkit.Must(t, os.Chown(tmp, int(as.Uid), int(as.Gid)))
 		}
 		cmd := exec.Command(rig.Tacho(), "agent", "-dev", "-config="+config, "--job", job)
 		cmd.Env = append(os.Environ(), "TMPDIR="+tmp, "XDG_RUNTIME_DIR=")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
-		log, err := os.Create(filepath.Join(tmp, "log"))
-		rig.Must(t, err)
+		log := testkit.Value(os.Create(filepath.Join(tmp, "log")))(t)
 		defer log.Close()
 		cmd.Stdout, cmd.Stderr = stdout, log
-		rig.Must(t, cmd.Start())
+		testkit.Must(t, cmd.Start())
 		defer func() { _ = cmd.Process.Kill() }() // where the test went wrong
 		h := &host{t: t, dir: tmp, log: log}
 		defer h.showLog()
 		h.eventually("the start of the task", func() bool { return h.logged("type=Started") })
-		rig.Must(t, cmd.Process.Signal(os.Interrupt))
-		rig.Check(t, cmd.Wait())
+		testkit.Must(t, cmd.Process.Signal(os.Interrupt))
+		testkit.NoError(t, cmd.Wait())
 		if left, err := filepath.Glob(filepath.Join(tmp, "tacho-dev-*")); len(left) > 0 || err != nil {
 			t.Errorf("left behind: %q, %v", left, err)
 		}
@@ -135,7 +134,7 @@ func TestDevAgentLeavesNothing(t *testing.T) {
 	t.Run("as itself", func(t *testing.T) { run(t, nil, nil) })
 	t.Run("without a reader", func(t *testing.T) { // tacho agent -dev | head -n 1
 		r, w, err := os.Pipe()
-		rig.Must(t, err)
+		testkit.Must(t, err)
 		defer w.Close()
 		r.Close()
 		run(t, nil, w)
@@ -148,8 +147,7 @@ func TestDevAgentLeavesNothing(t *testing.T) {
 		if err != nil {
 			t.Skipf("there is no user nobody here: %v", err)
 		}
-		uid, err := strconv.ParseUint(nobody.Uid, 10, 32)
-		rig.Must(t, err)
+		uid := testkit.Value(strconv.ParseUint(nobody.Uid, 10, 32))(t)
 		run(t, &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}, nil)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // TestKilledOverReplacement kills the agent at steps of an allocation that a user stops: another takes its place, and
@@ -18,7 +19,7 @@ func TestKilledOverReplacement(t *testing.T) {
 	for _, step := range []string{"agent.register.persisted", "agent.alloc.finish", "agent.exited.recorded"} {
 		t.Run(step, func(t *testing.T) {
 			c := newChaos(t, binary)
-			rig.Must(t, c.put("witness"))
+			testkit.Must(t, c.put("witness"))
 			c.awaitStarts(1)
 			c.failpoint = rig.Failpoint{Name: step, Action: "kill"}
 			c.arm()

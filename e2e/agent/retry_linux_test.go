@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 const (
@@ -49,7 +50,7 @@ func (d *allocation) event(kind, text string) string {
 // started again although its policy allows no restart. At its own limit it fails.
 func TestMemoryOfOthersTakesNoAttempt(t *testing.T) {
 	parent := rig.NeedMemory(t)
-	rig.Must(t, parent.LimitMemory(groupLimit))
+	testkit.Must(t, parent.LimitMemory(groupLimit))
 	driver := fmt.Sprintf("plugin \"tacho\" {\n  config {\n    cgroup_parent = %q\n  }\n}\n", parent.Path)
 	h := hostWithAgent(t, driver)
 

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 const countedTelemetry = "telemetry {\n  publish_allocation_metrics = true\n  collection_interval = \"100ms\"\n  prometheus_metrics = true\n}\n"
@@ -139,8 +140,7 @@ func TestCountersGoOn(t *testing.T) {
 // executors lists the executors below a runtime directory that have not ended.
 func executors(t *testing.T, dir string) (pids []int) {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(dir, "*", "*", "executor.json"))
-	rig.Must(t, err)
+	paths := testkit.Value(filepath.Glob(filepath.Join(dir, "*", "*", "executor.json")))(t)
 	for _, path := range paths {
 		var address struct{ Executor struct{ PID int } }
 		text, err := os.ReadFile(path)
@@ -178,13 +178,13 @@ func TestCountersOfLostExecutors(t *testing.T) {
 		if len(pids) != 1 {
 			t.Fatalf("executors %v, want one", pids)
 		}
-		rig.Must(t, syscall.Kill(pids[0], syscall.SIGKILL))
+		testkit.Must(t, syscall.Kill(pids[0], syscall.SIGKILL))
 	}
 	uses(500 * time.Millisecond)
 	kill()
 	h.eventually("the second start", func() bool { return c.of("g", "tacho_task_restarts_total") == 1 })
 	used, err := parent.CPU()
-	rig.Must(t, err)
+	testkit.Must(t, err)
 	uses(used + 500*time.Millisecond)
 	h.end(syscall.SIGKILL)
 	kill()

@@ -17,6 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(rig.Main(m)) }
@@ -34,16 +35,15 @@ type devAgent struct {
 func startAgent(t testing.TB) (a *devAgent, done func()) {
 	t.Helper()
 	temp, err := os.MkdirTemp("/tmp", "cli") // short: the path of a unix socket is limited to 107 bytes
-	rig.Must(t, err)
+	testkit.Must(t, err)
 	a = &devAgent{temp: temp}
 	config := filepath.Join(temp, "config.hcl")
 	const text = "ports {\n  http = -1\n}\ntelemetry {\n  collection_interval = \"200ms\"\n}\n"
-	rig.Must(t, os.WriteFile(config, []byte(text), 0o600))
-	log, err := os.Create(filepath.Join(temp, "log"))
-	rig.Must(t, err)
+	testkit.Must(t, os.WriteFile(config, []byte(text), 0o600))
+	log := testkit.Value(os.Create(filepath.Join(temp, "log")))(t)
 	a.cmd = a.run("agent", "--dev", "--config", config)
 	a.cmd.Stdout, a.cmd.Stderr = log, log
-	rig.Must(t, a.cmd.Start())
+	testkit.Must(t, a.cmd.Start())
 	rig.Eventually(t, patience, "the agent answers", func() bool { return a.run("alloc", "status").Run() == nil })
 	return a, func() {
 		kill := time.AfterFunc(patience, func() { _ = a.cmd.Process.Kill() })
@@ -117,7 +117,7 @@ func TestTerminal(t *testing.T) {
   }
 }
 `
-	rig.Must(t, os.WriteFile(file, []byte(job), 0o600))
+	testkit.Must(t, os.WriteFile(file, []byte(job), 0o600))
 	if text, err := a.run("job", "run", file).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
@@ -139,13 +139,12 @@ func TestTerminal(t *testing.T) {
 		c.Exits(t, 0)
 	})
 	t.Run("exec", func(t *testing.T) {
-		id, err := a.run("alloc", "status", "-t", "{{(index . 0).ID}}").Output()
-		rig.Must(t, err)
+		id := testkit.Value(a.run("alloc", "status", "-t", "{{(index . 0).ID}}").Output())(t)
 		c := rig.OpenConsole(t, a.run("alloc", "exec", string(id[:8]), "sh"))
 		c.Enter(t, "stty size; echo in:$NOMAD_TASK_NAME\n")
 		c.Expect(t, "30 100")
 		c.Expect(t, "in:main")
-		rig.Must(t, pty.Setsize(c.Terminal, &pty.Winsize{Rows: 30, Cols: 90}))
+		testkit.Must(t, pty.Setsize(c.Terminal, &pty.Winsize{Rows: 30, Cols: 90}))
 		// One command: between two the shell itself would get the signal, and go on with the second.
 		c.Enter(t, "sh -c 'echo now; exec sleep 1000'\n")
 		c.Expect(t, "now\r\n")

@@ -22,7 +22,7 @@ import (
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/e2e/conformance/host"
 	"github.com/tachograph/tacho/e2e/conformance/suite"
-	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // binary is what "make build" leaves behind.
@@ -31,8 +31,7 @@ func binary(t *testing.T) string {
 	if runtime.GOOS != "linux" {
 		t.Skip("executors need Linux")
 	}
-	path, err := filepath.Abs(filepath.Join("..", "..", "bin", "tacho"))
-	rig.Must(t, err)
+	path := testkit.Value(filepath.Abs(filepath.Join("..", "..", "bin", "tacho")))(t)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		t.Skipf("%s is not there: build it first, make build", path)
 	}
@@ -42,9 +41,8 @@ func binary(t *testing.T) string {
 // shortDir is a folder in which the paths of sockets fit into their 107 bytes.
 func shortDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "conf")
-	rig.Must(t, err)
-	t.Cleanup(func() { rig.Check(t, os.RemoveAll(dir)) })
+	dir := testkit.Value(os.MkdirTemp("", "conf"))(t)
+	t.Cleanup(func() { testkit.NoError(t, os.RemoveAll(dir)) })
 	return dir
 }
 
@@ -83,7 +81,7 @@ func conform(t *testing.T, cases []suite.Case, subject func(t *testing.T, runtim
 				case suite.Passed:
 				}
 			})
-			rig.Must(t, err)
+			testkit.Must(t, err)
 		})
 	}
 }

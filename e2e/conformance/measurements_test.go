@@ -21,7 +21,7 @@ import (
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/e2e/conformance/host"
 	"github.com/tachograph/tacho/e2e/conformance/suite"
-	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // TestMeasurements selects disk usage and proportional memory for all tasks but one, in process and behind a wire,
@@ -35,9 +35,8 @@ func TestMeasurements(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d, err := subject.Open(t.Context())
-			rig.Must(t, err)
-			t.Cleanup(func() { rig.Check(t, subject.Close(context.Background())) })
+			d := testkit.Value(subject.Open(t.Context()))(t)
+			t.Cleanup(func() { testkit.NoError(t, subject.Close(context.Background())) })
 			checkMeasurements(t, d)
 		})
 	}
@@ -49,7 +48,7 @@ func checkMeasurements(t *testing.T, d suite.Driver) {
 	socket := filepath.Join(dir, "metrics")
 	settings := fmt.Sprintf("runtime_dir = %q\nmeasurements = \"default,smaps\"\ndisk {\n interval = \"1s\"\n}\nmetrics {\n address = \"unix:%s\"\n}\n",
 		filepath.Join(dir, "run"), socket)
-	rig.Must(t, d.SetConfig(t.Context(), encoded(t, driver.ConfigSchema(), settings), nil))
+	testkit.Must(t, d.SetConfig(t.Context(), encoded(t, driver.ConfigSchema(), settings), nil))
 	start(t, d, dir, "full", "head -c 3000000 /dev/zero > fill; exec sleep 1000", "")
 	start(t, d, dir, "plain", "exec sleep 1000", "measurements = \"default\"\n")
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
@@ -97,7 +96,7 @@ func encoded(t *testing.T, schema driver.Schema, text string) []byte {
 // start starts a shell as a task, which is destroyed at the end of the test.
 func start(t *testing.T, d suite.Driver, dir, name, script, more string) {
 	t.Helper()
-	rig.Must(t, os.MkdirAll(filepath.Join(dir, name), 0o755))
+	testkit.Must(t, os.MkdirAll(filepath.Join(dir, name), 0o755))
 	task := &driver.TaskConfig{
 		ID: filepath.Base(dir) + "/" + name, Name: name, AllocDir: dir, StdoutPath: os.DevNull, StderrPath: os.DevNull,
 		Env:          map[string]string{"PATH": os.Getenv("PATH")},
@@ -106,7 +105,7 @@ func start(t *testing.T, d suite.Driver, dir, name, script, more string) {
 	if _, err := d.StartTask(t.Context(), task); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { rig.Check(t, d.DestroyTask(context.Background(), task.ID, true)) })
+	t.Cleanup(func() { testkit.NoError(t, d.DestroyTask(context.Background(), task.ID, true)) })
 }
 
 // series are the numbers of the endpoint by metric and task; none before it answers.
@@ -117,8 +116,7 @@ func series(t *testing.T, client *http.Client) map[string]float64 {
 		return nil
 	}
 	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	rig.Must(t, err)
+	text := testkit.Value(io.ReadAll(response.Body))(t)
 	all := map[string]float64{}
 	for line := range strings.Lines(string(text)) {
 		var value float64

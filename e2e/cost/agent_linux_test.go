@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 const (
@@ -57,8 +58,7 @@ const sleepers = `command = "/bin/sleep"
 
 // workers are tasks that work for a millisecond ten times a second.
 func workers(t *testing.T) string {
-	self, err := os.Executable()
-	rig.Must(t, err)
+	self := testkit.Value(os.Executable())(t)
 	return fmt.Sprintf("command = \"/usr/bin/env\"\n        args    = [\"%s=%s\", %q]", workVariable, ticking, self)
 }
 
@@ -94,7 +94,7 @@ func newFleet(t *testing.T, tasks int, config string) *fleet {
 	f.publish(true)
 	f.write("job.nomad.hcl", fmt.Sprintf(fleetJob, tasks, config))
 	f.agent = f.place.Command(context.Background(), rig.Tacho(), "agent", "--config", f.path("agent.hcl"))
-	rig.Must(t, f.agent.Start())
+	testkit.Must(t, f.agent.Start())
 	t.Cleanup(f.end)
 	rig.Eventually(t, deadline, "the agent answers", func() bool {
 		_, _, err := f.get("/v1/agent/health")
@@ -115,7 +115,7 @@ func (f *fleet) end() {
 	rig.Eventually(f.t, time.Minute, "no executor is left", func() bool {
 		return len(children(f.t, f.agent.Process.Pid)) == 0
 	})
-	rig.Check(f.t, errors.Join(f.agent.Process.Signal(os.Interrupt), f.agent.Wait()))
+	testkit.NoError(f.t, errors.Join(f.agent.Process.Signal(os.Interrupt), f.agent.Wait()))
 }
 
 func (f *fleet) tacho(args ...string) {
@@ -129,7 +129,7 @@ func (f *fleet) tacho(args ...string) {
 
 func (f *fleet) write(name, text string) {
 	f.t.Helper()
-	rig.Must(f.t, os.WriteFile(f.path(name), []byte(text), 0o600))
+	testkit.Must(f.t, os.WriteFile(f.path(name), []byte(text), 0o600))
 }
 
 // publish writes the agent's configuration, and has it read where the agent runs.
@@ -138,7 +138,7 @@ func (f *fleet) publish(on bool) {
 	f.write("agent.hcl", fmt.Sprintf("data_dir = %q\nports {\n  http = -1\n}\ntelemetry {\n  publish_allocation_metrics = %t\n"+
 		"  prometheus_metrics = true\n  collection_interval = \"1s\"\n}\n", f.path("d"), on))
 	if f.agent != nil {
-		rig.Must(f.t, f.agent.Process.Signal(syscall.SIGHUP))
+		testkit.Must(f.t, f.agent.Process.Signal(syscall.SIGHUP))
 	}
 }
 
@@ -168,9 +168,9 @@ func (f *fleet) read(path string, into *bytes.Buffer) (took time.Duration, err e
 // running lists the allocations whose task runs.
 func (f *fleet) running() (ids []string) {
 	body, _, err := f.get("/v1/allocations")
-	rig.Must(f.t, err)
+	testkit.Must(f.t, err)
 	var all []struct{ ID, ClientStatus string }
-	rig.Must(f.t, json.Unmarshal(body, &all))
+	testkit.Must(f.t, json.Unmarshal(body, &all))
 	for _, a := range all {
 		if a.ClientStatus == "running" {
 			ids = append(ids, a.ID)
@@ -221,8 +221,7 @@ const eventSize = 8
 // children are the executors that an agent has started.
 func children(t *testing.T, parent int) (pids []int) {
 	t.Helper()
-	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
-	rig.Must(t, err)
+	lists := testkit.Value(filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent)))(t)
 	for _, list := range lists {
 		text, _ := os.ReadFile(list) // of a thread that has ended: none
 		for field := range strings.FieldsSeq(string(text)) {
@@ -355,8 +354,7 @@ func (f *fleet) metrics() (times []time.Duration) {
 	var page bytes.Buffer
 	size, series := 0, 0
 	for range scrapes {
-		took, err := f.read("/v1/metrics?format=prometheus", &page)
-		rig.Must(f.t, err)
+		took := testkit.Value(f.read("/v1/metrics?format=prometheus", &page))(f.t)
 		times, size, series = append(times, took), page.Len(), bytes.Count(page.Bytes(), []byte("\ntacho_task_"))
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -411,7 +409,7 @@ func (f *fleet) statistics() {
 func (f *fleet) collections(id string) int {
 	f.t.Helper()
 	body, _, err := f.get("/v1/client/allocation/" + id + "/stats")
-	rig.Must(f.t, err)
+	testkit.Must(f.t, err)
 	var answer struct {
 		Tacho struct {
 			Tasks map[string]struct {
@@ -421,7 +419,7 @@ func (f *fleet) collections(id string) int {
 			} `json:"tasks"`
 		}
 	}
-	rig.Must(f.t, json.Unmarshal(body, &answer))
+	testkit.Must(f.t, json.Unmarshal(body, &answer))
 	n, err := answer.Tacho.Tasks["t"].Sample.Measurements["executor_collections_total"].Int64()
 	if err != nil {
 		f.t.Fatalf("no number of collections in %s", body)

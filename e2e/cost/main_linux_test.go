@@ -18,6 +18,7 @@ import (
 	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -34,9 +35,8 @@ func place(t *testing.T) *rig.Place {
 	t.Helper()
 	rig.Require(t)
 	// Pages of a file that was just written are dirty, and count as memory of each process that maps them.
-	binary, err := os.Open(rig.Tacho())
-	rig.Must(t, err)
-	rig.Must(t, errors.Join(binary.Sync(), binary.Close()))
+	binary := testkit.Value(os.Open(rig.Tacho()))(t)
+	testkit.Must(t, errors.Join(binary.Sync(), binary.Close()))
 	return rig.NewPlace(t, rig.Self())
 }
 
@@ -51,7 +51,7 @@ func run(t *testing.T, p *rig.Place, name, script string, changes ...func(*proto
 	t.Helper()
 	id := fmt.Sprintf("cost-%d-%s", os.Getpid(), name)
 	c, err := client.Start(t.Context(), client.Options{Binary: rig.Tacho(), RuntimeDir: p.Path("run"), ID: id})
-	rig.Must(t, err)
+	testkit.Must(t, err)
 	e := &executor{c}
 	launched := false
 	t.Cleanup(func() {
@@ -61,7 +61,7 @@ func run(t *testing.T, p *rig.Place, name, script string, changes ...func(*proto
 		if launched {
 			err = e.Stop(ctx, 9, 0)
 		}
-		rig.Check(t, errors.Join(err, e.Shutdown(ctx), e.Close()))
+		testkit.NoError(t, errors.Join(err, e.Shutdown(ctx), e.Close()))
 	})
 	request := &proto.LaunchRequest{
 		Id: id, Command: "/bin/sh", Args: []string{"-c", script}, Env: p.Env(), Dir: p.Dir,
@@ -81,10 +81,9 @@ func run(t *testing.T, p *rig.Place, name, script string, changes ...func(*proto
 func (e *executor) leave(t *testing.T) {
 	t.Helper()
 	address := e.Address()
-	rig.Must(t, e.Close())
+	testkit.Must(t, e.Close())
 	t.Cleanup(func() {
-		again, err := client.Reattach(context.Background(), address, nil)
-		rig.Must(t, err)
+		again := testkit.Value(client.Reattach(context.Background(), address, nil))(t)
 		e.Client = again
 	})
 }
@@ -114,8 +113,7 @@ func numbers(path string) (map[string]int, error) {
 // procNumbers is numbers of a file of a process that lives.
 func procNumbers(t *testing.T, pid int, file string) map[string]int {
 	t.Helper()
-	all, err := numbers(fmt.Sprintf("/proc/%d/%s", pid, file))
-	rig.Must(t, err)
+	all := testkit.Value(numbers(fmt.Sprintf("/proc/%d/%s", pid, file)))(t)
 	return all
 }
 

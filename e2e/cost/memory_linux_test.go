@@ -15,6 +15,7 @@ import (
 
 	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 const (
@@ -56,7 +57,7 @@ func pssKiB(t *testing.T, pid int) int { return procNumbers(t, pid, "smaps_rollu
 func cpuTime(t *testing.T, pid int) time.Duration {
 	t.Helper()
 	var now unix.Timespec
-	rig.Must(t, unix.ClockGettime(int32(^pid<<3|2), &now))
+	testkit.Must(t, unix.ClockGettime(int32(^pid<<3|2), &now))
 	return time.Duration(now.Nano())
 }
 
@@ -136,7 +137,7 @@ func report(t *testing.T, all []*executor, what string, after time.Duration, mos
 // TestMemoryOfLogs measures executors that write their tasks' output to files.
 func TestMemoryOfLogs(t *testing.T) {
 	p := place(t)
-	rig.Must(t, os.Mkdir(p.Path("logs"), 0o700))
+	testkit.Must(t, os.Mkdir(p.Path("logs"), 0o700))
 	all := make([]*executor, executors)
 	for i := range all {
 		name := fmt.Sprint("logs", i)

@@ -23,7 +23,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats/exits"
 	"github.com/tachograph/tacho/procstats/kernel"
 	"github.com/tachograph/tacho/procstats/network"
@@ -225,7 +225,7 @@ func TestPaired(t *testing.T) {
 		fmt.Fprintf(w, "%s\t%.0f ns\t%.0f ns\t%.0f ns\t%.0f ns\t%.3f\t%.3f\t\n",
 			work.name, off[0], off[1], on[0], on[1], ratio[0], ratio[1])
 	}
-	rig.Must(t, w.Flush())
+	testkit.Must(t, w.Flush())
 	t.Logf("median of %d rounds each; ratios are off to on in one round:\n%s", rounds, table.String())
 }
 
@@ -249,8 +249,7 @@ func once(t *testing.T, dir, name string, times int, counted bool) [2]float64 {
 			t.Skipf("count: %v", err)
 		}
 	}
-	f, err := os.Open(dir)
-	rig.Must(t, err)
+	f := testkit.Value(os.Open(dir))(t)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), workVariable+"="+name)
 	cmd.Stderr = os.Stderr
@@ -258,34 +257,30 @@ func once(t *testing.T, dir, name string, times int, counted bool) [2]float64 {
 	began := ownCPU(t)
 	text, err := cmd.Output()
 	reading := ownCPU(t) - began
-	rig.Must(t, errors.Join(err, end(), f.Close()))
-	wall, err := strconv.ParseFloat(strings.TrimSpace(string(text)), 64)
-	rig.Must(t, err)
+	testkit.Must(t, errors.Join(err, end(), f.Close()))
+	wall := testkit.Value(strconv.ParseFloat(strings.TrimSpace(string(text)), 64))(t)
 	return [2]float64{wall, (cgroupCPU(t, dir) - used + reading) / float64(times)}
 }
 
 func ownCPU(t *testing.T) float64 {
 	t.Helper()
 	var now unix.Timespec
-	rig.Must(t, unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &now))
+	testkit.Must(t, unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &now))
 	return float64(now.Nano())
 }
 
 // cgroupCPU is what the cgroup has used, in nanoseconds.
 func cgroupCPU(t *testing.T, dir string) float64 {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, "cpu.stat"))
-	rig.Must(t, err)
-	microseconds, err := strconv.ParseFloat(strings.Fields(string(text))[1], 64)
-	rig.Must(t, err)
+	text := testkit.Value(os.ReadFile(filepath.Join(dir, "cpu.stat")))(t)
+	microseconds := testkit.Value(strconv.ParseFloat(strings.Fields(string(text))[1], 64))(t)
 	return 1000 * microseconds
 }
 
 // group makes a cgroup of version 2.
 func group(t *testing.T) string {
 	t.Helper()
-	own, err := kernel.FindCgroup(kernel.HostFS(), os.Getpid())
-	rig.Must(t, err)
+	own := testkit.Value(kernel.FindCgroup(kernel.HostFS(), os.Getpid()))(t)
 	if own.V2 == "" {
 		t.Skip("no cgroup of version 2 here")
 	}
@@ -293,6 +288,6 @@ func group(t *testing.T) string {
 	if err != nil {
 		t.Skipf("make a cgroup: %v", err)
 	}
-	t.Cleanup(func() { rig.Check(t, os.Remove(dir)) })
+	t.Cleanup(func() { testkit.NoError(t, os.Remove(dir)) })
 	return dir
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 const (
@@ -101,7 +102,7 @@ func TestScale(t *testing.T) {
 		_ = f.agent.Process.Kill()
 		_ = f.agent.Wait() // killed, as intended
 		f.agent = f.place.Command(context.Background(), rig.Tacho(), "agent", "--config", f.path("agent.hcl"))
-		rig.Must(t, f.agent.Start())
+		testkit.Must(t, f.agent.Start())
 		rig.Eventually(t, scaleLimit, "the agent answers", func() bool {
 			_, _, err := f.get("/v1/agent/health")
 			return err == nil
@@ -127,12 +128,12 @@ func TestScale(t *testing.T) {
 func (f *fleet) checkMixed(tasks int) {
 	f.t.Helper()
 	body, _, err := f.get("/v1/allocations")
-	rig.Must(f.t, err)
+	testkit.Must(f.t, err)
 	var all []struct {
 		ID, JobID, TaskGroup string
 		TaskStates           map[string]struct{ Restarts int }
 	}
-	rig.Must(f.t, json.Unmarshal(body, &all))
+	testkit.Must(f.t, json.Unmarshal(body, &all))
 	found, lines := 0, 0
 	for _, a := range all {
 		if a.JobID != "mixed" {

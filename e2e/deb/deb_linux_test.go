@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(rig.Main(m)) }
@@ -54,10 +55,9 @@ func TestDeb(t *testing.T) {
 	}
 	packages, layers := t.TempDir(), t.TempDir()
 	for name, version := range map[string]string{"old.deb": "v1.0.0", "new.deb": "v1.1.0"} {
-		rig.Must(t, os.Rename(deb(t, release(t, "../..", version)), filepath.Join(packages, name)))
+		testkit.Must(t, os.Rename(deb(t, release(t, "../..", version)), filepath.Join(packages, name)))
 	}
-	scenario, err := filepath.Abs("testdata/scenario.sh")
-	rig.Must(t, err)
+	scenario := testkit.Value(filepath.Abs("testdata/scenario.sh"))(t)
 	cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "--propagation", "private", "sh", scenario)
 	cmd.Env = append(os.Environ(), "LAYERS="+layers, "PACKAGES="+packages)
 	var stderr bytes.Buffer
@@ -101,15 +101,13 @@ func TestReproducible(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "git", "clone", "-q", "../..", elsewhere).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	dirty, err := exec.CommandContext(t.Context(), "git", "-C", "../..", "status", "--porcelain").Output()
-	rig.Must(t, err)
+	dirty := testkit.Value(exec.CommandContext(t.Context(), "git", "-C", "../..", "status", "--porcelain").Output())(t)
 	if len(dirty) > 0 {
 		t.Skipf("the checkout has changes that a clone has not:\n%s", dirty)
 	}
 	var sums []string
 	for _, checkout := range []string{"../..", elsewhere} {
-		content, err := os.ReadFile(filepath.Join(release(t, checkout, "v1.0.0"), "SHA256SUMS"))
-		rig.Must(t, err)
+		content := testkit.Value(os.ReadFile(filepath.Join(release(t, checkout, "v1.0.0"), "SHA256SUMS")))(t)
 		sums = append(sums, string(content))
 	}
 	if sums[0] == "" || sums[0] != sums[1] {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(rig.Main(m)) }
@@ -29,7 +30,7 @@ func TestPages(t *testing.T) {
 			ran := 0
 			for _, b := range blocks(t, filepath.Join("../../docs", page)) {
 				if b.title != "" {
-					rig.Must(t, os.WriteFile(filepath.Join(dir, b.title), []byte(strings.Join(b.lines, "\n")+"\n"), 0o600))
+					testkit.Must(t, os.WriteFile(filepath.Join(dir, b.title), []byte(strings.Join(b.lines, "\n")+"\n"), 0o600))
 				}
 				if b.kind != "console" {
 					continue

@@ -12,15 +12,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // TestLinks holds that every link to a file or a heading of this repository leads there.
 func TestLinks(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	for _, page := range pagesOf(t) {
-		text, err := os.ReadFile(filepath.Join("../..", page))
-		rig.Must(t, err)
+		text := testkit.Value(os.ReadFile(filepath.Join("../..", page)))(t)
 		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
 			if strings.Contains(m[1], "://") {
 				continue
@@ -42,8 +41,7 @@ func TestLinks(t *testing.T) {
 // anchorsOf returns what hosts of Markdown make of the headings of a page.
 func anchorsOf(t *testing.T, path string) (all []string) {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	rig.Must(t, err)
+	text := testkit.Value(os.ReadFile(path))(t)
 	punctuation := regexp.MustCompile(`[^\p{L}\p{N}_\- ]`)
 	for _, m := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(string(text), -1) {
 		all = append(all, strings.ReplaceAll(punctuation.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
@@ -54,8 +52,7 @@ func anchorsOf(t *testing.T, path string) (all []string) {
 // pagesOf returns every page, relative to the repository.
 func pagesOf(t *testing.T) []string {
 	t.Helper()
-	pages, err := filepath.Glob("../../docs/*.md")
-	rig.Must(t, err)
+	pages := testkit.Value(filepath.Glob("../../docs/*.md"))(t)
 	for i, page := range pages {
 		pages[i] = strings.TrimPrefix(page, "../../")
 	}
@@ -100,7 +97,6 @@ func TestQueries(t *testing.T) {
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("../..", path))
-	rig.Must(t, err)
+	text := testkit.Value(os.ReadFile(filepath.Join("../..", path)))(t)
 	return string(text)
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // block is a fenced block of a page.
@@ -28,8 +28,7 @@ type command struct {
 // blocks reads the fenced blocks of a page: ```KIND title=FILE.
 func blocks(t *testing.T, path string) []block {
 	t.Helper()
-	page, err := os.ReadFile(path)
-	rig.Must(t, err)
+	page := testkit.Value(os.ReadFile(path))(t)
 	var all []block
 	var open *block
 	for line := range strings.Lines(string(page)) {

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // asCommand makes the test binary be the command guest.
@@ -37,8 +37,7 @@ func buildSmoke(t *testing.T) string {
 	if _, err := exec.LookPath(emulator); err != nil {
 		t.Skipf("no guests here: %v (Debian package qemu-system-x86)", err)
 	}
-	cache, err := cacheFolder()
-	rig.Must(t, err)
+	cache := testkit.Value(cacheFolder())(t)
 	for _, series := range known() {
 		if _, err := findKernel(cache, series); err != nil {
 			t.Skip(err)
@@ -135,7 +134,7 @@ func TestRun(t *testing.T) {
 func TestFilesAndOutputs(t *testing.T) {
 	smoke := buildSmoke(t)
 	profile := filepath.Join(t.TempDir(), "deep", "cpu.out")
-	rig.Must(t, os.MkdirAll(filepath.Dir(profile), 0o755))
+	testkit.Must(t, os.MkdirAll(filepath.Dir(profile), 0o755))
 	t.Setenv("TACHO_GUEST_FILES", "testdata:/more")
 	t.Setenv("TACHO_SMOKE_FILE", "/more/hello.txt")
 	got := runGuest(t, "", "-user", "nobody", "-disk", "8", smoke,

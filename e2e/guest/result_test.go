@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/e2e/guest/plan"
-	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestRelay(t *testing.T) {
@@ -53,7 +53,7 @@ func TestRelaySave(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "c.out")
 	r := relay{outputs: []string{file}}
-	rig.Check(t, r.save(plan.File{Path: file, Data: []byte("mode: set")}))
+	testkit.NoError(t, r.save(plan.File{Path: file, Data: []byte("mode: set")}))
 	if text, err := os.ReadFile(file); err != nil || string(text) != "mode: set" {
 		t.Errorf("%q, %v", text, err)
 	}

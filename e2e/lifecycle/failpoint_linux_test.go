@@ -19,6 +19,7 @@ import (
 
 	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // witness says when it starts and ends, and when it runs beside another of its name.
@@ -76,7 +77,7 @@ func tryRuns(t *testing.T, binary rig.Chaotic, f rig.Failpoint) {
 	if c.chaotic.Reached(f) == 0 {
 		t.Error("the step was never reached")
 	}
-	rig.Must(t, c.chaotic.Disarm())
+	testkit.Must(t, c.chaotic.Disarm())
 	c.checkNothingLeft()
 }
 
@@ -131,7 +132,7 @@ func (c *chaos) forget() {
 		for _, file := range files {
 			err = errors.Join(err, os.Remove(file))
 		}
-		rig.Must(c.t, err)
+		testkit.Must(c.t, err)
 	}
 }
 

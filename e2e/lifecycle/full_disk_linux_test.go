@@ -14,6 +14,7 @@ import (
 
 	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // TestFullDisk runs a command with room for 0, 1, 2, ... pages or files in its record directory or its runtime
@@ -70,7 +71,7 @@ func (f fullDisk) try(t *testing.T) (outcome string) {
 	} else {
 		flags = append(flags, "--capture", "stdout")
 	}
-	rig.Must(t, os.Chmod(filepath.Dir(place.Dir), 0o777))
+	testkit.Must(t, os.Chmod(filepath.Dir(place.Dir), 0o777))
 	out := rig.Capture(t, place.Run(t.Context(), append(flags, "--", "/bin/sh", "-c", script)...))
 	started := 0
 	if text, err := os.ReadFile(filepath.Join(place.Dir, "..", "starts")); err == nil {
@@ -123,15 +124,15 @@ func (f fullDisk) mount(t *testing.T, place *rig.Place) {
 	if !f.record {
 		dir = filepath.Join(filepath.Dir(place.Dir), "t") // XDG_RUNTIME_DIR
 	}
-	rig.Must(t, os.MkdirAll(dir, 0o700))
+	testkit.Must(t, os.MkdirAll(dir, 0o700))
 	const used = 1 // of 0 there would be no limit, and the root takes an inode
 	options := fmt.Sprintf("mode=700,uid=%d,%s=%d", place.User.UID, f.unit, f.free+used)
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
 		t.Skipf("no file system can be mounted: %v", err)
 	}
-	t.Cleanup(func() { rig.Check(t, syscall.Unmount(dir, syscall.MNT_DETACH)) })
+	t.Cleanup(func() { testkit.NoError(t, syscall.Unmount(dir, syscall.MNT_DETACH)) })
 	if f.unit == "nr_blocks" {
-		rig.Must(t, os.WriteFile(filepath.Join(dir, filling), []byte("x"), 0o600))
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, filling), []byte("x"), 0o600))
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // TestTerminalUnreadInput types more than the command's terminal takes at a command that reads none of it.
@@ -22,7 +23,7 @@ func TestTerminalUnreadInput(t *testing.T) {
 	c := rig.OpenConsole(t, shell(t, place, "echo ready; sleep 1; exit 5"))
 	c.Expect(t, "ready\r\n")
 	const full = 300 * time.Millisecond // our own terminal takes no more either once tacho does not read
-	rig.Must(t, c.Terminal.SetWriteDeadline(time.Now().Add(full)))
+	testkit.Must(t, c.Terminal.SetWriteDeadline(time.Now().Add(full)))
 	line := strings.Repeat("x", 1000) + "\n"
 	if _, err := c.Terminal.WriteString(strings.Repeat(line, 30)); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatal(err)
@@ -36,10 +37,8 @@ func TestTerminalHeldByAnother(t *testing.T) {
 	place := newPlace(t, rig.Self())
 	c := rig.OpenConsole(t, shell(t, place, "tty >name; echo ready; read -r go; seq 20000; exit 5"))
 	c.Expect(t, "ready\r\n")
-	name, err := os.ReadFile(place.Path("name"))
-	rig.Must(t, err)
-	holder, err := os.OpenFile(strings.TrimSpace(string(name)), os.O_RDWR|unix.O_NOCTTY, 0)
-	rig.Must(t, err)
+	name := testkit.Value(os.ReadFile(place.Path("name")))(t)
+	holder := testkit.Value(os.OpenFile(strings.TrimSpace(string(name)), os.O_RDWR|unix.O_NOCTTY, 0))(t)
 	defer holder.Close()
 	c.Enter(t, "go\n")
 	c.Expect(t, "20000\r\n")
@@ -64,7 +63,7 @@ func TestTerminalCapture(t *testing.T) {
 					t.Skip("only root can run a command as somebody else")
 				}
 				place := newPlace(t, rig.Self())
-				rig.Must(t, os.Chmod(place.Dir, 0o755))
+				testkit.Must(t, os.Chmod(place.Dir, 0o755))
 				c := rig.OpenConsole(t, shell(t, place, script, append(user, "--capture", test.flag)...))
 				c.Exits(t, 5)
 				if text := c.Text(); !strings.Contains(text, "out\r\n") || !strings.Contains(text, "err\r\n") {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // TestRunRefuses checks wrong input: one line, the right code, nothing started, nothing left behind.
@@ -75,7 +76,7 @@ func TestRunRefuses(t *testing.T) {
 // TestRunRefusesAFolderOfOthers is the unwritable folder of a user whom permissions bind.
 func TestRunRefusesAFolderOfOthers(t *testing.T) {
 	place := newPlace(t, rig.Unprivileged())
-	rig.Must(t, os.Mkdir(place.Out, 0o500))
+	testkit.Must(t, os.Mkdir(place.Out, 0o500))
 	out := rig.Capture(t, place.Run(t.Context(), "--", "/usr/bin/touch", "started"))
 	if out.Code != 125 {
 		t.Errorf("exit code %d, want 125", out.Code)
@@ -91,10 +92,10 @@ func TestRunRefusesAFolderOfOthers(t *testing.T) {
 // give puts files into a place that look like commands and are none.
 func give(t *testing.T, place *spot) {
 	t.Helper()
-	rig.Must(t, os.WriteFile(place.Path("plain"), []byte("#!/bin/true\n"), 0o644))
-	rig.Must(t, os.WriteFile(place.Path("garbage"), []byte{0x7f, 'E', 'L', 'F', 0, 0, 0, 0}, 0o755))
-	rig.Must(t, os.WriteFile(place.Path("script"), []byte("#!/no/such/interpreter -x\n"), 0o755))
-	rig.Must(t, os.Mkdir(place.Path("folder"), 0o755))
+	testkit.Must(t, os.WriteFile(place.Path("plain"), []byte("#!/bin/true\n"), 0o644))
+	testkit.Must(t, os.WriteFile(place.Path("garbage"), []byte{0x7f, 'E', 'L', 'F', 0, 0, 0, 0}, 0o755))
+	testkit.Must(t, os.WriteFile(place.Path("script"), []byte("#!/no/such/interpreter -x\n"), 0o755))
+	testkit.Must(t, os.Mkdir(place.Path("folder"), 0o755))
 }
 
 // nothingRecorded checks that there is no record of a run that was refused. One of a command that could not be

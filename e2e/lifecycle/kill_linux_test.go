@@ -14,6 +14,7 @@ import (
 
 	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // soon is how long the end of one process may outlive that of another that it depends on.
@@ -56,7 +57,7 @@ func TestKillRun(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				place := placeFor(t, mode)
 				s, _ := linger(t, place, args...)
-				rig.Must(t, s.cmd.Process.Kill())
+				testkit.Must(t, s.cmd.Process.Kill())
 				gone(t, place)
 				r := place.Closed(t)
 				if r.State != record.Exited || r.Diagnosis.Verdict != record.Stopped || r.Diagnosis.Summary == "" {
@@ -72,7 +73,7 @@ func TestKillRun(t *testing.T) {
 func TestKillExecutor(t *testing.T) {
 	eachMode(t, func(t *testing.T, place *spot) {
 		s, r := linger(t, place)
-		rig.Must(t, syscall.Kill(r.Executor.PID, syscall.SIGKILL))
+		testkit.Must(t, syscall.Kill(r.Executor.PID, syscall.SIGKILL))
 		gone(t, place)
 		code, stderr := s.wait(t, deadline)
 		if code != 125 {
@@ -120,7 +121,7 @@ func killBoth(t *testing.T, mode rig.Mode, runFirst bool) {
 		slices.Reverse(victims)
 	}
 	for _, pid := range victims {
-		rig.Must(t, syscall.Kill(pid, syscall.SIGKILL))
+		testkit.Must(t, syscall.Kill(pid, syscall.SIGKILL))
 	}
 	if took := rig.Eventually(t, deadline, "the command is gone", func() bool { return !rig.Alive(r.PID) }); took > soon {
 		t.Errorf("the command outlived both by %s", took)
@@ -148,7 +149,7 @@ func TestKillBothWithoutCgroup(t *testing.T) {
 		return len(reports) > 0 && len(reports[len(reports)-1].Processes.Rows) == 2
 	})
 	for _, pid := range []int{s.cmd.Process.Pid, r.Executor.PID} {
-		rig.Must(t, syscall.Kill(pid, syscall.SIGKILL))
+		testkit.Must(t, syscall.Kill(pid, syscall.SIGKILL))
 	}
 	rig.Capture(t, place.Command(t.Context(), rig.Tacho(), "ls", "--output-dir", place.Out))
 	gone(t, place)
@@ -158,7 +159,7 @@ func TestKillBothWithoutCgroup(t *testing.T) {
 func TestKillCommand(t *testing.T) {
 	eachMode(t, func(t *testing.T, place *spot) {
 		s, r := linger(t, place)
-		rig.Must(t, syscall.Kill(r.PID, syscall.SIGKILL))
+		testkit.Must(t, syscall.Kill(r.PID, syscall.SIGKILL))
 		s.exits(t, 137)
 		if end := place.TheRun(t).Record; end.Diagnosis.Verdict != record.Signaled {
 			t.Errorf("verdict %q, want signaled", end.Diagnosis.Verdict)

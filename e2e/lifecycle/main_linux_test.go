@@ -18,6 +18,7 @@ import (
 
 	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(rig.Main(m)) }
@@ -94,7 +95,7 @@ func start(t *testing.T, cmd *exec.Cmd) *session {
 	t.Helper()
 	s := &session{cmd: cmd, lines: make(chan string, 64), ended: make(chan struct{})}
 	reader, writer, err := os.Pipe()
-	rig.Must(t, err)
+	testkit.Must(t, err)
 	cmd.Stdout, cmd.Stderr = writer, &s.stderr
 	// Whoever is left behind with our pipes must not hold up the test.
 	cmd.WaitDelay = 2 * time.Second

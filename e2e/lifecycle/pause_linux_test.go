@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // TestPause stops tacho run as a job of a shell, by a key and by kill(1), with the command's output elsewhere
@@ -69,8 +70,7 @@ func written(t *testing.T, place *spot, name string) (number int) {
 // state is that of a process, proc_pid_stat(5).
 func state(t *testing.T, pid int) byte {
 	t.Helper()
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	rig.Must(t, err)
+	text := testkit.Value(os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat"))(t)
 	_, after, _ := bytes.Cut(text, []byte(") "))
 	return after[0]
 }

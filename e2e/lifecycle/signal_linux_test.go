@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // forwarded are the signals that go through tacho to the command.
@@ -35,7 +36,7 @@ func TestRunForwardsSignals(t *testing.T) {
 			script := fmt.Sprintf("trap 'echo got %s; exit 7' %s; echo ready; while :; do sleep 0.02; done", name, name)
 			s := start(t, shell(t, place, script))
 			s.expect(t, "ready")
-			rig.Must(t, s.cmd.Process.Signal(signal))
+			testkit.Must(t, s.cmd.Process.Signal(signal))
 			s.expect(t, "got "+name)
 			s.exits(t, 7)
 		})
@@ -50,7 +51,7 @@ func TestRunEndsByAForwardedSignal(t *testing.T) {
 			s := start(t, shell(t, place, "echo ready; exec sleep 1000"))
 			s.expect(t, "ready")
 			r := place.Running(t)
-			rig.Must(t, s.cmd.Process.Signal(signal))
+			testkit.Must(t, s.cmd.Process.Signal(signal))
 			code, stderr := s.wait(t, deadline)
 			if want := 128 + int(signal); code != want {
 				t.Errorf("exit code %d, want %d: %s", code, want, stderr)
@@ -82,7 +83,7 @@ func TestRunKeepsIgnoredSignals(t *testing.T) {
 				t.Fatalf("exit code %d: %s", out.Code, out.Stderr)
 			}
 			mask, err := strconv.ParseUint(strings.TrimSpace(strings.TrimPrefix(out.Stdout, "SigIgn:")), 16, 64)
-			rig.Must(t, err)
+			testkit.Must(t, err)
 			if mask&(1<<(signal-1)) == 0 {
 				t.Errorf("the command does not ignore SIG%s (mask %#x)", name, mask)
 			}

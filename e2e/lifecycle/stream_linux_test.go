@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // everyByte is each byte there is, many times over: more than a pipe holds.
@@ -40,7 +41,7 @@ func TestRunPassesStreams(t *testing.T) {
 			var stdout, stderr bytes.Buffer
 			cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &stdout, &stderr
 			cmd.WaitDelay = time.Second
-			rig.Must(t, cmd.Run())
+			testkit.Must(t, cmd.Run())
 			if !bytes.Equal(stdout.Bytes(), input) {
 				t.Errorf("stdout has %d bytes, want the %d of stdin", stdout.Len(), len(input))
 			}
@@ -74,7 +75,7 @@ func captured(t *testing.T, place *spot, want []byte) {
 		}
 		return err
 	})
-	rig.Must(t, err)
+	testkit.Must(t, err)
 	if found != 2 {
 		t.Errorf("%d files of the run hold a stream, want 2", found)
 	}
@@ -83,14 +84,12 @@ func captured(t *testing.T, place *spot, want []byte) {
 // TestRunGivesItsOwnDescriptors checks that nothing stands between the command and the files of its caller.
 func TestRunGivesItsOwnDescriptors(t *testing.T) {
 	place := newPlace(t, rig.Self())
-	file, err := os.Create(place.Path("output"))
-	rig.Must(t, err)
+	file := testkit.Value(os.Create(place.Path("output")))(t)
 	defer file.Close()
 	cmd := shell(t, place, "readlink /proc/$$/fd/0 /proc/$$/fd/1 /proc/$$/fd/2")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = file, file, file
-	rig.Must(t, cmd.Run())
-	data, err := os.ReadFile(file.Name())
-	rig.Must(t, err)
+	testkit.Must(t, cmd.Run())
+	data := testkit.Value(os.ReadFile(file.Name()))(t)
 	if want := strings.Repeat(file.Name()+"\n", 3); !strings.HasPrefix(string(data), want) {
 		t.Errorf("the command's descriptors are\n%s\nwant first\n%s", data, want)
 	}
@@ -160,7 +159,7 @@ func TestRunOutlivesItsListener(t *testing.T) {
 // and no other.
 func TestRunPassesDescriptorsOn(t *testing.T) {
 	place := newPlace(t, rig.Self())
-	rig.Must(t, os.WriteFile(place.Path("words"), []byte("words\n"), 0o600))
+	testkit.Must(t, os.WriteFile(place.Path("words"), []byte("words\n"), 0o600))
 	script := `exec 3<words 4>&3 17<words 200>written
 		list='cat <&3; echo more >/dev/fd/200; for fd in /proc/$$/fd/*; do echo ${fd##*/} $(readlink $fd); done | grep -v pipe:'
 		"$@" -- /bin/sh -c "$list"
@@ -194,24 +193,24 @@ func TestRunHoldsNoDescriptor(t *testing.T) {
 	for _, flags := range [][]string{nil, {"--detach"}} {
 		t.Run(strings.Join(flags, ""), func(t *testing.T) {
 			place := newPlace(t, rig.Self())
-			rig.Must(t, unix.Mkfifo(place.Path("go"), 0o600))
+			testkit.Must(t, unix.Mkfifo(place.Path("go"), 0o600))
 			signal, err := os.OpenFile(place.Path("go"), os.O_RDWR, 0) // which waits for no reader
-			rig.Must(t, err)
+			testkit.Must(t, err)
 			defer signal.Close()
 			reader, writer, err := os.Pipe()
-			rig.Must(t, err)
+			testkit.Must(t, err)
 			defer reader.Close()
 			cmd := shell(t, place, "echo word >&3; exec 3>&-; read -r x <go", flags...)
 			cmd.ExtraFiles = []*os.File{writer}
 			err = errors.Join(cmd.Start(), writer.Close(), reader.SetReadDeadline(time.Now().Add(deadline)))
-			rig.Must(t, err)
+			testkit.Must(t, err)
 			if text, err := io.ReadAll(reader); string(text) != "word\n" || err != nil {
 				t.Errorf("read %q, %v", text, err)
 			}
 			if _, err := signal.WriteString("\n"); err != nil {
 				t.Error(err)
 			}
-			rig.Check(t, cmd.Wait())
+			testkit.NoError(t, cmd.Wait())
 			rig.Eventually(t, deadline, "the run ends", func() bool { return len(place.Strays()) == 0 })
 		})
 	}

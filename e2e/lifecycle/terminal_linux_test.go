@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // TestTerminal checks that a command at a terminal has one: by name, for all three streams, and as /dev/tty.
@@ -33,7 +34,7 @@ func TestTerminalSize(t *testing.T) {
 	c := rig.OpenConsole(t, shell(t, place,
 		`stty size; trap 'stty size; exit 4' WINCH; echo ready; while :; do sleep 0.02; done`))
 	c.Expect(t, "30 100\r\n", "ready\r\n")
-	rig.Must(t, pty.Setsize(c.Terminal, &pty.Winsize{Rows: 41, Cols: 123}))
+	testkit.Must(t, pty.Setsize(c.Terminal, &pty.Winsize{Rows: 41, Cols: 123}))
 	c.Expect(t, "41 123\r\n")
 	c.Exits(t, 4)
 }
@@ -182,7 +183,7 @@ func TestTerminalSentToBackground(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			place := newPlace(t, rig.Self())
 			for _, name := range []string{"go", "end"} {
-				rig.Must(t, unix.Mkfifo(place.Path(name), 0o600))
+				testkit.Must(t, unix.Mkfifo(place.Path(name), 0o600))
 			}
 			c := atPrompt(t, place)
 			c.Enter(t, rig.Tacho()+" run --output-dir "+place.Out+

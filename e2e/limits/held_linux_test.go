@@ -19,6 +19,7 @@ import (
 
 	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -115,9 +116,9 @@ func TestHugePages(t *testing.T) {
 		t.Skip("it reserves huge pages of the machine: guests have some to spare")
 	}
 	const held, pool = 64 << 20, "/proc/sys/vm/nr_hugepages"
-	rig.Must(t, os.WriteFile(pool, []byte("40"), 0))
+	testkit.Must(t, os.WriteFile(pool, []byte("40"), 0))
 	defer func() {
-		rig.Check(t, os.WriteFile(pool, []byte("0"), 0))
+		testkit.NoError(t, os.WriteFile(pool, []byte("0"), 0))
 	}()
 	for name, flags := range placements() {
 		t.Run(name, func(t *testing.T) {
@@ -133,7 +134,7 @@ func TestHugePages(t *testing.T) {
 			t.Skipf("mount with memory_hugetlb_accounting (since Linux 6.6): %v", err)
 		}
 		defer func() {
-			rig.Check(t, unix.Mount("", mount, "", unix.MS_REMOUNT, ""))
+			testkit.NoError(t, unix.Mount("", mount, "", unix.MS_REMOUNT, ""))
 		}()
 		r := checkHugePages(t, held)
 		if uncharged := number(t, r, "hugetlb_uncharged_bytes"); uncharged != 0 {
@@ -152,7 +153,7 @@ func mostHeld(t *testing.T, name string, share float64, task string, flags ...st
 	p := rig.NewPlace(t, rig.Self())
 	wait := start(t, p, task, append([]string{unlimited, "--report-interval", "500ms"}, flags...)...)
 	awaitReport(t, p, name, share)
-	rig.Must(t, os.WriteFile(p.Path(goFile), nil, 0o600))
+	testkit.Must(t, os.WriteFile(p.Path(goFile), nil, 0o600))
 	told := wait()
 	entry := p.TheRun(t)
 	return told, entry.Record, mostOf(rig.Reports(t, entry), name)
@@ -253,14 +254,13 @@ func swapOn(t *testing.T, disk string, size int) {
 	binary.NativeEndian.PutUint32(header[1028:], uint32(size/page-1))
 	copy(header[page-10:], "SWAPSPACE2")
 	file, err := os.OpenFile(disk, os.O_WRONLY|os.O_SYNC, 0)
-	rig.Must(t, err)
+	testkit.Must(t, err)
 	_, err = file.WriteAt(header, 0)
 	if closed := file.Close(); err == nil {
 		err = closed
 	}
-	rig.Must(t, err)
-	path, err := unix.BytePtrFromString(disk)
-	rig.Must(t, err)
+	testkit.Must(t, err)
+	path := testkit.Value(unix.BytePtrFromString(disk))(t)
 	swap := func(call uintptr) error {
 		if _, _, errno := unix.Syscall(call, uintptr(unsafe.Pointer(path)), 0, 0); errno != 0 {
 			return errno
@@ -270,5 +270,5 @@ func swapOn(t *testing.T, disk string, size int) {
 	if err := swap(unix.SYS_SWAPON); err != nil {
 		t.Skipf("swap to %s: %v", disk, err)
 	}
-	t.Cleanup(func() { rig.Check(t, swap(unix.SYS_SWAPOFF)) })
+	t.Cleanup(func() { testkit.NoError(t, swap(unix.SYS_SWAPOFF)) })
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // inGuest reports whether the machine is emulated: its clocks are right and its times mean little.
@@ -112,7 +113,7 @@ func compete(t *testing.T) (light, heavy told) {
 			return err != nil
 		})
 	})
-	rig.Must(t, os.WriteFile(p.Path(goFile), nil, 0o600))
+	testkit.Must(t, os.WriteFile(p.Path(goFile), nil, 0o600))
 	return outs["100"](), outs["300"]()
 }
 

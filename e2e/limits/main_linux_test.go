@@ -14,6 +14,7 @@ import (
 
 	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -62,8 +63,7 @@ func start(t *testing.T, p *rig.Place, task string, flags ...string) (wait func(
 
 func self(t *testing.T) string {
 	t.Helper()
-	path, err := os.Executable()
-	rig.Must(t, err)
+	path := testkit.Value(os.Executable())(t)
 	return path
 }
 
@@ -103,8 +103,7 @@ func needLimits(t *testing.T) {
 // version says on which version of cgroups a controller is to be had here, and where that is mounted; 0 for neither.
 func version(t *testing.T, controller string) (version int, mount string) {
 	t.Helper()
-	mounts, err := kernel.CgroupMounts(kernel.HostFS())
-	rig.Must(t, err)
+	mounts := testkit.Value(kernel.CgroupMounts(kernel.HostFS()))(t)
 	for _, m := range mounts {
 		if slices.Contains(m.Controllers, controller) {
 			return m.Version, m.Point
@@ -128,5 +127,5 @@ func needControllers(t *testing.T, controllers ...string) {
 func enableInRoot(t *testing.T, controller string) {
 	t.Helper()
 	_, mount := version(t, controller)
-	rig.Must(t, os.WriteFile(filepath.Join(mount, "cgroup.subtree_control"), []byte("+"+controller), 0))
+	testkit.Must(t, os.WriteFile(filepath.Join(mount, "cgroup.subtree_control"), []byte("+"+controller), 0))
 }

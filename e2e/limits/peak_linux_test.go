@@ -16,6 +16,7 @@ import (
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -27,8 +28,7 @@ func givenGroup(t *testing.T) *proto.CgroupPlacement {
 	if v, _ := version(t, "memory"); v == 2 {
 		enableInRoot(t, "memory")
 	}
-	mounts, err := kernel.CgroupMounts(kernel.HostFS())
-	rig.Must(t, err)
+	mounts := testkit.Value(kernel.CgroupMounts(kernel.HostFS()))(t)
 	given := &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_GIVEN, V1: map[string]string{}}
 	for _, mount := range mounts {
 		dir := filepath.Join(mount.Point, parent.Path)
@@ -51,21 +51,21 @@ func givenGroup(t *testing.T) *proto.CgroupPlacement {
 func touchIn(t *testing.T, given *proto.CgroupPlacement, number, bytes int) (record.HeadlineValue, *record.Record) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "peak")
-	rig.Must(t, err)
+	testkit.Must(t, err)
 	defer os.RemoveAll(dir)
 	c, err := client.Start(t.Context(), client.Options{Binary: rig.Tacho(), RuntimeDir: dir, ID: fmt.Sprint(number)})
-	rig.Must(t, err)
+	testkit.Must(t, err)
 	defer c.Close()
 	_, err = c.Launch(t.Context(), &proto.LaunchRequest{
 		Id: fmt.Sprintf("peak-%d-%d", os.Getpid(), number), Command: self(t), Cgroup: given,
 		Env: []string{fmt.Sprintf("%s=touch %d", taskVariable, bytes)}, Stdio: &proto.Stdio{Mode: proto.Stdio_MODE_NULL},
 	})
-	rig.Must(t, err)
+	testkit.Must(t, err)
 	exit, r, err := c.Wait(t.Context())
 	if err != nil || exit.GetCode() != 0 {
 		t.Fatalf("%v, %v", exit, err)
 	}
-	rig.Check(t, c.Shutdown(t.Context()))
+	testkit.NoError(t, c.Shutdown(t.Context()))
 	peak := r.Headline["memory_peak_bytes"]
 	if peak.Value == nil {
 		t.Fatalf("no peak: %+v", peak)

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // agent is a Nomad agent, server and client in one, with our plugin.
@@ -101,7 +102,7 @@ func requireNomad(t *testing.T) (nomad, tacho string) {
 		t.Skip("there is no nomad executable on the PATH")
 	}
 	tacho, err = filepath.Abs(filepath.Join("..", "..", "bin", "tacho"))
-	rig.Must(t, err)
+	testkit.Must(t, err)
 	if _, err := os.Stat(tacho); errors.Is(err, fs.ErrNotExist) {
 		t.Skipf("%s is not there: build it first, make build", tacho)
 	}
@@ -130,9 +131,9 @@ func startBinary(t *testing.T, tacho string, dev bool, extra string) *agent {
 	nomad, _ := requireNomad(t)
 	// Short: the paths of sockets are limited to 107 bytes.
 	dir, err := os.MkdirTemp("/tmp", "nomad")
-	rig.Must(t, err)
+	testkit.Must(t, err)
 	// For tasks of other users; the agent itself would make its folder for root alone.
-	rig.Must(t, errors.Join(os.Chmod(dir, 0o755), os.Mkdir(filepath.Join(dir, "data"), 0o755)))
+	testkit.Must(t, errors.Join(os.Chmod(dir, 0o755), os.Mkdir(filepath.Join(dir, "data"), 0o755)))
 	a := &agent{t: t, nomad: nomad, dir: dir, dev: dev, config: filepath.Join(dir, "agent.hcl")}
 	t.Cleanup(a.clean)
 	a.copyFile(tacho, filepath.Join(dir, "plugins", "tacho"))
@@ -144,8 +145,8 @@ func startBinary(t *testing.T, tacho string, dev bool, extra string) *agent {
 		"Dir": dir, "HTTP": ports[0], "RPC": ports[1], "Serf": ports[2], "Metrics": a.metrics,
 		"Extra": extra,
 	})
-	rig.Must(t, err)
-	rig.Must(t, os.WriteFile(a.config, text.Bytes(), 0o600))
+	testkit.Must(t, err)
+	testkit.Must(t, os.WriteFile(a.config, text.Bytes(), 0o600))
 	if a.log, err = os.Create(filepath.Join(dir, "agent.log")); err != nil {
 		t.Fatal(err)
 	}
@@ -155,10 +156,9 @@ func startBinary(t *testing.T, tacho string, dev bool, extra string) *agent {
 
 func (a *agent) copyFile(from, to string) {
 	a.t.Helper()
-	content, err := os.ReadFile(from)
-	rig.Must(a.t, err)
-	rig.Must(a.t, os.MkdirAll(filepath.Dir(to), 0o755))
-	rig.Must(a.t, os.WriteFile(to, content, 0o755))
+	content := testkit.Value(os.ReadFile(from))(a.t)
+	testkit.Must(a.t, os.MkdirAll(filepath.Dir(to), 0o755))
+	testkit.Must(a.t, os.WriteFile(to, content, 0o755))
 }
 
 // freePorts returns ports that were free a moment ago.
@@ -167,8 +167,7 @@ func freePorts(t *testing.T, n int) []int {
 	var ports []int
 	var listeners []net.Listener
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		rig.Must(t, err)
+		l := testkit.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 		listeners = append(listeners, l)
 		address, ok := l.Addr().(*net.TCPAddr)
 		if !ok {
@@ -177,7 +176,7 @@ func freePorts(t *testing.T, n int) []int {
 		ports = append(ports, address.Port)
 	}
 	for _, l := range listeners {
-		rig.Must(t, l.Close())
+		testkit.Must(t, l.Close())
 	}
 	return ports
 }
@@ -192,7 +191,7 @@ func (a *agent) run() {
 	a.process = exec.Command(a.nomad, args...)
 	a.process.Stdout, a.process.Stderr = a.log, a.log
 	a.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	rig.Must(a.t, a.process.Start())
+	testkit.Must(a.t, a.process.Start())
 	a.await("healthy driver", time.Minute, func() bool {
 		var nodes []struct{ ID string }
 		if a.get("/v1/nodes", &nodes) != nil || len(nodes) == 0 {
@@ -209,7 +208,7 @@ func (a *agent) run() {
 // kill kills the agent's process alone, without any warning.
 func (a *agent) kill() {
 	a.t.Helper()
-	rig.Must(a.t, a.process.Process.Kill())
+	testkit.Must(a.t, a.process.Process.Kill())
 	// It was killed: the error says only that.
 	_ = a.process.Wait()
 }
@@ -218,7 +217,7 @@ func (a *agent) kill() {
 func (a *agent) clean() {
 	if a.process != nil && a.process.ProcessState == nil {
 		a.purge()
-		rig.Check(a.t, a.process.Process.Signal(os.Interrupt))
+		testkit.NoError(a.t, a.process.Process.Signal(os.Interrupt))
 		_ = a.process.Wait() // the exit code of an interrupted agent says nothing
 	}
 	if a.t.Failed() {
@@ -228,7 +227,7 @@ func (a *agent) clean() {
 		}
 	}
 	if a.log != nil {
-		rig.Check(a.t, a.log.Close())
+		testkit.NoError(a.t, a.log.Close())
 	}
 	// The mounts of allocations go with their allocations; one that is left must not be emptied.
 	if err := os.RemoveAll(a.dir); err != nil {

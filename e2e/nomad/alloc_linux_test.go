@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // allocation is a job's one allocation, with its one task.
@@ -63,7 +63,7 @@ func (a *agent) submit(job string) *allocation {
 func (al *allocation) state() allocState {
 	al.agent.t.Helper()
 	var state allocState
-	rig.Must(al.agent.t, al.agent.get("/v1/allocation/"+al.id, &state))
+	testkit.Must(al.agent.t, al.agent.get("/v1/allocation/"+al.id, &state))
 	return state
 }
 
@@ -111,8 +111,7 @@ func (al *allocation) awaitEvent(kind, text string) taskEvent {
 // logs are what the agent says a stream of the task wrote.
 func (al *allocation) logs(stream string) string {
 	al.agent.t.Helper()
-	text, err := al.readLogs(stream)
-	rig.Must(al.agent.t, err)
+	text := testkit.Value(al.readLogs(stream))(al.agent.t)
 	return text
 }
 

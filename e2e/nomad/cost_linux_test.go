@@ -15,7 +15,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -154,10 +154,8 @@ func (a *agent) stopMany(name, driver string) {
 // helpers lists the processes beside the agent that run its executable, or the plugin's if that is asked for.
 func (a *agent) helpers(plugin bool) (pids []int) {
 	a.t.Helper()
-	nomad, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", a.process.Process.Pid))
-	rig.Must(a.t, err)
-	files, err := filepath.Glob("/proc/[0-9]*/exe")
-	rig.Must(a.t, err)
+	nomad := testkit.Value(os.Readlink(fmt.Sprintf("/proc/%d/exe", a.process.Process.Pid)))(a.t)
+	files := testkit.Value(filepath.Glob("/proc/[0-9]*/exe"))(a.t)
 	for _, file := range files {
 		exe, err := os.Readlink(file)
 		if err != nil {
@@ -178,8 +176,7 @@ func (a *agent) helpers(plugin bool) (pids []int) {
 func (a *agent) cpuOf(pids []int) (sum time.Duration) {
 	a.t.Helper()
 	for _, pid := range pids {
-		used, err := kernel.ProcessCPU(pid)
-		rig.Must(a.t, err)
+		used := testkit.Value(kernel.ProcessCPU(pid))(a.t)
 		sum += used
 	}
 	return sum
@@ -189,12 +186,10 @@ func (a *agent) cpuOf(pids []int) (sum time.Duration) {
 // else runs.
 func (a *agent) privateOf(pid int) int {
 	a.t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
-	rig.Must(a.t, err)
+	text := testkit.Value(os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid)))(a.t)
 	for line := range strings.Lines(string(text)) {
 		if rest, found := strings.CutPrefix(line, "Private_Dirty:"); found {
-			n, err := strconv.Atoi(strings.Fields(rest)[0])
-			rig.Must(a.t, err)
+			n := testkit.Value(strconv.Atoi(strings.Fields(rest)[0]))(a.t)
 			return n
 		}
 	}

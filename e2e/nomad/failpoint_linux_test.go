@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // witness is a job whose task says when it starts, and when it runs beside another of its name.
@@ -130,9 +131,9 @@ func (c *chaos) lines(job, name string) int {
 func (c *chaos) try(f rig.Failpoint, job string) {
 	c.t.Helper()
 	const limit = 90 * time.Second
-	rig.Must(c.t, c.chaotic.Disarm())
+	testkit.Must(c.t, c.chaotic.Disarm())
 	arm := func() {
-		rig.Must(c.t, c.chaotic.Arm(f))
+		testkit.Must(c.t, c.chaotic.Arm(f))
 	}
 	recovery := strings.Contains(f.Name, ".recover")
 	if !recovery {
@@ -144,7 +145,7 @@ func (c *chaos) try(f rig.Failpoint, job string) {
 	c.await("start", limit, func() bool { return c.runningOf(job) == 1 && c.lines(job, "starts") > 0 })
 	if recovery {
 		arm()
-		rig.Must(c.t, syscall.Kill(c.pluginProcess(), syscall.SIGKILL))
+		testkit.Must(c.t, syscall.Kill(c.pluginProcess(), syscall.SIGKILL))
 		c.await("recovery", limit, func() bool { return c.chaotic.Reached(f) > 0 && c.pluginProcess() != 0 })
 	}
 	c.awaitEvents(f, job) // before the restart: Nomad keeps ten events

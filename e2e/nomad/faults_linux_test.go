@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // kills is how often a process is killed in one test.
@@ -63,7 +63,7 @@ func TestAgentKilled(t *testing.T) {
 		plugin := a.pluginProcess()
 		a.kill()
 		if i == *kills-1 {
-			rig.Must(t, syscall.Kill(plugin, syscall.SIGKILL))
+			testkit.Must(t, syscall.Kill(plugin, syscall.SIGKILL))
 		}
 		count := al.count()
 		a.run()
@@ -76,9 +76,8 @@ func TestAgentKilled(t *testing.T) {
 func TestExecutorKilled(t *testing.T) {
 	a := start(t, true)
 	al, attributes := a.counting()
-	executor, err := strconv.Atoi(attributes["executor.pid"])
-	rig.Must(t, err)
-	rig.Must(t, syscall.Kill(executor, syscall.SIGKILL))
+	executor := testkit.Value(strconv.Atoi(attributes["executor.pid"]))(t)
+	testkit.Must(t, syscall.Kill(executor, syscall.SIGKILL))
 	began := time.Now()
 	a.await("end of the task", time.Minute, func() bool { return !runs(attributes["pid"]) })
 	if took := time.Since(began); took > time.Second {
@@ -94,7 +93,7 @@ func TestBinaryReplaced(t *testing.T) {
 	al, before := a.counting()
 	path := filepath.Join(a.dir, "plugins", "tacho")
 	a.copyFile(path, path+".new")
-	rig.Must(t, os.Rename(path+".new", path))
+	testkit.Must(t, os.Rename(path+".new", path))
 	a.replacePlugin()
 	a.await("stats by the other plugin", time.Minute, func() bool { _, ok := al.stats(); return ok })
 	al.checkUndisturbed(before["pid"])
@@ -113,14 +112,13 @@ func (a *agent) counting() (*allocation, map[string]string) {
 func (a *agent) replacePlugin() {
 	a.t.Helper()
 	plugin := a.pluginProcess()
-	rig.Must(a.t, syscall.Kill(plugin, syscall.SIGKILL))
+	testkit.Must(a.t, syscall.Kill(plugin, syscall.SIGKILL))
 	a.await("another plugin", time.Minute, func() bool { return a.pluginProcess() != plugin && a.pluginProcess() != 0 })
 }
 
 // pluginProcess is the agent's plugin, 0 while there is none.
 func (a *agent) pluginProcess() int {
-	stats, err := filepath.Glob("/proc/[0-9]*/exe")
-	rig.Must(a.t, err)
+	stats := testkit.Value(filepath.Glob("/proc/[0-9]*/exe"))(a.t)
 	for _, exe := range stats {
 		target, err := os.Readlink(exe)
 		if err != nil || strings.TrimSuffix(target, " (deleted)") != filepath.Join(a.dir, "plugins", "tacho") {
@@ -146,8 +144,7 @@ func (al *allocation) metric(metric string) float64 {
 	}
 	for line := range strings.Lines(string(page)) {
 		if name, value, _ := strings.Cut(strings.TrimSpace(line), "} "); strings.HasPrefix(name, metric+"{alloc_id=\""+al.id) {
-			number, err := strconv.ParseFloat(value, 64)
-			rig.Must(al.agent.t, err)
+			number := testkit.Value(strconv.ParseFloat(value, 64))(al.agent.t)
 			return number
 		}
 	}
@@ -199,7 +196,7 @@ func (al *allocation) logLines() []string {
 		if errors.Is(err, os.ErrNotExist) {
 			break
 		}
-		rig.Must(t, err)
+		testkit.Must(t, err)
 		text.Write(content)
 	}
 	whole := text.String()

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // checks has one check for each job of e2e/jobs.
@@ -46,8 +46,7 @@ func TestJobs(t *testing.T) {
 		t.Fatalf("jobs %v, %v", files, err)
 	}
 	a := start(t, true)
-	version, err := a.cli("version")
-	rig.Must(t, err)
+	version := testkit.Value(a.cli("version"))(t)
 	t.Log(version)
 	for _, file := range files {
 		job := strings.TrimSuffix(filepath.Base(file), ".nomad.hcl")
@@ -124,18 +123,15 @@ func checkBusy(t *testing.T, al *allocation) {
 	if age := time.Since(time.Unix(0, s.Timestamp)); age > 5*time.Second {
 		t.Errorf("read %s ago", age)
 	}
-	page, err := al.agent.read(al.agent.address + "/v1/metrics?format=prometheus")
-	rig.Must(t, err)
+	page := testkit.Value(al.agent.read(al.agent.address + "/v1/metrics?format=prometheus"))(t)
 	if !strings.Contains(string(page), "nomad_client_allocs_cpu_total_percent{alloc_id=\""+al.id) {
 		t.Error("no series of the task on the agent's page")
 	}
-	own, err := al.agent.read("http://" + al.agent.metrics + "/metrics")
-	rig.Must(t, err)
+	own := testkit.Value(al.agent.read("http://" + al.agent.metrics + "/metrics"))(t)
 	if !strings.Contains(string(own), "tacho_task_cpu_seconds_total{alloc_id=\""+al.id) {
 		t.Errorf("no series of the task on our own page:\n%s", own)
 	}
-	text, err := al.agent.cli("alloc", "status", "-stats", al.id)
-	rig.Must(t, err)
+	text := testkit.Value(al.agent.cli("alloc", "status", "-stats", al.id))(t)
 	if !strings.Contains(text, "CPU Stats") {
 		t.Errorf("alloc status -stats:\n%s", text)
 	}
@@ -323,8 +319,7 @@ func sharesCgroup(a, b string) bool {
 
 func checkCounts(t *testing.T, al *allocation) {
 	al.awaitLog("10\n")
-	followed, err := al.agent.cli("alloc", "logs", "-task", al.task, "-tail", "-n", "3", al.id)
-	rig.Must(t, err)
+	followed := testkit.Value(al.agent.cli("alloc", "logs", "-task", al.task, "-tail", "-n", "3", al.id))(t)
 	lines := strings.Fields(followed)
 	for i := 1; i < len(lines); i++ {
 		before, errBefore := strconv.Atoi(lines[i-1])

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -30,8 +31,7 @@ const (
 
 func self(t *testing.T) string {
 	t.Helper()
-	path, err := os.Executable()
-	rig.Must(t, err)
+	path := testkit.Value(os.Executable())(t)
 	return path
 }
 

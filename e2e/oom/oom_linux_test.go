@@ -12,6 +12,7 @@ import (
 
 	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 const (
@@ -99,7 +100,7 @@ func TestOwnLimit(t *testing.T) {
 // TestAncestor has a group above the task run out of memory.
 func TestAncestor(t *testing.T) {
 	parent := rig.NeedMemory(t)
-	rig.Must(t, parent.LimitMemory(limitBytes))
+	testkit.Must(t, parent.LimitMemory(limitBytes))
 	hold(t, run(t, parent, nil, roleEat, text(tooMuch)),
 		end{Code: 137, Verdict: record.Signaled, Kills: 1, Scope: record.Ancestor, Retryable: true, MainVictim: true})
 	hold(t, run(t, parent, []string{"--memory", "4G"}, roleParent, "1", text(tooMuch), "0"),
@@ -115,7 +116,7 @@ func TestAncestor(t *testing.T) {
 func hiddenKill(t *testing.T, limit int, log string) (place *rig.Place, out rig.Output, chosen bool) {
 	t.Helper()
 	parent := rig.NeedMemory(t)
-	rig.Must(t, parent.LimitMemory(int64(limit)))
+	testkit.Must(t, parent.LimitMemory(int64(limit)))
 	place = rig.NewPlace(t, rig.Self())
 	run := place.Run(t.Context(), "--cgroup-parent", hidden, "--interval", "100ms", "--live", "never", "--", self(t), roleEat, text(2*limit))
 	cmd := place.Command(t.Context(), self(t), append([]string{roleUnshare, parent.Path, log}, run.Args...)...)
@@ -123,7 +124,7 @@ func hiddenKill(t *testing.T, limit int, log string) (place *rig.Place, out rig.
 	t.Cleanup(func() {
 		rig.Eventually(t, deadline, "all processes in the group have ended", func() bool { return len(parent.Processes()) == 0 })
 		for _, dir := range parent.Below() {
-			rig.Check(t, os.Remove(dir))
+			testkit.NoError(t, os.Remove(dir))
 		}
 	})
 	return place, out, cmd.ProcessState.ExitCode() < 0 || out.Code == 125 && !mayProtect(t)
@@ -132,8 +133,7 @@ func hiddenKill(t *testing.T, limit int, log string) (place *rig.Place, out rig.
 // mayProtect reports whether a process here may make itself the last to be killed.
 func mayProtect(t *testing.T) bool {
 	t.Helper()
-	own, err := os.ReadFile("/proc/self/oom_score_adj")
-	rig.Must(t, err)
+	own := testkit.Value(os.ReadFile("/proc/self/oom_score_adj"))(t)
 	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0); err != nil {
 		return false
 	}
@@ -201,8 +201,7 @@ func TestPIDNamespace(t *testing.T) {
 // TestHost has the machine run out of memory. It is for a machine of its own: a guest with -memory 256.
 func TestHost(t *testing.T) {
 	parent := rig.NeedMemory(t)
-	meminfo, err := os.ReadFile("/proc/meminfo")
-	rig.Must(t, err)
+	meminfo := testkit.Value(os.ReadFile("/proc/meminfo"))(t)
 	total := integer(strings.Fields(string(meminfo))[1])
 	if os.Getenv("TACHO_GUEST") == "" || total > 300<<10 {
 		t.Skipf("not in a guest with -memory 256: this machine of %d MiB is not to run out of memory", total>>10)
@@ -220,7 +219,7 @@ func TestKilledFromOutside(t *testing.T) {
 	cmd := place.Run(t.Context(), "--cgroup-parent", parent.Path, "--memory", limitFlag, "--interval", "100ms", "--live", "never",
 		"--", self(t), roleHold, text(limitBytes*8/10))
 	r := startRole(t, place, cmd)
-	rig.Must(t, syscall.Kill(r.PID, syscall.SIGKILL))
+	testkit.Must(t, syscall.Kill(r.PID, syscall.SIGKILL))
 	r = closed(t, place, cmd)
 	hold(t, r, end{Code: 137, Verdict: record.Signaled, Kills: 0})
 	if !strings.Contains(r.Diagnosis.Summary, "not by the kernel's OOM killer") {
@@ -235,8 +234,8 @@ func TestCallerDied(t *testing.T) {
 	cmd := place.Run(t.Context(), "--cgroup-parent", parent.Path, "--live", "never", "--", self(t), roleHold, "0")
 	startRole(t, place, cmd)
 	// On a busy machine the command runs before tacho run has confirmed the start, without which the end is another one.
-	rig.Must(t, visit(t, place).Confirm(t.Context()))
-	rig.Must(t, cmd.Process.Kill())
+	testkit.Must(t, visit(t, place).Confirm(t.Context()))
+	testkit.Must(t, cmd.Process.Kill())
 	r := closed(t, place, cmd)
 	rig.Eventually(t, deadline, "the executor has ended", func() bool { return len(place.Strays()) == 0 })
 	if want := "Stopped because the process that started it is gone"; r.Diagnosis.Verdict != record.Stopped || r.Diagnosis.Summary != want {

@@ -16,20 +16,21 @@ import (
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // startRole starts tacho with a role that says ready, waits until it does and returns the record of the running task.
 func startRole(t *testing.T, place *rig.Place, cmd *exec.Cmd) *record.Record {
 	t.Helper()
 	reader, writer, err := os.Pipe()
-	rig.Must(t, err)
+	testkit.Must(t, err)
 	defer reader.Close()
 	var stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = writer, &stderr
 	cmd.WaitDelay = 2 * time.Second
 	err = cmd.Start()
 	writer.Close()
-	rig.Must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() {
 		defer func() {
 			if t.Failed() && stderr.Len() > 0 {
@@ -49,7 +50,7 @@ func startRole(t *testing.T, place *rig.Place, cmd *exec.Cmd) *record.Record {
 			}
 		}
 	})
-	rig.Must(t, reader.SetReadDeadline(time.Now().Add(deadline)))
+	testkit.Must(t, reader.SetReadDeadline(time.Now().Add(deadline)))
 	line, err := bufio.NewReader(reader).ReadString('\n')
 	if line != "ready\n" {
 		t.Fatalf("%q, %v, want ready", line, err)
@@ -78,8 +79,7 @@ func visit(t *testing.T, place *rig.Place) *client.Client {
 		}
 		return found != nil
 	})
-	c, err := client.Visit(t.Context(), *found)
-	rig.Must(t, err)
-	t.Cleanup(func() { rig.Check(t, c.Close()) })
+	c := testkit.Value(client.Visit(t.Context(), *found))(t)
+	t.Cleanup(func() { testkit.NoError(t, c.Close()) })
 	return c
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -76,7 +77,7 @@ func TestStallWords(t *testing.T) {
 func TestThrottledByAncestor(t *testing.T) {
 	const percent = 5 // holds also where others want the CPUs
 	parent := rig.NeedMemory(t)
-	rig.Must(t, parent.LimitCPU(percent))
+	testkit.Must(t, parent.LimitCPU(percent))
 	r := run(t, parent, nil, roleBusy, "1", "3s")
 	d := r.Diagnosis
 	if d.Stall != record.CPUThrottled || d.ThrottledBy != parent.Path {
@@ -118,8 +119,7 @@ func TestStarved(t *testing.T) {
 		schedstat := schedstatOfChild(t, r.PID)
 		tasks[i] = starved{place, cmd, func() (some, waited float64) {
 			before := schedstat()
-			s, err := c.Sample(t.Context(), 0, false)
-			rig.Must(t, err)
+			s := testkit.Value(c.Sample(t.Context(), 0, false))(t)
 			some, ok := s.Task.Number(procstats.PSICPUSome)
 			if !ok {
 				reading, _ := s.Task.Get(procstats.PSICPUSome)
@@ -139,7 +139,7 @@ func TestStarved(t *testing.T) {
 		some[i], waited[i] = someNow-some[i], waitedNow-waited[i]
 	}
 	for i, task := range tasks {
-		rig.Must(t, task.cmd.Process.Signal(unix.SIGTERM))
+		testkit.Must(t, task.cmd.Process.Signal(unix.SIGTERM))
 		r := closed(t, task.place, task.cmd)
 		t.Logf("in %s it waited %.3f s by schedstat and %.3f s by pressure (%+.1f %%); %s", span, waited[i], some[i],
 			100*(some[i]/waited[i]-1), r.Diagnosis.Stall)
@@ -156,8 +156,7 @@ func TestStarved(t *testing.T) {
 // second number of /proc/PID/schedstat.
 func schedstatOfChild(t *testing.T, pid int) func() float64 {
 	t.Helper()
-	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	rig.Must(t, err)
+	files := testkit.Value(filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)))(t)
 	var children []string
 	for _, file := range files {
 		if text, err := os.ReadFile(file); err == nil {
@@ -168,8 +167,7 @@ func schedstatOfChild(t *testing.T, pid int) func() float64 {
 		t.Fatalf("process %d has the children %q, want one", pid, children)
 	}
 	return func() float64 {
-		text, err := os.ReadFile("/proc/" + children[0] + "/schedstat")
-		rig.Must(t, err)
+		text := testkit.Value(os.ReadFile("/proc/" + children[0] + "/schedstat"))(t)
 		return float64(integer(strings.Fields(string(text))[1])) / 1e9
 	}
 }
@@ -287,8 +285,7 @@ func TestCgroupRemoved(t *testing.T) {
 	c := visit(t, place)
 	var cpu, rss procstats.Reading
 	rig.Eventually(t, deadline, "the cgroup is seen to be gone", func() bool {
-		s, err := c.Sample(t.Context(), 0, true)
-		rig.Must(t, err)
+		s := testkit.Value(c.Sample(t.Context(), 0, true))(t)
 		cpu, _ = s.Task.Get(procstats.CgroupCPUUsage)
 		rss, _ = s.Task.Get(procstats.TreeRSS)
 		return !cpu.Present()
@@ -297,7 +294,7 @@ func TestCgroupRemoved(t *testing.T) {
 	if bytes, ok := rss.Number(); !ok || bytes <= 0 {
 		t.Errorf("resident memory %v (%s), want it to be read on", bytes, rss.Reason())
 	}
-	rig.Must(t, cmd.Process.Signal(unix.SIGINT))
+	testkit.Must(t, cmd.Process.Signal(unix.SIGINT))
 	r := closed(t, place, cmd)
 	removed(t, r.Absent[procstats.CgroupCPUUsage.String()], began)
 	if h := r.Headline[procstats.HeadlineCPU.String()]; h.Value == nil || h.Source == procstats.CgroupCPUUsage.String() {

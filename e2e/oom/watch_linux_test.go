@@ -21,6 +21,7 @@ import (
 	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/executor/oom"
 	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -33,7 +34,7 @@ func TestEventLatency(t *testing.T) {
 	cmd := place.Run(t.Context(), "--cgroup-parent", parent.Path, "--memory", limitFlag, "--live", "never",
 		"--", self(t), roleParent, text(kills), text(limitBytes*5/4), "0", "wait")
 	input, output, err := os.Pipe()
-	rig.Must(t, err)
+	testkit.Must(t, err)
 	defer output.Close()
 	cmd.Stdin = input
 	startRole(t, place, cmd)
@@ -41,8 +42,7 @@ func TestEventLatency(t *testing.T) {
 	log := openLog(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*deadline)
 	defer cancel()
-	events, err := visit(t, place).Events(ctx)
-	rig.Must(t, err)
+	events := testkit.Value(visit(t, place).Events(ctx))(t)
 	if _, err := output.WriteString("go\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -136,9 +136,8 @@ func (l *kernelLog) records(t *testing.T) []oom.LogRecord {
 		if errors.Is(err, unix.EAGAIN) {
 			return all
 		}
-		rig.Must(t, err)
-		record, err := oom.ParseLogRecord(buffer[:n])
-		rig.Must(t, err)
+		testkit.Must(t, err)
+		record := testkit.Value(oom.ParseLogRecord(buffer[:n]))(t)
 		all = append(all, record)
 	}
 }
@@ -155,8 +154,7 @@ func letLogTell(t *testing.T) {
 	defer log.Close()
 	var recent []oom.LoggedKill
 	rig.Eventually(t, deadline, "the kernel's log has room for another kill", func() bool {
-		kills, err := log.Next()
-		rig.Must(t, err)
+		kills := testkit.Value(log.Next())(t)
 		since := kernel.Now().Mono - span - slack
 		recent = slices.DeleteFunc(append(recent, kills...), func(k oom.LoggedKill) bool { return k.Time < since })
 		return len(recent) < most
@@ -195,7 +193,7 @@ func TestIdleCost(t *testing.T) {
 	if woken := switches(t, r.Executor.PID) - quiet; woken != 0 {
 		t.Errorf("%d context switches in %s, want none", woken, span)
 	}
-	rig.Must(t, cmd.Process.Signal(unix.SIGTERM))
+	testkit.Must(t, cmd.Process.Signal(unix.SIGTERM))
 	closed(t, place, cmd)
 }
 
@@ -262,21 +260,19 @@ func bigFile(t *testing.T, place *rig.Place, size int64) string {
 		return disk
 	}
 	var fs unix.Statfs_t
-	rig.Must(t, unix.Statfs(place.Dir, &fs))
+	testkit.Must(t, unix.Statfs(place.Dir, &fs))
 	if kind := uint32(fs.Type); kind == unix.TMPFS_MAGIC || kind == unix.RAMFS_MAGIC {
 		t.Skip("no disk here: a guest needs -disk 128")
 	}
-	f, err := os.Create(place.Path("big"))
-	rig.Must(t, err)
+	f := testkit.Value(os.Create(place.Path("big")))(t)
 	defer f.Close()
 	block := bytes.Repeat([]byte("tacho"), 1<<18)
 	for written := int64(0); written < size; {
-		n, err := f.Write(block)
-		rig.Must(t, err)
+		n := testkit.Value(f.Write(block))(t)
 		written += int64(n)
 	}
-	rig.Must(t, f.Sync())
-	rig.Must(t, unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED))
+	testkit.Must(t, f.Sync())
+	testkit.Must(t, unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED))
 	return f.Name()
 }
 
@@ -285,6 +281,6 @@ func cpuTime(t *testing.T, pid int) time.Duration {
 	t.Helper()
 	var ts unix.Timespec
 	// clock_getcpuclockid(3): the PID, inverted, above three bits that say "the scheduler's clock of a process".
-	rig.Must(t, unix.ClockGettime(int32(^pid<<3|2), &ts))
+	testkit.Must(t, unix.ClockGettime(int32(^pid<<3|2), &ts))
 	return time.Duration(ts.Nano())
 }

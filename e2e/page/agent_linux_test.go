@@ -71,23 +71,20 @@ type realAgent struct {
 
 func startAgent(t *testing.T) *realAgent {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	rig.Must(t, err)
+	listener := testkit.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	// A short path: there are sockets below it.
-	dir, err := os.MkdirTemp("", "seen")
-	rig.Must(t, err)
+	dir := testkit.Value(os.MkdirTemp("", "seen"))(t)
 	a := &realAgent{dir: dir, port: listener.Addr().(*net.TCPAddr).Port}
 	listener.Close()
 	a.configure(t, true)
 	job := filepath.Join(dir, "seen.nomad.hcl")
-	rig.Must(t, os.WriteFile(job, []byte(jobs), 0o600))
+	testkit.Must(t, os.WriteFile(job, []byte(jobs), 0o600))
 	a.cmd = exec.Command(rig.Tacho(), "agent", "--config", filepath.Join(dir, "agent.hcl"), "--data-dir",
 		filepath.Join(dir, "data"), "--job", job)
 	var log strings.Builder
 	a.cmd.Stderr = &log
-	stdout, err := a.cmd.StdoutPipe()
-	rig.Must(t, err)
-	rig.Must(t, a.cmd.Start())
+	stdout := testkit.Value(a.cmd.StdoutPipe())(t)
+	testkit.Must(t, a.cmd.Start())
 	socket := make(chan string, 1)
 	var reading sync.WaitGroup
 	reading.Go(func() {
@@ -121,7 +118,7 @@ func (a *realAgent) end(t *testing.T, reading *sync.WaitGroup, log *strings.Buil
 			}
 		}
 	}
-	rig.Check(t, a.cmd.Process.Signal(syscall.SIGTERM))
+	testkit.NoError(t, a.cmd.Process.Signal(syscall.SIGTERM))
 	reading.Wait()
 	if err := a.cmd.Wait(); err != nil {
 		t.Errorf("the agent ended with %v", err)
@@ -129,7 +126,7 @@ func (a *realAgent) end(t *testing.T, reading *sync.WaitGroup, log *strings.Buil
 	if t.Failed() {
 		t.Logf("the agent said:\n%s", log.String())
 	}
-	rig.Check(t, os.RemoveAll(a.dir))
+	testkit.NoError(t, os.RemoveAll(a.dir))
 }
 
 // ask asks the API over the unix socket.
@@ -144,9 +141,9 @@ func (a *realAgent) ask(t *testing.T, method, path string) string {
 func (a *realAgent) configure(t *testing.T, publish bool) {
 	t.Helper()
 	text := fmt.Sprintf("ports { http = %d }\ntelemetry { publish_allocation_metrics = %v }\n", a.port, publish)
-	rig.Must(t, os.WriteFile(filepath.Join(a.dir, "agent.hcl"), []byte(text), 0o600))
+	testkit.Must(t, os.WriteFile(filepath.Join(a.dir, "agent.hcl"), []byte(text), 0o600))
 	if a.cmd != nil {
-		rig.Must(t, a.cmd.Process.Signal(syscall.SIGHUP))
+		testkit.Must(t, a.cmd.Process.Signal(syscall.SIGHUP))
 	}
 }
 

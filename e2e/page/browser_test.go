@@ -76,9 +76,8 @@ func startBrowser(t *testing.T) *browser {
 		"--remote-debugging-port=0", "--user-data-dir="+t.TempDir(), "about:blank")
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
-	stderr, err := cmd.StderrPipe()
-	rig.Must(t, err)
-	rig.Must(t, cmd.Start())
+	stderr := testkit.Value(cmd.StderrPipe())(t)
+	testkit.Must(t, cmd.Start())
 	address := make(chan string, 1)
 	var reading sync.WaitGroup
 	reading.Go(func() {
@@ -105,7 +104,7 @@ func startBrowser(t *testing.T) *browser {
 func connect(t *testing.T, address string) *browser {
 	t.Helper()
 	conn, _, err := websocket.Dial(t.Context(), address, nil) //nolint:bodyclose // the library takes it over
-	rig.Must(t, err)
+	testkit.Must(t, err)
 	conn.SetReadLimit(256 << 20) // screenshots
 	b := &browser{conn: conn, waiting: map[int]chan reply{}, tabs: map[string]*tab{}}
 	var reading sync.WaitGroup
@@ -159,8 +158,7 @@ func (b *browser) call(t *testing.T, session, method string, params any) json.Ra
 	if session != "" {
 		command["sessionId"] = session
 	}
-	text, err := json.Marshal(command)
-	rig.Must(t, err)
+	text := testkit.Value(json.Marshal(command))(t)
 	if err := b.conn.Write(t.Context(), websocket.MessageText, text); err != nil {
 		t.Fatalf("%s: %v", method, err)
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/e2e/page/pagetest"
-	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/internal/agent/page"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -316,7 +316,7 @@ const lowContrast = `(() => {
 // TestPictures takes the pictures of the docs with -update, and holds that they can be taken.
 func TestPictures(t *testing.T) {
 	stage := pagetest.Stage(time.Now)
-	rig.Must(t, stage.WriteLogs(t.TempDir()))
+	testkit.Must(t, stage.WriteLogs(t.TempDir()))
 	others := serve(t, stage, page.Options{})
 	trusted := httptest.NewServer(page.New(stage, page.Options{}).Handler(true))
 	defer trusted.Close()
@@ -357,8 +357,8 @@ func TestPictures(t *testing.T) {
 		}
 		if *update {
 			path := filepath.Join("..", "..", "docs", "images", picture.name+".png")
-			rig.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-			rig.Must(t, os.WriteFile(path, png, 0o644))
+			testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+			testkit.Must(t, os.WriteFile(path, png, 0o644))
 		}
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/e2e/page/pagetest"
-	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/internal/agent/page"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // TestHeight holds that a page of 200 tasks is a few screens long, on a desk and on a telephone.
@@ -103,8 +103,7 @@ func axe(t *testing.T) string {
 	if err != nil {
 		t.Skipf("npm cannot fetch axe-core: %v\n%s", err, out)
 	}
-	script, err := os.ReadFile(filepath.Join(dir, "node_modules", "axe-core", "axe.min.js"))
-	rig.Must(t, err)
+	script := testkit.Value(os.ReadFile(filepath.Join(dir, "node_modules", "axe-core", "axe.min.js")))(t)
 	return string(script)
 }
 
@@ -112,7 +111,7 @@ func axe(t *testing.T) string {
 func TestAccessible(t *testing.T) {
 	script := axe(t)
 	stage := pagetest.Stage(time.Now)
-	rig.Must(t, stage.WriteLogs(t.TempDir()))
+	testkit.Must(t, stage.WriteLogs(t.TempDir()))
 	site := serve(t, stage, page.Options{Token: func() string { return "t" }})
 	crowd := serve(t, pagetest.Crowd(time.Now, 200), page.Options{})
 	tab := startBrowser(t).open(t)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // panel is a panel of a Grafana dashboard, or a row of panels.
@@ -68,8 +69,8 @@ func TestDashboards(t *testing.T) {
 	data := startAgent(t, fmt.Sprintf("ports {\n  http = %d\n}\ntelemetry {\n  collection_interval = \"1s\"\n  publish_allocation_metrics = true\n"+
 		"  publish_node_metrics = true\n  prometheus_metrics = true\n  nomad_names = true\n  allocation_detail = \"alloc\"\n}\n", port))
 	job := filepath.Join(t.TempDir(), "busy.nomad.hcl")
-	rig.Must(t, os.WriteFile(job, []byte(busyJob), 0o600))
-	rig.Must(t, command(t.Context(), rig.Tacho(), []string{"job", "run", "--data-dir", data}, "", nil, job))
+	testkit.Must(t, os.WriteFile(job, []byte(busyJob), 0o600))
+	testkit.Must(t, command(t.Context(), rig.Tacho(), []string{"job", "run", "--data-dir", data}, "", nil, job))
 	base := startPrometheus(t, prometheus, port)
 	files, err := filepath.Glob(filepath.Join(folder, "*.json"))
 	if err != nil || len(files) == 0 {
@@ -77,8 +78,7 @@ func TestDashboards(t *testing.T) {
 	}
 	total := 0
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		rig.Must(t, err)
+		text := testkit.Value(os.ReadFile(file))(t)
 		var dashboard panel
 		if err := json.Unmarshal(text, &dashboard); err != nil {
 			t.Fatalf("%s: %v", file, err)
@@ -156,7 +156,7 @@ func startPrometheus(t *testing.T, prometheus string, port int) (base string) {
 	t.Helper()
 	dir := t.TempDir()
 	config := filepath.Join(dir, "prometheus.yml")
-	rig.Must(t, os.WriteFile(config, fmt.Appendf(nil, prometheusConfig, port), 0o600))
+	testkit.Must(t, os.WriteFile(config, fmt.Appendf(nil, prometheusConfig, port), 0o600))
 	address := fmt.Sprintf("127.0.0.1:%d", freePort(t))
 	start(t, exec.Command(prometheus, "--config.file", config, "--storage.tsdb.path", filepath.Join(dir, "data"),
 		"--web.listen-address", address))
@@ -171,9 +171,8 @@ func startPrometheus(t *testing.T, prometheus string, port int) (base string) {
 // freePort is one that nothing listens on.
 func freePort(t *testing.T) int {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	rig.Must(t, err)
+	listener := testkit.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	port := listener.Addr().(*net.TCPAddr).Port
-	rig.Must(t, listener.Close())
+	testkit.Must(t, listener.Close())
 	return port
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(rig.Main(m)) }
@@ -42,7 +43,7 @@ func TestJobFiles(t *testing.T) {
 	accepted, refusals := 0, map[string]int{}
 	for _, text := range files {
 		path := filepath.Join(t.TempDir(), "job.nomad.hcl")
-		rig.Must(t, os.WriteFile(path, []byte(text), 0o600))
+		testkit.Must(t, os.WriteFile(path, []byte(text), 0o600))
 		args := []string{"job", "validate", "--data-dir", data, path}
 		for {
 			out, err := exec.CommandContext(t.Context(), rig.Tacho(), args...).CombinedOutput()
@@ -77,8 +78,7 @@ func TestJobFiles(t *testing.T) {
 // published is the list of what job files cannot have.
 func published(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/configuration.md")
-	rig.Must(t, err)
+	text := testkit.Value(os.ReadFile("../../docs/configuration.md"))(t)
 	_, list, _ := strings.Cut(string(text), "\nAnything else is rejected")
 	list, _, found := strings.Cut(list, "\n\n")
 	if !found {
@@ -100,14 +100,14 @@ func jobFiles(t *testing.T, source string) (files []string) {
 		}
 		return err
 	})
-	rig.Must(t, err)
+	testkit.Must(t, err)
 	return files
 }
 
 // start runs a command until the end of the test.
 func start(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
-	rig.Must(t, cmd.Start())
+	testkit.Must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()
@@ -121,10 +121,10 @@ const anyPort = "ports {\n  http = 0\n}\n"
 func startAgent(t *testing.T, settings string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "peer") // the path of a socket is short
-	rig.Must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	config := filepath.Join(dir, "agent.hcl")
-	rig.Must(t, os.WriteFile(config, []byte(settings), 0o600))
+	testkit.Must(t, os.WriteFile(config, []byte(settings), 0o600))
 	data := filepath.Join(dir, "data")
 	start(t, exec.Command(rig.Tacho(), "agent", "--config", config, "--data-dir", data))
 	rig.Eventually(t, 30*time.Second, "the agent answers", func() bool {

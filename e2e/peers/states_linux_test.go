@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // mostDifferent is how many job files may end differently. How often a failing system job is tried is random in Nomad, and a deployment
@@ -281,7 +282,7 @@ func realNomad(t *testing.T, nomad string) *orchestrator {
 		ports[i] = freePort(t)
 	}
 	config := filepath.Join(dir, "agent.hcl")
-	rig.Must(t, os.WriteFile(config, fmt.Appendf(nil, nomadConfig, ports[:]...), 0o600))
+	testkit.Must(t, os.WriteFile(config, fmt.Appendf(nil, nomadConfig, ports[:]...), 0o600))
 	start(t, exec.Command(nomad, "agent", "-dev", "-config", config))
 	o := &orchestrator{base: fmt.Sprintf("http://127.0.0.1:%d", ports[0]), client: http.DefaultClient}
 	rig.Eventually(t, 60*time.Second, "the node is ready", func() bool {

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // nomadSource is a checkout of Nomad with its modules at hand.
@@ -52,12 +53,11 @@ func TestDriverSuite(t *testing.T) {
 	overlay := map[string]string{}
 	replace := func(path, text string) {
 		file := filepath.Join(dir, strings.ReplaceAll(path, "/", "_")+".go")
-		rig.Must(t, os.WriteFile(file, []byte(text), 0o600))
+		testkit.Must(t, os.WriteFile(file, []byte(text), 0o600))
 		overlay[filepath.Join(source, path)] = file
 	}
 	edited := func(path string, edits ...string) {
-		text, err := os.ReadFile(filepath.Join(source, path))
-		rig.Must(t, err)
+		text := testkit.Value(os.ReadFile(filepath.Join(source, path)))(t)
 		replace(path, strings.NewReplacer(edits...).Replace(string(text)))
 	}
 	const utils, tests = "plugins/drivers/testutils/", "drivers/rawexec/"
@@ -69,12 +69,11 @@ func TestDriverSuite(t *testing.T) {
 	edited(tests+"driver_unix_test.go", "d.Validate(tc.driverConfig)", "validateOverWire(t, harness, tc.driverConfig, tc.exp)",
 		"Config{DeniedHostUids:", "Config{Enabled: true, DeniedHostUids:", "d.InspectTask(", "harness.InspectTask(", "d.RecoverTask(", "harness.RecoverTask(", "d.StopTask(", "harness.StopTask(",
 		"d.DestroyTask(", "harness.DestroyTask(")
-	text, err := json.Marshal(map[string]any{"Replace": overlay})
-	rig.Must(t, err)
+	text := testkit.Value(json.Marshal(map[string]any{"Replace": overlay}))(t)
 	list := filepath.Join(dir, "overlay.json")
-	rig.Must(t, os.WriteFile(list, text, 0o600))
+	testkit.Must(t, os.WriteFile(list, text, 0o600))
 	short, err := os.MkdirTemp("", "peer") // paths of sockets are short
-	rig.Must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(short) })
 	cmd := exec.CommandContext(t.Context(), "go", "test", "-overlay", list, "-count", "1", "-v", "./drivers/rawexec")
 	cmd.Dir = source

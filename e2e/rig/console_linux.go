@@ -15,6 +15,8 @@ import (
 
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // consolePatience is how long anything may take that is expected to happen at all.
@@ -37,8 +39,7 @@ type Console struct {
 // OpenConsole starts a command as the leader of a session on a new terminal of 30 rows and 100 columns.
 func OpenConsole(t testing.TB, cmd *exec.Cmd) *Console {
 	t.Helper()
-	started, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 30, Cols: 100})
-	Must(t, err)
+	started := testkit.Value(pty.StartWithSize(cmd, &pty.Winsize{Rows: 30, Cols: 100}))(t)
 	ptm := closable(t, started)
 	c := &Console{cmd: cmd, Terminal: ptm, ended: make(chan struct{})}
 	shown := make(chan struct{})
@@ -64,9 +65,8 @@ func OpenConsole(t testing.TB, cmd *exec.Cmd) *Console {
 func closable(t testing.TB, ptm *os.File) *os.File {
 	t.Helper()
 	defer ptm.Close()
-	fd, err := unix.FcntlInt(ptm.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	Must(t, err)
-	Must(t, unix.SetNonblock(fd, true))
+	fd := testkit.Value(unix.FcntlInt(ptm.Fd(), unix.F_DUPFD_CLOEXEC, 0))(t)
+	testkit.Must(t, unix.SetNonblock(fd, true))
 	return os.NewFile(uintptr(fd), ptm.Name())
 }
 

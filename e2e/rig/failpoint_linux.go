@@ -16,6 +16,8 @@ import (
 	"testing"
 	"text/tabwriter"
 	"time"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // Failpoint is a step of our processes, see package failpoint, and what happens at it.
@@ -120,14 +122,9 @@ type Chaotic struct{ Binary string }
 // BuildWithFailpoints builds the binary in a directory that every user can reach.
 func BuildWithFailpoints(t testing.TB) Chaotic {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "chaos")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := testkit.Value(os.MkdirTemp("/tmp", "chaos"))(t)
 	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, os.RemoveAll(dir))
 	})
 	c := Chaotic{filepath.Join(dir, "tacho")}
 	build := exec.Command("go", "build", "-tags", "failpoint", "-o", c.Binary, "github.com/tachograph/tacho")
@@ -135,9 +132,7 @@ func BuildWithFailpoints(t testing.TB) Chaotic {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if err := errors.Join(os.Chmod(dir, 0o755), c.Disarm()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(os.Chmod(dir, 0o755), c.Disarm()))
 	return c
 }
 
@@ -145,9 +140,7 @@ func BuildWithFailpoints(t testing.TB) Chaotic {
 func (c Chaotic) CopyTo(t testing.TB, path string) Chaotic {
 	t.Helper()
 	copied := Chaotic{path}
-	if err := errors.Join(copyFile(c.Binary, path), copied.Disarm()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(copyFile(c.Binary, path), copied.Disarm()))
 	return copied
 }
 

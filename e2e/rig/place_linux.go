@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // markVariable tells the processes of a place from all others.
@@ -58,27 +60,16 @@ type Place struct {
 func NewPlace(t testing.TB, user User) *Place {
 	t.Helper()
 	// Short, and reachable for every user: t.TempDir is neither.
-	top, err := os.MkdirTemp(os.Getenv(dirVariable), "e2e")
-	if err != nil {
-		t.Fatal(err)
-	}
+	top := testkit.Value(os.MkdirTemp(os.Getenv(dirVariable), "e2e"))(t)
 	p := &Place{Dir: filepath.Join(top, "d"), Out: filepath.Join(top, "d", "out"), User: user, tmp: filepath.Join(top, "t")}
 	t.Cleanup(func() {
 		p.killStrays(t)
-		if err := os.RemoveAll(top); err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, os.RemoveAll(top))
 	})
-	if err := os.Chmod(top, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(top, 0o755))
 	for _, dir := range []string{p.Dir, p.tmp} {
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chown(dir, user.UID, -1); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Mkdir(dir, 0o700))
+		testkit.Must(t, os.Chown(dir, user.UID, -1))
 	}
 	return p
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // Runs returns the records in a place's output folder. A folder without one is not a run yet.
@@ -44,9 +45,7 @@ func Reports(t testing.TB, run record.Entry) []*record.Usage {
 	t.Helper()
 	var reports []*record.Usage
 	for report, err := range record.ReadUsage(run.Dir) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		reports = append(reports, report)
 	}
 	return reports

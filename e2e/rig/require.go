@@ -25,22 +25,6 @@ func Require(t testing.TB) {
 
 func wanted() bool { return os.Getenv(wantedVariable) != "" || os.Getenv(tachoVariable) != "" }
 
-// Must ends the test at an error.
-func Must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// Check fails the test at an error, and lets it go on.
-func Check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Error(err)
-	}
-}
-
 // Random returns random numbers, whose seed it logs.
 func Random(t testing.TB) *rand.Rand {
 	t.Helper()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // build is one of the two.
@@ -163,10 +164,9 @@ func TestReplacedBinary(t *testing.T) {
 func install(t *testing.T, binary, path string) {
 	t.Helper()
 	from, err := os.Open(binary)
-	rig.Must(t, err)
+	testkit.Must(t, err)
 	defer from.Close()
-	to, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o755)
-	rig.Must(t, err)
+	to := testkit.Value(os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o755))(t)
 	_, err = io.Copy(to, from)
-	rig.Must(t, errors.Join(err, to.Close(), os.Rename(to.Name(), filepath.Clean(path))))
+	testkit.Must(t, errors.Join(err, to.Close(), os.Rename(to.Name(), filepath.Clean(path))))
 }

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // first is the build that others are held against: one of the first that speak protocol 1. It is named by its commit,
@@ -54,7 +55,7 @@ func other(t testing.TB) string {
 	if errors.Is(err, errNoFirst) {
 		t.Skip(err)
 	}
-	rig.Must(t, err)
+	testkit.Must(t, err)
 	return binary
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -33,12 +34,9 @@ func TestWireOnlyGrows(t *testing.T) {
 	if _, err := git("rev-parse", "--verify", "--quiet", first+"^{commit}"); err != nil {
 		t.Skip(errNoFirst)
 	}
-	before, err := git("show", first+":"+golden)
-	rig.Must(t, err)
-	top, err := git("rev-parse", "--show-toplevel")
-	rig.Must(t, err)
-	now, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(top)), golden))
-	rig.Must(t, err)
+	before := testkit.Value(git("show", first+":"+golden))(t)
+	top := testkit.Value(git("rev-parse", "--show-toplevel"))(t)
+	now := testkit.Value(os.ReadFile(filepath.Join(strings.TrimSpace(string(top)), golden)))(t)
 	lines := strings.Split(string(now), "\n")
 	for line := range strings.SplitSeq(string(before), "\n") {
 		if !slices.Contains(lines, line) {
@@ -63,39 +61,37 @@ func converse(t *testing.T, binary string) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	c, err := client.Start(ctx, client.Options{Binary: binary, RuntimeDir: place.Path("run"), ID: "skew"})
-	rig.Must(t, err)
+	testkit.Must(t, err)
 	t.Logf("executor %s", c.Hello().GetBuild())
 	launch(ctx, t, c, place)
 	watch(ctx, t, c)
 	command(ctx, t, c)
 	// Its caller goes and comes back, as after an upgrade.
-	address, err := wire.ReadAddress(c.Address().Folder)
-	rig.Must(t, err)
-	rig.Must(t, c.Close())
+	address := testkit.Value(wire.ReadAddress(c.Address().Folder))(t)
+	testkit.Must(t, c.Close())
 	if c, err = client.Reattach(ctx, *address, nil); err != nil {
 		t.Fatal(err)
 	}
-	rig.Check(t, c.Signal(ctx, unix.SIGUSR1, false))
+	testkit.NoError(t, c.Signal(ctx, unix.SIGUSR1, false))
 	rig.Eventually(t, deadline, "the signal has come", func() bool {
 		text, err := os.ReadFile(filepath.Join(place.Path("logs"), "skew.stdout.0"))
 		return err == nil && strings.Contains(string(text), "got it")
 	})
-	rig.Check(t, c.Stop(ctx, 0, deadline))
+	testkit.NoError(t, c.Stop(ctx, 0, deadline))
 	end(ctx, t, c)
 }
 
 func launch(ctx context.Context, t *testing.T, c *client.Client, place *rig.Place) {
 	t.Helper()
-	rig.Must(t, os.Mkdir(place.Path("logs"), 0o700))
-	launched, err := c.Launch(ctx, &proto.LaunchRequest{
+	testkit.Must(t, os.Mkdir(place.Path("logs"), 0o700))
+	launched := testkit.Value(c.Launch(ctx, &proto.LaunchRequest{
 		Id: "skew", Command: "/bin/sh", Env: place.Env(), Dir: place.Dir,
 		Args: []string{"-c", "trap 'echo got it' USR1; trap 'exit 3' TERM; echo ready; while :; do sleep 0.02; done"},
 		Stdio: &proto.Stdio{Mode: proto.Stdio_MODE_LOGS, Logs: &proto.Logs{
 			Dir: place.Path("logs"), Prefix: "skew", MaxFileBytes: 1 << 20, MaxFiles: 2,
 		}},
 		Cgroup: &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_AUTO},
-	})
-	rig.Must(t, err)
+	}))(t)
 	if launched.GetMain().GetPid() <= 0 || launched.GetMain().GetStart() == 0 {
 		t.Errorf("launched %v", launched)
 	}
@@ -110,16 +106,13 @@ func watch(ctx context.Context, t *testing.T, c *client.Client) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := c.Stats(ctx, 50*time.Millisecond, true)
-	rig.Must(t, err)
+	stream := testkit.Value(c.Stats(ctx, 50*time.Millisecond, true))(t)
 	var window procstats.Window
 	for range 4 {
-		sample, err := stream.Recv()
-		rig.Must(t, err)
+		sample := testkit.Value(stream.Recv())(t)
 		window.Add(sample)
 	}
-	sample, err := c.Sample(ctx, 0, true)
-	rig.Must(t, err)
+	sample := testkit.Value(c.Sample(ctx, 0, true))(t)
 	for _, h := range procstats.Headlines(sample, procstats.History{Window: &window}) {
 		if h.ID == procstats.HeadlineCPU || h.ID == procstats.HeadlineMemory {
 			if !h.Reading.Present() {
@@ -130,8 +123,7 @@ func watch(ctx context.Context, t *testing.T, c *client.Client) {
 	if len(sample.Processes) == 0 {
 		t.Error("a sample without rows")
 	}
-	events, err := c.Events(ctx)
-	rig.Must(t, err)
+	events := testkit.Value(c.Events(ctx))(t)
 	if first, err := events.Recv(); err != nil || first.GetKind() != "launched" {
 		t.Errorf("first event %v, %v", first, err)
 	}
@@ -140,14 +132,13 @@ func watch(ctx context.Context, t *testing.T, c *client.Client) {
 // command runs another command in the task.
 func command(ctx context.Context, t *testing.T, c *client.Client) {
 	t.Helper()
-	stream, err := c.Exec(ctx)
-	rig.Must(t, err)
+	stream := testkit.Value(c.Exec(ctx))(t)
 	for _, m := range []*proto.ExecRequest{
 		{Message: &proto.ExecRequest_Setup{Setup: &proto.ExecSetup{Command: []string{"sh", "-c", "cat; exit 5"}}}},
 		{Message: &proto.ExecRequest_Stdin{Stdin: []byte("there and back")}},
 		{Message: &proto.ExecRequest_StdinClose{StdinClose: true}},
 	} {
-		rig.Must(t, stream.Send(m))
+		testkit.Must(t, stream.Send(m))
 	}
 	var output strings.Builder
 	var code int32 = -1
@@ -156,7 +147,7 @@ func command(ctx context.Context, t *testing.T, c *client.Client) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		rig.Must(t, err)
+		testkit.Must(t, err)
 		output.Write(m.GetStdout())
 		if m.GetExit() != nil {
 			code = m.GetExit().GetCode()
@@ -170,13 +161,13 @@ func command(ctx context.Context, t *testing.T, c *client.Client) {
 func end(ctx context.Context, t *testing.T, c *client.Client) {
 	t.Helper()
 	exit, final, err := c.Wait(ctx)
-	rig.Must(t, err)
+	testkit.Must(t, err)
 	if exit.GetCode() != 3 || exit.GetVerdict() != string(record.Stopped) {
 		t.Errorf("exit %v", exit)
 	}
 	if final.State != record.Exited || final.Headline[procstats.HeadlineCPU.String()].Value == nil {
 		t.Errorf("record: state %s, headlines %v", final.State, final.Headline)
 	}
-	rig.Check(t, c.Shutdown(ctx))
-	rig.Check(t, c.Close())
+	testkit.NoError(t, c.Shutdown(ctx))
+	testkit.NoError(t, c.Close())
 }

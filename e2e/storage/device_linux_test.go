@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 const (
@@ -38,12 +38,10 @@ func rawOffset(device string) int64 {
 // counters returns what the disk itself has read and written, /sys/block/DISK/stat.
 func counters(t *testing.T) (read, written int64) {
 	t.Helper()
-	text, err := os.ReadFile("/sys/block/" + filepath.Base(disk) + "/stat")
-	rig.Must(t, err)
+	text := testkit.Value(os.ReadFile("/sys/block/" + filepath.Base(disk) + "/stat"))(t)
 	words := strings.Fields(string(text))
 	for i, n := range map[int]*int64{2: &read, 6: &written} {
-		sectors, err := strconv.ParseInt(words[i], 10, 64)
-		rig.Must(t, err)
+		sectors := testkit.Value(strconv.ParseInt(words[i], 10, 64))(t)
 		*n = sectors * sector
 	}
 	return read, written
@@ -53,7 +51,7 @@ func counters(t *testing.T) (read, written int64) {
 func mount(t *testing.T, device string) (dir string) {
 	t.Helper()
 	dir = filepath.Join("/mnt", filepath.Base(device))
-	rig.Must(t, os.MkdirAll(dir, 0o755))
+	testkit.Must(t, os.MkdirAll(dir, 0o755))
 	if err := unix.Mount(device, dir, "ext4", 0, ""); err != nil {
 		t.Fatalf("mount %s: %v", device, err)
 	}
@@ -76,12 +74,9 @@ const (
 // mapper makes a device-mapper device that is the disk under another name.
 func mapper(t *testing.T) (device string) {
 	t.Helper()
-	control, err := os.OpenFile("/dev/mapper/control", os.O_RDWR, 0)
-	rig.Must(t, err)
-	sectors, err := os.ReadFile("/sys/block/" + filepath.Base(disk) + "/size")
-	rig.Must(t, err)
-	length, err := strconv.ParseUint(strings.TrimSpace(string(sectors)), 10, 64)
-	rig.Must(t, err)
+	control := testkit.Value(os.OpenFile("/dev/mapper/control", os.O_RDWR, 0))(t)
+	sectors := testkit.Value(os.ReadFile("/sys/block/" + filepath.Base(disk) + "/size"))(t)
+	length := testkit.Value(strconv.ParseUint(strings.TrimSpace(string(sectors)), 10, 64))(t)
 	created := dm(t, control, dmCreate, 0, nil)
 	number := binary.NativeEndian.Uint64(created[40:])
 	var target []byte
@@ -93,7 +88,7 @@ func mapper(t *testing.T) (device string) {
 	dm(t, control, dmResume, 0, nil)
 	t.Cleanup(func() {
 		dm(t, control, dmRemove, 0, nil)
-		rig.Check(t, control.Close())
+		testkit.NoError(t, control.Close())
 	})
 	return fmt.Sprintf("/dev/dm-%d", number&0xff|number>>12&0xfff00)
 }
@@ -118,19 +113,17 @@ func dm(t *testing.T, control *os.File, request uintptr, targets uint32, data []
 // loop makes a loop device over a new file in a folder.
 func loop(t *testing.T, dir string, size int64) (device string) {
 	t.Helper()
-	file, err := os.Create(filepath.Join(dir, "image"))
-	rig.Must(t, err)
+	file := testkit.Value(os.Create(filepath.Join(dir, "image")))(t)
 	defer func() {
-		rig.Check(t, file.Close())
+		testkit.NoError(t, file.Close())
 	}()
-	rig.Must(t, file.Truncate(size))
+	testkit.Must(t, file.Truncate(size))
 	device = "/dev/loop0"
-	f, err := os.OpenFile(device, os.O_RDWR, 0)
-	rig.Must(t, err)
-	rig.Must(t, unix.IoctlSetInt(int(f.Fd()), unix.LOOP_SET_FD, int(file.Fd())))
+	f := testkit.Value(os.OpenFile(device, os.O_RDWR, 0))(t)
+	testkit.Must(t, unix.IoctlSetInt(int(f.Fd()), unix.LOOP_SET_FD, int(file.Fd())))
 	t.Cleanup(func() {
-		rig.Check(t, unix.IoctlSetInt(int(f.Fd()), unix.LOOP_CLR_FD, 0))
-		rig.Check(t, f.Close())
+		testkit.NoError(t, unix.IoctlSetInt(int(f.Fd()), unix.LOOP_CLR_FD, 0))
+		testkit.NoError(t, f.Close())
 	})
 	return device
 }

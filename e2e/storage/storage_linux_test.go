@@ -18,6 +18,7 @@ import (
 
 	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -51,8 +52,7 @@ type truth struct{ read, written, synced int64 }
 // run runs a task with its record, and the disk's own counters beside it.
 func run(t *testing.T, cgroup, role, path string) (*record.Record, truth) {
 	t.Helper()
-	self, err := os.Executable()
-	rig.Must(t, err)
+	self := testkit.Value(os.Executable())(t)
 	p := rig.NewPlace(t, rig.Self())
 	unix.Sync()
 	cmd := p.Run(t.Context(), "--interval", "100ms", "--cgroup", cgroup, "--", self)
@@ -101,11 +101,11 @@ func measure(t *testing.T, cgroup, role, dir, raw string) {
 	case taskRaw, taskRawSynced:
 		path = raw
 	case taskOverwrite, taskRead:
-		rig.Must(t, write(path, size, os.O_CREATE, true))
+		testkit.Must(t, write(path, size, os.O_CREATE, true))
 	}
 	r, truth := run(t, cgroup, role, path)
 	if path != raw && !slices.Contains([]string{taskDeleted, taskNothing}, role) {
-		rig.Check(t, os.Remove(path))
+		testkit.NoError(t, os.Remove(path))
 	}
 	h := held{t, r}
 	for _, id := range []procstats.ID{

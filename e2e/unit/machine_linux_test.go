@@ -24,6 +24,7 @@ import (
 
 	"github.com/tachograph/tacho/e2e/confine"
 	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 const (
@@ -62,8 +63,8 @@ func boot(t *testing.T) *machine {
 		Setsid: true, Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC, UseCgroupFD: true, CgroupFD: int(group.Fd()),
 	}
 	steps := []confine.Step{confine.CgroupNamespace, confine.CgroupMounts, confine.Proc, confine.EmptyRun}
-	rig.Must(t, confine.Wrap(cmd, self(t), confine.Options{Steps: steps}))
-	rig.Must(t, errors.Join(cmd.Start(), group.Close()))
+	testkit.Must(t, confine.Wrap(cmd, self(t), confine.Options{Steps: steps}))
+	testkit.Must(t, errors.Join(cmd.Start(), group.Close()))
 	t.Cleanup(func() {
 		// All of its PID namespace ends with it.
 		_ = cmd.Process.Kill()
@@ -79,7 +80,7 @@ func boot(t *testing.T) *machine {
 		_, err := os.Stat(socket)
 		return err == nil
 	})
-	rig.Must(t, m.connect(cmd.Process.Pid, socket))
+	testkit.Must(t, m.connect(cmd.Process.Pid, socket))
 	return m
 }
 
@@ -150,15 +151,12 @@ func (m *machine) startRelay(pid int, socket string) (*relayed, error) {
 func newGroup(t *testing.T) *os.File {
 	t.Helper()
 	const root = "/sys/fs/cgroup"
-	controllers, err := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
-	rig.Must(t, err)
+	controllers := testkit.Value(os.ReadFile(filepath.Join(root, "cgroup.controllers")))(t)
 	for name := range strings.FieldsSeq(string(controllers)) {
-		rig.Must(t, os.WriteFile(filepath.Join(root, "cgroup.subtree_control"), []byte("+"+name), 0))
+		testkit.Must(t, os.WriteFile(filepath.Join(root, "cgroup.subtree_control"), []byte("+"+name), 0))
 	}
-	dir, err := os.MkdirTemp(root, "machine-")
-	rig.Must(t, err)
-	group, err := os.Open(dir)
-	rig.Must(t, err)
+	dir := testkit.Value(os.MkdirTemp(root, "machine-"))(t)
+	group := testkit.Value(os.Open(dir))(t)
 	return group
 }
 
@@ -180,8 +178,7 @@ TimeoutAbortSec=2s
 func (m *machine) units() string {
 	m.t.Helper()
 	dir := m.t.TempDir()
-	unit, err := os.ReadFile("../../packaging/tacho.service")
-	rig.Must(m.t, err)
+	unit := testkit.Value(os.ReadFile("../../packaging/tacho.service"))(m.t)
 	config := filepath.Join(dir, "agent.hcl")
 	files := map[string]string{
 		service:                  string(unit),
@@ -193,11 +190,11 @@ func (m *machine) units() string {
 	}
 	for name, text := range files {
 		path := filepath.Join(dir, name)
-		rig.Must(m.t, os.MkdirAll(filepath.Dir(path), 0o755))
-		rig.Must(m.t, os.WriteFile(path, []byte(text), 0o644))
+		testkit.Must(m.t, os.MkdirAll(filepath.Dir(path), 0o755))
+		testkit.Must(m.t, os.WriteFile(path, []byte(text), 0o644))
 	}
 	if _, err := os.Stat("/bin/kill"); err != nil {
-		rig.Must(m.t, os.Symlink(self(m.t), "/bin/kill"))
+		testkit.Must(m.t, os.Symlink(self(m.t), "/bin/kill"))
 	}
 	return dir
 }
@@ -205,8 +202,7 @@ func (m *machine) units() string {
 // self is this binary.
 func self(t *testing.T) string {
 	t.Helper()
-	path, err := os.Executable()
-	rig.Must(t, err)
+	path := testkit.Value(os.Executable())(t)
 	return path
 }
 
@@ -236,7 +232,7 @@ func (m *machine) property(name string) string {
 	if err != nil {
 		p, err = m.GetServicePropertyContext(m.t.Context(), service, name)
 	}
-	rig.Must(m.t, err)
+	testkit.Must(m.t, err)
 	return fmt.Sprint(p.Value.Value())
 }
 

@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 const dataDir = "/var/lib/tacho"
@@ -97,7 +97,7 @@ type witness struct {
 func (m *machine) run(name, jobType string) (id string) {
 	m.t.Helper()
 	source := map[string]any{"Source": fmt.Sprintf(job, name, jobType, self(m.t)), "Filename": "test.nomad.hcl"}
-	rig.Must(m.t, call(m.t.Context(), http.MethodPost, "/v1/jobs", source, nil))
+	testkit.Must(m.t, call(m.t.Context(), http.MethodPost, "/v1/jobs", source, nil))
 	var all []allocation
 	if err := call(m.t.Context(), http.MethodGet, "/v1/job/"+name+"/allocations", nil, &all); err != nil || len(all) != 1 {
 		m.t.Fatal(all, err)
@@ -197,7 +197,7 @@ func TestUnit(t *testing.T) {
 		t.Errorf("after a task's want of memory the unit is %s, its process %s, was %s", state, now, pid)
 	}
 
-	rig.Must(t, call(t.Context(), http.MethodDelete, "/v1/job/beat", nil, nil))
+	testkit.Must(t, call(t.Context(), http.MethodDelete, "/v1/job/beat", nil, nil))
 	m.eventually("the end of the task", func() bool {
 		a, err := m.allocation(w.id)
 		return err == nil && a.ClientStatus == "complete"
@@ -208,5 +208,5 @@ func TestUnit(t *testing.T) {
 // signal sends a signal to the agent only.
 func (m *machine) signal(s syscall.Signal) {
 	m.t.Helper()
-	rig.Must(m.t, m.KillUnitWithTarget(m.t.Context(), service, "main", int32(s)))
+	testkit.Must(m.t, m.KillUnitWithTarget(m.t.Context(), service, "main", int32(s)))
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/command/doctor"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -92,9 +93,8 @@ func (s spot) command(t *testing.T, p *rig.Place, args ...string) *exec.Cmd {
 	t.Helper()
 	self := p.Path("self")
 	if _, err := os.Stat(self); err != nil {
-		content, err := os.ReadFile("/proc/self/exe")
-		rig.Must(t, err)
-		rig.Must(t, os.WriteFile(self, content, 0o755))
+		content := testkit.Value(os.ReadFile("/proc/self/exe"))(t)
+		testkit.Must(t, os.WriteFile(self, content, 0o755))
 	}
 	cmd := p.Command(t.Context(), rig.Tacho(), args...)
 	cmd.Env = append(cmd.Env, taskVariable+"=parent")
@@ -110,12 +110,11 @@ func (s spot) command(t *testing.T, p *rig.Place, args ...string) *exec.Cmd {
 	}
 	cmd.SysProcAttr.Cloneflags = s.namespaces
 	if s.born != "" {
-		dir, err := os.Open(s.born)
-		rig.Must(t, err)
+		dir := testkit.Value(os.Open(s.born))(t)
 		t.Cleanup(func() { dir.Close() })
 		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(dir.Fd())
 	}
-	rig.Must(t, confine.Wrap(cmd, self, o))
+	testkit.Must(t, confine.Wrap(cmd, self, o))
 	return cmd
 }
 
@@ -209,8 +208,7 @@ func isPureV2() bool {
 // isOnV1 reports whether a controller has a v1 hierarchy.
 func isOnV1(t *testing.T, controller string) bool {
 	t.Helper()
-	mounts, err := kernel.CgroupMounts(kernel.HostFS())
-	rig.Must(t, err)
+	mounts := testkit.Value(kernel.CgroupMounts(kernel.HostFS()))(t)
 	return slices.ContainsFunc(mounts, func(m kernel.CgroupMount) bool {
 		return m.Version == 1 && slices.Contains(m.Controllers, controller)
 	})
@@ -219,10 +217,10 @@ func isOnV1(t *testing.T, controller string) bool {
 // makeGroup makes a v2 group that belongs to a user; whoever made the one above removes it.
 func makeGroup(t *testing.T, dir string, owner rig.User) {
 	t.Helper()
-	rig.Must(t, os.Mkdir(dir, 0o755))
-	t.Cleanup(func() { rig.Check(t, os.Remove(dir)) })
+	testkit.Must(t, os.Mkdir(dir, 0o755))
+	t.Cleanup(func() { testkit.NoError(t, os.Remove(dir)) })
 	for _, name := range []string{".", "cgroup.procs", "cgroup.threads", "cgroup.subtree_control"} {
-		rig.Must(t, os.Chown(filepath.Join(dir, name), owner.UID, -1))
+		testkit.Must(t, os.Chown(filepath.Join(dir, name), owner.UID, -1))
 	}
 }
 
@@ -233,8 +231,7 @@ func newGroups(t *testing.T, owner rig.User) (path string, folders []string) {
 	if err != nil {
 		t.Skipf("no group can be made here: %v", err)
 	}
-	mounts, err := kernel.CgroupMounts(kernel.HostFS())
-	rig.Must(t, err)
+	mounts := testkit.Value(kernel.CgroupMounts(kernel.HostFS()))(t)
 	for _, mount := range mounts {
 		dir := filepath.Join(mount.Point, parent.Path)
 		if _, err := os.Stat(dir); err == nil {

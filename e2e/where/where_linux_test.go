@@ -16,6 +16,7 @@ import (
 	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/command/doctor"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func noted(r *record.Record, words string) bool {
@@ -141,7 +142,7 @@ func TestContainer(t *testing.T) {
 	}
 	// What the doctor says helps.
 	s.steps, s.args = append(s.steps, confine.Leaf), []string{"--cgroup-parent", "/"}
-	t.Cleanup(func() { rig.Check(t, os.Remove(filepath.Join(groups[0], "init"))) })
+	t.Cleanup(func() { testkit.NoError(t, os.Remove(filepath.Join(groups[0], "init"))) })
 	r, _ = s.run(t, "--memory", "64M")
 	if r.Cgroup.Placement != "parent" || len(r.Notes) > 0 || len(r.Limits) == 0 || *r.Limits[0].Effective != 64<<20 {
 		t.Errorf("placed %s, notes %q, limits %+v", r.Cgroup.Placement, r.Notes, r.Limits)

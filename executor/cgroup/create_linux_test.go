@@ -369,9 +369,7 @@ func TestCanClone(t *testing.T) {
 	if err != nil {
 		t.Skipf("children cannot be listed here: %v", err)
 	}
-	if err := CanClone(); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, CanClone())
 	if after, err := os.ReadFile("/proc/thread-self/children"); err != nil || string(after) != string(before) {
 		t.Errorf("the question started a process: children %q, before %q (%v)", after, before, err)
 	}

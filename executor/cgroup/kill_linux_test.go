@@ -22,9 +22,7 @@ func TestEmptyInOneHierarchy(t *testing.T) {
 	g := testkit.Value(Create(Options{FS: kernel.HostFS(), ID: fmt.Sprint("one-", os.Getpid())}))(t)
 	folders := g.Folders()
 	defer func() {
-		if err := g.Remove(); err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, g.Remove())
 	}()
 	if len(folders) < 2 {
 		t.Skipf("the group has one folder only: %v", folders)

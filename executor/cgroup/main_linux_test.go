@@ -289,8 +289,7 @@ func startIn(t *testing.T, cmd *exec.Cmd, path string) {
 			g.V1[controller] = filepath.Join(root, path)
 		}
 	}
-	leave, err := g.Enter(cmd.SysProcAttr, false)
-	must(t, err)
+	leave := testkit.Value(g.Enter(cmd.SysProcAttr, false))(t)
 	must(t, errors.Join(cmd.Start(), leave()))
 }
 

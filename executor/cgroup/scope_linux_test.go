@@ -135,15 +135,13 @@ func startBus(t *testing.T) (address string) {
 <policy context="default"><allow send_destination="*"/><allow receive_sender="*"/><allow own="*"/><allow user="*"/></policy></busconfig>`, dir), 0o644)
 	must(t, err)
 	cmd := exec.Command(binary, "--config-file="+config, "--nofork", "--nopidfile", "--print-address")
-	stdout, err := cmd.StdoutPipe()
-	must(t, err)
+	stdout := testkit.Value(cmd.StdoutPipe())(t)
 	must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // killed
 	})
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	must(t, err)
+	line := testkit.Value(bufio.NewReader(stdout).ReadString('\n'))(t)
 	return strings.TrimSpace(line)
 }
 

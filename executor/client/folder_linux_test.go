@@ -39,9 +39,7 @@ func TestLockBesideWhoAsks(t *testing.T) {
 			t.Error(err)
 			break
 		}
-		if err := owner.Close(); err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, owner.Close())
 	}
 	close(stop)
 	asking.Wait()
@@ -62,9 +60,7 @@ func TestOwned(t *testing.T) {
 	if f, err := lock(t.Context(), address.Folder); !errors.Is(err, ErrOwned) {
 		t.Errorf("locked twice: %v, %v", f, err)
 	}
-	if err := owner.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, owner.Close())
 	if Owned(address) {
 		t.Error("owned after the owner has gone")
 	}
@@ -129,9 +125,7 @@ func TestRemoveFolderWhileItIsWritten(t *testing.T) {
 			}
 		})
 		<-writing
-		if err := RemoveFolder(folder); err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, RemoveFolder(folder))
 		writer.Wait()
 		if _, err := os.Lstat(folder); !errors.Is(err, fs.ErrNotExist) {
 			t.Fatalf("the folder is left: %v", err)

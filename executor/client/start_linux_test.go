@@ -65,10 +65,6 @@ func TestShutdownOfOneThatEnds(t *testing.T) {
 		_ = cmd.Wait()
 	})
 	defer ends.Stop()
-	if err := c.Shutdown(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if err := errors.Join(c.conn.close(), watched.close()); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, c.Shutdown(t.Context()))
+	testkit.NoError(t, errors.Join(c.conn.close(), watched.close()))
 }

@@ -253,9 +253,7 @@ func writeLines(t testing.TB, to io.Writer, bytes int) []byte {
 		}
 		written += n
 	}
-	if err := buffered.Flush(); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, buffered.Flush())
 	return sum.Sum(nil)
 }
 

@@ -28,9 +28,7 @@ func newSeries(t testing.TB, dir string, maxBytes int64, maxFiles int) (*series,
 	})
 	must(t, err)
 	t.Cleanup(func() {
-		if err := s.close(); err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, s.close())
 		must(t, f.close())
 	})
 	return s, &odd

@@ -20,9 +20,7 @@ func TestReader(t *testing.T) {
 	}
 	must(t, err)
 	defer func() {
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, r.Close())
 	}()
 	began := time.Now()
 	first := testkit.Value(r.Next())(t)
@@ -34,9 +32,7 @@ func TestReader(t *testing.T) {
 		}
 		last = kill.Time
 	}
-	if err := r.Wait(time.Millisecond); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, r.Wait(time.Millisecond))
 	again := testkit.Value(r.Next())(t)
 	for _, kill := range again {
 		if kill.Time <= last {

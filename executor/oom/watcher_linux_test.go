@@ -181,9 +181,7 @@ func TestWatcher(t *testing.T) {
 		want = append(want, test.want)
 	}
 	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, <-done)
 	w.Look(notice)
 	if diff := cmp.Diff(want, n.list); diff != "" {
 		t.Errorf("notices (-want +got):\n%s", diff)
@@ -227,9 +225,7 @@ func TestIdle(t *testing.T) {
 		t.Errorf("%d looks after the group was removed, want a few", looks)
 	}
 	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, <-done)
 	w.Look(func(_, _ record.OOMCounters) { t.Error("a kill was noticed in a group that is gone") })
 	must(t, w.Close())
 }
@@ -250,9 +246,7 @@ func TestNotWatched(t *testing.T) {
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			if err := w.Run(ctx, nil); err != nil {
-				t.Error(err)
-			}
+			testkit.NoError(t, w.Run(ctx, nil))
 			w.Look(nil)
 			must(t, w.Close())
 		})

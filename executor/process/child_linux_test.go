@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestChild(t *testing.T) {
@@ -27,9 +29,7 @@ func TestChild(t *testing.T) {
 	if got := f.alive(); len(got) != 2 {
 		t.Fatalf("%v are left", got)
 	}
-	if err := child.Signal(unix.SIGTERM); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, child.Signal(unix.SIGTERM))
 	if got := signalOf(t, f.Wait()); got != unix.SIGTERM {
 		t.Errorf("it ended by %s", got)
 	}
@@ -47,9 +47,7 @@ func TestSignalGroup(t *testing.T) {
 	leader := Child(f.Process.Pid)
 	must(t, leader.Signal(unix.SIGKILL))
 	f.await("zombie", func() bool { return len(f.alive()) == 1 })
-	if err := leader.SignalGroup(unix.SIGKILL); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, leader.SignalGroup(unix.SIGKILL))
 	f.await("end of the group", func() bool { return len(f.alive()) == 0 })
 	f.reap()
 	if err := leader.SignalGroup(unix.SIGKILL); !errors.Is(err, ErrGone) {

@@ -34,9 +34,7 @@ func killDescendants(t *testing.T) (pids []int) {
 	list := testkit.Value(Descendants(kernel.HostFS(), new(sync.Mutex)))(t)
 	for _, p := range list {
 		pids = append(pids, p.PID())
-		if err := errors.Join(p.Signal(unix.SIGKILL), p.Close()); err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, errors.Join(p.Signal(unix.SIGKILL), p.Close()))
 	}
 	slices.Sort(pids)
 	return pids

@@ -126,9 +126,7 @@ func TestEpollSetWithoutUse(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	s := NewEpollSet()
 	s.Remove(0)
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, s.Close())
 	if err := s.Add(0, func() bool { return false }); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("add after Close: %v, want %v", err, os.ErrClosed)
 	}

@@ -77,9 +77,7 @@ func TestSignal(t *testing.T) {
 		if err != nil || p.PID() != id.PID {
 			t.Fatal(p.PID(), err)
 		}
-		if err := p.Signal(unix.SIGTERM); err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, p.Signal(unix.SIGTERM))
 		if got := signalOf(t, f.Wait()); got != unix.SIGTERM {
 			t.Errorf("it ended by %s", got)
 		}
@@ -156,9 +154,7 @@ func TestExec(t *testing.T) {
 	f := start(t, "execs,session", 2)
 	for _, id := range f.ids {
 		p := testkit.Value(Open(kernel.HostFS(), id))(t)
-		if err := errors.Join(p.Signal(unix.SIGKILL), p.Close()); err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, errors.Join(p.Signal(unix.SIGKILL), p.Close()))
 	}
 	f.reap()
 	f.await("end of both", func() bool { return len(f.alive()) == 0 })

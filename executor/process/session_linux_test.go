@@ -38,9 +38,7 @@ func TestKillSession(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	for range 2 { // the second time it is empty
-		if err := KillSession(ctx, kernel.HostFS(), leader); err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, KillSession(ctx, kernel.HostFS(), leader))
 	}
 	if got := f.alive(); len(got) != 1 || got[0] != outside {
 		t.Errorf("%v are left, want %v", got, outside)
@@ -55,9 +53,7 @@ func TestKillSessionWithoutLeader(t *testing.T) {
 	f, leader, _ := sessionOf(t)
 	must(t, Child(leader.PID).Signal(unix.SIGKILL))
 	f.reap()
-	if err := KillSession(t.Context(), kernel.HostFS(), leader); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, KillSession(t.Context(), kernel.HostFS(), leader))
 	if got := f.alive(); len(got) != 1 {
 		t.Errorf("%v are left, want the one in a session of its own", got)
 	}

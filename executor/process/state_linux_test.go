@@ -63,9 +63,7 @@ func TestFirstThreadHasEnded(t *testing.T) {
 		t.Errorf("state %v, want %v", got, Alive)
 	}
 	p := testkit.Value(Open(host, f.ids[0]))(t)
-	if err := errors.Join(p.Signal(unix.SIGKILL), p.Close()); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, errors.Join(p.Signal(unix.SIGKILL), p.Close()))
 	f.await("end", func() bool { return StateOf(host, f.ids[0]) != Alive })
 	if got := StateOf(host, f.ids[0]); got != Killed {
 		t.Errorf("state %v, want %v", got, Killed)

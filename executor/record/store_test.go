@@ -98,9 +98,7 @@ func TestReserve(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(dir, temporaryName())); err != nil || info.Size() != reservation {
 		t.Errorf("reserved: %v, %v", info, err)
 	}
-	if err := store.RemoveTemporary(); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, store.RemoveTemporary())
 	if files, err := os.ReadDir(dir); err != nil || len(files) != 2 {
 		t.Errorf("files: %v, %v", files, err)
 	}

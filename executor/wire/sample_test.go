@@ -134,8 +134,7 @@ func TestPacked(t *testing.T) {
 		if content, err = packer.Append(content[:0], s, rows); err != nil {
 			t.Fatal(err)
 		}
-		got, err := wire.Unpack(content)
-		testkit.Must(t, err)
+		got := testkit.Value(wire.Unpack(content))(t)
 		want := *s
 		if !rows {
 			want.Omitted, want.Processes = s.Omitted+len(s.Processes), nil

@@ -210,9 +210,7 @@ func TestBatchJobRunsToItsEnd(t *testing.T) {
 	if err != nil || !strings.HasPrefix(string(text), "out t\nt!/") {
 		t.Errorf("log %q, error %v", text, err)
 	}
-	if err := log.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, log.Close())
 	status, err := r.Snapshot().Job("test")
 	if err != nil || status.Status != "dead" {
 		t.Errorf("job %+v, error %v", status, err)

@@ -47,9 +47,7 @@ func TestFullDisk(t *testing.T) {
 		t.Skipf("mount: %v", err)
 	}
 	defer func() {
-		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, syscall.Unmount(dir, syscall.MNT_DETACH))
 	}()
 	c := testConfig(dir)
 	r := begin(t, c)

@@ -185,9 +185,7 @@ func TestActsOnTasks(t *testing.T) {
 	if out.String() != "t\n" {
 		t.Errorf("exec wrote %q", out.String())
 	}
-	if err := r.RestartAlloc(l.ID, "t"); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, r.RestartAlloc(l.ID, "t"))
 	r.await(l.ID, "restarted", func(l *allocation.Allocation) bool { return l.Tasks["t"].State.Restarts == 1 && isRunning(l) })
 	if _, err := r.Snapshot().Allocation(l.ID[:6]); err != nil {
 		t.Error(err)

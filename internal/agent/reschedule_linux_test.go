@@ -228,9 +228,7 @@ func TestReplacementAwaitsPrevious(t *testing.T) {
 		"stop of its replacement": func(r *running) {
 			for _, l := range r.submit(text("b")) {
 				if l.DesiredStatus == allocation.DesiredRun {
-					if err := r.ReplaceAlloc(l.ID); err != nil {
-						t.Error(err)
-					}
+					testkit.NoError(t, r.ReplaceAlloc(l.ID))
 				}
 			}
 		},
@@ -279,9 +277,7 @@ func TestCompletedIsNotReplaced(t *testing.T) {
 	go func() { stopped <- r.ReplaceAlloc(l.ID) }()
 	r.await(l.ID, "complete", func(l *allocation.Allocation) bool { return l.ClientStatus == allocation.Complete })
 	r.registering.Unlock()
-	if err := <-stopped; err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, <-stopped)
 	if n := len(r.Snapshot().Allocations); n != 1 {
 		t.Errorf("%d allocations", n)
 	}

@@ -336,9 +336,7 @@ func TestChartsOfNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			test.axis.Ticks = TicksSince(test.axis.Since, test.axis.Until, 10)
 			var image strings.Builder
-			if err := WriteSVG(&image, "", test.axis, []Chart{test.chart}, nil); err != nil {
-				t.Error(err)
-			}
+			testkit.NoError(t, WriteSVG(&image, "", test.axis, []Chart{test.chart}, nil))
 			for what, text := range map[string]string{
 				"image": image.String(), "page": test.chart.HTML(test.axis),
 				"terminal": Text(test.axis, []Chart{test.chart}, Screen{Columns: 80, Rows: 8}),

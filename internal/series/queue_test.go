@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -167,9 +168,7 @@ func TestQueueOnADiskThatHangs(t *testing.T) {
 			t.Errorf("%d readings and %d gaps written, %d dropped of 130: %v", readings, gaps, dropped, got)
 		}
 		wantSeconds(t, other, Query{}, 1)
-		if err := other.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, other.Close(t.Context()))
 		// Another episode is logged again, this one is not.
 		release = d.hang()
 		for n := range 3 * queueSize {

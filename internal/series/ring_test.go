@@ -310,9 +310,7 @@ func TestReopeningFails(t *testing.T) {
 	if err := r.Mark(stamp(4), 1, GapAgent); !errors.Is(err, syscall.EMFILE) {
 		t.Errorf("mark: %v", err)
 	}
-	if err := r.Mark(stamp(4), 1, GapAgent); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, r.Mark(stamp(4), 1, GapAgent))
 	wantSeconds(t, r, Query{}, 1, 2, 3, -4)
 	must(t, r.Close())
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -39,8 +40,7 @@ func TestAlive(t *testing.T) {
 	stdin, err := cmd.StdinPipe()
 	must(t, err)
 	must(t, cmd.Start())
-	id, err := Identify(host, cmd.Process.Pid)
-	must(t, err)
+	id := testkit.Value(Identify(host, cmd.Process.Pid))(t)
 	other := id.ProcessID
 	other.Start--
 	if !Alive(host, id.ProcessID) || Alive(host, other) || Alive(host, procstats.ProcessID{}) {

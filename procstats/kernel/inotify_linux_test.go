@@ -86,8 +86,7 @@ func TestWritesOverflow(t *testing.T) {
 	if _, err := w.Watch(one); err != nil {
 		t.Fatal(err)
 	}
-	second, err := w.Watch(other)
-	must(t, err)
+	second := testkit.Value(w.Watch(other))(t)
 	var files [2]*os.File
 	for i := range files {
 		if files[i], err = os.Create(filepath.Join(one, fmt.Sprint(i))); err != nil {

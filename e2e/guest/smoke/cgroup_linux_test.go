@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 const root = "/sys/fs/cgroup"
@@ -43,8 +43,8 @@ func makeCgroup(t *testing.T, hierarchy string) string {
 		}
 		t.Skip("this user may not make cgroups, as it should be without delegation")
 	}
-	rig.Must(t, err)
-	t.Cleanup(func() { rig.Check(t, os.Remove(dir)) })
+	testkit.Must(t, err)
+	t.Cleanup(func() { testkit.NoError(t, os.Remove(dir)) })
 	return dir
 }
 
@@ -111,15 +111,14 @@ func TestCgroupKill(t *testing.T) {
 		hierarchy = "unified"
 	}
 	dir := makeCgroup(t, hierarchy)
-	folder, err := os.Open(dir)
-	rig.Must(t, err)
+	folder := testkit.Value(os.Open(dir))(t)
 	defer folder.Close()
 
 	var sleepers []*exec.Cmd
 	for range 5 {
 		cmd := copyOf(roleSleep)
 		cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(folder.Fd())}
-		rig.Must(t, cmd.Start())
+		testkit.Must(t, cmd.Start())
 		sleepers = append(sleepers, cmd)
 	}
 	if got := len(strings.Fields(read(t, dir+"/cgroup.procs"))); got != len(sleepers) {

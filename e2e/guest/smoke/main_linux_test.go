@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // What a copy of the test binary does instead of testing, as roleVariable says. The tests of this
@@ -108,14 +108,13 @@ func here(t *testing.T) guest {
 
 func read(t *testing.T, file string) string {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	rig.Must(t, err)
+	text := testkit.Value(os.ReadFile(file))(t)
 	return string(text)
 }
 
 func write(t *testing.T, file, text string) {
 	t.Helper()
-	rig.Must(t, os.WriteFile(file, []byte(text), 0))
+	testkit.Must(t, os.WriteFile(file, []byte(text), 0))
 }
 
 // value returns a value out of a file of "name value" lines.

@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestKernel(t *testing.T) {
@@ -48,7 +48,7 @@ func TestDisk(t *testing.T) {
 	if errors.Is(err, fs.ErrNotExist) {
 		t.Skip("no disk was asked for (-disk)")
 	}
-	rig.Must(t, err)
+	testkit.Must(t, err)
 	sectors, err := strconv.Atoi(strings.TrimSpace(string(size)))
 	if err != nil || sectors == 0 {
 		t.Errorf("/sys/block/vda/size is %q", size)
@@ -58,13 +58,13 @@ func TestDisk(t *testing.T) {
 func TestUser(t *testing.T) {
 	here(t)
 	u, err := user.Current()
-	rig.Must(t, err)
+	testkit.Must(t, err)
 	if u.Username != os.Getenv("USER") || u.HomeDir != os.Getenv("HOME") {
 		t.Errorf("passwd has %s of %s, environment has %s of %s",
 			u.Username, u.HomeDir, os.Getenv("USER"), os.Getenv("HOME"))
 	}
 	for _, dir := range []string{u.HomeDir, os.TempDir()} {
-		rig.Check(t, os.WriteFile(filepath.Join(dir, "mine"), nil, 0o600))
+		testkit.NoError(t, os.WriteFile(filepath.Join(dir, "mine"), nil, 0o600))
 	}
 	err = os.WriteFile("/etc/mine", nil, 0o600)
 	if os.Getuid() == 0 && err != nil || os.Getuid() != 0 && !errors.Is(err, fs.ErrPermission) {
@@ -74,18 +74,15 @@ func TestUser(t *testing.T) {
 
 func TestLoopback(t *testing.T) {
 	here(t)
-	l, err := net.Listen("tcp", "localhost:0")
-	rig.Must(t, err)
+	l := testkit.Value(net.Listen("tcp", "localhost:0"))(t)
 	defer l.Close()
-	c, err := net.Dial("tcp", l.Addr().String())
-	rig.Must(t, err)
+	c := testkit.Value(net.Dial("tcp", l.Addr().String()))(t)
 	c.Close()
 }
 
 func TestTerminal(t *testing.T) {
 	here(t)
-	f, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
-	rig.Must(t, err)
+	f := testkit.Value(os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0))(t)
 	f.Close()
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/internal/agent/config"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // openDriver opens the driver with the plugin blocks of a configuration file.
@@ -55,9 +56,7 @@ func TestOwnDriverRefuses(t *testing.T) {
 		r, err := openDriver(t, fmt.Sprintf("\n  plugin %q {\n %s\n}\n", name, test.block))
 		if err == nil {
 			t.Errorf("%s: accepted", what)
-			if err := r.Close(); err != nil {
-				t.Error(err)
-			}
+			testkit.NoError(t, r.Close())
 			continue
 		}
 		for line := range strings.SplitSeq(err.Error(), "\n") {

@@ -168,9 +168,7 @@ func (f *fakeAgent) writeLog(t testing.TB, text string) {
 	if _, err := file.WriteString(text); err != nil {
 		t.Error(err)
 	}
-	if err := file.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, file.Close())
 }
 
 func (f *fakeAgent) note(format string, args ...any) error {

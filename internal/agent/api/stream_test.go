@@ -247,9 +247,7 @@ func TestShutdownEndsStreams(t *testing.T) {
 	second := open(t.Context(), t, url+"/v1/client/allocation/"+webID+"/stats/stream")
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	if err := server.Shutdown(ctx); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, server.Shutdown(ctx))
 	for _, resp := range []stream{first, second} {
 		if _, err := io.Copy(io.Discard, resp.body); err != nil && ctx.Err() != nil {
 			t.Error(err)

@@ -97,12 +97,8 @@ func TestWriteFileStaysInside(t *testing.T) {
 	if err := a.WriteFile("t", "../../x", []byte("x"), 0o644, nil); err == nil {
 		t.Error("written outside")
 	}
-	if err := a.WriteFile("t", "local/link", []byte("x"), 0o604, nil); err != nil {
-		t.Error(err)
-	}
-	if err := a.WriteFile("t", "local/new/file", []byte("y"), 0o644, nil); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, a.WriteFile("t", "local/link", []byte("x"), 0o604, nil))
+	testkit.NoError(t, a.WriteFile("t", "local/new/file", []byte("y"), 0o644, nil))
 	if text, err := os.ReadFile(target); string(text) != "precious" || err != nil {
 		t.Errorf("outside there is %q, %v", text, err)
 	}
@@ -126,9 +122,7 @@ func TestLogIsReadAsOne(t *testing.T) {
 	testkit.Must(t, os.Symlink(secret, filepath.Join(a.Logs(), "t.stdout.12")))
 	log := testkit.Value(a.OpenLog("t", "stdout"))(t)
 	defer func() {
-		if err := log.Close(); err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, log.Close())
 	}()
 	read := func() string {
 		text := testkit.Value(io.ReadAll(log))(t)

@@ -37,9 +37,7 @@ func TestOpenLogAfter(t *testing.T) {
 		if diff := cmp.Diff(want.files, log.Files()); diff != "" || string(text) != want.text || err != nil {
 			t.Errorf("after %q: %q, %v; %s", after, text, err, diff)
 		}
-		if err := log.Close(); err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, log.Close())
 	}
 	if log, err := a.OpenLogAfter("t", "stdout", path("t.stdout.12")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("after the last: %v, %v", log, err)

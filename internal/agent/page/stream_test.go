@@ -229,9 +229,7 @@ func TestSlowReader(t *testing.T) {
 	server := httptest.NewUnstartedServer(p.Handler(false))
 	// With the kernel's own buffers megabytes of small changes would have to be written before anything stalls.
 	server.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
-		if err := c.(*net.TCPConn).SetWriteBuffer(4096); err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, c.(*net.TCPConn).SetWriteBuffer(4096))
 		return ctx
 	}
 	server.Start()

@@ -58,9 +58,7 @@ func TestStoreGivesBackWhatItKept(t *testing.T) {
 
 	s = mustOpen(t, path)
 	defer func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, s.Close())
 	}()
 	jobs, err := s.Jobs()
 	if diff := cmp.Diff([]*Job{j}, jobs); diff != "" || err != nil {
@@ -150,16 +148,12 @@ func TestStoreMovesADamagedFileAside(t *testing.T) {
 			testkit.Must(t, os.WriteFile(path, damage(whole), 0o600))
 			s := mustOpen(t, path)
 			defer func() {
-				if err := s.Close(); err != nil {
-					t.Error(err)
-				}
+				testkit.NoError(t, s.Close())
 			}()
 			if s.Damage == nil || s.Damage.Moved == "" || len(s.Damage.Faults) == 0 {
 				t.Errorf("reported as %+v", s.Damage)
 			}
-			if err := s.Apply(ChangeAllocation(&Allocation{ID: "two"})); err != nil {
-				t.Error(err)
-			}
+			testkit.NoError(t, s.Apply(ChangeAllocation(&Allocation{ID: "two"})))
 			if moved, err := filepath.Glob(path + ".damaged-*"); len(moved) != 1 || err != nil {
 				t.Errorf("moved %q, error %v", moved, err)
 			}
@@ -173,9 +167,7 @@ func TestStoreIsOneAgents(t *testing.T) {
 	if other, err := Open(path); !errors.Is(err, ErrInUse) {
 		t.Errorf("opened twice: %v, %v", other, err)
 	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, s.Close())
 }
 
 // TestMain lets the test binary be the process that verifies a database.

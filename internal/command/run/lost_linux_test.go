@@ -85,8 +85,7 @@ func TestMarkLostKeepsReports(t *testing.T) {
 		store.Close(), markLost(dir, began.Add(4*time.Second)),
 	)
 	must(t, err)
-	r, err := record.Read(dir)
-	must(t, err)
+	r := testkit.Value(record.Read(dir))(t)
 	cpu := r.Headline[procstats.HeadlineCPU.String()]
 	if r.Samples != 4 || !r.AsOf.Equal(reported) || cpu.Value == nil || *cpu.Value != 1.5 {
 		t.Errorf("%d samples as of %s, CPU time %+v; want 4 as of %s, 1.5 s", r.Samples, r.AsOf, cpu, reported)
@@ -124,10 +123,8 @@ func TestKillOrphansUnlaunched(t *testing.T) {
 	must(t, unix.Flock(int(lock(mkdir("owned")).Fd()), unix.LOCK_EX))
 	launched := mkdir("launched")
 	lock(launched)
-	self, err := kernel.Identify(kernel.HostFS(), os.Getpid())
-	must(t, err)
-	boot, err := kernel.BootID(kernel.HostFS())
-	must(t, err)
+	self := testkit.Value(kernel.Identify(kernel.HostFS(), os.Getpid()))(t)
+	boot := testkit.Value(kernel.BootID(kernel.HostFS()))(t)
 	must(t, (&wire.Address{ID: "launched", Folder: launched, BootID: boot, Executor: self.ProcessID}).Write())
 	mkdir("somebody else's")
 	mkdir(".start-killed before it was locked")
@@ -199,9 +196,7 @@ func TestLook(t *testing.T) {
 			if test.state != stateOrphan || test.address != nil && test.address.Executor == alive {
 				return
 			}
-			if err := l.kill(t.Context()); err != nil {
-				t.Error(err)
-			}
+			testkit.NoError(t, l.kill(t.Context()))
 			if _, err := os.Lstat(folder); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("the directory is left: %v", err)
 			}

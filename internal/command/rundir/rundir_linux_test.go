@@ -73,9 +73,7 @@ func TestSplitIncomplete(t *testing.T) {
 	}
 	must(t, lock.Close())
 	for _, dir := range []string{incomplete, others} {
-		if err := RemoveIncomplete(dir); err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, RemoveIncomplete(dir))
 	}
 	if _, err := os.Stat(incomplete); !os.IsNotExist(err) {
 		t.Errorf("%s is still there: %v", incomplete, err)
