@@ -46,7 +46,8 @@ func TestEndpointBesideAFrozenExecutor(t *testing.T) {
 	client := f.serveOnSocket()
 	f.silence(pid)
 	defer signal(t, pid, syscall.SIGCONT)
-	response := testkit.Value(client.Get("http://tacho/metrics"))(t)
+	response, err := client.Get("http://tacho/metrics")
+	must(t, err)
 	page, err := io.ReadAll(response.Body)
 	must(t, errors.Join(err, response.Body.Close()))
 	if !strings.Contains(string(page), fine.Name) || strings.Contains(string(page), frozen.Name) {

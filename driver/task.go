@@ -90,7 +90,6 @@ type TaskState int32
 
 // The hosts' numbers.
 const (
-	TaskUnknown TaskState = 0
 	TaskRunning TaskState = 1
 	TaskExited  TaskState = 2
 )
