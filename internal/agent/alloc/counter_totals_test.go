@@ -35,6 +35,10 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 4 && os.Args[2] == job.TrialCommand {
 		os.Exit(job.TrialMain(os.Args[3], map[string]job.TrialWork{state.Trial: state.Verify}, os.Stdin))
 	}
+	// The race detector would keep each short process for a second.
+	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
+		panic(err)
+	}
 	os.Exit(m.Run())
 }
 
@@ -207,6 +211,7 @@ func TestTotals(t *testing.T) {
 		"without a record and the agent":             {begin, read(10), kill, exited, decided},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := &totalsTest{t: t, dir: t.TempDir(), seen: map[string]float64{}, want: map[string]float64{}}
 			s.launch()
 			defer func() { s.close() }()
