@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"runtime"
 	"slices"
 	"unsafe"
 
@@ -58,13 +59,9 @@ func OpenIn(dir, name string, buf []byte) (File, error) {
 
 // Dup duplicates the descriptor of a file; the file itself stays its owner's.
 func Dup(file *os.File) (File, error) {
-	raw, err := file.SyscallConn()
+	fd, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	runtime.KeepAlive(file)
 	if err != nil {
-		return File{}, err
-	}
-	fd := -1
-	controlErr := raw.Control(func(number uintptr) { fd, err = unix.FcntlInt(number, unix.F_DUPFD_CLOEXEC, 0) })
-	if err := errors.Join(controlErr, err); err != nil {
 		return File{}, fmt.Errorf("duplicate %s: %w", file.Name(), err)
 	}
 	return File{number: fd + 1}, nil
