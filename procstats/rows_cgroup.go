@@ -290,12 +290,8 @@ var cgroupRows = [...]Measurement{{
 	Help: "Forks that failed because of the limit on processes.",
 	Pitfall: "Linux before 6.11, cgroup v1 and the mount option pids_localevents do not count forks in cgroups that " +
 		"the task has made.",
-}}
-
-// ancestorRows are the files of the control groups above the task's.
-//
-//nolint:gochecknoglobals // part of the one table, never written to
-var ancestorRows = [...]Measurement{{
+}, {
+	// The files of the control groups above the task's.
 	ID: CgroupCPUQuotaEffective, Name: "cgroup_cpu_quota_effective_cores",
 	Unit: Cores, Kind: Gauge, Scope: TaskScope, Source: SourceCgroup, Guarantee: UpperBound,
 	File: "cpu.max (v2), cpu.cfs_quota_us / cpu.cfs_period_us (v1) of the task's cgroup and of those above it",
@@ -315,12 +311,8 @@ var ancestorRows = [...]Measurement{{
 	Help: "CPU-seconds for which quotas of visible cgroups above the task's kept all that is below them from running.",
 	Pitfall: "Counted per CPU, and for all tasks below the ancestor. The task's own quota is in " +
 		"cgroup_cpu_throttled_seconds_total.",
-}}
-
-// inheritedRows are the files of the group that a task without one of its own runs in.
-//
-//nolint:gochecknoglobals // part of the one table, never written to
-var inheritedRows = [...]Measurement{{
+}, {
+	// The files of the group that a task without one of its own runs in.
 	ID: CgroupCPUInheritedQuota, Name: "cgroup_cpu_inherited_quota_cores",
 	Unit: Cores, Kind: Gauge, Scope: TaskScope, Source: SourceCgroup, Guarantee: UpperBound,
 	File: "cpu.max (v2), cpu.cfs_quota_us / cpu.cfs_period_us (v1) of the executor's cgroup and of those above it",
@@ -336,12 +328,8 @@ var inheritedRows = [...]Measurement{{
 		"executor, and of the visible ones above, kept all that is below them from running.",
 	Pitfall: "Counted per CPU, and for all that runs there. A process that moves to another cgroup is held back by " +
 		"other quotas.",
-}}
-
-// psiRows are the pressure files of the task's control group.
-//
-//nolint:gochecknoglobals // part of the one table, never written to
-var psiRows = [...]Measurement{{
+}, {
+	// The pressure files of the task's control group.
 	ID: PSICPUSome, Name: "psi_cpu_some_seconds_total",
 	Unit: Seconds, Kind: Counter, Scope: TaskScope, Source: SourcePSI, Guarantee: Exact,
 	File: "cpu.pressure some total",
@@ -381,13 +369,9 @@ var psiRows = [...]Measurement{{
 	File:    "io.pressure full total",
 	Help:    "Time in which every process of the task that was not idle waited for block I/O.",
 	Pitfall: "The whole task was stalled in that time; psi_*_some_seconds_total includes it.",
-}}
-
-// networkRows are the packets of the task's cgroup. They are lower bounds: what has divided or merged a packet has
-// not, and the hooks are not run for each packet of a connection that is closed.
-//
-//nolint:gochecknoglobals // part of the one table, never written to
-var networkRows = [...]Measurement{{
+}, {
+	// The packets of the task's cgroup. They are lower bounds: what has divided or merged a packet has not, and the
+	// hooks are not run for each packet of a connection that is closed.
 	ID: SkbReceived, Name: "skb_received_bytes_total",
 	Unit: Bytes, Kind: Counter, Scope: TaskScope, Source: SourceSkb, Guarantee: LowerBound,
 	File: "__sk_buff.len at the ingress hook of the task's cgroup v2 (BPF_PROG_TYPE_CGROUP_SKB)",

@@ -69,12 +69,8 @@ var headlineRows = [...]Measurement{{
 	Pitfall: "What was handed to the kernel reaches storage later, often after the task has ended: see " +
 		"io_write_handed_bytes_total and io_write_pending_bytes. The kernel charges them to the cgroup that owns the " +
 		"file's pages.",
-}}
-
-// laterHeadlineRows are headlines with numbers behind those of other rows.
-//
-//nolint:gochecknoglobals // part of the one table, never written to
-var laterHeadlineRows = [...]Measurement{{
+}, {
+	// Headlines with numbers behind those of other rows.
 	ID: HeadlineIOHanded, Name: "io_write_handed_bytes_total",
 	Unit: Bytes, Kind: Counter, Scope: HeadlineScope,
 	File: "the larger of the lower bounds tree_io_write_bytes_total, rusage_oublock_bytes_total",

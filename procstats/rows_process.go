@@ -117,12 +117,8 @@ var processRows = [...]Measurement{{
 		"trusted callers only.",
 	Pitfall: "A process can write anything over its arguments. Read when a program starts, and again, after 10 s at " +
 		"the earliest, if its address space has changed.",
-}}
-
-// executorRows are what the measuring itself costs.
-//
-//nolint:gochecknoglobals // part of the one table, never written to
-var executorRows = [...]Measurement{{
+}, {
+	// What the measuring itself costs.
 	ID: ExecutorCPU, Name: "executor_cpu_seconds_total",
 	Unit: Seconds, Kind: Counter, Scope: TaskScope, Source: SourceExecutor, Guarantee: Exact,
 	File: "getrusage(2) of the executor",
@@ -137,12 +133,8 @@ var executorRows = [...]Measurement{{
 	Unit: Seconds, Kind: Counter, Scope: TaskScope, Source: SourceExecutor, Guarantee: Exact,
 	File: "timed by the executor",
 	Help: "Wall time spent in collections.",
-}}
-
-// portableRows are what systems without a reader of our own have.
-//
-//nolint:gochecknoglobals // part of the one table, never written to
-var portableRows = [...]Measurement{{
+}, {
+	// What systems without a reader of our own have.
 	ID: PortableCPU, Name: "portable_cpu_seconds_total",
 	Unit: Seconds, Kind: Counter, Scope: TaskScope, Source: SourcePortable, Guarantee: LowerBound,
 	File: "gopsutil, live processes of the tree and reaped children",

@@ -160,12 +160,8 @@ var treeRows = [...]Measurement{{
 	Unit: None, Kind: Gauge, Scope: TaskScope, Source: SourceDisk, Guarantee: Sampled,
 	File: "a walk of the task's directory",
 	Help: "Files and directories in the task's own directory.",
-}}
-
-// runQueueRows are what the scheduler counts of each live process besides its CPU time.
-//
-//nolint:gochecknoglobals // part of the one table, never written to
-var runQueueRows = [...]Measurement{{
+}, {
+	// What the scheduler counts of each live process besides its CPU time.
 	ID: ProcessRunDelay, Name: "process_run_delay_seconds_total",
 	Unit: Seconds, Kind: Counter, Scope: ProcessScope, Source: SourceTree, Set: RunQueueSet, Guarantee: LowerBound,
 	File: "/proc/PID/task/TID/schedstat run_delay",
@@ -187,12 +183,8 @@ var runQueueRows = [...]Measurement{{
 	Help: "How often the CPU was taken away from threads of this process that could have used it.",
 	Pitfall: "Of a thread that has ended, what came after it was last read is missing. Not read of processes with more " +
 		"than 128 threads.",
-}}
-
-// outsideRows say which processes of the task run outside its cgroup: the cgroup's totals have nothing of them.
-//
-//nolint:gochecknoglobals // part of the one table, never written to
-var outsideRows = [...]Measurement{{
+}, {
+	// Rows that say which processes of the task run outside its cgroup: the cgroup's totals have nothing of them.
 	ID: TreeOutside, Name: "tree_processes_outside_cgroup",
 	Unit: None, Kind: Gauge, Scope: TaskScope, Source: SourceTree, Set: OutsideSet, Guarantee: LowerBound,
 	File:    "/proc/PID/cgroup, and children that cgroup.procs does not list",
@@ -226,12 +218,8 @@ var outsideRows = [...]Measurement{{
 	Unit: None, Kind: Counter, Scope: TaskScope, Source: SourceTree, Set: OutsideSet, Guarantee: LowerBound,
 	File: "/proc/PID/cgroup: v2",
 	Help: "Processes of the task that were seen outside the cgroup that its pressure is read of.",
-}}
-
-// endRows are what the ends of processes say of those that ran outside.
-//
-//nolint:gochecknoglobals // part of the one table, never written to
-var endRows = [...]Measurement{{
+}, {
+	// What the ends of processes say of those that ran outside.
 	ID: RusageOutside, Name: "rusage_processes_outside_cgroup_total",
 	Unit: None, Kind: Counter, Scope: TaskScope, Source: SourceRusage, Guarantee: LowerBound,
 	File: "/proc/PID/cgroup (v2) of a child that has ended, before the executor reaps it",
@@ -253,12 +241,8 @@ var endRows = [...]Measurement{{
 	Help: "CPU time of the processes that ended in the task's cgroup of version 2, over their whole lives, however " +
 		"short. Only the record of an ended task has it.",
 	Pitfall: "Absent if processes are known to have joined the cgroup: what they used before is in it too.",
-}}
-
-// exitRows are what the ends of processes in the cgroup say of those that are missing.
-//
-//nolint:gochecknoglobals // part of the one table, never written to
-var exitRows = [...]Measurement{{
+}, {
+	// What the ends of processes in the cgroup say of those that are missing.
 	ID: ExitsLeft, Name: "exits_processes_left_cgroup_total",
 	Unit: None, Kind: Counter, Scope: TaskScope, Source: SourceExits, Guarantee: LowerBound,
 	File: "sched_process_fork and sched_switch, by BPF programs: processes that were forked in the task's v2 " +
@@ -266,12 +250,8 @@ var exitRows = [...]Measurement{{
 	Help: "Processes that began in the task's cgroup of version 2 and did not end there, however short they lived. " +
 		"Only the record of an ended task has it.",
 	Pitfall: "A process that joined the cgroup and ended there makes up for one that left.",
-}}
-
-// ioRows are what is worked out from several counters of I/O.
-//
-//nolint:gochecknoglobals // part of the one table, never written to
-var ioRows = [...]Measurement{{
+}, {
+	// What is worked out from several counters of I/O.
 	ID: TreeIOStored, Name: "tree_io_stored_bytes_total",
 	Unit: Bytes, Kind: Counter, Scope: TaskScope, Source: SourceIO, Guarantee: LowerBound,
 	File: "/proc/PID/io write_bytes - cancelled_write_bytes, of live and reaped processes, - /proc/meminfo Dirty, " +
@@ -280,12 +260,8 @@ var ioRows = [...]Measurement{{
 		"write may be theirs.",
 	Pitfall: "Far too low while other tasks have much to write. What someone outside the task deletes before it is " +
 		"written counts as if it had reached storage.",
-}}
-
-// memoryRows are what a task holds where no cgroup says it: the memory of its processes, and huge pages.
-//
-//nolint:gochecknoglobals // part of the one table, never written to
-var memoryRows = [...]Measurement{{
+}, {
+	// What a task holds where no cgroup says it: the memory of its processes, and huge pages.
 	ID: TreeMemory, Name: "tree_memory_bytes",
 	Unit: Bytes, Kind: Gauge, Scope: TaskScope, Source: SourceTree, Guarantee: LowerBound,
 	File: "/proc/PID/statm resident - shared, and Pss_Anon and Pss_Shmem of /proc/PID/smaps_rollup (since Linux " +
@@ -327,12 +303,8 @@ var memoryRows = [...]Measurement{{
 	Help: "The most resident memory that a single reaped process had at any time, mapped files included.",
 	Pitfall: "Absent if no process had more than the executor: a child inherits that value from it. It is that of one " +
 		"process, and the task can have held more.",
-}}
-
-// rateRows say what is not in rates of CPU time.
-//
-//nolint:gochecknoglobals // part of the one table, never written to
-var rateRows = [...]Measurement{{
+}, {
+	// Rows that say what is not in rates of CPU time.
 	ID: TreeCPULate, Name: "tree_cpu_late_seconds_total",
 	Unit: Seconds, Kind: Counter, Scope: TaskScope, Source: SourceTree, Guarantee: Sampled,
 	File: "the CPU clocks of processes that are older than the sample before the one that found them, and the " +
@@ -341,12 +313,8 @@ var rateRows = [...]Measurement{{
 		"found late had used, and what is more than all CPUs " +
 		"can have done since. Rates of tree_cpu_seconds_total are without it.",
 	Pitfall: "What a process that is found late has used since the sample before is in it too.",
-}}
-
-// setRows say when processes were read, and what the task had used by then.
-//
-//nolint:gochecknoglobals // part of the one table, never written to
-var setRows = [...]Measurement{{
+}, {
+	// Rows that say when processes were read, and what the task had used by then.
 	ID: TreeCPUAtRows, Name: "tree_cpu_at_rows_seconds",
 	Unit: Seconds, Kind: Gauge, Scope: TaskScope, Source: SourceTree, Guarantee: Sampled,
 	File: "the task's total that is read together with its processes",
@@ -358,12 +326,8 @@ var setRows = [...]Measurement{{
 	File: "the time of the sample minus that of tree_processes, CLOCK_MONOTONIC",
 	Help: "How long before the sample the processes of the task were read, whose rows it has; absent if it is 0. " +
 		"The measurements of the sources tree and io are as old.",
-}}
-
-// samplingRows are how often a task is sampled.
-//
-//nolint:gochecknoglobals // part of the one table, never written to
-var samplingRows = [...]Measurement{{
+}, {
+	// How often a task is sampled.
 	ID: ExecutorInterval, Name: "executor_sampling_interval_seconds",
 	Unit: Seconds, Kind: Gauge, Scope: TaskScope, Source: SourceExecutor, Guarantee: Exact,
 	File: "the own count of the process that samples",

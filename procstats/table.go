@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"sync"
 )
 
 // Measurement is one row of the table: everything there is to say about a number before it is read.
@@ -33,24 +34,33 @@ type Measurement struct {
 	Pitfall string
 }
 
-// sections are the table, one array a file, ordered by ID. They are laid out at build time, so that a process
-// which asks for nothing pays nothing at its start; Table and Lookup hand out copies.
+// sections are the table, one array a file. They are laid out at build time, so that a process which asks for nothing
+// pays nothing at its start; Table and Lookup hand out copies.
 //
 //nolint:gochecknoglobals // the one table, never written to
 var sections = [...][]Measurement{
-	cgroupRows[:], psiRows[:], treeRows[:], processRows[:], executorRows[:], portableRows[:], headlineRows[:],
-	outsideRows[:], laterHeadlineRows[:], ioRows[:], endRows[:], runQueueRows[:], exitRows[:], memoryRows[:], setRows[:],
-	rateRows[:], ancestorRows[:], samplingRows[:], inheritedRows[:], networkRows[:],
+	cgroupRows[:], headlineRows[:], processRows[:], treeRows[:],
 }
+
+// rows has the table by ID.
+//
+//nolint:gochecknoglobals // as the table
+var rows = sync.OnceValue(func() *[64 * selectionWords]*Measurement {
+	var byID [64 * selectionWords]*Measurement
+	for _, section := range sections {
+		for i := range section {
+			byID[section[i].ID] = &section[i]
+		}
+	}
+	return &byID
+})
 
 // allRows walks the table in the order of IDs.
 func allRows() iter.Seq[*Measurement] {
 	return func(yield func(*Measurement) bool) {
-		for _, section := range sections {
-			for i := range section {
-				if !yield(&section[i]) {
-					return
-				}
+		for _, m := range rows() {
+			if m != nil && !yield(m) {
+				return
 			}
 		}
 	}
@@ -58,23 +68,8 @@ func allRows() iter.Seq[*Measurement] {
 
 // rowOf finds a row by its number, nil for an unknown one.
 func rowOf(id ID) *Measurement {
-	for _, section := range sections {
-		if id > section[len(section)-1].ID {
-			continue
-		}
-		low, high := 0, len(section)
-		for low < high {
-			middle := (low + high) / 2
-			if section[middle].ID < id {
-				low = middle + 1
-			} else {
-				high = middle
-			}
-		}
-		if section[low].ID == id {
-			return &section[low]
-		}
-		return nil
+	if byID := rows(); int(id) < len(byID) {
+		return byID[id]
 	}
 	return nil
 }
