@@ -227,7 +227,11 @@ func TestTopViewFitsTheScreen(t *testing.T) {
 	} {
 		pressAll(m, keys...)
 		for width := 1; width < 130; width++ {
-			for _, height := range []int{0, 1, 2, 3, 5, 24} {
+			heights := []int{24} // lines are laid out alike at each height
+			if width%16 == 0 {
+				heights = []int{0, 1, 2, 3, 5, 24}
+			}
+			for _, height := range heights {
 				view := m.view(width, height)
 				if len(view) > max(height, 2) {
 					t.Fatalf("%q, %d×%d: %d lines", keys, width, height, len(view))
