@@ -24,16 +24,19 @@ const (
 
 // Described returns a command with its help, which is a section of a text: a line of "# ", the path of the command and
 // its arguments; a line that says in short what it does; a description, unless it would say the same; and examples,
-// which begin with an indented line.
+// the last paragraph, which is indented.
 func Described(help, path string) *cobra.Command {
 	_, section, _ := strings.Cut(help, "\n# "+path)
 	section, _, _ = strings.Cut(section, "\n# ")
 	arguments, section, _ := strings.Cut(section, "\n")
 	short, section, _ := strings.Cut(section, "\n")
-	long, example, _ := strings.Cut(section, "\n  ")
+	long, example := "\n"+section, ""
+	if last := strings.LastIndex(long, "\n\n  "); last >= 0 {
+		long, example = long[:last], strings.Trim(long[last:], "\n")
+	}
 	return &cobra.Command{
 		Use: path[strings.LastIndexByte(path, ' ')+1:] + arguments, Short: short, Long: strings.TrimSpace(long),
-		Example: strings.TrimRight("  "+example, " \n"),
+		Example: example,
 	}
 }
 

@@ -6,6 +6,7 @@
 package doctor
 
 import (
+	_ "embed" // of the help
 	"errors"
 	"fmt"
 	"slices"
@@ -20,20 +21,13 @@ import (
 	"github.com/tachograph/tacho/procstats/source"
 )
 
+//go:embed help.txt
+var help string
+
 // Command returns tacho doctor.
 func Command() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "doctor",
-		Short: "Check what can be measured here, and how to enable the rest",
-		Long: `Try every source of measurements on this machine as this user, and print which work, which do not and why,
-and how to enable them. It creates the cgroup that a task would get, and removes it.
-
-The exit code is 1 if nothing can be measured.`,
-		Example: `  tacho doctor
-  sudo tacho doctor
-  tacho doctor --format json | jq '.checks[] | select(.state != "works")'`,
-		GroupID: cli.GroupHost,
-	}
+	cmd := cli.Described(help, "doctor")
+	cmd.GroupID = cli.GroupHost
 	format := cli.AddFormat(cmd, "text", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		r, err := Examine(Host{FS: kernel.HostFS(), Root: "/"})

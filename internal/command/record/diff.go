@@ -22,29 +22,13 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-const diffHelp = `Show two runs side by side, with the change from A to B, also in percent of A.
-
-A and B are runs: each is ` + rundir.Words + `.
-Without them the last two runs are compared: last~1 and last.
-
-Values that were not measured are shown as ` + procstats.NoValue + ` with the reason, and without a change.
-
---max-increase sets a budget for the change. It also fails if a side was not measured, or if only a bound is known that
-does not decide.
-
-Differences that make the runs hard to compare are listed first: machine, kernel, command, selection, source,
-guarantee.`
-
 func newDiff() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "diff [A B]",
-		Short: "Compare two runs: what B used more or less than A",
-		Long:  diffHelp,
-		Example: `  tacho diff 2026-03-04T10 last
-  tacho diff --max-increase memory_peak=10% main last
-  tacho diff before/ after/ --format json | jq .warnings`,
-		Args:    rundir.Arguments("A", "B"),
-		GroupID: cli.GroupRecords,
+	cmd := cli.Described(help, "diff")
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return cli.Arguments("A", "B")(cmd, args)
 	}
 	format := cli.AddFormat(cmd, "table", "json")
 	mostOf := cmd.Flags().StringArray("max-increase", nil,
@@ -341,26 +325,7 @@ func provenance(value record.HeadlineValue) string {
 }
 
 func newCompare() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "compare [RUN...]",
-		Short: "Compare runs, and series of repeated runs: mean, deviation, change",
-		Long: `Show duration, CPU, memory peak and I/O of runs, with the change from the first one.
-
-RUN is ` + rundir.Words + `.
-Without it, last is meant.
-
-A run of tacho run --runs stands for all runs of its series: mean, standard deviation (σ), lowest and highest value,
-and outliers, which are far from the median (modified Z-score above 3.5). Runs with the same --label series=NAME are a
-series, too.
-
-A change is within noise if such series differ as much by chance once in 20 times (Welch's test). A single run is taken
-to vary as the series that it is compared with.`,
-		Example: `  tacho compare last
-  tacho compare before after --format markdown
-  tacho compare last~20 last~10 last --format csv`,
-		Args:    cli.Arguments("[RUN...]"),
-		GroupID: cli.GroupRecords,
-	}
+	cmd := cli.Described(help, "compare")
 	format := cli.AddFormat(cmd, repeat.Formats()...)
 	rundir.ForRuns(cmd, mostRuns, rundir.Last(), func(cmd *cobra.Command, runs []record.Entry) error {
 		groups, err := groupsOf(runs)

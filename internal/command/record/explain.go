@@ -16,20 +16,8 @@ import (
 )
 
 func newExplain() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "explain [NAME]",
-		Short: "Explain a measurement: its meaning, source and guarantee",
-		Long: `Explain one measurement: what it means, how it is often misread, which kernel file it is read from, its unit,
-and what it guarantees. Without a name, list all measurements by source; the name of a group, such as cgroup_memory,
-lists that group.`,
-		Example: `  tacho explain
-  tacho explain memory_bytes
-  tacho explain psi
-  tacho explain cgroup_memory_peak_bytes --format json`,
-		Args:              cli.Arguments("[NAME]"),
-		GroupID:           cli.GroupHost,
-		ValidArgsFunction: completeMeasurements,
-	}
+	cmd := cli.Described(help, "explain")
+	cmd.GroupID, cmd.ValidArgsFunction = cli.GroupHost, completeMeasurements
 	format := cli.AddFormat(cmd, "text", "json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {

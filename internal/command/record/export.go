@@ -20,22 +20,7 @@ import (
 )
 
 func newExport() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "export [RUN...]",
-		Short: "Print the samples of runs as CSV or JSON lines",
-		Long: `Print the samples of runs as a flat table: one row for each point of time, with the name of its run.
-
-RUN is ` + rundir.Words + `.
-Without it, last is meant.
-
-A row is one sample, of a long run some samples together. What was not measured is empty in CSV, and null in JSON.
---columns prints what the columns are; docs/records.md has recipes for pandas, DuckDB and jq.`,
-		Example: `  tacho export last > samples.csv
-  tacho export --format jsonl last~1 last | jq .memory_bytes
-  tacho export --columns`,
-		Args:    cli.Arguments("[RUN...]"),
-		GroupID: cli.GroupRecords,
-	}
+	cmd := cli.Described(help, "export")
 	format := cli.AddFormat(cmd, "csv", "jsonl")
 	columns := cmd.Flags().Bool("columns", false, "print what the columns are, and no samples")
 	rundir.ForRuns(cmd, mostRuns, rundir.Last(), func(cmd *cobra.Command, runs []record.Entry) error {

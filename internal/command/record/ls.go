@@ -5,6 +5,7 @@
 package record
 
 import (
+	_ "embed" // of the help
 	"encoding/csv"
 	"fmt"
 	"io"
@@ -26,10 +27,15 @@ import (
 
 // Commands are the commands of this package.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{
-		newDiff(), newCompare(), newExplain(), newExport(), newLs(), newPlot(), newReport(), newShow(),
+	all := []*cobra.Command{newDiff(), newCompare(), newExport(), newLs(), newPlot(), newReport(), newShow()}
+	for _, cmd := range all {
+		cmd.GroupID = cli.GroupRecords
 	}
+	return append(all, newExplain())
 }
+
+//go:embed help.txt
+var help string
 
 type lsOptions struct {
 	outputDir *string
@@ -40,22 +46,8 @@ type lsOptions struct {
 }
 
 func newLs() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "ls",
-		Aliases: []string{"list"},
-		Short:   "List runs, newest first",
-		Long: `List runs, newest first.
-
-A run is lost if its executor died before it completed the record, for example in a crash of the machine. Values that
-were not measured are shown as ` + procstats.NoValue + `, bounds with ≥ or ≤.
-
-Records that cannot be read are reported on stderr, and the exit code is 1.`,
-		Example: `  tacho ls
-  tacho ls --state exited --label team=db
-  tacho ls --format json | jq '.[0].memory_peak_bytes'`,
-		Args:    cli.Arguments(),
-		GroupID: cli.GroupRecords,
-	}
+	cmd := cli.Described(help, "ls")
+	cmd.Aliases = []string{"list"}
 	o := &lsOptions{outputDir: rundir.AddOutputDir(cmd), format: cli.AddFormat(cmd, "table", "json", "csv")}
 	cmd.Flags().StringArrayVar(&o.labels, "label", nil,
 		"list only runs with this label: `KEY=VALUE`, or KEY for any value; may be repeated, all must match")

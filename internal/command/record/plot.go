@@ -28,22 +28,7 @@ import (
 )
 
 func newPlot() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "plot [RUN]",
-		Short: "Draw what one run used over time: CPU, memory, storage, network",
-		Long: `Draw what a run used over time: on the terminal, or with --output as an SVG image.
-
-` + rundir.RunHelp + `
-
-Each value is that of one sample, of a long run of some samples together: memory is then the highest, CPU, storage and
-network the average. Nothing is drawn for times in which nothing was measured. A limit is drawn unless it is more than
-three times what was used. The CPU time of all processes that ended follows, by command. A line of the record that
-cannot be read is reported on stderr and leaves a gap, and the exit code is 1.`,
-		Example: `  tacho plot last
-  tacho plot last --output run.svg`,
-		Args:    rundir.Arguments("RUN"),
-		GroupID: cli.GroupRecords,
-	}
+	cmd := cli.Described(help, "plot")
 	output := cmd.Flags().StringP("output", "o", "", "write an SVG image to `FILE`, which ends in .svg")
 	_ = cmd.MarkFlagFilename("output", "svg") // fails only for a flag that does not exist
 	rundir.ForRuns(cmd, 1, rundir.Last(), func(cmd *cobra.Command, runs []record.Entry) error {

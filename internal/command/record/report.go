@@ -26,19 +26,7 @@ import (
 var reportTemplate string
 
 func newReport() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "report [RUN...]",
-		Short: "Write a report of runs as one HTML file",
-		Long: `Write one HTML file that needs no other file and no network: how each run ended, what it used, charts to read
-values from, commands, limits; of several runs also their comparison.
-
-RUN is ` + rundir.Words + `.
-Without it, last is meant. A run of a series stands for the series in the comparison.`,
-		Example: `  tacho report last -o report.html
-  tacho report before after -o report.html`,
-		Args:    cli.Arguments("[RUN...]"),
-		GroupID: cli.GroupRecords,
-	}
+	cmd := cli.Described(help, "report")
 	output := cmd.Flags().StringP("output", "o", "report.html", "write the report to `FILE`, which ends in .html")
 	_ = cmd.MarkFlagFilename("output", "html") // fails only for a flag that does not exist
 	rundir.ForRuns(cmd, mostRuns, rundir.Last(), func(cmd *cobra.Command, runs []record.Entry) error {

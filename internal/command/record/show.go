@@ -14,27 +14,10 @@ import (
 	"github.com/tachograph/tacho/internal/command/cli"
 	"github.com/tachograph/tacho/internal/command/rundir"
 	"github.com/tachograph/tacho/internal/command/summary"
-	"github.com/tachograph/tacho/procstats"
 )
 
 func newShow() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "show [RUN]",
-		Short: "Show one run: what it used, what it waited for, why it ended",
-		Long: `Show the record of one run, with source and guarantee of each headline.
-
-` + rundir.RunHelp + `
-
-The table of processes adds up to the total: live processes, exited processes, and the rest, which is unattributed.
-Values that were not measured are shown as ` + procstats.NoValue + `; --all lists all measurements, with the reason for
-each absent one. The numbers of a run that is running or lost are those of its last report.`,
-		Example: `  tacho show last
-  tacho show 2026-03-04 --all
-  tacho show last --failed-first
-  tacho show last --format json | jq .headline`,
-		Args:    rundir.Arguments("RUN"),
-		GroupID: cli.GroupRecords,
-	}
+	cmd := cli.Described(help, "show")
 	format := cli.AddFormat(cmd, "text", "json")
 	all := cmd.Flags().Bool("all", false,
 		"show all measurements, with the reason for each absent one, and the evidence for a success too")

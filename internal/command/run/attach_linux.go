@@ -26,17 +26,8 @@ import (
 )
 
 func newAttach() *cobra.Command {
-	cmd := cli.Launcher(&cobra.Command{
-		Use:   "attach [RUN]",
-		Short: "Follow a detached run to its end",
-		Long: `Print the output of a detached run from its start, follow it to its end, and exit with its exit code.
-Ctrl-C stops following; the run continues.
-
-` + rundir.RunHelp,
-		Example: `  tacho attach last`,
-		Args:    rundir.Arguments("RUN"),
-		GroupID: cli.GroupMeasure,
-	})
+	cmd := cli.Launcher(cli.Described(help, "attach"))
+	cmd.GroupID = cli.GroupMeasure
 	rundir.ForRuns(cmd, 1, rundir.Last(), func(cmd *cobra.Command, runs []record.Entry) error {
 		return attach(cmd, runs[0])
 	})
@@ -161,18 +152,8 @@ func (s *session) detach(ctx context.Context, launched *proto.LaunchResponse) er
 }
 
 func newStop() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "stop RUN",
-		Short: "Stop a run and everything it started",
-		Long: `Send the kill signal to a run, wait, kill what is left, and return when no process of the run is left. If its
-executor and tacho run have died, what they left is killed at once.
-
-RUN is ` + rundir.Words + `.`,
-		Example: `  tacho stop last
-  tacho stop last --signal INT --grace 30s`,
-		Args:    cli.Arguments("RUN"),
-		GroupID: cli.GroupMeasure,
-	}
+	cmd := cli.Described(help, "stop")
+	cmd.GroupID = cli.GroupMeasure
 	signalName := cmd.Flags().String("signal", "", "`SIGNAL` to send first (default: the --kill-signal of the run)")
 	grace := 5 * time.Second
 	cmd.Flags().Var(cli.Duration(&grace), "grace", "time to wait before the kill; 0 kills at once")

@@ -26,13 +26,8 @@ type executorDirs struct {
 }
 
 func newExecutors() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "executors",
-		Short: "List and kill the executors on this machine, including orphans",
-		Long: `List and kill the executors of this user on this machine: those of tacho run, the driver plugin, the agent and
-development agents. An orphan is what a dead executor left behind.`,
-		GroupID: cli.GroupHost,
-	}
+	cmd := cli.Described(help, "executors")
+	cmd.GroupID = cli.GroupHost
 	var f executorDirs
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&f.runtimeDir, "runtime-dir", client.DefaultRuntimeDir(), "runtime `DIR`, the runtime_dir of a plugin")
@@ -66,21 +61,7 @@ func (f *executorDirs) refuseAgent() error {
 }
 
 func newExecutorsLs(f *executorDirs) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "ls",
-		Short: "List executors: id, state, owner, age, processes, command",
-		Long: `List executors. Their states:
-
-  starting   has not started its task yet
-  running    its task runs
-  ended      its task has ended; it waits for the owner of the task to ask how
-  orphan     it is dead, or cannot be reached, and what it left has no owner
-  elsewhere  it is in another PID namespace, where its state can be seen
-
-An owner in parentheses is not connected at the moment.`,
-		Example: `  tacho executors ls`,
-		Args:    cli.Arguments(),
-	}
+	cmd := cli.Described(help, "executors ls")
 	format := cli.AddFormat(cmd, "table", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		all, err := f.list()
@@ -104,15 +85,8 @@ An owner in parentheses is not connected at the moment.`,
 }
 
 func newExecutorsKill(f *executorDirs) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "kill ID...",
-		Short: "Stop an executor and its task, or kill what a dead one left",
-		Long: `Stop the task of an executor and end the executor. One that does not answer within 3 seconds is killed, and its
-task with it. What a dead executor left behind is killed and removed.`,
-		Example: `  tacho executors kill 20260304T050607-4711
-  tacho executors kill --orphans`,
-		Args: cli.Arguments("[ID...]"),
-	}
+	cmd := cli.Described(help, "executors kill")
+	cmd.Args = cli.Arguments("[ID...]")
 	orphans := cmd.Flags().Bool("orphans", false, "kill what all orphans left behind")
 	agents := cmd.Flags().Bool("agent", false,
 		"kill all executors of the agent with that --data-dir, which must not be running")

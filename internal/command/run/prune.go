@@ -24,16 +24,8 @@ import (
 )
 
 func newPrune() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "prune",
-		Short: "Delete the records of runs that have ended",
-		Long: `Delete the records of runs that have ended, except the newest --keep. Runs that are running are never deleted,
-nor directories without a readable record. Incomplete runs are deleted, too, and orphaned executors are killed.`,
-		Example: `  tacho prune --keep 20
-  tacho prune --keep 0 --older-than 7d --dry-run`,
-		Args:    cli.Arguments(),
-		GroupID: cli.GroupRecords,
-	}
+	cmd := cli.Described(help, "prune")
+	cmd.GroupID = cli.GroupRecords
 	outputDir := rundir.AddOutputDir(cmd)
 	keep := 10
 	cmd.Flags().Var(cli.Number(&keep, 0, math.MaxInt), "keep", "keep the newest `N` runs")

@@ -6,6 +6,7 @@ package run
 
 import (
 	"cmp"
+	_ "embed" // of the help
 	"errors"
 	"fmt"
 	"io/fs"
@@ -61,49 +62,19 @@ type runOptions struct {
 	network, cgroup, format, summary, live  *cli.Choice
 }
 
-const runHelp = `Run a command in a small executor process, measure all its processes, and write a record.
-
-If stdin and stdout are a terminal, the command gets a pseudo-terminal of its own. Otherwise it gets the descriptors of
-tacho, and has no controlling terminal: it cannot ask for a password at /dev/tty. Signals are forwarded. Only the output
-of the command goes to stdout; the live line, OOM kills as they happen and the summary go to stderr.
-
-Limits apply from the first instruction of the command, to all its processes. If this machine cannot enforce a limit, it
-is an error and nothing is started.
-
---runs repeats the command until one fails. Each run has a record with the label series, and tacho compare shows them
-again: together, and beside those of another series. Budgets apply to each run.
-
---fail-if sets a budget: MEASUREMENT > VALUE, also with >=, < and <=. tacho explain lists the measurements, of which the
-unit and the word total may be left out; wall is the duration. A budget also fails if the number was not measured, or if
-only a bound is known that does not decide.
-
-Exit codes: the code of the command; 128+N if signal N ended it; 123 the command succeeded and a budget failed
-(--fail-if); 124 timeout (--timeout); 125 error of tacho; 126 the command cannot be executed; 127 command not found.`
+//go:embed help.txt
+var help string
 
 func newRun() *cobra.Command {
 	o := &runOptions{}
-	cmd := cli.Launcher(&cobra.Command{
-		Use:   "run [flags] -- COMMAND [ARG...]",
-		Short: "Run a command and record what it uses",
-		Long:  runHelp,
-		Example: `  tacho run -- go build ./...
-  tacho run --interval 100ms --label branch=main -- make -j8
-  tacho run --measurements cgroup_cpu,psi --format json -- ./job
-  tacho run --memory 400M --swap-max 0 --cpu 1.5 --pids 200 -- ./job
-  tacho run --fail-if 'memory_peak > 400M' -- make test
-  tacho run --summary-file "$GITHUB_STEP_SUMMARY" -- make test
-  tacho run --runs 10 --warmup 1 -- ./benchmark
-  tacho run --detach -- ./server
-  tacho run --timeout 10m --message "nightly import" -- ./import.sh`,
-		GroupID:               cli.GroupMeasure,
-		DisableFlagsInUseLine: true,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cli.Usagef("no command given; put it after --: tacho run -- make (see %s --help)", cmd.CommandPath())
-			}
-			return nil
-		},
-	})
+	cmd := cli.Launcher(cli.Described(help, "run"))
+	cmd.GroupID, cmd.DisableFlagsInUseLine = cli.GroupMeasure, true
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return cli.Usagef("no command given; put it after --: tacho run -- make (see %s --help)", cmd.CommandPath())
+		}
+		return nil
+	}
 	o.addFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		selection, err := o.check()

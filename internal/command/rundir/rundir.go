@@ -28,27 +28,15 @@ import (
 const Words = `the name of a run as shown by tacho ls, a prefix of it, the path of its directory, last (the newest run),
 or last~1 (the one before it)`
 
-// RunHelp is the help text for the argument RUN.
-const RunHelp = `RUN is ` + Words + `. Without it, last is meant.`
-
 // last names the newest run.
 const last = "last"
 
-// Arguments requires the named arguments, which are runs, or none: the newest runs are meant then.
-func Arguments(names ...string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return nil
-		}
-		return cli.Arguments(names...)(cmd, args)
-	}
-}
-
 // ForRuns makes a command out of what it does with the runs that its arguments name, at most so many. Without arguments
-// these are the runs that defaults name.
+// these are the runs that defaults name. {RUN} in its help becomes Words.
 func ForRuns(cmd *cobra.Command, most int, defaults []string, do func(*cobra.Command, []record.Entry) error) {
 	outputDir := AddOutputDir(cmd)
 	cmd.ValidArgsFunction = Complete(outputDir, most)
+	cmd.Long = strings.ReplaceAll(cmd.Long, "{RUN}", Words)
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
 		if len(words) == 0 {
 			words = defaults
