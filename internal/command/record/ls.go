@@ -7,7 +7,6 @@ package record
 import (
 	_ "embed" // of the help
 	"encoding/csv"
-	"fmt"
 	"io"
 	"math"
 	"slices"
@@ -71,15 +70,6 @@ func (o *lsOptions) run(cmd *cobra.Command) error {
 	entries, err := record.List(*o.outputDir)
 	if err != nil {
 		return err
-	}
-	entries, incomplete := rundir.SplitIncomplete(entries)
-	var names []string
-	for _, entry := range incomplete {
-		names = append(names, entry.Name)
-	}
-	if len(names) > 0 {
-		cli.PrintError(cmd.ErrOrStderr(), fmt.Errorf("incomplete runs, because tacho run was killed before it started "+
-			"the command: %s (tacho prune deletes them)", cli.SomeOf(names)))
 	}
 	var runs []listedRun
 	damaged := 0

@@ -34,12 +34,12 @@ func (s *session) lost() error {
 	failpoint.At("run.lost")
 	err := s.client.KillTask(ctx)
 	failpoint.At("run.lost.killed")
-	if s.dir != "" {
-		markErr := markLost(s.dir, ended)
-		if errors.Is(markErr, os.ErrNotExist) { // the command was never started
-			markErr = s.removeDir()
-		}
-		err = errors.Join(err, markErr)
+	switch {
+	case s.dir == "":
+	case s.isStarting(): // the command was never started
+		err = errors.Join(err, s.removeDir())
+	default:
+		err = errors.Join(err, markLost(s.dir, ended))
 	}
 	err = errors.Join(err, s.client.Close(), s.streams.close())
 	// The executor has been reaped: all children of this subreaper are processes of the command.

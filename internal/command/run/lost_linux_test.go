@@ -16,12 +16,28 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/internal/command/rundir"
 	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
+
+// TestStarting holds that a run has a record before it has an executor, which belongs to this process.
+func TestStarting(t *testing.T) {
+	s := &session{options: &runOptions{outputDir: t.TempDir(), request: &proto.LaunchRequest{}}, id: "starting"}
+	must(t, s.createDir())
+	r := testkit.Value(record.Read(s.dir))(t)
+	if got := rundir.CurrentState(r, kernel.HostFS()); got != record.Running || !s.isStarting() {
+		t.Errorf("%s: %+v", got, r.Executor)
+	}
+	r.Executor.StartTicks++ // as after the end of this process
+	if got := rundir.CurrentState(r, kernel.HostFS()); got != record.Lost {
+		t.Errorf("%s: %+v", got, r.Executor)
+	}
+}
 
 // TestMarkLost holds that a record that was written to its end stays, and that no end is made up.
 func TestMarkLost(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -41,29 +40,20 @@ func newPrune() *cobra.Command {
 		if !*dryRun {
 			errs = append(errs, killOrphans(cmd.Context(), client.DefaultRuntimeDir()))
 		}
-		complete, incomplete := rundir.SplitIncomplete(entries)
-		incomplete = slices.DeleteFunc(incomplete, func(entry record.Entry) bool {
-			info, err := os.Stat(entry.Dir)
-			return err != nil || time.Since(info.ModTime()) <= olderThan
-		})
 		var deleted strings.Builder
-		remove := func(entries []record.Entry, remove func(dir string) error) {
-			for _, entry := range entries {
-				var err error
-				if !*dryRun {
-					if err = failpoint.Err("run.prune.delete"); err == nil {
-						err = remove(entry.Dir)
-					}
+		for _, entry := range prunable(entries, keep, olderThan, time.Now()) {
+			var err error
+			if !*dryRun {
+				if err = failpoint.Err("run.prune.delete"); err == nil {
+					err = os.RemoveAll(entry.Dir)
 				}
-				if err != nil {
-					errs = append(errs, fmt.Errorf("prune: %w", err))
-					continue
-				}
-				fmt.Fprintln(&deleted, cli.Printable(entry.Name))
 			}
+			if err != nil {
+				errs = append(errs, fmt.Errorf("prune: %w", err))
+				continue
+			}
+			fmt.Fprintln(&deleted, cli.Printable(entry.Name))
 		}
-		remove(prunable(complete, keep, olderThan, time.Now()), os.RemoveAll)
-		remove(incomplete, rundir.RemoveIncomplete)
 		_, err = io.WriteString(cmd.OutOrStdout(), deleted.String())
 		return errors.Join(append(errs, err)...)
 	}

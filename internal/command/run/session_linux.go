@@ -24,9 +24,9 @@ import (
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/command/cli"
-	"github.com/tachograph/tacho/internal/command/rundir"
 	"github.com/tachograph/tacho/internal/failpoint"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // session is one run of tacho run, from its start to its exit code.
@@ -47,9 +47,6 @@ type session struct {
 	killSignal syscall.Signal
 	// output receives the final record; nil for stderr.
 	output *recordOutput
-
-	// lock is held until the run has a record; nil with --no-files.
-	lock *os.File
 
 	streams *sessionStreams
 	client  *client.Client
@@ -93,9 +90,6 @@ func (s *session) run(ctx context.Context) error {
 	// instead of killing us, and leaves its default action to the command, which ignoring it would not.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) // never read and never stopped: errors are printed at the end
 	launched, err := s.start(ctx)
-	if s.lock != nil {
-		_ = s.lock.Close() // only unlocks it
-	}
 	if errors.Is(err, client.ErrLost) && s.client != nil {
 		return s.lost() // the command may have been started
 	}
@@ -112,7 +106,7 @@ func (s *session) run(ctx context.Context) error {
 	return s.follow(ctx, signals)
 }
 
-// createDir creates the directory of the run. It does so before the command starts, to fail early.
+// createDir creates the directory of the run, with a record. It does so before the command starts, to fail early.
 func (s *session) createDir() error {
 	if s.options.noFiles {
 		return nil
@@ -127,16 +121,33 @@ func (s *session) createDir() error {
 		}
 		s.created = append(s.created, missing)
 	}
-	store, err := record.Create(dir)
+	starting, err := s.startingRecord()
+	if err != nil {
+		return err
+	}
+	store, err := record.Create(dir) // from here on until there is a record, others find a directory without one
 	if err != nil {
 		return fmt.Errorf("%w (--output-dir chooses another directory, --no-files writes no record)", err)
 	}
 	s.dir = dir
-	if err := store.Close(); err != nil {
-		return err
-	}
-	s.lock, err = rundir.Lock(dir)
-	return errors.Join(err, failpoint.Err("run.start.directory"))
+	return errors.Join(store.Put(starting), store.Close(), failpoint.Err("run.start.directory"))
+}
+
+// startingRecord returns the record of a run that has no executor yet. Until it has, this process stands for it: if
+// this process dies before, the run is lost.
+func (s *session) startingRecord() (*record.Record, error) {
+	r, host := s.options.newRecord(s.id, s.args, s.selection), kernel.HostFS()
+	boot, bootErr := kernel.BootID(host)
+	self, err := kernel.Identify(host, os.Getpid())
+	r.StartedAt, r.BootID = time.Now(), boot
+	r.Executor = &record.Process{PID: self.PID, StartTicks: self.Start, PIDNamespace: kernel.PIDNamespace(host)}
+	return r, errors.Join(bootErr, err)
+}
+
+// isStarting reports whether the record of the run is that of startingRecord.
+func (s *session) isStarting() bool {
+	r, err := record.Read(s.dir)
+	return err == nil && r.Executor != nil && r.Executor.PID == os.Getpid()
 }
 
 // removeDir removes the directory of the run and those above it that were created and have no other run by now.

@@ -1,8 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package rundir finds the runs that tacho run has recorded in a directory, by name and with their current state. It
-// separates runs that are starting from incomplete ones, which were killed before they started the command.
+// Package rundir finds the runs that tacho run has recorded in a directory, by name and with their current state.
 package rundir
 
 import (
@@ -12,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -214,62 +214,18 @@ func CurrentState(r *record.Record, host kernel.FS) record.State {
 	return record.Lost
 }
 
-// errStarting says that the tacho run of an incomplete run holds its lock.
-var errStarting = errors.New("the run is starting")
-
-// SplitIncomplete separates incomplete runs from the others: tacho run was killed before it started the command, and
-// left a directory without a record. Runs that are starting are in neither list.
-func SplitIncomplete(entries []record.Entry) (others, incomplete []record.Entry) {
-	for _, entry := range entries {
-		if !errors.Is(entry.Err, fs.ErrNotExist) || !withoutRecord(entry.Dir) {
-			others = append(others, entry)
-			continue
-		}
-		lock, err := tryLock(entry.Dir)
-		switch {
-		case err == nil:
-			_ = lock.Close() // only unlocks it
-			incomplete = append(incomplete, entry)
-		case errors.Is(err, errStarting):
-		default:
-			others = append(others, entry)
-		}
+// alive reports whether a process of a record still exists: same PID, start time and boot. A zombie does not count.
+// A process in another PID namespace, for example in a container that shares the directory, may exist. On other systems
+// nothing identifies a process, and the record counts.
+func alive(host kernel.FS, p record.Process, bootID string) bool {
+	if runtime.GOOS != "linux" {
+		return true
 	}
-	return others, incomplete
-}
-
-// withoutRecord reports whether a directory has the files that a run has before its record, and no other file: it could
-// be a directory that tacho run did not create.
-func withoutRecord(dir string) bool {
-	files, err := os.ReadDir(dir)
-	if err != nil {
+	boot, err := kernel.BootID(host)
+	if err != nil || boot != bootID {
 		return false
 	}
-	hasUsage := false
-	for _, file := range files {
-		info, err := file.Info()
-		switch {
-		case err != nil || !info.Mode().IsRegular():
-			return false
-		case file.Name() == record.UsageFile:
-			hasUsage = info.Size() == 0
-		case strings.HasPrefix(file.Name(), "."+record.InfoFile+"."): // the temporary file of the record
-		case file.Name() != "stdout" && file.Name() != "stderr":
-			return false
-		}
-	}
-	return hasUsage
-}
-
-// RemoveIncomplete deletes the directory of an incomplete run, unless the run has a record by now.
-func RemoveIncomplete(dir string) error {
-	lock, err := tryLock(dir)
-	if err != nil {
-		return fmt.Errorf("remove %s: %w", dir, err)
-	}
-	defer lock.Close()
-	if !withoutRecord(dir) {
-		return nil
-	}
-	return os.RemoveAll(dir)
+	here := kernel.PIDNamespace(host)
+	elsewhere := p.PIDNamespace != "" && here != "" && p.PIDNamespace != here
+	return elsewhere || kernel.Alive(host, procstats.ProcessID{PID: p.PID, Start: p.StartTicks})
 }

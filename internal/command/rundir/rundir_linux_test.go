@@ -5,10 +5,7 @@ package rundir
 
 import (
 	"os"
-	"path/filepath"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/testkit"
@@ -39,46 +36,5 @@ func TestCurrentState(t *testing.T) {
 		if got := CurrentState(&test.record, host); got != test.want {
 			t.Errorf("%s: %s, want %s", test.name, got, test.want)
 		}
-	}
-}
-
-// TestSplitIncomplete holds that a run that is starting is not incomplete, and that a directory with other files is
-// never removed.
-func TestSplitIncomplete(t *testing.T) {
-	root := t.TempDir()
-	add := func(name string, files ...string) string {
-		dir := filepath.Join(root, name)
-		store := testkit.Value(record.Create(dir))(t)
-		must(t, store.Close())
-		for _, file := range files {
-			must(t, os.WriteFile(filepath.Join(dir, file), []byte("text"), 0o600))
-		}
-		return dir
-	}
-	incomplete, others := add("incomplete", "stdout"), add("others", "notes.txt")
-	lock := testkit.Value(Lock(add("starting")))(t)
-	entries := testkit.Value(record.List(root))(t)
-	gotOthers, gotIncomplete := SplitIncomplete(entries)
-	dirs := func(entries []record.Entry) (list []string) {
-		for _, entry := range entries {
-			list = append(list, entry.Dir)
-		}
-		return list
-	}
-	if diff := cmp.Diff([][]string{{others}, {incomplete}}, [][]string{dirs(gotOthers), dirs(gotIncomplete)}); diff != "" {
-		t.Errorf("others and incomplete (-want +got):\n%s", diff)
-	}
-	if err := RemoveIncomplete(filepath.Join(root, "starting")); err == nil {
-		t.Error("a run that is starting was removed")
-	}
-	must(t, lock.Close())
-	for _, dir := range []string{incomplete, others} {
-		testkit.NoError(t, RemoveIncomplete(dir))
-	}
-	if _, err := os.Stat(incomplete); !os.IsNotExist(err) {
-		t.Errorf("%s is still there: %v", incomplete, err)
-	}
-	if _, err := os.Stat(others); err != nil {
-		t.Error(err)
 	}
 }
