@@ -68,7 +68,7 @@ func TestStats(t *testing.T) {
 // other work.
 func checkSample(t *testing.T, sample, before *procstats.Sample) {
 	t.Helper()
-	usage := wire.ResourceUsage(sample, before, 2000)
+	usage := wire.TaskStats("", sample, before, 2000).GetAggResourceUsage()
 	cpu := usage.GetCpu()
 	if !slices.Contains(cpu.GetMeasuredFields(), drivers.CPUUsage_PERCENT) || cpu.GetPercent() <= 0 || cpu.GetPercent() > 130 {
 		t.Errorf("%f %% of a core (measured %v), want a busy one", cpu.GetPercent(), cpu.GetMeasuredFields())
@@ -77,7 +77,7 @@ func checkSample(t *testing.T, sample, before *procstats.Sample) {
 	if memory := usage.GetMemory(); !slices.Contains(memory.GetMeasuredFields(), drivers.MemoryUsage_RSS) {
 		t.Errorf("RSS %d, measured %v", memory.GetRss(), memory.GetMeasuredFields())
 	}
-	rows := wire.ProcessUsage(sample, before, 0)
+	rows := wire.TaskStats("", sample, before, 0).GetResourceUsageByPid()
 	if len(rows) != 1 {
 		t.Fatalf("rows %v, want one process", rows)
 	}

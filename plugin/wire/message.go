@@ -111,12 +111,14 @@ func FromEvent(e *driver.Event) *drivers.DriverTaskEvent {
 
 // TaskStats returns Nomad's form of a sample, with rates since an earlier one.
 func TaskStats(id string, s, before *procstats.Sample, coreMHz float64) *drivers.TaskStats {
-	return &drivers.TaskStats{
-		Id:                 id,
-		Timestamp:          fromTime(s.Wall),
-		AggResourceUsage:   ResourceUsage(s, before, coreMHz),
-		ResourceUsageByPid: ProcessUsage(s, before, coreMHz),
+	m := &drivers.TaskStats{
+		Id: id, Timestamp: fromTime(s.Wall), AggResourceUsage: TaskUsage(s, before, coreMHz).message(),
+		ResourceUsageByPid: make(map[string]*drivers.TaskResourceUsage, len(s.Processes)),
 	}
+	for pid, used := range ProcessUsage(s, before, coreMHz) {
+		m.ResourceUsageByPid[pid] = used.message()
+	}
+	return m
 }
 
 // CoreMHz returns the mean speed of a machine's cores in MHz, as its operator or its host gives it: each counts with

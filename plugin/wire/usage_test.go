@@ -4,7 +4,6 @@
 package wire
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -52,7 +51,7 @@ func TestResourceUsage(t *testing.T) {
 		procstats.CgroupMemoryPeak: 200, procstats.CgroupMemoryKernel: 10,
 	}, process(7, 1, 5, 64), process(8, 1101, 0.5, 32), process(9, 3, 100, 16))
 	rss := memoryFields{drivers.MemoryUsage_RSS}
-	cpu := cpuFields{drivers.CPUUsage_PERCENT, drivers.CPUUsage_TOTAL_TICKS}
+	cpu := cpuFields{drivers.CPUUsage_TOTAL_TICKS, drivers.CPUUsage_PERCENT}
 	for _, test := range []struct {
 		name      string
 		s, before *procstats.Sample
@@ -72,9 +71,10 @@ func TestResourceUsage(t *testing.T) {
 			&drivers.TaskResourceUsage{
 				Cpu: &drivers.CPUUsage{
 					Percent: 150, TotalTicks: 3000, UserMode: 50, ThrottledPeriods: 6, ThrottledTime: 1_500_000_000,
-					MeasuredFields: slices.Concat(cpuFields{
-						drivers.CPUUsage_USER_MODE, drivers.CPUUsage_THROTTLED_PERIODS, drivers.CPUUsage_THROTTLED_TIME,
-					}, cpu),
+					MeasuredFields: cpuFields{
+						drivers.CPUUsage_USER_MODE, drivers.CPUUsage_TOTAL_TICKS, drivers.CPUUsage_THROTTLED_PERIODS,
+						drivers.CPUUsage_THROTTLED_TIME, drivers.CPUUsage_PERCENT,
+					},
 				},
 				Memory: &drivers.MemoryUsage{
 					Rss: 100, Cache: 50, MaxUsage: 200, KernelUsage: 10, Usage: 160,
@@ -131,10 +131,11 @@ func TestResourceUsage(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if d := cmp.Diff(test.want, ResourceUsage(test.s, test.before, 2000), protocmp.Transform()); d != "" {
+			stats := TaskStats("", test.s, test.before, 2000)
+			if d := cmp.Diff(test.want, stats.GetAggResourceUsage(), protocmp.Transform()); d != "" {
 				t.Errorf("task (-want +got):\n%s", d)
 			}
-			processes := ProcessUsage(test.s, test.before, 2000)
+			processes := stats.GetResourceUsageByPid()
 			if len(test.processes)+len(processes) == 0 {
 				return
 			}

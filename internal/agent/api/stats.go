@@ -5,7 +5,6 @@ package api
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -21,7 +20,6 @@ import (
 	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/figures"
-	pb "github.com/tachograph/tacho/plugin/proto/drivers"
 	"github.com/tachograph/tacho/plugin/wire"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -245,109 +243,52 @@ func newAllocationUsage(usages map[string]*figures.Figures, now *snapshot.Agent,
 		Publishing: now.NotPublishing == "", Reason: now.NotPublishing, Tasks: map[string]*reading{},
 	}}
 	coreMHz := now.Node.Resources.CoreMHz
-	var sum *pb.TaskResourceUsage
-	mapped, allMapped := uint64(0), true
+	var sum wire.Usage
 	for name, u := range usages {
 		shown.Tacho.Tasks[name] = newReading(u, at)
 		if !u.Fresh() {
 			continue // an old reading is not what a task uses; it is in Tacho, with its age
 		}
-		used := wire.ResourceUsage(u.Sample, u.Before, coreMHz)
-		file, ok := u.Sample.Task.Number(procstats.CgroupMemoryFileMapped)
+		used := wire.TaskUsage(u.Sample, u.Before, coreMHz)
 		task := &taskUsage{
-			ResourceUsage: newResourceUsage(used, uint64(file)), Timestamp: u.Sample.Wall.UnixNano(),
+			ResourceUsage: newResourceUsage(used), Timestamp: u.Sample.Wall.UnixNano(),
 			Pids: make(map[string]resourceUsage, len(u.Sample.Processes)),
 		}
 		for pid, p := range wire.ProcessUsage(u.Sample, u.Before, coreMHz) {
-			task.Pids[pid] = newResourceUsage(p, 0)
+			task.Pids[pid] = newResourceUsage(p)
 		}
 		shown.Tasks[name], shown.Timestamp = task, max(shown.Timestamp, task.Timestamp)
-		sum, mapped, allMapped = addUsage(sum, used), mapped+uint64(file), allMapped && ok
-	}
-	if !allMapped {
-		mapped = 0
-	}
-	shown.ResourceUsage = newResourceUsage(sum, mapped)
-	return shown
-}
-
-// newResourceUsage turns the wire's form into Nomad's JSON. Fields that were not measured are 0, and not in Measured.
-func newResourceUsage(u *pb.TaskResourceUsage, mappedFile uint64) resourceUsage {
-	memory := &memoryStats{MappedFile: mappedFile, Measured: []string{}}
-	m := cmp.Or(u.GetMemory(), &pb.MemoryUsage{})
-	fields := memoryFields(m, memory)
-	for _, f := range m.GetMeasuredFields() {
-		*fields[f].shown, memory.Measured = *fields[f].used, append(memory.Measured, fields[f].word)
-	}
-	return resourceUsage{MemoryStats: memory, CpuStats: newCPUStats(u.GetCpu()), DeviceStats: []struct{}{}}
-}
-
-// memoryField is a value in the wire's form and in Nomad's JSON, and its word in Measured.
-type memoryField struct {
-	used, shown *uint64
-	word        string
-}
-
-func memoryFields(m *pb.MemoryUsage, s *memoryStats) [7]memoryField {
-	return [...]memoryField{
-		pb.MemoryUsage_RSS:              {&m.Rss, &s.RSS, "RSS"},
-		pb.MemoryUsage_CACHE:            {&m.Cache, &s.Cache, "Cache"},
-		pb.MemoryUsage_SWAP:             {&m.Swap, &s.Swap, "Swap"},
-		pb.MemoryUsage_USAGE:            {&m.Usage, &s.Usage, "Usage"},
-		pb.MemoryUsage_MAX_USAGE:        {&m.MaxUsage, &s.MaxUsage, "Max Usage"},
-		pb.MemoryUsage_KERNEL_USAGE:     {&m.KernelUsage, &s.KernelUsage, "Kernel Usage"},
-		pb.MemoryUsage_KERNEL_MAX_USAGE: {&m.KernelMaxUsage, &s.KernelMaxUsage, "Kernel Max Usage"},
-	}
-}
-
-func newCPUStats(u *pb.CPUUsage) *cpuStats {
-	shown := &cpuStats{Measured: []string{}}
-	for _, f := range u.GetMeasuredFields() {
-		word := ""
-		switch f {
-		case pb.CPUUsage_SYSTEM_MODE:
-			shown.SystemMode, word = u.GetSystemMode(), "System Mode"
-		case pb.CPUUsage_USER_MODE:
-			shown.UserMode, word = u.GetUserMode(), "User Mode"
-		case pb.CPUUsage_TOTAL_TICKS:
-			shown.TotalTicks = u.GetTotalTicks()
-			continue
-		case pb.CPUUsage_THROTTLED_PERIODS:
-			shown.ThrottledPeriods, word = u.GetThrottledPeriods(), "Throttled Periods"
-		case pb.CPUUsage_THROTTLED_TIME:
-			shown.ThrottledTime, word = u.GetThrottledTime(), "Throttled Time"
-		case pb.CPUUsage_PERCENT:
-			shown.Percent, word = u.GetPercent(), "Percent"
+		if sum == nil {
+			sum = used
+		} else {
+			sum.Add(used)
 		}
-		shown.Measured = append(shown.Measured, word)
 	}
+	shown.ResourceUsage = newResourceUsage(sum)
 	return shown
 }
 
-// addUsage adds a task to a sum; the first one becomes the sum. Measured are the fields that all tasks have: the
-// others are not sums.
-func addUsage(sum, u *pb.TaskResourceUsage) *pb.TaskResourceUsage {
-	if sum == nil {
-		return u
+// newResourceUsage returns a usage as Nomad's JSON. Fields that were not measured are 0, and not in Measured.
+func newResourceUsage(u wire.Usage) resourceUsage {
+	measured := func(words ...string) []string {
+		return slices.DeleteFunc(words, func(word string) bool {
+			_, ok := u[strings.ToLower(strings.ReplaceAll(word, " ", "_"))]
+			return !ok
+		})
 	}
-	c, m := sum.Cpu, sum.Memory
-	c.Percent += u.Cpu.Percent
-	c.SystemMode += u.Cpu.SystemMode
-	c.UserMode += u.Cpu.UserMode
-	c.TotalTicks += u.Cpu.TotalTicks
-	c.ThrottledPeriods += u.Cpu.ThrottledPeriods
-	c.ThrottledTime += u.Cpu.ThrottledTime
-	added := memoryFields(u.Memory, &memoryStats{})
-	for i, to := range memoryFields(m, &memoryStats{}) {
-		*to.used += *added[i].used
+	return resourceUsage{
+		MemoryStats: &memoryStats{
+			RSS: uint64(u["rss"]), Cache: uint64(u["cache"]), Swap: uint64(u["swap"]), MappedFile: uint64(u["mapped_file"]),
+			Usage: uint64(u["usage"]), MaxUsage: uint64(u["max_usage"]), KernelUsage: uint64(u["kernel_usage"]),
+			Measured: measured("RSS", "Cache", "Max Usage", "Kernel Usage", "Usage", "Swap"),
+		},
+		CpuStats: &cpuStats{
+			SystemMode: u["system_mode"], UserMode: u["user_mode"], TotalTicks: u["total_ticks"], Percent: u["percent"],
+			ThrottledPeriods: uint64(u["throttled_periods"]), ThrottledTime: uint64(u["throttled_time"]),
+			Measured: measured("System Mode", "User Mode", "Throttled Periods", "Throttled Time", "Percent"),
+		},
+		DeviceStats: []struct{}{},
 	}
-	c.MeasuredFields = common(c.MeasuredFields, u.Cpu.MeasuredFields)
-	m.MeasuredFields = common(m.MeasuredFields, u.Memory.MeasuredFields)
-	return sum
-}
-
-func common[F comparable](fields, others []F) []F {
-	return slices.DeleteFunc(fields, func(f F) bool { return !slices.Contains(others, f) })
 }
 
 func newReading(u *figures.Figures, at time.Time) *reading {

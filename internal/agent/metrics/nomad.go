@@ -5,14 +5,14 @@ package metrics
 
 import (
 	"math"
-	"slices"
 
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
+	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/node"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/exposition"
-	pb "github.com/tachograph/tacho/plugin/proto/drivers"
+	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/plugin/wire"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -21,7 +21,7 @@ import (
 func nomadFamilies(rows []row, coreMHz float64) []exposition.Family {
 	for i := range rows {
 		if r := &rows[i]; r.usage.Fresh() {
-			r.used = wire.ResourceUsage(r.usage.Sample, r.usage.Before, coreMHz)
+			r.used = wire.TaskUsage(r.usage.Sample, r.usage.Before, coreMHz)
 		}
 	}
 	list := nomadColumns(coreMHz)
@@ -40,86 +40,69 @@ func nomadFamilies(rows []row, coreMHz float64) []exposition.Family {
 // nomadColumns are the metrics of tasks that dashboards and autoscalers for Nomad read. Names, units and types are
 // those of its docs: reference/metrics, allocation metrics. Unlike there, what was not measured is not 0.
 func nomadColumns(coreMHz float64) []column {
-	var list []column
-	add := func(name, help string, value func(*row) float64) {
-		list = append(list, column{name: "nomad_client_allocs_" + name, help: help, own: value})
+	const counter, gauge = exposition.Counter, exposition.Gauge
+	cpuReserved := reserved(func(r *job.Resources) int { return r.CPU })
+	memoryReserved := reserved(func(r *job.Resources) int { return r.MemoryMB << 20 })
+	maxReserved := reserved(func(r *job.Resources) int { return r.MemoryMaxMB << 20 })
+	list := []column{
+		{0, "cpu_total_percent", "CPU use in percent of one core.", gauge, Sum, used("percent")},
+		{0, "cpu_system", "CPU use in the kernel in percent of one core.", gauge, Sum, used("system_mode")},
+		{0, "cpu_user", "CPU use in user mode in percent of one core.", gauge, Sum, used("user_mode")},
+		{
+			0, "cpu_throttled_time", "Nanoseconds throttled by the quota, since the start.",
+			gauge, Sum, used("throttled_time"),
+		},
+		{
+			0, "cpu_throttled_periods", "Periods throttled by the quota, since the start.",
+			gauge, Sum, used("throttled_periods"),
+		},
+		{0, "cpu_total_ticks", "CPU use in MHz.", gauge, Sum, used("total_ticks")},
+		{0, "cpu_total_ticks_count", "MHz-seconds used since the start.", counter, Sum, ticksCount(coreMHz)},
+		{0, "cpu_allocated", "MHz that the job file reserves.", gauge, Sum, cpuReserved},
+		{0, "memory_rss", "Anonymous and shared memory in bytes.", gauge, Sum, used("rss")},
+		{0, "memory_cache", "Page cache in bytes.", gauge, Sum, used("cache")},
+		{0, "memory_swap", "Swapped bytes.", gauge, Sum, used("swap")},
+		{0, "memory_mapped_file", "Mapped page cache in bytes.", gauge, Sum, used("mapped_file")},
+		{0, "memory_usage", "Charged bytes.", gauge, Sum, used("usage")},
+		{0, "memory_max_usage", "The most bytes ever charged.", gauge, Sum, used("max_usage")},
+		{0, "memory_kernel_usage", "Kernel memory in bytes.", gauge, Sum, used("kernel_usage")},
+		{0, "memory_kernel_max_usage", "The most kernel memory in bytes.", gauge, Sum, used("kernel_max_usage")},
+		{0, "memory_allocated", "Bytes that the job file reserves.", gauge, Sum, memoryReserved},
+		{0, "memory_max_allocated", "Bytes that the job file allows at most.", gauge, Sum, maxReserved},
+		{0, "restart", "Restarts of the task.", counter, Sum, restarts},
+		{0, "oom_killed", "OOM kills of the task.", counter, Sum, oomKills},
+		{0, "running", "1 for an allocation that runs.", counter, Sum, status(allocation.Running)},
+		{0, "complete", "1 for an allocation that has completed.", counter, Sum, status(allocation.Complete)},
+		{0, "failed", "1 for an allocation that has failed.", counter, Sum, status(allocation.Failed)},
 	}
-	count := func(name, help string, value func(*row) float64) {
-		add(name, help, value)
-		list[len(list)-1].kind = exposition.Counter
+	for i := range list {
+		list[i].name = "nomad_client_allocs_" + list[i].name
 	}
-	add("cpu_total_percent", "CPU use in percent of one core.", cpu(pb.CPUUsage_PERCENT, (*pb.CPUUsage).GetPercent))
-	add("cpu_system", "CPU use in the kernel in percent of one core.",
-		cpu(pb.CPUUsage_SYSTEM_MODE, (*pb.CPUUsage).GetSystemMode))
-	add("cpu_user", "CPU use in user mode in percent of one core.", cpu(pb.CPUUsage_USER_MODE, (*pb.CPUUsage).GetUserMode))
-	add("cpu_throttled_time", "Nanoseconds throttled by the quota, since the start.",
-		cpu(pb.CPUUsage_THROTTLED_TIME, (*pb.CPUUsage).GetThrottledTime))
-	add("cpu_throttled_periods", "Periods throttled by the quota, since the start.",
-		cpu(pb.CPUUsage_THROTTLED_PERIODS, (*pb.CPUUsage).GetThrottledPeriods))
-	add("cpu_total_ticks", "CPU use in MHz.", cpu(pb.CPUUsage_TOTAL_TICKS, (*pb.CPUUsage).GetTotalTicks))
-	count("cpu_total_ticks_count", "MHz-seconds used since the start.", ticksCount(coreMHz))
-	add("cpu_allocated", "MHz that the job file reserves.", reserved(func(r *row) int { return r.task.Resources.CPU }))
-	add("memory_rss", "Anonymous and shared memory in bytes.", memory(pb.MemoryUsage_RSS, (*pb.MemoryUsage).GetRss))
-	add("memory_cache", "Page cache in bytes.", memory(pb.MemoryUsage_CACHE, (*pb.MemoryUsage).GetCache))
-	add("memory_swap", "Swapped bytes.", memory(pb.MemoryUsage_SWAP, (*pb.MemoryUsage).GetSwap))
-	add("memory_mapped_file", "Mapped page cache in bytes.", mappedFile)
-	add("memory_usage", "Charged bytes.", memory(pb.MemoryUsage_USAGE, (*pb.MemoryUsage).GetUsage))
-	add("memory_max_usage", "The most bytes ever charged.",
-		memory(pb.MemoryUsage_MAX_USAGE, (*pb.MemoryUsage).GetMaxUsage))
-	add("memory_kernel_usage", "Kernel memory in bytes.",
-		memory(pb.MemoryUsage_KERNEL_USAGE, (*pb.MemoryUsage).GetKernelUsage))
-	add("memory_kernel_max_usage", "The most kernel memory in bytes.",
-		memory(pb.MemoryUsage_KERNEL_MAX_USAGE, (*pb.MemoryUsage).GetKernelMaxUsage))
-	add("memory_allocated", "Bytes that the job file reserves.",
-		reserved(func(r *row) int { return r.task.Resources.MemoryMB << 20 }))
-	add("memory_max_allocated", "Bytes that the job file allows at most.",
-		reserved(func(r *row) int { return r.task.Resources.MemoryMaxMB << 20 }))
-	count("restart", "Restarts of the task.", restarts)
-	count("oom_killed", "OOM kills of the task.", oomKills)
-	count("running", "1 for an allocation that runs.", status(allocation.Running))
-	count("complete", "1 for an allocation that has completed.", status(allocation.Complete))
-	count("failed", "1 for an allocation that has failed.", status(allocation.Failed))
 	return list
 }
 
-func cpu[N float64 | uint64](field pb.CPUUsage_Fields, value func(*pb.CPUUsage) N) func(*row) float64 {
+// used is a number of the usage, if it was measured.
+func used(name string) func(*row) float64 {
 	return func(r *row) float64 {
-		u := r.used.GetCpu()
-		return given(float64(value(u)), slices.Contains(u.GetMeasuredFields(), field))
+		value, measured := r.used[name]
+		return given(value, measured)
 	}
-}
-
-func memory(field pb.MemoryUsage_Fields, value func(*pb.MemoryUsage) uint64) func(*row) float64 {
-	return func(r *row) float64 {
-		u := r.used.GetMemory()
-		return given(float64(value(u)), slices.Contains(u.GetMeasuredFields(), field))
-	}
-}
-
-func mappedFile(r *row) float64 {
-	if r.used == nil {
-		return math.NaN()
-	}
-	return given(r.usage.Sample.Task.Number(procstats.CgroupMemoryFileMapped))
 }
 
 // ticksCount is the CPU time in the unit that this counter has at an interval of one second, at any interval.
 func ticksCount(coreMHz float64) func(*row) float64 {
 	return func(r *row) float64 {
-		i := slices.IndexFunc(r.usage.Headlines, func(h procstats.HeadlineValue) bool {
-			return h.ID == procstats.HeadlineCPU
-		})
-		if r.used == nil || coreMHz <= 0 || i < 0 {
-			return math.NaN()
-		}
-		seconds, ok := r.usage.Headlines[i].Reading.Number()
-		return given(seconds*coreMHz, ok)
+		seconds, ok := figures.HeadlineNumber(r.usage.Headlines, procstats.HeadlineCPU)
+		return given(seconds*coreMHz, ok && r.used != nil && coreMHz > 0)
 	}
 }
 
 // reserved is a number of the job file, if it is set and the task runs.
-func reserved(value func(*row) int) func(*row) float64 {
-	return func(r *row) float64 { return given(float64(value(r)), value(r) > 0 && r.usage.Running) }
+func reserved(value func(*job.Resources) int) func(*row) float64 {
+	return func(r *row) float64 {
+		v := value(&r.task.Resources)
+		return given(float64(v), v > 0 && r.usage.Running)
+	}
 }
 
 func status(s allocation.Status) func(*row) float64 {

@@ -14,7 +14,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/exposition"
 	"github.com/tachograph/tacho/internal/figures"
-	"github.com/tachograph/tacho/plugin/proto/drivers"
+	"github.com/tachograph/tacho/plugin/wire"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -78,7 +78,7 @@ type row struct {
 	task  *allocation.Task
 	usage *figures.Figures
 	// used is the usage in Nomad's form, for its names; nil without a fresh reading.
-	used *drivers.TaskResourceUsage
+	used wire.Usage
 	// at is the time of the page.
 	at time.Time
 	taskLabels
