@@ -281,17 +281,13 @@ func fourDigits(value float64) *float64 {
 	return &value
 }
 
-// Spark is a small line without axes, from 0 to a little above its highest value or least. Its data are what a script
-// needs to prolong it.
+// Spark is a small line without axes, from 0 to a little above its highest value or least.
 func Spark(a *Axis, s Series, least float64, description string) string {
-	b := pageBox()
-	line, top := "", least*1.05
+	b, line := pageBox(), ""
 	if e := extentOf(s.Values); e.present {
-		top = max(e.high, least) * 1.05
-		line, _ = b.paths(a, s.Values, top)
+		line, _ = b.paths(a, s.Values, max(e.high, least)*1.05)
 	}
-	return b.open(description) + fmt.Sprintf(` data-top="%.4g" data-least="%g"><path class="line %s" d="%s"/></svg>`,
-		top, least, escape(s.Class), line)
+	return b.open(description) + fmt.Sprintf(`><path class="line %s" d="%s"/></svg>`, escape(s.Class), line)
 }
 
 // Bars are parts of a whole.

@@ -144,16 +144,12 @@ func (f *frame) charts() []drawnChart {
 	return drawn
 }
 
-// spark is a small line of the CPU over the last minutes.
-type spark struct {
-	Drawing template.HTML
-	// newest is what the line goes on with, NaN if nothing was measured.
-	newest float64
-	// whole says that the history was read.
-	whole bool
-}
-
-func sparkOf(recent []moment, now time.Time, newest float64, whole bool) spark {
+// sparkOf draws a small line of the CPU over the last minutes. It ends with the newest of the recent moments, so that it
+// is drawn, and sent, anew with each of them only.
+func sparkOf(recent []moment, now time.Time) template.HTML {
+	if n := len(recent); n > 0 && now.Sub(recent[n-1].Wall) < 2*trackStep {
+		now = recent[n-1].Wall
+	}
 	f := newFrame(now.Add(-trackSpan), now, recent)
 	s := chart.Series{Class: "cpu", Values: f.rates(figures.CPU)}
 	description := "no CPU history"
@@ -161,5 +157,5 @@ func sparkOf(recent []moment, now time.Time, newest float64, whole bool) spark {
 		description = "CPU over 5 min, between " + procstats.CoresText(low) + " and " + procstats.CoresText(high) + " cores"
 	}
 	const least = 0.05 // of a core: next to nothing looks like next to nothing
-	return spark{template.HTML(chart.Spark(&f.axis, s, least, description)), newest, whole}
+	return template.HTML(chart.Spark(&f.axis, s, least, description))
 }

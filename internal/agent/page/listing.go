@@ -79,9 +79,9 @@ type overview struct {
 	// Read says how old the newest reading is.
 	Read string
 
-	// rows are those of the groups, live all that run and match. shape tells listings of other tasks apart.
-	rows, live []*row
-	shape, at  string
+	// live are all that run and match. shape tells listings of other tasks apart.
+	live      []*row
+	shape, at string
 }
 
 // section is a list of ended tasks, the newest first.
@@ -207,7 +207,6 @@ func (o *overview) running(rows []*row) {
 		}
 		g := &o.Groups[len(o.Groups)-1]
 		g.Rows = append(g.Rows, &shown)
-		o.rows = append(o.rows, &shown)
 	}
 	for i := range o.Groups {
 		g := &o.Groups[i]

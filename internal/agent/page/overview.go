@@ -4,6 +4,7 @@
 package page
 
 import (
+	"html/template"
 	"maps"
 	"math"
 	"slices"
@@ -23,7 +24,7 @@ type row struct {
 	// Trouble is what is wrong with the task, in a sentence; empty if nothing is.
 	Trouble          string
 	CPU, Read, Write number
-	Spark            spark
+	Spark            template.HTML
 	Memory           memory
 	Pressure         pressure
 	// Age is how long the task has run.
@@ -142,7 +143,7 @@ func (p *Page) row(t task, now time.Time, published bool) row {
 		r.Pressure = pressureSince(recent, &newest)
 		r.sort = sortedBy(&newest, before)
 	}
-	r.Spark = sparkOf(recent, now, newest.rate(before, figures.CPU), p.past.whole(t))
+	r.Spark = sparkOf(recent, now)
 	r.Age = runningFor(t, now)
 	if reading := ageOf(t, now); published && t.usage.Running && reading.Stale {
 		r.Stale = reading.Text

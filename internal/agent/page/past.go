@@ -85,14 +85,6 @@ func (p *past) of(a task, now time.Time) (before *moment, newest moment, recent 
 	return before, newest, t.moments
 }
 
-// whole reports whether the history of a task was read.
-func (p *past) whole(a task) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	t := p.tracks[a.Key()]
-	return t != nil && !t.readAt.IsZero()
-}
-
 // stale reports that the history has to be asked: no page was open for a while, the task was started anew, or readings
 // have stopped, which the history knows the reason of.
 func (p *past) stale(t *track, a task, now time.Time) bool {

@@ -19,23 +19,12 @@ import (
 	"github.com/tachograph/tacho/internal/agent/streams"
 )
 
-// source makes what a live page shows.
-type source interface {
-	// cells are the elements that change, with a word that changes when the page as a whole has to be loaded anew.
-	cells(v *view) (shape string, c cells, err error)
-	// points are the next points of the small lines, which get them instead of new drawings; nil if none are due.
-	points(v *view) *points
-}
+// source makes the elements of a live page that change, with a word that changes when the page as a whole has to be
+// loaded anew.
+type source func(v *view) (shape string, c cells, err error)
 
 // manyTasks is how many tasks make a page change half as often: its cells are small, but a browser lays out the table.
 const manyTasks = 100
-
-// points prolong the small lines of a page, in its order of tasks.
-type points struct {
-	// Step is how much of a line's width has gone by since the last points, Values has null if nothing was measured.
-	Step   float64    `json:"step"`
-	Values []*float64 `json:"values"`
-}
 
 // open makes the source of a live page, and says what the page shows already; nil if that is not known.
 type open func(v *view) (s source, shown cells, err error)
@@ -43,11 +32,10 @@ type open func(v *view) (s source, shown cells, err error)
 // stream serves the changes of a page for as long as a page is open:
 //
 //	event: cells    data: {"NAME": "HTML", …}           what has changed since the event before, or the page
-//	event: points   data: {"step": 0.02, "values": […]}   the small lines go on
 //	event: shape    data: {"shape": "…"}                the page has other elements now: load it again
 //
-// It is compressed if the browser can take it and secret says that nothing secret is in it: lengths would say something
-// about what is. A reader that does not accept an event in time is dropped; browsers reconnect by themselves.
+// It is compressed if the browser can take it and nothing secret is in it: lengths would say something about what is. The
+// page of a task has secrets, the one of all tasks has none. A reader that does not accept an event in time is dropped; browsers reconnect by themselves.
 func (p *Page) stream(trusted, secret bool, open open) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		reader := p.trusts(r, trusted)
@@ -65,7 +53,9 @@ func (p *Page) stream(trusted, secret bool, open open) http.HandlerFunc {
 		defer leave()
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.Header().Set("Cache-Control", "no-store")
-		s := &streamer{page: p, request: r, trusted: trusted, out: streams.Writer{To: w, Stall: p.options.WriteTimeout}}
+		s := &streamer{
+			page: p, request: r, trusted: trusted, table: !secret, out: streams.Writer{To: w, Stall: p.options.WriteTimeout},
+		}
 		if acceptsGzip(r) && (!secret || !reader) {
 			w.Header().Set("Content-Encoding", "gzip")
 			s.zipped = new(bytes.Buffer)
@@ -86,8 +76,10 @@ type streamer struct {
 	page    *Page
 	request *http.Request
 	trusted bool
-	source  source
-	out     streams.Writer
+	// table says that it is the page of all tasks.
+	table  bool
+	source source
+	out    streams.Writer
 	// zip compresses into zipped what is sent; nil if nothing is compressed.
 	zip    *gzip.Writer
 	zipped *bytes.Buffer
@@ -107,7 +99,7 @@ func (s *streamer) run(open open) error {
 		return err
 	}
 	every := 1
-	if _, table := s.source.(*overviewSource); table && len(v.now.Allocations) > manyTasks {
+	if s.table && len(v.now.Allocations) > manyTasks {
 		every = 2
 	}
 	for i := 0; ; i++ {
@@ -129,7 +121,7 @@ func (s *streamer) run(open open) error {
 // send sends what has changed.
 func (s *streamer) send() error {
 	v := s.page.newView(s.request, s.trusted)
-	shape, now, err := s.source.cells(v)
+	shape, now, err := s.source(v)
 	if err != nil {
 		shape, now = "gone", nil // the page that is loaded then says why
 	}
@@ -147,13 +139,7 @@ func (s *streamer) send() error {
 	}
 	s.shown = now
 	// Sent also if nothing has changed: without events a reader assumes that the connection is broken.
-	if err := s.sendEvent("cells", changed); err != nil {
-		return err
-	}
-	if p := s.source.points(v); p != nil {
-		return s.sendEvent("points", p)
-	}
-	return nil
+	return s.sendEvent("cells", changed)
 }
 
 // write sends a piece at once.

@@ -103,7 +103,7 @@ func TestStreamIsThePage(t *testing.T) {
 			}
 		}
 		for _, live := range regexp.MustCompile(`data-live="([^"]*)"`).FindAllStringSubmatch(content, -1) {
-			if _, ok := data[html.UnescapeString(live[1])]; !ok && !strings.HasSuffix(live[1], " spark") {
+			if _, ok := data[html.UnescapeString(live[1])]; !ok {
 				t.Errorf("%s: the stream never sends %s", path, live[1])
 			}
 		}

@@ -21,7 +21,6 @@ function listen(missed = false) {
     heard();
     put(JSON.parse(event.data));
   });
-  source.addEventListener("points", (event) => prolong(JSON.parse(event.data)));
   source.addEventListener("shape", (event) => {
     heard();
     if (JSON.parse(event.data).shape !== document.getElementById("main").dataset.shape) load();
@@ -90,23 +89,6 @@ function elements() {
     known = { main, map: new Map([...document.querySelectorAll("[data-live]")].map((e) => [e.dataset.live, e])) };
   }
   return known.map;
-}
-
-// prolong moves the small lines to the left by a share of their width, and lets them go on to a new value.
-function prolong(points) {
-  document.querySelectorAll(".spark path").forEach((path, i) => {
-    const value = points.values[i];
-    const svg = path.ownerSVGElement;
-    let top = Number(svg.dataset.top);
-    const line = [...path.getAttribute("d").matchAll(/([ML])([\d.]+) ([\d.]+)/g)].map(([, to, x, y]) => ({
-      to, x: Number(x) - 1000 * points.step, value: top * (1 - Number(y) / 200),
-    })).filter((p) => p.x >= 0);
-    const last = line.at(-1);
-    if (value !== undefined && value !== null) line.push({ to: last && last.x >= 1000 - 3000 * points.step ? "L" : "M", x: 1000, value });
-    top = Math.max(Number(svg.dataset.least), ...line.map((p) => p.value)) * 1.05;
-    svg.dataset.top = top;
-    path.setAttribute("d", line.map((p, i) => (i ? p.to : "M") + p.x.toFixed(1) + " " + (200 * (1 - p.value / top)).toFixed(1)).join(""));
-  });
 }
 
 // A part of a chart that is drawn over with the pointer is shown alone; the links beside the spans do the same.
