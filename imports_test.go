@@ -80,7 +80,7 @@ var parts = []part{
 		avoids: []string{"net", "net/http", "os/exec"}, why: "a diagnosis is a pure function of what was read",
 	},
 	{
-		dir: "internal/figures", uses: []string{"executor/record"}, modules: []string{},
+		dir: "internal/figures", uses: []string{"executor/record", "internal/series"}, modules: []string{},
 		avoids: []string{"os", "net", "net/http"}, why: "every surface uses it, and it only computes",
 	},
 	{dir: "internal/chart", uses: []string{"procstats"}, modules: []string{}},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -70,7 +71,9 @@ var measurementOf = [quantities]procstats.ID{
 type Moment struct {
 	procstats.Stamp
 	// Run counts the starts of the task: counters begin anew with each.
-	Run    int
+	Run int
+	// Gap says why there are no numbers, of a moment that stands for a time without readings.
+	Gap    series.Gap
 	values [quantities]float64
 	// sources are what the headlines were taken from: the counters of two sources have no difference.
 	sources [headlined]string
@@ -79,9 +82,9 @@ type Moment struct {
 // Lookup returns the number of a measurement; ok is false if it was not read.
 type Lookup = func(procstats.ID) (value float64, ok bool)
 
-// Gap returns a moment without numbers.
-func Gap(at procstats.Stamp, run int) Moment {
-	m := Moment{Stamp: at, Run: run}
+// NewGap returns a moment without numbers.
+func NewGap(at procstats.Stamp, run int, why series.Gap) Moment {
+	m := Moment{Stamp: at, Run: run, Gap: why}
 	for q := range m.values {
 		m.values[q] = math.NaN()
 	}
@@ -90,7 +93,7 @@ func Gap(at procstats.Stamp, run int) Moment {
 
 // MomentOf returns the numbers of a reading from its measurements and headlines.
 func MomentOf(at procstats.Stamp, run int, number Lookup, headlines []procstats.HeadlineValue) Moment {
-	m := Gap(at, run)
+	m := NewGap(at, run, series.NoGap)
 	for q := headlined; q < quantities; q++ {
 		if v, ok := number(measurementOf[q]); ok {
 			m.values[q] = v
@@ -146,6 +149,11 @@ func (m *Moment) Raise(q Quantity, least float64) {
 	if v := m.values[q]; least > v || math.IsNaN(v) {
 		m.values[q] = least
 	}
+}
+
+// Follows reports whether counters went on from an earlier moment to this one.
+func (m *Moment) Follows(earlier *Moment) bool {
+	return earlier.Gap == series.NoGap && m.Gap == series.NoGap && earlier.Run == m.Run && m.Mono > earlier.Mono
 }
 
 // counter is a quantity that only grows.

@@ -36,9 +36,9 @@ func newFrame(since, until time.Time, moments []moment) *frame {
 	f := &frame{axis: chart.Axis{Since: since, Until: until}, moments: moments}
 	for i := range moments {
 		m := &moments[i]
-		if m.gap == series.NoGap && !m.Wall.Before(since) {
+		if m.Gap == series.NoGap && !m.Wall.Before(since) {
 			f.shown = append(f.shown, i)
-			apart := i > 0 && (moments[i-1].gap != series.NoGap || moments[i-1].Run != m.Run)
+			apart := i > 0 && (moments[i-1].Gap != series.NoGap || moments[i-1].Run != m.Run)
 			f.axis.Moments = append(f.axis.Moments, chart.Moment{At: m.Wall, Break: apart})
 		}
 	}
@@ -51,7 +51,7 @@ func (f *frame) rates(q figures.Quantity) []float64 {
 		if i == 0 {
 			return math.NaN()
 		}
-		return f.moments[i].rate(&f.moments[i-1], q)
+		return f.moments[i].Rate(&f.moments[i-1], q)
 	})
 }
 
@@ -71,7 +71,7 @@ func (f *frame) each(value func(i int) float64) []float64 {
 // limits is the newest value of a limit, if one holds.
 func (f *frame) limits(label string, q figures.Quantity) []chart.Limit {
 	for _, m := range slices.Backward(f.moments) {
-		if v := m.Value(q); m.gap == series.NoGap && !math.IsNaN(v) {
+		if v := m.Value(q); m.Gap == series.NoGap && !math.IsNaN(v) {
 			return []chart.Limit{{Label: label, Value: v}}
 		}
 	}

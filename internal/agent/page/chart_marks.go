@@ -60,15 +60,15 @@ func (f *frame) happened(t task) (list []happening, more int) {
 func (f *frame) past() (all []happening) {
 	for i := range f.moments {
 		m := &f.moments[i]
-		if m.gap != series.NoGap {
+		if m.Gap != series.NoGap {
 			h, shown := f.gapAt(i)
 			switch {
-			case m.gap == series.GapOOM:
+			case m.Gap == series.GapOOM:
 				if n := len(all); n > 0 && all[n-1].Class == "oom" && i > 0 && all[n-1].at.Equal(f.moments[i-1].Wall) {
 					all = all[:n-1] // the last reading saw it already
 				}
 				all = append(all, happening{at: m.Wall, What: string(record.OOMKilled), Class: "oom"})
-			case shown && m.gap != series.GapTask: // the end and the next start say it
+			case shown && m.Gap != series.GapTask: // the end and the next start say it
 				all = append(all, h)
 			}
 			continue
@@ -77,7 +77,7 @@ func (f *frame) past() (all []happening) {
 			continue
 		}
 		before := &f.moments[i-1]
-		if kills := m.Kills(&before.Moment); kills > 0 {
+		if kills := m.Kills(before); kills > 0 {
 			all = append(all, happening{at: m.Wall, What: record.KillsText(kills), Class: "oom"})
 		}
 		if before.Run != m.Run {
@@ -120,7 +120,7 @@ func (f *frame) gapAt(i int) (h happening, ok bool) {
 	if !to.After(f.axis.Since) || from.After(f.axis.Until) {
 		return h, false
 	}
-	what := "no readings for " + procstats.Seconds.Text(to.Sub(from).Seconds()) + ": " + f.moments[i].gap.String()
+	what := "no readings for " + procstats.Seconds.Text(to.Sub(from).Seconds()) + ": " + f.moments[i].Gap.String()
 	f.axis.Gaps = append(f.axis.Gaps, chart.Gap{From: from, To: to, Title: what})
 	return happening{at: from, What: what, Class: "gap"}, true
 }

@@ -137,8 +137,8 @@ func (p *Page) row(t task, now time.Time, published bool) row {
 	} else {
 		r.read = t.usage.Sample.Wall
 		r.CPU = headline(list, procstats.HeadlineCores, procstats.CoresText)
-		r.Read = rateNumber(list, procstats.HeadlineIORead, newest.rate(before, figures.Read))
-		r.Write = rateNumber(list, procstats.Writing(list), newest.rate(before, figures.Written))
+		r.Read = rateNumber(list, procstats.HeadlineIORead, newest.Rate(before, figures.Read))
+		r.Write = rateNumber(list, procstats.Writing(list), newest.Rate(before, figures.Written))
 		r.Memory = memoryOf(t)
 		r.Pressure = pressureSince(recent, &newest)
 		r.sort = sortedBy(&newest, before)
@@ -217,7 +217,7 @@ func sortedBy(newest, before *moment) map[string]float64 {
 		}
 		return value
 	}
-	rate := func(q figures.Quantity) float64 { return newest.rate(before, q) }
+	rate := func(q figures.Quantity) float64 { return newest.Rate(before, q) }
 	return map[string]float64{
 		"cpu": known(newest.Value(figures.Cores)), "memory": known(newest.Value(figures.Memory)),
 		"io":       known(rate(figures.Read) + rate(figures.Written)),

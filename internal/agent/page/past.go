@@ -135,11 +135,8 @@ func (p *past) lastRecord(a task) *record.Record {
 // mostRecords bounds the records that are remembered.
 const mostRecords = 1000
 
-// moment is a reading, or a gap: then it has no numbers.
-type moment struct {
-	figures.Moment
-	gap series.Gap
-}
+// moment is a reading, or a gap.
+type moment = figures.Moment
 
 // momentsOf returns the points of a history.
 func momentsOf(points []series.Point) []moment {
@@ -152,13 +149,13 @@ func momentsOf(points []series.Point) []moment {
 
 func momentOf(p series.Point) moment {
 	if p.Gap != series.NoGap {
-		return moment{figures.Gap(p.Stamp, p.Run), p.Gap}
+		return figures.NewGap(p.Stamp, p.Run, p.Gap)
 	}
 	number := func(id procstats.ID) (value float64, ok bool) {
 		value, ok = p.Values[id]
 		return value, ok
 	}
-	m := moment{Moment: figures.MomentOfValues(p.Stamp, p.Run, number)}
+	m := figures.MomentOfValues(p.Stamp, p.Run, number)
 	for q, id := range map[figures.Quantity]procstats.ID{
 		figures.Memory: procstats.HeadlineMemory, figures.MemoryCharged: procstats.HeadlineMemoryCharged,
 	} {
@@ -171,7 +168,7 @@ func momentOf(p series.Point) moment {
 
 // liveMoment returns the newest reading of a task.
 func liveMoment(f *figures.Figures, run int) moment {
-	return moment{Moment: figures.MomentOf(f.Sample.Stamp, run, f.Sample.Task.Number, f.Headlines)}
+	return figures.MomentOf(f.Sample.Stamp, run, f.Sample.Task.Number, f.Headlines)
 }
 
 // rateBase returns the moment that the rates of the newest one are measured from; nil if there is none.
@@ -180,22 +177,6 @@ func rateBase(moments []moment, newest *moment) *moment {
 		return m
 	}
 	return nil
-}
-
-// follows reports whether counters went on from an earlier moment to this one.
-func (m *moment) follows(earlier *moment) bool {
-	return earlier.gap == series.NoGap && m.gap == series.NoGap && earlier.Run == m.Run && m.Mono > earlier.Mono
-}
-
-// rate is the growth of a quantity per second since an earlier moment, which may be nil, or NaN.
-func (m *moment) rate(before *moment, q figures.Quantity) float64 { return m.Rate(before.reading(), q) }
-
-// reading returns the numbers of a moment; nil for nil.
-func (m *moment) reading() *figures.Moment {
-	if m == nil {
-		return nil
-	}
-	return &m.Moment
 }
 
 // track is the recent past of a task, oldest first, with one moment a step.
@@ -214,9 +195,9 @@ func since(moments []moment, newest *moment, span time.Duration) (from *moment, 
 	for i := range slices.Backward(moments) {
 		m := &moments[i]
 		switch {
-		case m.Mono >= newest.Mono && m.Run == newest.Run && m.gap == series.NoGap: // the same reading, looked at twice
+		case m.Mono >= newest.Mono && m.Run == newest.Run && m.Gap == series.NoGap: // the same reading, looked at twice
 			continue
-		case !newest.follows(m):
+		case !newest.Follows(m):
 			return from, false
 		}
 		if from = m; newest.Mono-m.Mono >= span {

@@ -161,7 +161,7 @@ func (p *Page) readings(t task, body *taskView, f *frame) {
 		before = rateBase(f.moments[:n-1], &newest)
 	}
 	body.Memory, body.Pressure = memoryOf(t), pressureSince(f.moments, &newest)
-	rate := func(id procstats.ID, q figures.Quantity) number { return rateNumber(list, id, newest.rate(before, q)) }
+	rate := func(id procstats.ID, q figures.Quantity) number { return rateNumber(list, id, newest.Rate(before, q)) }
 	total := func(id procstats.ID) number { return headline(list, id, procstats.Bytes.Text) }
 	body.CPU = headline(list, procstats.HeadlineCores, procstats.Cores.Text)
 	body.CPUTotal = headline(list, procstats.HeadlineCPU, procstats.Seconds.Text)

@@ -114,7 +114,7 @@ func pressureSince(moments []moment, newest *moment) pressure {
 
 // pressureOf says in a word what a task waited for between two moments.
 func pressureOf(newest, before *moment) pressure {
-	w := newest.Waits(before.reading())
+	w := newest.Waits(before)
 	if w.CPUSome == nil && w.MemorySome == nil && w.IOSome == nil {
 		if before != nil {
 			return pressure{Hint: "pressure is not read: the kernel has no pressure files for this task"}
