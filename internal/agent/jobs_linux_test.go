@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -160,12 +161,12 @@ func TestActsOnTasks(t *testing.T) {
 	r.await(l.ID, "running", isRunning)
 	logged := func(text string) func() bool {
 		return func() bool {
-			paths, err := l.Dir.LogFiles("t", "stdout")
-			if err != nil || len(paths) == 0 {
+			log, err := l.Dir.OpenLog("t", "stdout")
+			if err != nil {
 				return false
 			}
-			content, err := os.ReadFile(paths[0])
-			return err == nil && strings.Contains(string(content), text)
+			content, err := io.ReadAll(log)
+			return errors.Join(err, log.Close()) == nil && strings.Contains(string(content), text)
 		}
 	}
 	r.eventually("the trap", logged("up"))

@@ -46,6 +46,8 @@ type evaluation struct {
 
 	CreateIndex, ModifyIndex uint64
 	CreateTime, ModifyTime   int64
+	// made is false for decisions that only follow, or that no longer matter.
+	made bool
 }
 
 // evaluationID is the id of a decision over the current version of a job.
@@ -67,84 +69,68 @@ func stableID(parts ...string) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
 }
 
-// decision is a possible evaluation over a job, about an allocation of it unless that is nil.
-type decision struct {
-	trigger trigger
-	alloc   *allocation.Allocation
-	// made is false for decisions that only follow, or that no longer matter.
-	made bool
+// newEvaluation returns a decision over the current version of a job.
+func newEvaluation(t trigger, j *snapshot.Job) *evaluation {
+	return &evaluation{
+		ID: evaluationID(t, j), Priority: j.Job.Priority, Type: j.Job.Type, TriggeredBy: t, Namespace: j.Job.Namespace,
+		JobID: j.Job.ID, JobModifyIndex: j.ModifyIndex, Status: "complete", QueuedAllocations: map[string]int{},
+		CreateIndex: j.ModifyIndex, ModifyIndex: j.ModifyIndex,
+		CreateTime: j.SubmitTime.UnixNano(), ModifyTime: j.SubmitTime.UnixNano(),
+	}
 }
 
-// decisions are those that can be made over a job.
-func (q *request) decisions(j *snapshot.Job) []decision {
-	all := []decision{{registered, nil, true}, {queued, nil, len(j.Unplaced) > 0}, {deregistered, nil, j.Stopped}}
+// newAllocEvaluation returns a decision over an allocation of a job.
+func newAllocEvaluation(t trigger, j *snapshot.Job, a *allocation.Allocation) *evaluation {
+	e := newEvaluation(t, j)
+	e.ID, e.CreateIndex, e.ModifyIndex = decisionID(t, a), a.ModifyIndex, a.ModifyIndex
+	e.CreateTime, e.ModifyTime = a.ModifyTime.UnixNano(), a.ModifyTime.UnixNano()
+	return e
+}
+
+// decisions are those that can be made over a job, whether they were or not.
+func (q *request) decisions(j *snapshot.Job) []*evaluation {
+	register, rest, deregister := newEvaluation(registered, j), newEvaluation(queued, j), newEvaluation(deregistered, j)
+	register.made, rest.made, deregister.made = true, len(j.Unplaced) > 0, j.Stopped
+	if rest.made {
+		failed := newPlacementFailures(q, j.Unplaced)
+		for name, u := range j.Unplaced {
+			register.QueuedAllocations[name] = len(u.Indexes)
+		}
+		register.FailedTGAllocs, register.BlockedEval = failed, rest.ID
+		rest.FailedTGAllocs, rest.QueuedAllocations = failed, register.QueuedAllocations
+		rest.Status, rest.StatusDescription = "blocked", "created to place remaining allocations"
+		rest.PreviousEval = register.ID
+	}
+	all := []*evaluation{register, rest, deregister}
 	for _, a := range q.now.Allocations {
 		if a.JobID != j.Job.ID {
 			continue
 		}
 		stopping := a.DesiredStatus == allocation.DesiredStop
-		all = append(all, decision{allocStopped, a, !j.Stopped && stopping})
-		if !a.Rescheduled.IsZero() {
-			all = append(all, decision{rescheduled, a, !j.Stopped && !stopping})
+		stop := newAllocEvaluation(allocStopped, j, a)
+		stop.made = !j.Stopped && stopping
+		all = append(all, stop)
+		if !a.Rescheduled.IsZero() { // replaced at a later time
+			later := newAllocEvaluation(rescheduled, j, a)
+			later.made = !j.Stopped && !stopping
+			later.Status, later.WaitUntil, later.StatusDescription = "pending", a.Rescheduled, "created for delayed rescheduling"
+			all = append(all, later)
 		}
 	}
 	return all
-}
-
-func (d decision) id(j *snapshot.Job) string {
-	if d.alloc != nil {
-		return decisionID(d.trigger, d.alloc)
-	}
-	return evaluationID(d.trigger, j)
 }
 
 // evaluations lists the decisions over the stored jobs and allocations that match.
 func (q *request) evaluations(match func(*evaluation) bool) []*evaluation {
 	list := []*evaluation{}
 	for _, j := range q.now.Jobs {
-		for _, d := range q.decisions(j) {
-			if e := q.newEvaluation(d, j); d.made && match(e) {
+		for _, e := range q.decisions(j) {
+			if e.made && match(e) {
 				list = append(list, e)
 			}
 		}
 	}
 	return list
-}
-
-// newEvaluation returns a decision, with the groups that could not be placed.
-func (q *request) newEvaluation(d decision, j *snapshot.Job) *evaluation {
-	e := d.evaluation(j)
-	if a := d.alloc; a != nil {
-		e.CreateIndex, e.ModifyIndex = a.ModifyIndex, a.ModifyIndex
-		e.CreateTime, e.ModifyTime = a.ModifyTime.UnixNano(), a.ModifyTime.UnixNano()
-		if d.trigger == rescheduled { // replaced at a later time
-			e.Status, e.WaitUntil, e.StatusDescription = "pending", a.Rescheduled, "created for delayed rescheduling"
-		}
-		return e
-	}
-	if len(j.Unplaced) == 0 || d.trigger == deregistered {
-		return e
-	}
-	e.FailedTGAllocs = newPlacementFailures(q, j.Unplaced)
-	for name, u := range j.Unplaced {
-		e.QueuedAllocations[name] = len(u.Indexes)
-	}
-	if d.trigger == queued {
-		e.Status, e.StatusDescription = "blocked", "created to place remaining allocations"
-		e.PreviousEval = evaluationID(registered, j)
-	} else {
-		e.BlockedEval = evaluationID(queued, j)
-	}
-	return e
-}
-
-func (d decision) evaluation(j *snapshot.Job) *evaluation {
-	return &evaluation{
-		ID: d.id(j), Priority: j.Job.Priority, Type: j.Job.Type, TriggeredBy: d.trigger, Namespace: j.Job.Namespace,
-		JobID: j.Job.ID, JobModifyIndex: j.ModifyIndex, Status: "complete", QueuedAllocations: map[string]int{},
-		CreateIndex: j.ModifyIndex, ModifyIndex: j.ModifyIndex,
-		CreateTime: j.SubmitTime.UnixNano(), ModifyTime: j.SubmitTime.UnixNano(),
-	}
 }
 
 func (s *Server) listEvaluations(q *request) (any, error) {
@@ -162,9 +148,9 @@ func (s *Server) jobEvaluations(q *request, j *snapshot.Job) (any, error) {
 // evaluationOf finds a decision by its id. Requested ones are known at once, also before their effect.
 func evaluationOf(q *request) (*evaluation, error) {
 	for _, j := range q.now.Jobs {
-		for _, d := range q.decisions(j) {
-			if d.id(j) == q.PathValue("id") {
-				return q.newEvaluation(d, j), nil
+		for _, e := range q.decisions(j) {
+			if e.ID == q.PathValue("id") {
+				return e, nil
 			}
 		}
 	}

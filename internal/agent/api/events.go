@@ -140,7 +140,7 @@ func (s *Server) newEvents(q *request, e *snapshot.Event) []apijson.Event {
 		if trigger == "" {
 			break
 		}
-		evaluation := decision{trigger: trigger}.evaluation(j)
+		evaluation := newEvaluation(trigger, j)
 		decided := newEvent("Evaluation", "EvaluationUpdated", evaluation.ID, e.Key)
 		decided.Payload.Evaluation = evaluation
 		return []apijson.Event{shown, decided}

@@ -269,7 +269,6 @@ func seekTo(f io.Seeker, offset int64, fromEnd bool) (int64, error) {
 
 // logDir has the log files of an allocation's tasks.
 type logDir interface {
-	LogFiles(task, stream string) ([]string, error)
 	OpenLogAfter(task, stream, path string) (*datadir.Log, error)
 }
 
@@ -283,8 +282,8 @@ type tail struct {
 	// ended reports whether the task will write nothing more.
 	ended func() bool
 
-	log   *datadir.Log
-	files []string
+	// log is nil before there are files; next are those that follow its own, once they are there.
+	log, next *datadir.Log
 }
 
 func (s *Server) logs(ctx context.Context, w http.ResponseWriter, q *request, a *allocation.Allocation) (err error) {
@@ -336,49 +335,40 @@ func hasEnded(now *snapshot.Agent, id, task string, plain bool) bool {
 	return plain && (t == nil || t.State.Phase == hook.PhaseDead)
 }
 
-// open opens the files as one and goes to the offset or, if some were read before, opens those that follow them.
+// open opens the files as one and goes to the offset.
 func (t *tail) open() error {
-	before := t.newest()
-	log, err := t.dir.OpenLogAfter(t.task, t.stream, before)
+	log, err := t.dir.OpenLogAfter(t.task, t.stream, "")
 	if err != nil {
 		return err
 	}
-	if before == "" {
-		if _, err := seekTo(log, t.offset, t.fromEnd); err != nil {
-			return errors.Join(err, log.Close())
-		}
+	if _, err := seekTo(log, t.offset, t.fromEnd); err != nil {
+		return errors.Join(err, log.Close())
 	}
-	t.log, t.files = log, log.Files()
+	t.log = log
 	return nil
 }
 
-// read goes on in the next file after the end of the last.
-func (t *tail) read(p []byte) (int, error) {
-	if n, err := t.readOnce(p); n > 0 || err != nil || !t.follow {
+// read goes on in the next files after the end of the last; missing ones may come.
+func (t *tail) read(p []byte) (n int, err error) {
+	if t.log == nil {
+		err = t.open()
+	} else if n, err = readSome(t.log, p); n > 0 || err != nil || !t.follow {
 		return n, err
+	} else if t.next != nil {
+		_ = t.log.Close() // it was only read
+		t.log, t.next = t.next, nil
+	} else {
+		files := t.log.Files()
+		t.next, err = t.dir.OpenLogAfter(t.task, t.stream, files[len(files)-1])
 	}
-	files, err := t.dir.LogFiles(t.task, t.stream)
-	if err != nil || len(files) == 0 || files[len(files)-1] == t.newest() {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return 0, nil
+	case err != nil:
 		return 0, err
 	}
-	// The old file is whole now: what was added between the last read and the rotation comes first.
-	if n, err := t.readOnce(p); n > 0 || err != nil {
-		return n, err
-	}
-	t.close()
-	return t.readOnce(p)
-}
-
-// readOnce reads from what is open, or is there by now: missing files may come.
-func (t *tail) readOnce(p []byte) (int, error) {
-	if t.log == nil {
-		if err := t.open(); errors.Is(err, fs.ErrNotExist) {
-			return 0, nil
-		} else if err != nil {
-			return 0, err
-		}
-	}
-	return readSome(t.log, p)
+	// Once there are next files the old ones are whole: what was added to them since the last read comes first.
+	return t.read(p)
 }
 
 func (t *tail) position() (file string, offset int64) {
@@ -391,17 +381,10 @@ func (t *tail) position() (file string, offset int64) {
 
 func (t *tail) check(bool) (event string, over bool) { return "", t.ended() }
 
-// newest is the path of the newest file that was opened; empty before the first.
-func (t *tail) newest() string {
-	if len(t.files) == 0 {
-		return ""
-	}
-	return t.files[len(t.files)-1]
-}
-
 func (t *tail) close() {
-	if t.log != nil {
-		_ = t.log.Close() // it was only read
-		t.log = nil
+	for _, log := range []*datadir.Log{t.log, t.next} {
+		if log != nil {
+			_ = log.Close() // it was only read
+		}
 	}
 }

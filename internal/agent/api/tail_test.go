@@ -19,10 +19,10 @@ type rotatingDir struct {
 	listed func()
 }
 
-func (d *rotatingDir) LogFiles(task, stream string) ([]string, error) {
-	files, err := d.Allocation.LogFiles(task, stream)
+func (d *rotatingDir) OpenLogAfter(task, stream, path string) (*datadir.Log, error) {
+	log, err := d.Allocation.OpenLogAfter(task, stream, path)
 	d.listed()
-	return files, err
+	return log, err
 }
 
 // TestTailOverRotation follows a log whose files are rotated between two looks at it.

@@ -49,26 +49,6 @@ func logFiles(root *os.Root, task, stream string) ([]logFile, error) {
 	return files, nil
 }
 
-// LogFiles returns the paths of a stream's files, oldest first.
-func (a Allocation) LogFiles(task, stream string) (paths []string, err error) {
-	root, err := os.OpenRoot(a.Logs())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list logs: %w", err)
-	}
-	defer func() { err = errors.Join(err, root.Close()) }()
-	files, err := logFiles(root, task, stream)
-	if err != nil {
-		return nil, fmt.Errorf("list logs: %w", err)
-	}
-	for _, f := range files {
-		paths = append(paths, filepath.Join(a.Logs(), f.name))
-	}
-	return paths, nil
-}
-
 // numberOf returns the number at the end of a log file's name.
 func numberOf(path string) (int, error) {
 	return strconv.Atoi(path[strings.LastIndexByte(path, '.')+1:])
