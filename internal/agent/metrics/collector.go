@@ -149,7 +149,7 @@ func (c *Collector) gather(ctx context.Context, into *scratch) []exposition.Fami
 		}
 	}
 	c.addScrape(f, all, began)
-	return newFilter(telemetry).apply(append(all, others...))
+	return filter(telemetry, append(all, others...))
 }
 
 // addScrape adds the cost of this page. The duration is that of the page before: this one is not finished.

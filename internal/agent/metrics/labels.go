@@ -112,49 +112,22 @@ func labelName(key string) string {
 	return name
 }
 
-// filter is telemetry { prefix_filter filter_default }: the longest prefix of a name decides, and of two equal ones the
-// one that excludes.
-type filter struct {
-	allowed, blocked []string
-	byDefault        bool
-}
-
-// newFilter reads a filter. Dots stand for underscores, so that filters for Nomad's dotted names work.
-func newFilter(t config.Telemetry) filter {
-	f := filter{byDefault: t.FilterDefault}
-	for _, rule := range t.PrefixFilter {
-		rule = strings.ReplaceAll(rule, ".", "_")
-		if prefix, ok := strings.CutPrefix(rule, "+"); ok {
-			f.allowed = append(f.allowed, prefix)
-		} else if prefix, ok := strings.CutPrefix(rule, "-"); ok {
-			f.blocked = append(f.blocked, prefix)
+// filter removes the families that telemetry { prefix_filter filter_default } blocks: the longest prefix of a name
+// decides, and of two equal ones the one that blocks. Dots stand for underscores, so that filters for Nomad's dotted
+// names work.
+func filter(t config.Telemetry, families []exposition.Family) []exposition.Family {
+	return slices.DeleteFunc(families, func(family exposition.Family) bool {
+		allowed, longest := t.FilterDefault, -1
+		for _, rule := range t.PrefixFilter {
+			prefix, allows := strings.ReplaceAll(rule[1:], ".", "_"), rule[0] == '+'
+			switch {
+			case len(prefix) < longest || !strings.HasPrefix(family.Name, prefix):
+			case len(prefix) == longest:
+				allowed = allowed && allows
+			default:
+				allowed, longest = allows, len(prefix)
+			}
 		}
-	}
-	return f
-}
-
-func (f filter) apply(families []exposition.Family) []exposition.Family {
-	if f.byDefault && len(f.blocked) == 0 {
-		return families
-	}
-	return slices.DeleteFunc(families, func(family exposition.Family) bool { return !f.allows(family.Name) })
-}
-
-func (f filter) allows(name string) bool {
-	allowed, blocked := longest(f.allowed, name), longest(f.blocked, name)
-	if allowed == blocked {
-		return f.byDefault && blocked < 0
-	}
-	return allowed > blocked
-}
-
-// longest is the length of the longest prefix of name; -1 if there is none.
-func longest(prefixes []string, name string) int {
-	n := -1
-	for _, p := range prefixes {
-		if strings.HasPrefix(name, p) {
-			n = max(n, len(p))
-		}
-	}
-	return n
+		return !allowed
+	})
 }

@@ -223,7 +223,8 @@ func TestFilter(t *testing.T) {
 		{[]string{"+a", "-a"}, true, []string{"d"}},
 	} {
 		var kept []string
-		for _, f := range newFilter(config.Telemetry{PrefixFilter: tt.rules, FilterDefault: tt.byDefault}).apply([]exposition.Family{{Name: "a_b"}, {Name: "a_c"}, {Name: "d"}}) {
+		telemetry := config.Telemetry{PrefixFilter: tt.rules, FilterDefault: tt.byDefault}
+		for _, f := range filter(telemetry, []exposition.Family{{Name: "a_b"}, {Name: "a_c"}, {Name: "d"}}) {
 			kept = append(kept, f.Name)
 		}
 		if diff := cmp.Diff(tt.kept, kept); diff != "" {

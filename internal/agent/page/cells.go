@@ -81,8 +81,8 @@ func (p *Page) overviewSource(v *view) (source, cells, error) {
 	return now, shown, err
 }
 
-// loadedCells makes the page with the groups that were loaded and the numbers of a table. Rows that have ended stay: the
-// page is loaded again for them.
+// loadedCells makes the page with the groups that were loaded and the numbers of a table. Rows that have ended stay:
+// the page is loaded again for them.
 func (p *Page) loadedCells(v *view, groups []group, g *generation, l listing) (string, cells, error) {
 	known := make(map[string]*row, len(g.rows))
 	for i := range g.rows {

@@ -144,8 +144,8 @@ func (f *frame) charts() []drawnChart {
 	return drawn
 }
 
-// sparkOf draws a small line of the CPU over the last minutes. It ends with the newest of the recent moments, so that it
-// is drawn, and sent, anew with each of them only.
+// sparkOf draws a small line of the CPU over the last minutes. It ends with the newest of the recent moments, so that
+// it is drawn, and sent, anew with each of them only.
 func sparkOf(recent []moment, now time.Time) template.HTML {
 	if n := len(recent); n > 0 && now.Sub(recent[n-1].Wall) < 2*trackStep {
 		now = recent[n-1].Wall

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 )
@@ -36,7 +37,7 @@ func (d *desk) Link() string { return "/sign-in/" + d.links.add() }
 
 // Redeem signs a reader in with the code of a link; false if it was used, has expired or never was.
 func (d *desk) Redeem(w http.ResponseWriter, r *http.Request, code string) bool {
-	ok := d.links.take(code)
+	ok := d.links.has(code, true)
 	if ok {
 		d.SignIn(w, r)
 	}
@@ -54,7 +55,7 @@ func (d *desk) SignIn(w http.ResponseWriter, r *http.Request) {
 func (d *desk) SignOut(w http.ResponseWriter, r *http.Request) {
 	cookie := cookieOf(r, "")
 	if given, err := r.Cookie(cookie.Name); err == nil {
-		d.sessions.take(given.Value)
+		d.sessions.has(given.Value, true)
 	}
 	cookie.MaxAge = -1
 	http.SetCookie(w, cookie)
@@ -62,14 +63,14 @@ func (d *desk) SignOut(w http.ResponseWriter, r *http.Request) {
 
 // Close ends all sessions and links: those of a token that is not valid any more cannot be told from others.
 func (d *desk) Close() {
-	d.links.forget()
-	d.sessions.forget()
+	d.links.clear()
+	d.sessions.clear()
 }
 
 // SignedIn reports whether a request comes with a session.
 func (d *desk) SignedIn(r *http.Request) bool {
 	given, err := r.Cookie(cookieOf(r, "").Name)
-	return err == nil && d.sessions.has(given.Value)
+	return err == nil && d.sessions.has(given.Value, false)
 }
 
 // cookieOf is the cookie of a session. Browsers send cookies to all ports of a host, so the port is part of the name:
@@ -96,58 +97,46 @@ func sameOrigin(r *http.Request) (same, absent bool) {
 	return err == nil && u.Host != "" && u.Host == r.Host, false
 }
 
-// secrets expire. They are stored as hashes: a lookup takes a time that says nothing about a secret. Their methods may
-// be called concurrently.
+// secrets expire, and the oldest are forgotten. They are stored as hashes: a lookup takes a time that says nothing
+// about a secret. Their methods may be called concurrently.
 type secrets struct {
 	now  func() time.Time
 	most int
 	life time.Duration
 
-	mu   sync.Mutex // guards ends
-	ends map[[sha256.Size]byte]time.Time
+	mu   sync.Mutex // guards list
+	list []secret   // oldest first
+}
+
+type secret struct {
+	hash [sha256.Size]byte
+	end  time.Time
 }
 
 // add returns a new secret.
 func (s *secrets) add() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now, kept := s.now(), make(map[[sha256.Size]byte]time.Time)
-	var oldest [sha256.Size]byte
-	for hash, end := range s.ends {
-		if end.After(now) {
-			kept[hash] = end
-			if o, ok := kept[oldest]; !ok || end.Before(o) {
-				oldest = hash
-			}
-		}
-	}
-	if len(kept) >= s.most {
-		delete(kept, oldest)
-	}
-	secret := rand.Text() + rand.Text()
-	kept[sha256.Sum256([]byte(secret))] = now.Add(s.life)
-	s.ends = kept
-	return secret
+	text := rand.Text() + rand.Text()
+	s.list = append(s.list[max(0, len(s.list)+1-s.most):], secret{sha256.Sum256([]byte(text)), s.now().Add(s.life)})
+	return text
 }
 
-func (s *secrets) has(secret string) bool {
+// has reports whether there is such a secret; with forget it is gone afterwards.
+func (s *secrets) has(text string, forget bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.ends[sha256.Sum256([]byte(secret))].After(s.now())
-}
-
-// take reports whether there is such a secret, and forgets it.
-func (s *secrets) take(secret string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	hash := sha256.Sum256([]byte(secret))
-	ok := s.ends[hash].After(s.now())
-	delete(s.ends, hash)
+	hash := sha256.Sum256([]byte(text))
+	i := slices.IndexFunc(s.list, func(known secret) bool { return known.hash == hash })
+	ok := i >= 0 && s.list[i].end.After(s.now())
+	if i >= 0 && forget {
+		s.list = slices.Delete(s.list, i, i+1)
+	}
 	return ok
 }
 
-func (s *secrets) forget() {
+func (s *secrets) clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ends = nil
+	s.list = nil
 }

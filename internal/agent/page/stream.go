@@ -34,8 +34,9 @@ type open func(v *view) (s source, shown cells, err error)
 //	event: cells    data: {"NAME": "HTML", …}           what has changed since the event before, or the page
 //	event: shape    data: {"shape": "…"}                the page has other elements now: load it again
 //
-// It is compressed if the browser can take it and nothing secret is in it: lengths would say something about what is. The
-// page of a task has secrets, the one of all tasks has none. A reader that does not accept an event in time is dropped; browsers reconnect by themselves.
+// It is compressed if the browser can take it and nothing secret is in it: lengths would say something about what is.
+// The page of a task has secrets, the one of all tasks has none. A reader that does not accept an event in time is
+// dropped; browsers reconnect by themselves.
 func (p *Page) stream(trusted, secret bool, open open) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		reader := p.trusts(r, trusted)
