@@ -6,6 +6,7 @@ package command
 
 import (
 	"context"
+	_ "embed" // of the help
 	"fmt"
 	"io"
 	"runtime"
@@ -40,28 +41,13 @@ func Execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	return cli.Report(stderr, executed, err)
 }
 
+//go:embed help.txt
+var help string
+
 // Root returns the tree of all commands, for what runs and for what documents them.
 func Root() *cobra.Command {
-	root := &cobra.Command{
-		Use:   "tacho",
-		Short: "Measure what a command really uses, what it waits for, and why it ends",
-		Long: `tacho records tasks: what did a task use, what did it wait for, and why did it end?
-
-Every flag can also be set by an environment variable, which the help names: that of --interval of tacho run is
-TACHO_RUN_INTERVAL. Flags that are the same for all commands, such as --output-dir, have one for all: TACHO_OUTPUT_DIR.
-Flags override environment variables, and these override defaults. NO_COLOR is supported.
-
-Exit codes: 0 success, 1 error, 2 usage error, 123 a budget failed (--fail-if, --max-increase). Commands that run
-another command exit with the code of that command, and with 125 after an error of their own.`,
-		Example: `  tacho run -- make -j4
-  tacho ls
-  tacho show last
-  tacho explain memory_bytes`,
-		Version:           version.String(),
-		PersistentPreRunE: prepare,
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-	}
+	root := cli.Described(help, "tacho")
+	root.Version, root.PersistentPreRunE, root.SilenceErrors, root.SilenceUsage = version.String(), prepare, true, true
 	root.AddGroup(
 		&cobra.Group{ID: cli.GroupMeasure, Title: "Measure:"},
 		&cobra.Group{ID: cli.GroupRecords, Title: "Look at records:"},
@@ -95,13 +81,8 @@ func rejectUnknownShells(root *cobra.Command) {
 }
 
 func newVersion() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "version",
-		Short:   "Print the version of tacho",
-		GroupID: cli.GroupHost,
-		Example: `  tacho version
-  tacho version --format json`,
-	}
+	cmd := cli.Described(help, "version")
+	cmd.GroupID = cli.GroupHost
 	format := cli.AddFormat(cmd, "text", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if format.String() == "json" {

@@ -6,6 +6,7 @@ package agent
 
 import (
 	"context"
+	_ "embed" // of the help
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -40,28 +42,14 @@ type agentOptions struct {
 	jobs    []string
 }
 
+//go:embed help.txt
+var help string
+
 // Command returns tacho agent.
 func Command() *cobra.Command {
 	var o agentOptions
-	cmd := &cobra.Command{
-		Use:   "agent",
-		Short: "Run jobs on this machine, and serve what they use over HTTP",
-		Long: `Run the tasks of job files on this machine, with an HTTP API, metrics and a web page.
-
-The defaults without --config are: state in ` + datadir.Default +
-			`, HTTP on 127.0.0.1:4656. Over TCP without a token the agent
-serves only numbers; everything else is served on the unix socket in the data directory.
-
-SIGHUP reloads the configuration, which can turn publishing on and off for running tasks. SIGINT and SIGTERM stop the
-agent; its tasks continue and the next agent recovers them. With --dev events are printed, one line each, tasks are
-stopped at the end, and the data directory is a temporary one, which is removed; without --config SIGHUP stops it
-as well.`,
-		Example: `  tacho agent --dev
-  tacho agent --dev --job examples/hello.nomad.hcl
-  tacho agent --config /etc/tacho.d`,
-		Args:    cli.Arguments(),
-		GroupID: cli.GroupHost,
-	}
+	cmd := cli.Described(help, "agent")
+	cmd.GroupID, cmd.Long = cli.GroupHost, strings.ReplaceAll(cmd.Long, "{DIR}", datadir.Default)
 	flags := cmd.Flags()
 	flags.StringArrayVar(&o.config, "config", nil, "configuration `FILE`, or directory with *.hcl files; may be repeated")
 	flags.BoolVar(&o.dev, "dev", false,
