@@ -152,7 +152,8 @@ func checkClone(group *cgroup.Group) Check {
 	if err != nil {
 		err = fmt.Errorf("the executor enters the cgroup to fork: %w", err)
 	}
-	return c.unless(err, "exact memory: a few pages of the executor are charged to the task", "Linux 5.7 or newer"+allowCall)
+	return c.unless(err, "exact memory: a few pages of the executor are charged to the task",
+		"Linux 5.7 or newer"+allowCall)
 }
 
 func checkPressure(host Host) Check {

@@ -74,14 +74,7 @@ func (o *execOptions) run(c *call, id string, options client.ExecOptions) (code 
 		defer followSize(ctx, running, c.out)()
 	}
 	if o.stdin {
-		end, err := passStdin(running, c.cmd.InOrStdin())
-		if err != nil {
-			return 0, err
-		}
-		defer func() {
-			running.Close() // ends a write that blocks
-			err = errors.Join(err, end())
-		}()
+		go passStdin(running, c.cmd.InOrStdin())
 	}
 	return copyExec(running, c.out, c.cmd.ErrOrStderr())
 }
@@ -144,24 +137,11 @@ func followSize(ctx context.Context, running *client.Exec, stdout io.Writer) (en
 	}
 }
 
-// passStdin sends stdin to the command until its end, or until end is called.
-func passStdin(running *client.Exec, stdin io.Reader) (end func() error, err error) {
-	file, ok := stdin.(*os.File)
-	if !ok {
-		return func() error { return nil }, running.CloseWrite()
+// passStdin sends stdin to the command until its end. A read cannot be interrupted: if the command ends before its
+// input, this ends with the process, which exits next.
+func passStdin(running *client.Exec, stdin io.Reader) {
+	// An error of the connection is returned by Recv, too; the command may end before its input does.
+	if _, err := io.Copy(running, stdin); err == nil {
+		_ = running.CloseWrite()
 	}
-	in, err := newInterruptible(file)
-	if err != nil {
-		return nil, err
-	}
-	in.start(func() {
-		// An error of the connection is returned by Recv, too; the command may end before its input does.
-		if _, err := io.Copy(running, readerOnly{in}); err == nil {
-			_ = running.CloseWrite()
-		}
-	})
-	return in.Close, nil
 }
-
-// readerOnly hides all other methods of a reader: io.Copy would use them, and they cannot be interrupted.
-type readerOnly struct{ io.Reader }

@@ -94,7 +94,9 @@ func (p *usagePage) task(name string, r *client.Reading) {
 		p.Hang("  ", "    ", cli.OneLine(text), p.Yellow)
 	}
 	p.selected(r.Sample)
-	p.pressure(r.Sample)
+	waited := summary.PressureTable(r.Sample.Measurements, 0) // since the start of the task
+	waited.Header = []string{"waited for", "some", "", "all", ""}
+	p.Table(waited)
 	p.processes(r.Sample)
 	if p.all {
 		p.measurements(r)
@@ -128,24 +130,6 @@ func (p *usagePage) selected(s *client.Sample) {
 			t.AddTexts(name, summary.ValueText(name, value))
 		} else if reason, ok := s.Absent[name]; ok {
 			t.Add(name, procstats.NoValue, cli.Painted(reason, p.Faint))
-		}
-	}
-	p.Table(&t)
-}
-
-// pressure writes how long the task has waited since its start.
-func (p *usagePage) pressure(s *client.Sample) {
-	t := cli.Table{Indent: "  ", Header: []string{"waited for", "some", "all"}, Right: []int{1, 2}}
-	for _, row := range []struct {
-		what       string
-		some, full procstats.ID
-	}{
-		{"cpu", procstats.PSICPUSome, procstats.PSICPUFull},
-		{"memory", procstats.PSIMemorySome, procstats.PSIMemoryFull},
-		{"io", procstats.PSIIOSome, procstats.PSIIOFull},
-	} {
-		if some, ok := s.Number(row.some); ok {
-			t.AddTexts(row.what, procstats.Seconds.Text(some), summary.FirstValue(s.Measurements, row.full))
 		}
 	}
 	p.Table(&t)

@@ -64,20 +64,17 @@ func runTopScreen(ctx context.Context, m *topModel, poll *taskPoll, stdin io.Rea
 		_, leaveErr := io.WriteString(stdout, leaveScreen)
 		err = errors.Join(err, leaveErr)
 	}()
-	keyboard, err := newInterruptible(in)
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	l := &topLoop{model: m, poll: poll, out: stdout, keys: make(chan []key), results: make(chan polled, 1)}
-	keyboard.start(func() { l.readKeys(ctx, keyboard) })
+	go l.readKeys(ctx, in)
 	err = l.run(ctx)
 	cancel()
 	l.work.Wait()
-	return errors.Join(err, keyboard.Close())
+	return err
 }
 
-// readKeys sends keys until the keyboard is closed.
+// readKeys sends keys until the keyboard is closed, or ctx ends. A read cannot be interrupted: it may end only with the
+// process, which exits next.
 func (l *topLoop) readKeys(ctx context.Context, keyboard io.Reader) {
 	buffer := make([]byte, 256)
 	for {

@@ -5,6 +5,7 @@ package remote
 
 import (
 	"cmp"
+	_ "embed" // of the page of keys
 	"fmt"
 	"slices"
 	"strconv"
@@ -279,33 +280,13 @@ func (m *topModel) commandLines(row *topRow, width int) []string {
 	return lines
 }
 
+//go:embed top_keys.txt
+var topKeys string
+
 // helpLines returns the page of keys.
-func helpLines(width int) []string {
-	lines := []string{
-		"  q          quit (on other pages: back)",
-		"  h ?        this help",
-		"  c          sort by CPU",
-		"  m          sort by memory",
-		"  i          sort by I/O",
-		"  p          sort by name (path)",
-		"  t          sort by number of processes",
-		"  w          sort by pressure (waiting)",
-		"  r          reverse the order; also the same key again",
-		"  %          CPU in percent of a core, memory in percent of the limit",
-		"  + -        longer or shorter delay",
-		"  space      update now",
-		"  /          filter by name; enter applies, esc removes the filter",
-		"  up down    select a task (also k j, page up, page down, home, end)",
-		"  enter      show the processes of the selected task, and those that ended by command",
-		"             (WAITED: for a CPU, all threads)",
-		"  f          there: commands of which most processes failed first",
-		"",
-		"  CPU is in cores; the blocks are the last readings, scaled to the highest of them.",
-		"  Pressure is the share of time in which some process waited, and for what most.",
-		"  " + procstats.NoValue + " is not measured.",
-	}
-	for i := range lines {
-		lines[i] = cli.Cut(lines[i], width)
+func helpLines(width int) (lines []string) {
+	for line := range strings.Lines(topKeys) {
+		lines = append(lines, cli.Cut(strings.TrimSuffix(line, "\n"), width))
 	}
 	return lines
 }

@@ -19,22 +19,9 @@ func (p *Page) waited() {
 	if stall := p.record.Diagnosis.StallText(); stall != "" {
 		p.painted(p.Bold, cli.Printable(stall))
 	}
-	t := cli.Table{Indent: "  ", Header: []string{"", "SOME WAITED", "", "ALL WAITED", ""}, Right: []int{1, 2, 3, 4}}
-	for _, resource := range []struct {
-		word       string
-		some, full procstats.ID
-	}{
-		{"cpu", procstats.PSICPUSome, procstats.PSICPUFull},
-		{"memory", procstats.PSIMemorySome, procstats.PSIMemoryFull},
-		{"io", procstats.PSIIOSome, procstats.PSIIOFull},
-	} {
-		some, someShare := p.stall(resource.some)
-		full, fullShare := p.stall(resource.full)
-		if some != procstats.NoValue || full != procstats.NoValue {
-			t.AddTexts(resource.word, some, someShare, full, fullShare)
-		}
-	}
-	p.Table(&t)
+	span, _ := p.record.Span()
+	t := PressureTable(p.record.Measurements, span)
+	p.Table(t)
 	if t.Empty() {
 		p.line("unknown: %s", cli.Printable(p.whyAbsent(procstats.PSICPUSome)))
 	}
@@ -43,17 +30,33 @@ func (p *Page) waited() {
 	}
 }
 
-// stall returns a stall total and its share of the run's duration.
-func (p *Page) stall(id procstats.ID) (total, share string) {
-	value, ok := numberOf(p.record.Measurements, id)
-	if !ok {
-		return procstats.NoValue, ""
+// PressureTable lists how long processes waited, and their share of a span; 0 if the span is not known.
+func PressureTable[V any](values map[string]V, span float64) *cli.Table {
+	t := &cli.Table{Indent: "  ", Header: []string{"", "SOME WAITED", "", "ALL WAITED", ""}, Right: []int{1, 2, 3, 4}}
+	if span == 0 {
+		t.Hidden = []int{2, 4}
 	}
-	span, ok := p.record.Span()
-	if !ok {
-		return procstats.Seconds.Text(value), ""
+	for _, resource := range []struct {
+		word       string
+		some, full procstats.ID
+	}{
+		{"cpu", procstats.PSICPUSome, procstats.PSICPUFull},
+		{"memory", procstats.PSIMemorySome, procstats.PSIMemoryFull},
+		{"io", procstats.PSIIOSome, procstats.PSIIOFull},
+	} {
+		row := []string{resource.word}
+		for _, id := range []procstats.ID{resource.some, resource.full} {
+			share := ""
+			if value, ok := numberOf(values, id); ok && span > 0 {
+				share = procstats.Share.Text(value / span)
+			}
+			row = append(row, FirstValue(values, id), share)
+		}
+		if row[1] != procstats.NoValue || row[3] != procstats.NoValue {
+			t.AddTexts(row...)
+		}
 	}
-	return procstats.Seconds.Text(value), procstats.Share.Text(value / span)
+	return t
 }
 
 // numberOf returns a number of a record; ok is false if it was not measured.
