@@ -160,9 +160,12 @@ func (c *Chart) layout() *layout {
 // height is where a label of the value axis is: 0 at the top, 1 at the bottom.
 func (l *layout) height(label int) float64 { return 1 - float64(label)/float64(len(l.labels)-1) }
 
-// missing says in a sentence that there is nothing to show.
-func (l *layout) missing() string {
-	if l.Missing == "" {
+// Empty says in a sentence that there is nothing to show; empty if there is something.
+func (l *layout) Empty() string {
+	switch {
+	case l.present:
+		return ""
+	case l.Missing == "":
 		return "Nothing was measured in this time."
 	}
 	return "Not measured: " + l.Missing + "."
@@ -170,22 +173,29 @@ func (l *layout) missing() string {
 
 // entry is an entry of a legend: the class of what is drawn, and what it is.
 type entry struct {
-	class, label  string
-	limit, detail bool
-	extent
+	Class, Label  string
+	Limit, Detail bool
+	// Value is that of a limit.
+	Value float64
+	// Last, Low and Max are the newest, lowest and highest value of a series; Low and Max are empty if it has none.
+	Last, Low, Max string
 }
 
-// legend lists what is drawn, the limits last.
-func (l *layout) legend() (list []entry) {
+// Legend lists what is drawn, the limits last.
+func (l *layout) Legend() (list []entry) {
 	for i, s := range l.Series {
-		list = append(list, entry{class: s.Class, label: s.Label, detail: s.Detail, extent: l.extents[i]})
+		e := entry{Class: s.Class, Label: s.Label, Detail: s.Detail, Last: l.text(l.extents[i].last)}
+		if l.extents[i].present {
+			e.Low, e.Max = l.text(l.extents[i].low), l.text(l.extents[i].high)
+		}
+		list = append(list, e)
 	}
 	for _, limit := range l.Limits {
 		text := limit.Label + " " + l.text(limit.Value)
 		if limit.Value > l.top {
 			text += ", above this scale"
 		}
-		list = append(list, entry{class: "limit", label: text, limit: true})
+		list = append(list, entry{Class: "limit", Label: text, Limit: true, Value: limit.Value})
 	}
 	return list
 }
@@ -193,17 +203,16 @@ func (l *layout) legend() (list []entry) {
 // description is the chart in a few sentences, for screen readers.
 func (l *layout) description(a *Axis) string {
 	told := []string{l.Title + "."}
-	for _, e := range l.legend() {
+	for _, e := range l.Legend() {
 		switch {
-		case e.limit:
-			told = append(told, e.label+".")
-		case e.present:
-			told = append(told, fmt.Sprintf("%s: %s, between %s and %s.",
-				e.label, l.text(e.last), l.text(e.low), l.text(e.high)))
+		case e.Limit:
+			told = append(told, e.Label+".")
+		case e.Max != "":
+			told = append(told, fmt.Sprintf("%s: %s, between %s and %s.", e.Label, e.Last, e.Low, e.Max))
 		}
 	}
 	if !l.present {
-		told = append(told, l.missing())
+		told = append(told, l.Empty())
 	}
 	if n := len(a.Gaps); n > 0 {
 		told = append(told, fmt.Sprintf("Gaps: %d.", n))

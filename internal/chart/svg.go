@@ -12,76 +12,104 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"sync"
+	"text/template"
+	"time"
 	"unicode"
 )
 
+//go:embed charts.tmpl
+var templateText string
+
+// templates are parsed when a chart is drawn for the first time.
+//
+//nolint:gochecknoglobals // constant
+var templates = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("").Funcs(template.FuncMap{
+		"n": place, "e": escape, "fit": fit, "add": func(a, b float64) float64 { return a + b },
+	}).Parse(templateText))
+})
+
+func render(name string, data any) string {
+	var w strings.Builder
+	if err := templates().ExecuteTemplate(&w, name, data); err != nil {
+		panic("chart: " + err.Error()) // only a template can be at fault
+	}
+	return w.String()
+}
+
 // box is where series are drawn, in the units of its SVG.
-type box struct{ width, height float64 }
+type box struct{ Width, Height float64 }
 
-// plot draws everything inside the axes of a chart.
-func (b box) plot(w *strings.Builder, l *layout, a *Axis) {
-	w.WriteString(`<g class="grid">`)
-	for _, t := range a.Ticks {
-		if x := b.width * a.share(t.At); x > 0 {
-			fmt.Fprintf(w, `<path d="M%s 0V%s"/>`, place(x), place(b.height))
-		}
-	}
-	for i := range l.labels {
-		fmt.Fprintf(w, `<path d="M0 %sH%s"/>`, place(b.height*l.height(i)), place(b.width))
-	}
-	w.WriteString("</g>\n")
-	for _, g := range a.Gaps {
-		from, to := b.width*max(0, a.share(g.From)), b.width*min(1, a.share(g.To))
-		fmt.Fprintf(w, `<g class="gap"><title>%s</title><rect x="%s" width="%s" height="%s"/></g>`+"\n",
-			escape(g.Title), place(from), place(max(2, to-from)), place(b.height))
-	}
-	for _, s := range l.Series {
-		b.series(w, a, s, l.top)
-	}
-	legend := l.legend()[len(l.Series):]
-	for i, limit := range l.Limits {
-		if limit.Value <= l.top {
-			fmt.Fprintf(w, `<path class="rule limit" d="M0 %sH%s"><title>%s</title></path>`+"\n",
-				place(b.height*(1-limit.Value/l.top)), place(b.width), escape(legend[i].label))
-		}
-	}
-	for _, m := range a.Marks {
-		fmt.Fprintf(w, `<path class="event %s" d="M%s 0V%s"><title>%s</title></path>`+"\n",
-			escape(m.Class), place(b.width*min(1, max(0, a.share(m.At)))), place(b.height), escape(m.Title))
-	}
+// drawing is a chart in a box. Its methods are for the templates.
+type drawing struct {
+	box
+	*layout
+
+	Axis *Axis
+	// Top is where it begins in an image.
+	Top int
 }
 
-// series draws an area and its upper edge, or a line alone.
-func (b box) series(w *strings.Builder, a *Axis, s Series, top float64) {
-	line, area := b.paths(a, s.Values, top)
-	if line == "" {
-		return
-	}
-	class := escape(s.Class)
-	if s.Area {
-		fmt.Fprintf(w, `<path class="area %s" d="%s"/>`+"\n", class, area)
-	}
-	if s.Detail {
-		class += " detail"
-	}
-	fmt.Fprintf(w, `<path class="line %s" d="%s"/>`+"\n", class, line)
+// X is where a moment is, and Within where that is in the box; Y is where a value is.
+func (d *drawing) X(at time.Time) float64      { return d.Width * d.Axis.share(at) }
+func (d *drawing) Within(at time.Time) float64 { return min(d.Width, max(0, d.X(at))) }
+func (d *drawing) Y(value float64) float64     { return d.Height * (1 - value/d.top) }
+
+// GapWidth is how wide a gap is drawn.
+func (d *drawing) GapWidth(g Gap) float64 { return max(2, d.Within(g.To)-d.Within(g.From)) }
+
+// rule is a line at a label of the value axis.
+type rule struct {
+	Y    float64
+	Text string
 }
+
+// Rules are the lines of the value axis.
+func (d *drawing) Rules() (list []rule) {
+	for i, text := range d.labels {
+		list = append(list, rule{d.Height * d.height(i), text})
+	}
+	return list
+}
+
+// stroke is a series with its line, and the outline of what is below it.
+type stroke struct {
+	Series
+	Line, Below string
+}
+
+// Strokes are the series that have a value.
+func (d *drawing) Strokes() (list []stroke) {
+	for _, s := range d.Series {
+		if line, below := d.paths(d.Axis, s.Values, d.top); line != "" {
+			list = append(list, stroke{s, line, below})
+		}
+	}
+	return list
+}
+
+// Open begins the SVG of a page.
+func (d *drawing) Open() string { return d.open(d.description(d.Axis)) }
+
+// Data are the values for the script.
+func (d *drawing) Data() string { return strings.ReplaceAll(d.data(d.Axis), "'", "&#39;") }
 
 // paths are the line through some values, and the outline of what is below it.
 func (b box) paths(a *Axis, values []float64, top float64) (line, area string) {
 	var l, below strings.Builder
-	floor := " " + place(b.height)
+	floor := " " + place(b.Height)
 	for _, stretch := range a.stretches(values) {
 		places := make([]string, len(stretch))
 		for i, p := range stretch {
-			places[i] = place(b.width*p.x) + " " + place(b.height*(1-min(1, p.value/top)))
+			places[i] = place(b.Width*p.x) + " " + place(b.Height*(1-min(1, p.value/top)))
 		}
 		through, last := strings.Join(places, "L"), stretch[len(stretch)-1]
 		l.WriteString("M" + through)
 		if len(stretch) == 1 { // one reading alone is a dot
 			l.WriteString("h1")
 		}
-		from, to := place(b.width*stretch[0].x)+floor, place(b.width*last.x)+floor
+		from, to := place(b.Width*stretch[0].x)+floor, place(b.Width*last.x)+floor
 		below.WriteString("M" + from + "L" + through + "L" + to + "Z")
 	}
 	return l.String(), below.String()
@@ -102,15 +130,13 @@ func escape(text string) string {
 	}, text))
 }
 
-// The layout of an image, in pixels.
+// The layout of an image in pixels, beside what its templates have.
 const (
-	imageWidth  = 1000
 	titleHeight = 44
 	panelHeight = 250
-	marginLeft  = 86
-	marginRight = 28
-	plotTop     = 56
-	plotHeight  = 160
+	barRoom     = 560
+	barHeight   = 22
+	barsTop     = 32 // below the title
 )
 
 // hatch is the pattern of times without readings, which an SVG or a page has once.
@@ -120,61 +146,16 @@ const hatch = `<pattern id="hatch" width="8" height="8" patternUnits="userSpaceO
 // WriteSVG writes charts below each other, and bars below them if there are any, as an image, which is legible on a
 // light and on a dark screen.
 func WriteSVG(w io.Writer, title string, a *Axis, charts []Chart, bars *Bars) error {
-	var b strings.Builder
-	height := titleHeight + len(charts)*panelHeight + bars.height()
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d">`+"\n",
-		imageWidth, height, imageWidth, height)
-	fmt.Fprintf(&b, "<title>%s</title>\n<style>\n%s</style>\n<defs>%s</defs>\n", escape(title), imageStyle(), hatch)
-	fmt.Fprintf(&b, `<rect class="sheet" width="%d" height="%d"/>`+"\n", imageWidth, height)
-	fmt.Fprintf(&b, `<text class="title" x="24" y="30">%s</text>`+"\n", escape(fit(title, 110)))
+	below := titleHeight + len(charts)*panelHeight
+	panels := make([]drawing, len(charts))
 	for i := range charts {
-		fmt.Fprintf(&b, `<g transform="translate(%d %d)">`+"\n", marginLeft, titleHeight+i*panelHeight)
-		charts[i].layout().image(&b, a)
-		b.WriteString("</g>\n")
+		panels[i] = drawing{box{886, 160}, charts[i].layout(), a, titleHeight + i*panelHeight}
 	}
-	if bars.height() > 0 {
-		fmt.Fprintf(&b, `<g transform="translate(%d %d)">`+"\n", marginLeft, titleHeight+len(charts)*panelHeight)
-		bars.image(&b)
-		b.WriteString("</g>\n")
-	}
-	b.WriteString("</svg>\n")
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, render("svg", map[string]any{
+		"Title": title, "Height": below + bars.height(), "Style": imageStyle(), "Hatch": hatch, "Panels": panels,
+		"Bars": bars, "BarsTop": below, "BarsHeight": bars.height(),
+	}))
 	return err
-}
-
-// image draws a chart with its title, legend and labels.
-func (l *layout) image(w *strings.Builder, a *Axis) {
-	b := box{imageWidth - marginLeft - marginRight, plotHeight}
-	fmt.Fprintf(w, `<text class="caption" y="18">%s</text>`+"\n", escape(l.Title))
-	w.WriteString(`<text class="legend" y="40">`)
-	for i, e := range l.legend() {
-		gap, sign := "", "■"
-		if i > 0 {
-			gap = ` dx="18"`
-		}
-		if e.limit {
-			sign = "━"
-		}
-		fmt.Fprintf(w, `<tspan class="key %s"%s>%s</tspan> %s`, escape(e.class), gap, sign, escape(e.label))
-		if e.present && !e.detail {
-			fmt.Fprintf(w, ` <tspan class="value">max %s</tspan>`, escape(l.text(e.high)))
-		}
-	}
-	fmt.Fprintf(w, "</text>\n"+`<g transform="translate(0 %d)">`+"\n", plotTop)
-	b.plot(w, l, a)
-	fmt.Fprintf(w, `<path class="base" d="M0 %sH%s"/>`+"\n", place(b.height), place(b.width))
-	for i, label := range l.labels {
-		fmt.Fprintf(w, `<text class="tick y" x="-9" y="%s">%s</text>`, place(b.height*l.height(i)+4), escape(label))
-	}
-	for _, t := range a.Ticks {
-		fmt.Fprintf(w, `<text class="tick x" x="%s" y="%s">%s</text>`,
-			place(b.width*a.share(t.At)), place(b.height+18), escape(t.Label))
-	}
-	if !l.present {
-		fmt.Fprintf(w, "\n"+`<text class="missing" x="%s" y="%s">%s</text>`,
-			place(b.width/2), place(b.height/2), escape(fit(l.missing(), 130)))
-	}
-	w.WriteString("\n</g>\n")
 }
 
 // fit cuts a text off if it is too long for its line.
@@ -195,47 +176,13 @@ func pageBox() box { return box{1000, 200} }
 
 // HTML is a chart in a page that has Style, Script and Definitions. The ticks of the axis are at even distances.
 func (c *Chart) HTML(a *Axis) string {
-	var w strings.Builder
-	b, l := pageBox(), c.layout()
-	w.WriteString(`<div class="plot">` + "\n")
-	list(&w, "y", l.labels)
-	w.WriteString(b.open(l.description(a)))
-	fmt.Fprintf(&w, ` data-chart='%s'>`+"\n", strings.ReplaceAll(c.data(a), "'", "&#39;"))
-	b.plot(&w, l, a)
-	w.WriteString("</svg>\n")
-	if !l.present {
-		fmt.Fprintf(&w, `<p class="empty">%s</p>`+"\n", escape(l.missing()))
-	}
-	var times []string
-	for _, t := range a.Ticks {
-		times = append(times, t.Label)
-	}
-	list(&w, "x", times)
-	w.WriteString("</div>\n" + `<ul class="legend">`)
-	for _, e := range l.legend() {
-		last := ""
-		if !e.limit {
-			last = " <b>" + escape(l.text(e.last)) + "</b>"
-		}
-		fmt.Fprintf(&w, `<li><i class="key %s"></i>%s%s</li>`, escape(e.class), escape(e.label), last)
-	}
-	w.WriteString("</ul>")
-	return w.String()
+	return render("html", &drawing{box: pageBox(), layout: c.layout(), Axis: a})
 }
 
 // open begins the SVG of a page; attributes may follow.
 func (b box) open(description string) string {
 	return fmt.Sprintf(`<svg viewBox="0 0 %s %s" preserveAspectRatio="none" role="img" aria-label="%s" focusable="false"`,
-		place(b.width), place(b.height), escape(description))
-}
-
-// list writes the labels of an axis. They are hidden from screen readers, which cannot place them.
-func list(w *strings.Builder, class string, labels []string) {
-	fmt.Fprintf(w, `<ol class="%s" aria-hidden="true">`, class)
-	for _, label := range labels {
-		w.WriteString("<li>" + escape(label) + "</li>")
-	}
-	w.WriteString("</ol>\n")
+		place(b.Width), place(b.Height), escape(description))
 }
 
 // data is the chart for the script, as JSON without <, > and &: times in milliseconds since 1970, and values with null
@@ -304,14 +251,6 @@ type Bar struct {
 	Label, Value string
 }
 
-// The layout of bars in an image, in pixels.
-const (
-	barsTop   = 32 // below the title
-	barHeight = 22
-	barLeft   = 170
-	barRoom   = 560
-)
-
 // height is what bars take in an image; 0 without any.
 func (b *Bars) height() int {
 	if b == nil || len(b.Rows) == 0 {
@@ -320,16 +259,18 @@ func (b *Bars) height() int {
 	return barsTop + len(b.Rows)*barHeight + 28
 }
 
-// image draws the bars below each other, the longest possible as wide as there is room.
-func (b *Bars) image(w *strings.Builder) {
-	fmt.Fprintf(w, `<text class="caption" y="18">%s</text>`+"\n", escape(b.Title))
+// drawnBar is a bar in an image.
+type drawnBar struct {
+	Bar
+	Y, Width float64
+}
+
+// Drawn are the bars below each other, the longest possible as wide as there is room.
+func (b *Bars) Drawn() (list []drawnBar) {
 	for i, row := range b.Rows {
-		y := barsTop + i*barHeight
-		width := barRoom * min(1, max(0, row.Share))
-		fmt.Fprintf(w, `<text class="tick y" x="%d" y="%d">%s</text>`, barLeft-10, y+14, escape(fit(row.Label, 24)))
-		fmt.Fprintf(w, `<rect class="bar" x="%d" y="%d" width="%s" height="%d"/>`, barLeft, y+2, place(width), barHeight-6)
-		fmt.Fprintf(w, `<text class="tick" x="%s" y="%d">%s</text>`+"\n", place(barLeft+width+8), y+14, escape(row.Value))
+		list = append(list, drawnBar{row, float64(barsTop + i*barHeight), barRoom * min(1, max(0, row.Share))})
 	}
+	return list
 }
 
 // What is inside the axes of a chart, what an image has around it, and what a page has.

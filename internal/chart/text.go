@@ -38,7 +38,7 @@ func Text(a *Axis, charts []Chart, s Screen) string {
 		if l.present {
 			l.draw(&w, a, s, width)
 		} else {
-			w.WriteString(strings.Repeat(" ", width+1) + l.missing() + "\n")
+			w.WriteString(strings.Repeat(" ", width+1) + l.Empty() + "\n")
 		}
 	}
 	return w.String()
@@ -151,16 +151,16 @@ func (l *layout) draw(w *strings.Builder, a *Axis, s Screen, labels int) {
 		}
 	}
 	var keys []key
-	for i, e := range l.legend() {
+	for i, e := range l.Legend() {
 		switch {
-		case e.limit:
-			keys = append(keys, key{"╌╌", s.colour("limit"), e.label})
-		case !e.detail:
-			p := penOf(len(keys), s.colour(e.class))
+		case e.Limit:
+			keys = append(keys, key{"╌╌", s.colour("limit"), e.Label})
+		case !e.Detail:
+			p := penOf(len(keys), s.colour(e.Class))
 			v.line(a.columns(l.Series[i].Values, v.columns), p)
-			k := key{strings.Repeat(string(p.horizontal), 2), p.colour, e.label}
-			if e.present {
-				k.text += " max " + l.text(e.high)
+			k := key{strings.Repeat(string(p.horizontal), 2), p.colour, e.Label}
+			if e.Max != "" {
+				k.text += " max " + e.Max
 			}
 			keys = append(keys, k)
 		}
