@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/internal/agent/allocation"
+	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 )
 
@@ -42,7 +43,7 @@ type evaluation struct {
 	PreviousEval      string    `json:",omitempty"`
 	WaitUntil         time.Time `json:",omitzero"`
 	QueuedAllocations map[string]int
-	FailedTGAllocs    map[string]*placementFailure
+	FailedTGAllocs    map[string]*apijson.AllocationMetrics
 
 	CreateIndex, ModifyIndex uint64
 	CreateTime, ModifyTime   int64

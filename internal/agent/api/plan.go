@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 )
@@ -48,25 +49,12 @@ func (s *Server) planJob(q *request, reg *registration) (any, error) {
 	}, nil
 }
 
-// placementFailure is Nomad's account of a group that no node can run.
-type placementFailure struct {
-	NodesEvaluated, NodesFiltered, NodesExhausted, NodesInPool int
-	NodesAvailable                                             map[string]int
-	// ConstraintFiltered and DimensionExhausted count nodes by what prevents the placement.
-	ConstraintFiltered, DimensionExhausted map[string]int
-	ClassFiltered, ClassExhausted          map[string]int
-	QuotaExhausted                         []string
-	ResourcesExhausted, ScoreMetaData      *struct{}
-	// CoalescedFailures counts the allocations of the group beyond the first.
-	CoalescedFailures int
-}
-
 // newPlacementFailures accounts for the groups that this node cannot run. Constraints can contain anything: untrusted
 // callers do not see them.
-func newPlacementFailures(q *request, unplaced map[string]*snapshot.Unplaced) map[string]*placementFailure {
-	all := make(map[string]*placementFailure, len(unplaced))
+func newPlacementFailures(q *request, unplaced map[string]*snapshot.Unplaced) map[string]*apijson.AllocationMetrics {
+	all := make(map[string]*apijson.AllocationMetrics, len(unplaced))
 	for name, u := range unplaced {
-		f := &placementFailure{
+		f := &apijson.AllocationMetrics{
 			NodesEvaluated: 1, NodesInPool: 1, NodesAvailable: map[string]int{q.now.Node.Datacenter: 1},
 			NodesFiltered: min(1, len(u.Filtered)), NodesExhausted: min(1, len(u.Exhausted)),
 			ConstraintFiltered: map[string]int{}, DimensionExhausted: map[string]int{}, CoalescedFailures: len(u.Indexes) - 1,

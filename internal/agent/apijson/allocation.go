@@ -88,12 +88,16 @@ type AllocatedTask struct {
 	Devices  []struct{}
 }
 
-// AllocationMetrics say how the scheduler found the node. There is one node, and it was found at once.
+// AllocationMetrics say how the scheduler found the node, or why it found none. There is one node, and it is found at
+// once.
 type AllocationMetrics struct {
 	NodesEvaluated, NodesFiltered, NodesInPool, NodesExhausted int
 	NodesAvailable                                             map[string]int
-	AllocationTime                                             int64
-	CoalescedFailures                                          int
+	// ConstraintFiltered and DimensionExhausted count nodes by what prevents the placement.
+	ConstraintFiltered, DimensionExhausted map[string]int `json:",omitempty"`
+	AllocationTime                         int64
+	// CoalescedFailures counts the allocations of the group beyond the first.
+	CoalescedFailures int
 }
 
 // TaskState is the state of a task.

@@ -104,22 +104,19 @@ func limitsOf(t task) []limitRow {
 func requestedLimits(r job.Resources, effective map[string]string) map[string]string {
 	requested := map[string]string{}
 	if limit := r.MemoryLimitBytes(); limit > 0 {
-		memory := []string{procstats.CgroupMemoryMax.String(), "memory_max", "memory"}
-		requested[keyIn(effective, memory)] = procstats.Bytes.Text(float64(limit))
+		requested[procstats.CgroupMemoryMax.String()] = procstats.Bytes.Text(float64(limit))
 	}
 	if r.CPU > 0 {
-		shares := []string{procstats.CgroupCPUWeight.String(), procstats.CgroupCPUShares.String(), "cpu_shares"}
-		requested[keyIn(effective, shares)] = strconv.Itoa(r.CPU) + " MHz, by weight"
+		name := procstats.CgroupCPUWeight.String()
+		if v1 := procstats.CgroupCPUShares.String(); effective[v1] != "" {
+			name = v1
+		}
+		requested[name] = strconv.Itoa(r.CPU) + " MHz, by weight"
 	}
 	if r.Cores > 0 {
 		requested["cpuset"] = strconv.Itoa(r.Cores) + " cores"
 	}
 	return requested
-}
-
-// keyIn is the first of some names that is a key, else the first.
-func keyIn(m map[string]string, names []string) string {
-	return names[max(0, slices.IndexFunc(names, func(name string) bool { return m[name] != "" }))]
 }
 
 // eventsOf lists a task's events, the newest first. Some messages are for trusted readers only.

@@ -91,18 +91,14 @@ type Page struct {
 
 // New returns a page over an agent. It starts nothing and asks nothing.
 func New(a Agent, o Options) *Page {
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
+	o.Streams = cmp.Or(o.Streams, streams.New(streams.DefaultLimits()))
 	if o.Token == nil {
 		o.Token = func() string { return "" }
 	}
 	o.Interval = cmp.Or(o.Interval, time.Second)
 	o.HistorySpan = cmp.Or(o.HistorySpan, customary)
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, 5*time.Second)
-	if o.Streams == nil {
-		o.Streams = streams.New(streams.DefaultLimits())
-	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
