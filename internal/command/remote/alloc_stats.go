@@ -272,7 +272,10 @@ func processHistory(p cli.Palette, points []apijson.Point) *cli.Table {
 		}
 		for k := range point.Processes {
 			row := &point.Processes[k]
-			cores := readingOf(point, row).coresSince(readingOf(before, sameProcess(before, row)))
+			var cores *float64
+			if old := sameProcess(before, row); old != nil {
+				cores = coresBetween(old.Number, row.Number, monotonic(point.Mono-before.Mono).Mono)
+			}
 			t.Add(at, row.PID, coresText(cores),
 				summary.FirstValue(row.Measurements, procstats.ProcessRSS, procstats.PortableProcessRSS), row.Command)
 		}
@@ -289,14 +292,6 @@ func sameProcess(point *apijson.Point, row *apijson.PointProcess) *apijson.Point
 		}
 	}
 	return nil
-}
-
-// readingOf returns what was read of a process in a past reading; nil for nil.
-func readingOf(point *apijson.Point, row *apijson.PointProcess) *processReading {
-	if row == nil {
-		return nil
-	}
-	return &processReading{at: monotonic(point.Mono).Mono, run: point.Run, number: row.Number}
 }
 
 // writeMoment writes the readings of all tasks at one moment.

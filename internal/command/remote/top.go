@@ -105,9 +105,9 @@ type topRow struct {
 	usage
 	// past has the last readings of CPU in cores, oldest first; nil for a missing one.
 	past []*float64
-	// sample is the last reading, before is the one before it of the same start of the task, earlierSet the newest
-	// with another set of processes. Any may be nil.
-	sample, before, earlierSet *client.Sample
+	// sample is the last reading, earlierSet the newest one of the same start of the task with another set of
+	// processes. Either may be nil.
+	sample, earlierSet *client.Sample
 	// commands are the processes that have ended, of the task whose page is shown; otherwise nil.
 	commands *record.Commands
 }
@@ -196,10 +196,10 @@ func (p *taskPoll) row(a *apijson.Allocation, task string, stats *client.Stats) 
 	case old == nil || old.sample == nil || old.Restarts != row.Restarts:
 		row.usage = usageOf(sampleMoment(row.sample, row.Restarts), nil)
 	case old.sample.At.Equal(row.sample.At):
-		row.before, row.earlierSet, row.usage = old.before, old.earlierSet, old.usage // no new reading
+		row.earlierSet, row.usage = old.earlierSet, old.usage // no new reading
 		return row
 	default:
-		row.before, row.earlierSet = old.sample, old.sample
+		row.earlierSet = old.sample
 		if sameSet(row.sample, old.sample) {
 			row.earlierSet = old.earlierSet
 		}
@@ -240,9 +240,8 @@ func processCores(row *topRow, process *client.Process) *float64 {
 		if old.PID != process.PID || old.Start != process.Start {
 			continue
 		}
-		now := &processReading{at: monotonic(row.sample.Mono).Mono - setAge(row.sample), number: process.Number}
-		before := &processReading{at: monotonic(row.earlierSet.Mono).Mono - setAge(row.earlierSet), number: old.Number}
-		return now.coresSince(before)
+		span := monotonic(row.sample.Mono-row.earlierSet.Mono).Mono - setAge(row.sample) + setAge(row.earlierSet)
+		return coresBetween(old.Number, process.Number, span)
 	}
 	return nil
 }

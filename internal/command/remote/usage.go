@@ -64,23 +64,12 @@ func usageOf(now, before *figures.Moment) usage {
 	}
 }
 
-// processReading is what was read of one process; nil if nothing was.
-type processReading struct {
-	at     time.Duration // on the monotonic clock
-	run    int           // counts the starts of the task
-	number figures.Lookup
-}
-
-// coresSince returns the CPU of a process in cores since an earlier reading of it.
-func (r *processReading) coresSince(before *processReading) *float64 {
-	if before == nil {
-		return nil
-	}
+// coresBetween returns the CPU of a process in cores between two readings of it; nil if unknown.
+func coresBetween(before, now figures.Lookup, span time.Duration) *float64 {
 	for _, id := range []procstats.ID{procstats.ProcessCPU, procstats.PortableProcessCPU} {
-		now, ok := r.number(id)
-		then, known := before.number(id)
-		rate, reason := procstats.CounterReading{Value: now, At: r.at, Run: r.run}.
-			RateSince(procstats.CounterReading{Value: then, At: before.at, Run: before.run})
+		value, ok := now(id)
+		then, known := before(id)
+		rate, reason := procstats.CounterReading{Value: value, At: span}.RateSince(procstats.CounterReading{Value: then})
 		if ok && known && reason == "" {
 			return &rate
 		}
