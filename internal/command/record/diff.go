@@ -174,25 +174,21 @@ func newRunDiff(a, b record.Entry, increases []string) (*runDiff, error) {
 		return nil, err
 	}
 	wall := diffRow{Name: "wall_seconds", A: a.Record.WallSeconds, B: b.Record.WallSeconds}
+	wall.compare(groups)
 	d := &runDiff{
 		A: list(a), B: list(b), Warnings: unlike(a.Record, b.Record), Headline: []diffRow{wall}, Measurements: []diffRow{},
 	}
-	add := func(rows *[]diffRow, names []string) {
+	add := func(rows *[]diffRow, groups []repeat.Group, names []string) {
 		for _, name := range names {
 			row := diffRow{Name: name}
 			row.A, row.TextA, row.AbsentA = valueOf(a.Record, name)
 			row.B, row.TextB, row.AbsentB = valueOf(b.Record, name)
+			row.compare(groups)
 			*rows = append(*rows, row)
 		}
 	}
-	add(&d.Headline, namesOf(a.Record.Headline, b.Record.Headline))
-	add(&d.Measurements, namesOf(a.Record.Measurements, b.Record.Measurements))
-	for i := range d.Headline {
-		d.Headline[i].compare(groups)
-	}
-	for i := range d.Measurements {
-		d.Measurements[i].compare(nil)
-	}
+	add(&d.Headline, groups, namesOf(a.Record.Headline, b.Record.Headline))
+	add(&d.Measurements, nil, namesOf(a.Record.Measurements, b.Record.Measurements))
 	for _, text := range increases {
 		most, err := budget.ParseIncrease(text)
 		if err != nil {

@@ -86,8 +86,8 @@ func (r *report) compare(all []repeat.Group) {
 		}
 	}
 	r.Compared.Header = repeat.Header()
-	for _, row := range repeat.Texts(repeat.Compare(all...)) {
-		r.Compared.AddTexts(row...)
+	for _, row := range repeat.Compare(all...) {
+		r.Compared.AddTexts(row.Texts()...)
 	}
 }
 
@@ -114,7 +114,7 @@ func reportedRunOf(cmd *cobra.Command, entry record.Entry) reportedRun {
 	run := reportedRun{
 		Name: cli.Printable(entry.Name), Command: cli.CommandLine(r.Command), End: summary.EndLines(end),
 		Outcome: cli.Printable(string(end.Outcome)), Bad: !end.Outcome.Success(),
-		Facts: &cli.Table{}, Commands: summary.CommandTable(r), Limits: summary.LimitTable(r),
+		Facts: &cli.Table{}, Commands: summary.CommandTable(r.Commands, 0, false), Limits: summary.LimitTable(r),
 	}
 	if end.Outcome == "" {
 		run.Outcome = cli.Printable(string(r.State))

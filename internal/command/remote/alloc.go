@@ -20,6 +20,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/client"
 	"github.com/tachograph/tacho/internal/command/cli"
 	"github.com/tachograph/tacho/internal/command/summary"
+	"github.com/tachograph/tacho/procstats"
 )
 
 // allocHelp is the help text for the argument ID, {ID} in help.txt.
@@ -144,12 +145,7 @@ func writeTask(b *cli.Sheet, a *apijson.Allocation, name string) {
 	if s.Tacho.Cores != "" {
 		requested += " (" + s.Tacho.Cores + ")"
 	}
-	moment := func(t time.Time) string {
-		if t.IsZero() {
-			return ""
-		}
-		return clockText(t)
-	}
+	moment := func(t time.Time) string { return strings.TrimPrefix(clockText(t), procstats.NoValue) }
 	facts := [][2]string{
 		{"driver", s.Tacho.Driver},
 		{"requested", requested + ", " + memoryText(r)},
@@ -192,7 +188,7 @@ func (c *call) writeCommands(b *cli.Sheet, a *apijson.Allocation, task string) {
 		return // an agent of an older build, or none is counted: the status is shown all the same
 	}
 	b.WriteString("  processes that ended so far, by command\n")
-	b.Table(summary.LiveCommandTable(&commands.Value, 0, false))
+	b.Table(summary.CommandTable(&commands.Value, 0, false))
 	for _, note := range summary.CommandNotes(&commands.Value) {
 		b.Hang("  ", "    ", note, nil)
 	}

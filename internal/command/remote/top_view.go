@@ -270,7 +270,7 @@ func (m *topModel) commandLines(row *topRow, width int) []string {
 	if m.failedFirst {
 		title = "Processes that ended, by command, failed first (f: by CPU)"
 	}
-	table := summary.LiveCommandTable(c, width, m.failedFirst).Lines(m.palette)
+	table := summary.CommandTable(c, width, m.failedFirst).Lines(m.palette)
 	lines := append([]string{"", m.palette.Bold(cli.Cut(title, width))}, table...)
 	if c.LostRecords > 0 || len(c.Gaps) > 0 { // that it began a moment after the task is said elsewhere
 		for _, note := range summary.CommandNotes(c) {

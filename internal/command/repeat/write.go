@@ -32,8 +32,8 @@ func Write(out io.Writer, p cli.Palette, format string, rows []Row) error {
 	return err
 }
 
-// cells are the texts of a row: measurement, series, mean, deviation, extremes, number, change, remarks.
-func (r *Row) cells() []string {
+// Texts are the fields of a row: measurement, series, mean, deviation, extremes, number, change, remarks.
+func (r *Row) Texts() []string {
 	if r.Statistics == nil {
 		return []string{r.Name, r.Group, procstats.NoValue, "", "", "", "0", "", r.Reason}
 	}
@@ -64,18 +64,9 @@ func (r *Row) cells() []string {
 	}
 }
 
-// Header returns the names of the columns of Texts.
+// Header returns the names of the columns of Row.Texts.
 func Header() []string {
 	return []string{"MEASUREMENT", "RUN", "MEAN", "± σ", "MIN", "MAX", "N", "CHANGE", ""}
-}
-
-// Texts returns the fields of all rows.
-func Texts(rows []Row) [][]string {
-	texts := make([][]string, len(rows))
-	for i := range rows {
-		texts[i] = rows[i].cells()
-	}
-	return texts
 }
 
 // leftOut are the columns that say nothing of a single series.
@@ -94,7 +85,7 @@ func table(p cli.Palette, rows []Row) string {
 		Leave: []int{6, 4, 5, 3, cli.Shorten}, Least: map[int]int{0: 12, 1: 12},
 	}
 	for i := range rows {
-		cells := rows[i].cells()
+		cells := rows[i].Texts()
 		if i > 0 && rows[i].Name == rows[i-1].Name {
 			cells[0] = ""
 		}
@@ -147,7 +138,7 @@ func Markdown(rows []Row) string {
 	write(Header())
 	b.WriteString(strings.Repeat("|---", len(Header())-len(hidden)) + "|\n")
 	for i := range rows {
-		write(rows[i].cells())
+		write(rows[i].Texts())
 	}
 	return b.String()
 }

@@ -43,9 +43,12 @@ func (p *Page) commands() {
 // CommandNotes say what is not in a table of commands.
 func CommandNotes(c *record.Commands) []string { return c.Notes(TimeText) }
 
-// LiveCommandTable lists the ended processes of a running task by command, at most so many columns wide; with
-// byFailures puts the commands with most failures first.
-func LiveCommandTable(c *record.Commands, width int, byFailures bool) *cli.Table {
+// CommandTable lists the ended processes of a task by command, at most so many columns wide; it is empty if they are not
+// known. With byFailures the commands with most failures come first.
+func CommandTable(c *record.Commands, width int, byFailures bool) *cli.Table {
+	if c == nil || c.Reason != "" {
+		return &cli.Table{}
+	}
 	if byFailures {
 		c = failedFirst(c)
 	}
@@ -60,15 +63,6 @@ func failedFirst(c *record.Commands) *record.Commands {
 	sorted.Rows = slices.Clone(c.Rows)
 	slices.SortStableFunc(sorted.Rows, func(a, b procstats.Command) int { return cmp.Compare(b.Failed, a.Failed) })
 	return &sorted
-}
-
-// CommandTable lists the ended processes of a run by command; it is empty if that is not known.
-func CommandTable(r *record.Record) *cli.Table {
-	if r.Commands == nil || r.Commands.Reason != "" {
-		return &cli.Table{}
-	}
-	t, _ := commandTable(r.Commands)
-	return t
 }
 
 // commandTable returns the table, and its rows: the commands that have one, and the others.
