@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -71,7 +70,7 @@ func (o *execOptions) run(c *call, id string, options client.ExecOptions) (code 
 			return 0, err
 		}
 		defer func() { err = errors.Join(err, restore()) }()
-		defer followSize(ctx, running, c.out)()
+		defer followSize(running, c.out)()
 	}
 	if o.stdin {
 		go passStdin(running, c.cmd.InOrStdin())
@@ -112,28 +111,21 @@ func rawTerminal(stdin io.Reader) (restore func() error, err error) {
 }
 
 // followSize sets the size of the command's terminal to the size of ours, now and on every change, until end is called.
-func followSize(ctx context.Context, running *client.Exec, stdout io.Writer) (end func()) {
+func followSize(running *client.Exec, stdout io.Writer) (end func()) {
 	resized := make(chan os.Signal, 1)
+	resized <- nil // the size now
 	stop := notifyResize(resized)
-	ctx, cancel := context.WithCancel(ctx)
-	var work sync.WaitGroup
-	work.Go(func() {
-		for {
+	go func() {
+		for range resized {
 			// An error of the connection is returned by Recv, too.
 			if columns, rows := cli.TerminalSize(stdout); rows > 0 && running.Resize(rows, columns) != nil {
 				return
 			}
-			select {
-			case <-ctx.Done():
-				return
-			case <-resized:
-			}
 		}
-	})
+	}()
 	return func() {
 		stop()
-		cancel()
-		work.Wait()
+		close(resized)
 	}
 }
 
