@@ -268,3 +268,15 @@ func (r *recorder) last() (hook.Event, hook.State) {
 	}
 	return r.events[len(r.events)-1], r.states[len(r.states)-1]
 }
+
+// messages returns what the events of a type say.
+func (r *recorder) messages(of hook.EventType) (all []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.events {
+		if e.Type == of {
+			all = append(all, e.Message)
+		}
+	}
+	return all
+}

@@ -120,6 +120,28 @@ type Exit struct {
 	Lost string
 	// At is when the task ended, zero if the driver does not know.
 	At time.Time
+	// Cause is on whose account the task ended; empty in the state of earlier builds. The runner sets it.
+	Cause Cause `json:",omitempty"`
+}
+
+// Cause is on whose account a task ended. Only the task's own ends spend attempts of its restart policy.
+type Cause string
+
+const (
+	// CauseTask is an end of the task's own: an exit, a crash, a limit of its own that it reached.
+	CauseTask Cause = "task"
+	// CauseOperator is a stop or a restart that was asked for.
+	CauseOperator Cause = "operator"
+	// CauseHost is a reboot, an executor that died, memory that others had taken, or something that the agent lacked.
+	CauseHost Cause = "host"
+)
+
+// cause returns on whose account a task ended that nobody had asked to.
+func (e Exit) cause() Cause {
+	if e.Lost != "" || e.Retryable != "" {
+		return CauseHost
+	}
+	return CauseTask
 }
 
 // Successful reports whether the main process is known to have exited with code 0.
@@ -168,6 +190,13 @@ var (
 type Recoverable interface {
 	error
 	Recoverable() bool
+}
+
+// HostFault is implemented by errors of a start that say whether the host lacked something, such as descriptors or
+// room on the disk: such a start spends no attempt.
+type HostFault interface {
+	error
+	HostFault() bool
 }
 
 // recoverable returns what the error says of itself, or otherwise if it says nothing.

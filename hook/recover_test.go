@@ -6,6 +6,7 @@ package hook_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -223,14 +224,23 @@ func TestRunnerStateLeftBehind(t *testing.T) {
 		})
 	}
 	t.Run("lost", func(t *testing.T) {
-		stageTest(t, nil, hook.Config{State: hook.State{Phase: hook.PhaseRunning}}, func(t *testing.T, s *stage) {
-			s.run()
-			s.wantDead(hook.EventNotRestarting, true, 0)
-			s.wantSeen("event Terminated", "exited 0", "stop", "event Not Restarting")
-			if exit := s.State().Exit; exit.Lost == "" || exit.Successful() {
-				t.Errorf("exit = %+v, want lost", exit)
-			}
-		})
+		// It is the host's end: a policy without attempts starts the task again.
+		now := hook.Instant{Wall: time.Now(), Boot: "now", Up: time.Minute}
+		for boot, want := range map[string]string{"now": "could not be recovered", "before": "the machine was restarted"} {
+			state := hook.State{Phase: hook.PhaseRunning, Started: hook.Instant{Wall: now.Wall, Boot: boot}}
+			config := hook.Config{State: state, Now: func() hook.Instant { return now }}
+			stageTest(t, []taskStart{{runs: time.Second}}, config, func(t *testing.T, s *stage) {
+				s.run()
+				s.wantDead(hook.EventCompleted, false, 1)
+				if used := s.State().Window.Used; used != 0 {
+					t.Errorf("%d attempts were used", used)
+				}
+				ends := s.record.messages(hook.EventTerminated)
+				if len(ends) != 2 || !strings.Contains(ends[0], want) {
+					t.Errorf("ends %q, want one that says %q", ends, want)
+				}
+			})
+		}
 	})
 	t.Run("dead", func(t *testing.T) {
 		stageTest(t, nil, hook.Config{State: hook.State{Phase: hook.PhaseDead, Failed: true}}, func(t *testing.T, s *stage) {

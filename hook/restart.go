@@ -4,6 +4,7 @@
 package hook
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -58,11 +59,13 @@ const (
 	maxRetryDelay    = 5 * time.Minute
 )
 
-// RestartWindow counts the attempts of one interval. It is persisted with the task's state, by wall clock, so that a
-// restart of the agent gives no task new attempts.
+// RestartWindow counts the attempts of one interval. It is persisted with the task's state, so that a restart of the
+// agent gives no task new attempts.
 type RestartWindow struct {
 	Start time.Time
-	Used  int
+	// From is the same moment, which intervals are measured from; zero in the state of earlier builds.
+	From Instant `json:",omitzero"`
+	Used int
 	// Retried counts the retries in a row: they are not attempts.
 	Retried int `json:",omitempty"`
 }
@@ -79,6 +82,21 @@ type ending struct {
 	requested bool
 }
 
+// hostFault says what of the host has ended the task, or kept it from starting; empty if the task is at fault.
+func (e ending) hostFault() string {
+	switch {
+	case e.startErr != nil:
+		if fault, ok := errors.AsType[HostFault](e.startErr); ok && fault.HostFault() {
+			return e.startErr.Error()
+		}
+	case e.exit.Lost != "":
+		return e.exit.Lost
+	case e.retry:
+		return e.exit.Retryable
+	}
+	return ""
+}
+
 // decision is what follows an ending.
 type decision struct {
 	// last is the task's last event; empty if the task is to be started again after delay.
@@ -88,11 +106,11 @@ type decision struct {
 }
 
 // decide applies the policy to an ending and counts the attempt in the window.
-func (p RestartPolicy) decide(w *RestartWindow, end ending, now time.Time) decision {
+func (p RestartPolicy) decide(w *RestartWindow, end ending, now Instant) decision {
 	switch {
 	case end.requested:
 		return decision{reason: "restart was requested"}
-	case end.startErr != nil && !recoverable(end.startErr, false):
+	case end.startErr != nil && end.hostFault() == "" && !recoverable(end.startErr, false):
 		return decision{last: EventNotRestarting, reason: "error was unrecoverable"}
 	case end.startErr == nil && !p.OnSuccess && end.exit.Successful():
 		return decision{last: EventCompleted, reason: "task completed"}
@@ -102,8 +120,8 @@ func (p RestartPolicy) decide(w *RestartWindow, end ending, now time.Time) decis
 		return d
 	}
 	d = p.attempt(w, now)
-	if end.retry && end.exit.Retryable != "" {
-		d.reason += fmt.Sprintf("; %s, and %d retries in a row did not help", end.exit.Retryable, w.Retried)
+	if fault := end.hostFault(); fault != "" {
+		d.reason += fmt.Sprintf("; %s, and %d retries in a row did not help", fault, w.Retried)
 	} else {
 		w.Retried = 0
 	}
@@ -113,7 +131,8 @@ func (p RestartPolicy) decide(w *RestartWindow, end ending, now time.Time) decis
 // retry restarts a task that is not at fault without counting an attempt. It reports false if it is at fault, or if
 // it was retried too often in a row.
 func (p RestartPolicy) retry(w *RestartWindow, end ending) (d decision, retried bool) {
-	if !end.retry || end.startErr != nil || end.exit.Retryable == "" {
+	fault := end.hostFault()
+	if fault == "" {
 		return d, false
 	}
 	if end.ran >= retriesForgotten {
@@ -129,18 +148,22 @@ func (p RestartPolicy) retry(w *RestartWindow, end ending) (d decision, retried 
 	}
 	d.delay += rand.N(d.delay/4 + 1)
 	w.Retried++
-	d.reason = fmt.Sprintf("%s: retry %d of %d, which counts as no attempt", end.exit.Retryable, w.Retried, maxRetries)
+	d.reason = fmt.Sprintf("%s: retry %d of %d, which counts as no attempt", fault, w.Retried, maxRetries)
 	return d, true
 }
 
 // attempt counts an attempt in the window and restarts the task while there are any.
-func (p RestartPolicy) attempt(w *RestartWindow, now time.Time) decision {
+func (p RestartPolicy) attempt(w *RestartWindow, now Instant) decision {
 	if p.Attempts <= 0 {
 		return decision{last: EventNotRestarting, reason: "policy allows no restarts"}
 	}
-	// A start in the future is a clock that was set back: it must not stretch the window.
-	if w.Start.After(now) || now.Sub(w.Start) >= p.Interval {
-		w.Start, w.Used = now, 0
+	from := w.From
+	if from.IsZero() {
+		from.Wall = w.Start
+	}
+	passed := now.Since(from)
+	if passed >= p.Interval || from.Boot == "" && from.Wall.After(now.Wall) { // a clock that was set back
+		w.Start, w.From, w.Used, passed = now.Wall, now, 0, 0
 	}
 	w.Used++
 	delay := p.Delay + rand.N(p.Delay/4+1)
@@ -149,7 +172,7 @@ func (p RestartPolicy) attempt(w *RestartWindow, now time.Time) decision {
 	}
 	exceeded := fmt.Sprintf("exceeded %d attempts in %v, mode is %q", p.Attempts, p.Interval, p.Mode)
 	if p.Mode == RestartModeDelay {
-		return decision{delay: max(delay, w.Start.Add(p.Interval).Sub(now)), reason: exceeded}
+		return decision{delay: max(delay, p.Interval-passed), reason: exceeded}
 	}
 	return decision{last: EventNotRestarting, reason: exceeded}
 }

@@ -54,7 +54,7 @@ func FuzzRestartPolicy(f *testing.F) {
 		var restarts []time.Time
 		for range 50 {
 			now = now.Add(time.Duration(runs))
-			v := policy.decide(&window, ending{exit: Exit{Code: 1}}, now)
+			v := policy.decide(&window, ending{exit: Exit{Code: 1}}, Instant{Wall: now})
 			if v.last != "" {
 				if policy.Mode == RestartModeDelay && attempts > 0 {
 					t.Fatalf("delay mode gave up: %+v", v)

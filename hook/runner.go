@@ -35,6 +35,9 @@ type Config struct {
 	KillSignal string
 	// KillTimeout is the time between KillSignal and the kill; 0 means 5 s.
 	KillTimeout time.Duration
+	// Now tells the present, with the boot of the machine, so that restarts come in time however the clock is set; nil
+	// is the wall clock.
+	Now func() Instant
 	// Observer receives every event; nil for none.
 	Observer Observer
 	// Logger should name the task and its allocation in every line, by [hclog.Logger.With]; nil discards.
@@ -70,6 +73,10 @@ type Runner struct {
 func New(config Config) *Runner {
 	config.KillTimeout = cmp.Or(config.KillTimeout, defaultKillTimeout)
 	config.State.Phase = cmp.Or(config.State.Phase, PhasePending)
+	if config.Now == nil {
+		config.Now = func() Instant { return Instant{Wall: time.Now()} }
+	}
+	config.State.settle(config.Now(), config.Restart.Interval)
 	r := &Runner{config: config, log: loggerOr(config.Logger), state: config.State, restart: make(chan string, 1)}
 	r.stopped, r.stop = context.WithCancelCause(context.Background())
 	if reason := config.State.RestartRequested; reason != "" {
@@ -173,15 +180,21 @@ func (r *Runner) resume(ctx, life context.Context) *ending {
 	switch {
 	case state.Phase == PhaseRunning:
 		end := &ending{exit: Exit{Lost: "it was running and could not be recovered"}}
-		r.terminated(ctx, &end.exit)
+		if started := state.Started; started.Boot != "" && started.Boot != r.config.Now().Boot {
+			end.exit.Lost = "the machine was restarted while it ran"
+		}
+		r.terminated(ctx, end)
 		return end
 	case state.Exit != nil && state.RestartAt.IsZero():
 		// The end was observed and no decision persisted: a task that has completed must not run again.
 		r.exited(ctx, &ExitedRequest{Exit: *state.Exit})
 		return &ending{exit: *state.Exit}
 	case !state.RestartAt.IsZero() && state.RestartRequested == "":
-		// The clock may have been set back since: no wait is longer than the policy's longest.
-		r.pause(life, min(time.Until(state.RestartAt), r.config.Restart.longest()))
+		left := state.Restart.Left(r.config.Now())
+		if state.Restart.IsZero() { // of an earlier build; the clock may have been set back since
+			left = min(time.Until(state.RestartAt), r.config.Restart.longest())
+		}
+		r.pause(life, left)
 	}
 	return nil
 }
@@ -232,9 +245,10 @@ func (r *Runner) start(life context.Context) (Handle, error) {
 	default:
 	}
 	r.emit(EventStarted, "task started", func(s *State) {
-		s.Phase, s.StartedAt, s.RestartAt, s.RestartRequested = PhaseRunning, time.Now(), time.Time{}, ""
+		s.Phase, s.Started, s.RestartAt, s.Restart, s.RestartRequested = PhaseRunning, r.config.Now(), time.Time{}, Deadline{}, ""
+		s.StartedAt = s.Started.Wall
 		if s.Window.Start.IsZero() {
-			s.Window.Start = s.StartedAt
+			s.Window.Start, s.Window.From = s.StartedAt, s.Started
 		}
 	})
 	return handle, nil
@@ -271,22 +285,22 @@ func (r *Runner) attend(ctx, life context.Context, handle Handle, recovered bool
 	}
 	r.setHandle(nil)
 	if end != nil {
-		r.finish(ctx, handle, &end.exit)
+		r.finish(ctx, handle, end)
 	}
 	return end
 }
 
 // finish leaves nothing of a task that has ended.
-func (r *Runner) finish(ctx context.Context, handle Handle, exit *Exit) {
+func (r *Runner) finish(ctx context.Context, handle Handle, end *ending) {
 	cleanup, cancel := teardown(ctx)
 	defer cancel()
-	if exit.Lost != "" {
+	if end.exit.Lost != "" {
 		// A lost task may still run: a second one must not be started beside it.
 		if err := handle.Stop(cleanup, sigkill, 0); err != nil {
 			r.log.Debug("kill lost task", "error", err)
 		}
 	}
-	r.terminated(ctx, exit)
+	r.terminated(ctx, end)
 	if err := handle.Destroy(cleanup); err != nil {
 		r.log.Error("destroy exited task", "error", err)
 	}
@@ -304,7 +318,11 @@ func (r *Runner) finishSignal(life context.Context, handle Handle) {
 }
 
 // terminated reports an exit and calls the exited hooks.
-func (r *Runner) terminated(ctx context.Context, exit *Exit) {
+func (r *Runner) terminated(ctx context.Context, end *ending) {
+	exit := &end.exit
+	if exit.Cause = exit.cause(); exit.Lost == "" && (end.requested || r.stopped.Err() != nil) {
+		exit.Cause = CauseOperator
+	}
 	r.emit(EventTerminated, exit.String(), func(s *State) { s.Phase, s.Exit, s.Signal = PhasePending, exit, "" })
 	r.exited(ctx, &ExitedRequest{Exit: *exit})
 }
@@ -315,21 +333,21 @@ func (r *Runner) afterEnd(life context.Context, end *ending) decision {
 	if r.stopped.Err() != nil {
 		return decision{last: EventKilled, reason: context.Cause(r.stopped).Error()}
 	}
-	state, now := r.State(), time.Now()
+	state, now := r.State(), r.config.Now()
 	window := state.Window
 	end.requested = end.requested || state.RestartRequested != ""
-	ended := now
+	end.ran, end.retry = now.Since(state.Started), r.config.Retry != nil && r.config.Retry()
 	if !end.exit.At.IsZero() { // the agent may not have run then
-		ended = end.exit.At
+		end.ran = min(end.ran, end.exit.At.Sub(state.StartedAt))
 	}
-	end.ran, end.retry = ended.Sub(state.StartedAt), r.config.Retry != nil && r.config.Retry()
 	d := r.config.Restart.decide(&window, *end, now)
 	if d.last != "" {
 		return d
 	}
 	message := fmt.Sprintf("restarting in %v: %s", d.delay.Round(time.Millisecond), d.reason)
 	r.emit(EventRestarting, message, func(s *State) {
-		s.Window, s.RestartAt, s.LastRestart = window, now.Add(d.delay), now
+		s.Window, s.RestartAt, s.LastRestart = window, now.Wall.Add(d.delay), now.Wall
+		s.Restart = Deadline{From: now, Delay: d.delay}
 		s.Restarts++
 		if end.requested {
 			s.RestartRequested = ""
@@ -355,7 +373,8 @@ func (r *Runner) die(ctx context.Context, d decision) {
 	r.stopHooks(ctx)
 	r.emit(d.last, d.reason, func(s *State) {
 		s.Phase, s.Failed = PhaseDead, d.last == EventNotRestarting
-		s.FinishedAt, s.RestartAt, s.RestartRequested = time.Now(), time.Time{}, ""
+		s.Finished, s.RestartAt, s.Restart, s.RestartRequested = r.config.Now(), time.Time{}, Deadline{}, ""
+		s.FinishedAt = s.Finished.Wall
 	})
 }
 

@@ -27,22 +27,34 @@ type State struct {
 	Restarts int
 	// LastRestart is when the last of them was decided.
 	LastRestart time.Time
-	// StartedAt is when the task last started, zero before the first start.
+	// StartedAt is when the task last started, zero before the first start; Started is the same moment.
 	StartedAt time.Time
-	// FinishedAt is when the task died, zero before.
+	Started   Instant `json:",omitzero"`
+	// FinishedAt is when the task died, zero before; Finished is the same moment.
 	FinishedAt time.Time
+	Finished   Instant `json:",omitzero"`
 	// Exit is the task's last end, nil before the first.
 	Exit *Exit
 	// RestartAt is when the next start is due, zero before the first and while the task runs. An Exit without it is one
 	// that the restart policy has not been applied to.
 	RestartAt time.Time
-	Window    RestartWindow
+	// Restart is the delay until RestartAt; zero in the state of earlier builds.
+	Restart Deadline `json:",omitzero"`
+	Window  RestartWindow
 	// RestartRequested is why [Runner.Restart] was called, until the task has started again; empty otherwise. A later
 	// run of the agent finishes the restart, and the policy is not asked about it.
 	RestartRequested string `json:",omitempty"`
 	// Signal is the signal of [Runner.Signal] that may not have been sent yet; empty otherwise. A later run of the
 	// agent sends it, perhaps once more.
 	Signal string `json:",omitempty"`
+}
+
+// settle makes instants of earlier boots some of this one: the wall clock is asked about them once.
+func (s *State) settle(now Instant, interval time.Duration) {
+	const longest = 10 * 365 * 24 * time.Hour
+	s.Restart.From = s.Restart.From.Here(now, s.Restart.Delay)
+	s.Window.From = s.Window.From.Here(now, interval)
+	s.Finished = s.Finished.Here(now, longest)
 }
 
 // EventType is the type of an event. Those that Nomad has too have its names, so that its clients know them.

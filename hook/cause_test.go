@@ -1,0 +1,107 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/internal/testkit"
+)
+
+// lack is an error of a start that the host is at fault for.
+type lack struct{ error }
+
+func (lack) HostFault() bool { return true }
+
+// TestCauses holds on whose account each end is, and that only the task's own spend attempts, also in a run of the
+// agent that was killed before it decided.
+func TestCauses(t *testing.T) {
+	t.Parallel()
+	done := taskStart{runs: time.Second}
+	ends := map[string]struct {
+		start taskStart
+		act   func(*stage)
+		cause hook.Cause
+		spent bool
+	}{
+		"exit":         {start: taskStart{runs: time.Second, exit: hook.Exit{Code: 1}}, cause: hook.CauseTask, spent: true},
+		"own OOM kill": {start: taskStart{runs: time.Second, exit: hook.Exit{Code: 137, OOMKilled: true}}, cause: hook.CauseTask, spent: true},
+		"lost":         {start: taskStart{runs: time.Second, exit: hook.Exit{Lost: "its executor died"}}, cause: hook.CauseHost},
+		"memory":       {start: taskStart{runs: time.Second, exit: hostOOM()}, cause: hook.CauseHost},
+		"restart": {
+			start: taskStart{obeys: true}, cause: hook.CauseOperator,
+			act: func(s *stage) { testkit.Must(s.t, s.Restart("asked for")) },
+		},
+	}
+	for name, end := range ends {
+		for attempts := range 2 {
+			for _, onSuccess := range []bool{true, false} {
+				policy := hook.RestartPolicy{Attempts: attempts, Interval: time.Hour, Mode: hook.RestartModeFail, OnSuccess: onSuccess}
+				config := hook.Config{Restart: policy, Retry: always}
+				stageTest(t, []taskStart{end.start, {}}, config, func(t *testing.T, s *stage) {
+					s.run()
+					after(500 * time.Millisecond)
+					if end.act != nil {
+						end.act(s)
+					}
+					after(time.Minute)
+					state := s.State()
+					if state.Exit == nil || state.Exit.Cause != end.cause {
+						t.Errorf("%s, %d attempts: exit %+v, want cause %s", name, attempts, state.Exit, end.cause)
+					}
+					spent := state.Window.Used > 0 || state.Failed
+					if spent != end.spent || state.Failed != (end.spent && attempts == 0) {
+						t.Errorf("%s, %d attempts: state %+v, want attempt spent: %t", name, attempts, state, end.spent)
+					}
+					s.Stop("end of test")
+					<-s.done
+				})
+			}
+		}
+	}
+	stageTest(t, []taskStart{{err: lack{errors.New("too many open files")}}, done}, hook.Config{}, func(t *testing.T, s *stage) {
+		s.run()
+		s.wantDead(hook.EventCompleted, false, 1)
+	})
+	stageTest(t, []taskStart{{obeys: true}}, hook.Config{}, func(t *testing.T, s *stage) {
+		s.run()
+		after(time.Second)
+		s.Stop("not wanted")
+		s.wantDead(hook.EventKilled, false, 0)
+		if exit := s.State().Exit; exit.Cause != hook.CauseOperator {
+			t.Errorf("%+v", exit)
+		}
+	})
+}
+
+// TestRestartOverSteps holds that a task whose agent was killed is started again in time, however the clock was set.
+func TestRestartOverSteps(t *testing.T) {
+	t.Parallel()
+	for _, step := range []time.Duration{0, 6 * time.Hour, -6 * time.Hour, -24 * time.Hour, 13 * 365 * 24 * time.Hour} {
+		for boot, exact := range map[string]bool{"same": true, "next": false} {
+			synctest.Test(t, func(t *testing.T) {
+				now := time.Now()
+				clock := func() hook.Instant { // the bubble's clock, set by step
+					return hook.Instant{Wall: time.Now().Add(step), Boot: boot, Up: time.Hour + time.Since(now)}
+				}
+				from := hook.Instant{Wall: now.Add(-4 * time.Second), Boot: "same", Up: time.Hour - 4*time.Second}
+				state := hook.State{
+					Phase: hook.PhasePending, Exit: &hook.Exit{Code: 1}, Restarts: 1, RestartAt: from.Wall.Add(10 * time.Second),
+					Restart: hook.Deadline{From: from, Delay: 10 * time.Second},
+				}
+				driver := &taskDriver{script: []taskStart{{runs: time.Second}}}
+				r := hook.New(hook.Config{Starter: driver, State: state, Now: clock, Restart: batch})
+				testkit.Must(t, r.Run(t.Context()))
+				waited := time.Since(now) - time.Second
+				if waited < 0 || waited > 10*time.Second || exact && waited != 6*time.Second {
+					t.Errorf("boot %s, clock set by %s: started after %s", boot, step, waited)
+				}
+			})
+		}
+	}
+}
