@@ -27,6 +27,14 @@ func (i Instant) Since(earlier Instant) time.Duration {
 	return max(0, i.Wall.Round(0).Sub(earlier.Wall.Round(0)))
 }
 
+// After reports whether an instant came after another.
+func (i Instant) After(other Instant) bool {
+	if i.Boot != "" && i.Boot == other.Boot {
+		return i.Up > other.Up
+	}
+	return i.Wall.After(other.Wall)
+}
+
 // Here returns an instant of an earlier boot as one of this boot, so that the wall clock cannot change its distance any
 // more. now is the present; the distance is at most longest.
 func (i Instant) Here(now Instant, longest time.Duration) Instant {

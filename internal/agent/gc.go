@@ -20,7 +20,7 @@ import (
 // collect removes ended allocations that are old, or too many, until the agent ends.
 func (a *Agent) collect() {
 	for a.pause(max(time.Second, a.current().Client.GCInterval)) {
-		if _, err := a.removeGarbage(time.Now(), false); err != nil {
+		if _, err := a.removeGarbage(false); err != nil {
 			a.log.Error("remove ended allocations", "error", err)
 			a.host.Counts.Fail("gc")
 		}
@@ -32,12 +32,12 @@ func (a *Agent) CollectGarbage() (removed int, err error) {
 	if err := a.isReady(); err != nil {
 		return 0, err
 	}
-	return a.removeGarbage(time.Now(), true)
+	return a.removeGarbage(true)
 }
 
 // removeGarbage removes ended allocations that are due, or all, with versions of jobs that nothing refers to and
 // orphaned directories.
-func (a *Agent) removeGarbage(now time.Time, all bool) (removed int, err error) {
+func (a *Agent) removeGarbage(all bool) (removed int, err error) {
 	a.registering.Lock() // nothing refers yet to a version that is being registered
 	defer a.registering.Unlock()
 	c, due := a.current().Client, a.endedAllocs()
@@ -45,7 +45,7 @@ func (a *Agent) removeGarbage(now time.Time, all bool) (removed int, err error) 
 	if all {
 		age = 0
 	} else {
-		due = garbage(due, age, c.GCMaxAllocs, now)
+		due = garbage(due, age, c.GCMaxAllocs)
 	}
 	var errs []error
 	for _, e := range due {
@@ -55,34 +55,35 @@ func (a *Agent) removeGarbage(now time.Time, all bool) (removed int, err error) 
 		}
 	}
 	errs = append(errs, a.forgetVersions())
-	orphans, err := a.removeOrphans(age, now)
+	orphans, err := a.removeOrphans(age, time.Now())
 	return removed + orphans, errors.Join(append(errs, err)...)
 }
 
 // endedAlloc is an allocation that has ended, and that no other is to replace.
 type endedAlloc struct {
 	alloc *alloc.Alloc
-	at    time.Time
+	age   time.Duration
 }
 
 func (a *Agent) endedAllocs() []endedAlloc {
 	var ended []endedAlloc
+	now := a.host.Now()
 	for _, l := range a.list() {
 		// Others find by their predecessors what they have to wait for.
 		if l.Ended() && !a.toBeReplaced(l) && l.Predecessor() == nil {
-			ended = append(ended, endedAlloc{l, l.Snapshot().FinishedAt()})
+			ended = append(ended, endedAlloc{l, now.Since(l.Snapshot().Finished())})
 		}
 	}
 	return ended
 }
 
 // garbage returns the ended allocations that are older than age, and of the others the oldest beyond a number.
-func garbage(ended []endedAlloc, age time.Duration, most int, now time.Time) []endedAlloc {
+func garbage(ended []endedAlloc, age time.Duration, most int) []endedAlloc {
 	slices.SortFunc(ended, func(x, y endedAlloc) int {
-		return cmp.Or(y.at.Compare(x.at), cmp.Compare(x.alloc.ID, y.alloc.ID))
+		return cmp.Or(cmp.Compare(x.age, y.age), cmp.Compare(x.alloc.ID, y.alloc.ID))
 	})
 	for i, e := range ended {
-		if i >= most || now.Sub(e.at) > age {
+		if i >= most || e.age > age {
 			return ended[i:]
 		}
 	}

@@ -210,10 +210,9 @@ func TestActsOnTasks(t *testing.T) {
 
 func TestGarbage(t *testing.T) {
 	t.Parallel()
-	now := time.Now()
 	var ended []endedAlloc
 	for i, minutes := range []int{5, 1, 3, 100} {
-		ended = append(ended, endedAlloc{&alloc.Alloc{ID: fmt.Sprint(i)}, now.Add(time.Duration(-minutes) * time.Minute)})
+		ended = append(ended, endedAlloc{&alloc.Alloc{ID: fmt.Sprint(i)}, time.Duration(minutes) * time.Minute})
 	}
 	ids := func(list []endedAlloc) (ids []string) {
 		for _, e := range list {
@@ -221,13 +220,13 @@ func TestGarbage(t *testing.T) {
 		}
 		return ids
 	}
-	if diff := cmp.Diff([]string{"3"}, ids(garbage(ended, time.Hour, 10, now))); diff != "" {
+	if diff := cmp.Diff([]string{"3"}, ids(garbage(ended, time.Hour, 10))); diff != "" {
 		t.Error("by age:", diff)
 	}
-	if diff := cmp.Diff([]string{"0", "3"}, ids(garbage(ended, time.Hour, 2, now))); diff != "" {
+	if diff := cmp.Diff([]string{"0", "3"}, ids(garbage(ended, time.Hour, 2))); diff != "" {
 		t.Error("by number:", diff)
 	}
-	if got := garbage(ended, 200*time.Minute, 4, now); len(got) != 0 {
+	if got := garbage(ended, 200*time.Minute, 4); len(got) != 0 {
 		t.Errorf("nothing is due: %v", ids(got))
 	}
 }
@@ -240,7 +239,7 @@ func TestGarbageIsCollectedBetweenRegistrations(t *testing.T) {
 	unlock := sync.OnceFunc(r.mu.Unlock)
 	defer unlock()
 	go func() {
-		_, err := r.removeGarbage(time.Now(), false)
+		_, err := r.removeGarbage(false)
 		done <- err
 	}()
 	r.eventually("the lock of registrations", func() bool {

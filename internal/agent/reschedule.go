@@ -18,13 +18,13 @@ const replaceRetry = 10 * time.Second
 
 // reschedule replaces an allocation that has failed, if the policy of its group says so.
 func (a *Agent) reschedule(l *alloc.Alloc) {
-	at, delay, past := l.Reschedule()
+	at, left, past := l.Reschedule()
 	if at.IsZero() {
 		return
 	}
 	a.log.Info("reschedule allocation", "alloc_id", l.ID, "job", l.Job.ID, "at", at.Format(time.RFC3339))
 	a.host.Work.Go(func() {
-		if !a.pause(min(time.Until(at), delay)) { // the clock may have been set back since it failed
+		if !a.pause(left) {
 			return
 		}
 		past = append(past, time.Now())

@@ -27,6 +27,9 @@ func Now() procstats.Stamp {
 	return procstats.Stamp{Mono: time.Since(processStart) + 1, Wall: time.Now()}
 }
 
+// SinceBoot is the time since this process has started: the system tells no boots apart.
+func SinceBoot() time.Duration { return Now().Mono }
+
 // File is a file that is opened once and read again and again: here those that were captured on Linux.
 type File struct{ file *os.File }
 

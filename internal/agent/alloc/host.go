@@ -15,14 +15,17 @@ import (
 	"maps"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/config"
 	"github.com/tachograph/tacho/internal/agent/node"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/agent/state"
 	"github.com/tachograph/tacho/internal/series"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // Host is what the allocations of an agent share. Its fields do not change once there is an allocation.
@@ -45,6 +48,19 @@ type Host struct {
 	Find func(id string) *Alloc
 	// Ended is called when an allocation has ended, Failed then and when it is restored, if it is to be rescheduled.
 	Ended, Failed func(*Alloc)
+}
+
+// bootID names the boot of the machine; empty if the system does not tell.
+//
+//nolint:gochecknoglobals // it does not change while a process runs
+var bootID = sync.OnceValue(func() string {
+	boot, _ := kernel.BootID(kernel.HostFS()) // the wall clock counts then
+	return boot
+})
+
+// Now is the present.
+func (h *Host) Now() hook.Instant {
+	return hook.Instant{Wall: time.Now(), Boot: bootID(), Up: kernel.SinceBoot()}
 }
 
 // Apply persists what is about to happen. After an error it must not.

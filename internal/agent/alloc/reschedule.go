@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 )
 
@@ -15,8 +16,8 @@ import (
 const keptReschedules = 64
 
 // Reschedule decides by the policy of the group when an allocation that has failed is replaced, zero if it is not,
-// and how long after its failure that is. It also returns when its predecessors were replaced.
-func (a *Alloc) Reschedule() (at time.Time, delay time.Duration, past []time.Time) {
+// and how long from now that is. It also returns when its predecessors were replaced.
+func (a *Alloc) Reschedule() (at time.Time, left time.Duration, past []time.Time) {
 	s := a.Snapshot()
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -26,13 +27,14 @@ func (a *Alloc) Reschedule() (at time.Time, delay time.Duration, past []time.Tim
 		return at, 0, nil
 	}
 	past = own.Reschedules[max(0, len(own.Reschedules)-max(keptReschedules, a.Group.Reschedule.Attempts)):]
-	failed := s.FinishedAt()
-	delay, ok := a.Group.Reschedule.Next(failed, past)
+	failed := s.Finished()
+	left, ok := a.Group.Reschedule.Next(failed.Wall, past)
 	if ok {
-		at = failed.Add(delay)
+		at = failed.Wall.Add(left)
+		left = hook.Deadline{From: failed, Delay: left}.Left(a.host.Now())
 	}
 	a.rescheduled, a.shown = at, nil
-	return at, delay, slices.Clone(past)
+	return at, left, slices.Clone(past)
 }
 
 // Rescheduled is called when an allocation that was to be replaced has been.

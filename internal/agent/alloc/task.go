@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -77,7 +78,7 @@ func (t *Task) prepare(recovered *handle, publish bool) {
 		Starter: t, Hooks: []hook.Hook{t.stats, (*recorder)(t)}, Restart: t.spec.Policy(t.alloc.Job.Type),
 		Retry:      func() bool { return t.host.Config().Client.RetryHostOOM },
 		KillSignal: t.spec.KillSignal, KillTimeout: t.spec.KillTimeout, Observer: t, Logger: t.log,
-		State: t.persisted.State,
+		State: t.persisted.State, Now: t.host.Now,
 	}
 	if recovered != nil {
 		config.Recovered = recovered
@@ -115,6 +116,14 @@ func (t *Task) launch() {
 // Start implements hook.Starter. What the driver is about to start is persisted before: an agent that is killed
 // before the handle is persisted adopts the task, and does not start a second one.
 func (t *Task) Start(ctx context.Context) (hook.Handle, error) {
+	h, err := t.start(ctx)
+	if err != nil {
+		return nil, blame(err)
+	}
+	return h, nil
+}
+
+func (t *Task) start(ctx context.Context) (*handle, error) {
 	config, err := t.config()
 	if err != nil {
 		return nil, forRunner(err)
@@ -179,6 +188,28 @@ func (e attemptError) Recoverable() bool { return e.recoverable }
 
 // Unwrap returns the error of the attempt.
 func (e attemptError) Unwrap() error { return e.error }
+
+// hostFault is an error of a start for which the host lacked something.
+type hostFault struct{ error }
+
+// HostFault implements hook.HostFault.
+func (hostFault) HostFault() bool { return true }
+
+// Unwrap returns the error of the start.
+func (e hostFault) Unwrap() error { return e.error }
+
+// blame tells starts that failed because the agent has no descriptors, or the disk no room, from those that the task is
+// at fault for.
+func blame(err error) error {
+	for _, lacking := range [...]error{
+		syscall.EMFILE, syscall.ENFILE, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO,
+	} {
+		if errors.Is(err, lacking) {
+			return hostFault{err}
+		}
+	}
+	return err
+}
 
 func forStart(err error) error {
 	if errors.Is(err, driver.ErrUnavailable) {

@@ -67,14 +67,18 @@ type Allocation struct {
 	Rescheduled time.Time
 }
 
-// FinishedAt is when the last task ended that has; zero if none has.
-func (a *Allocation) FinishedAt() (at time.Time) {
+// Finished is when the last task ended that has; zero if none has.
+func (a *Allocation) Finished() (last hook.Instant) {
 	for _, t := range a.Tasks {
-		if t.State.FinishedAt.After(at) {
-			at = t.State.FinishedAt
+		own := t.State.Finished
+		if own.IsZero() { // of an earlier build
+			own.Wall = t.State.FinishedAt
+		}
+		if !own.IsZero() && (last.IsZero() || own.After(last)) {
+			last = own
 		}
 	}
-	return at
+	return last
 }
 
 // Port is a port of an allocation on the node's address. To is what the tasks are told, 0 for Value.
