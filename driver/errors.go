@@ -26,6 +26,8 @@ var (
 	// ErrUnavailable is returned while the process behind a driver is gone, or a task's executor cannot be reached;
 	// tasks may be alive.
 	ErrUnavailable = errors.New("driver is not available")
+	// ErrSilent is returned while the executor of a task runs and does not answer.
+	ErrSilent = errors.New("the task's executor does not answer")
 	// ErrNotSupported is returned for what a driver does not do.
 	ErrNotSupported = errors.New("not supported by this driver")
 	// ErrDisabled is returned by StartTask if the operator has disabled the driver.

@@ -71,6 +71,9 @@ func (d *Tacho) ExecTaskStreaming(ctx context.Context, id string, options ExecOp
 	if !t.running() {
 		return nil, fmt.Errorf("exec in task %s: %w", t.config.Name, ErrTaskNotRunning)
 	}
+	if err := t.answers(ctx); err != nil {
+		return nil, fmt.Errorf("exec in task %s: %w", t.config.Name, err)
+	}
 	stream, err := t.client.Exec(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("exec in task %s: %w", t.config.Name, err)

@@ -131,7 +131,9 @@ func (d *Tacho) SignalTask(ctx context.Context, id, signal string) error {
 	}
 	err = ErrTaskNotRunning
 	if t.running() {
-		err = t.client.Signal(ctx, number, false)
+		if err = t.answers(ctx); err == nil {
+			err = t.client.Signal(ctx, number, false)
+		}
 	}
 	if status.Code(err) == codes.NotFound || errors.Is(err, client.ErrLost) {
 		err = ErrTaskNotRunning

@@ -4,6 +4,7 @@
 package driver_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/executor/client"
@@ -110,5 +112,52 @@ func TestDestroySilent(t *testing.T) {
 	testkit.NoError(t, f.DestroyTask(t.Context(), config.ID, true))
 	for _, pid := range []int{address.Executor.PID, address.Main.PID} {
 		f.await("end of process", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
+	}
+}
+
+// TestSilentCallsAnswer holds that each call about a task whose executor was stopped answers within its bound, and that a
+// stop ends the task within what hosts wait for it: the grace and 10 s.
+func TestSilentCallsAnswer(t *testing.T) {
+	f := newFixture(t, nil)
+	config := f.shell("trap '' TERM; sleep 1000; sleep 1000")
+	f.start(config)
+	address := f.executor()
+	f.silence(address.Executor.PID)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := f.SignalTask(ctx, config.ID, "SIGHUP"); !errors.Is(err, driver.ErrSilent) {
+		t.Errorf("signal: %v", err)
+	}
+	if _, err := f.ExecTask(ctx, config.ID, []string{"true"}, 0); !errors.Is(err, driver.ErrSilent) {
+		t.Errorf("exec: %v", err)
+	}
+	const grace = 500 * time.Millisecond
+	ctx, cancel = context.WithTimeout(t.Context(), grace+10*time.Second)
+	defer cancel()
+	if err := f.StopTask(ctx, config.ID, grace, "SIGTERM"); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+	if err := f.DestroyTask(ctx, config.ID, false); err != nil {
+		t.Errorf("destroy: %v", err)
+	}
+	for _, pid := range []int{address.Executor.PID, address.Main.PID} {
+		f.await("end of process", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
+	}
+}
+
+// TestDestroySilentEnded destroys an ended task whose executor does not answer: nothing of it is left.
+func TestDestroySilentEnded(t *testing.T) {
+	f := newFixture(t, nil)
+	config := f.shell("exit 3")
+	f.start(config)
+	f.wait(config.ID)
+	address := f.executor()
+	f.silence(address.Executor.PID)
+	if err := f.DestroyTask(t.Context(), config.ID, false); err != nil {
+		t.Error(err)
+	}
+	f.await("end of the executor", func() bool { return errors.Is(syscall.Kill(address.Executor.PID, 0), syscall.ESRCH) })
+	if _, err := os.Lstat(address.Folder); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the executor's directory: %v", err)
 	}
 }

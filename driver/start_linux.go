@@ -124,7 +124,12 @@ func (d *Tacho) launch(
 				"alloc_id", config.AllocID, "error", err)
 		}
 	}
-	launched, err := d.launchCounted(ctx, c, config, request, counted)
+	limited, cancel := context.WithTimeoutCause(ctx, d.patience.launch, ErrSilent)
+	defer cancel()
+	launched, err := d.launchCounted(limited, c, config, request, counted)
+	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+		err = fmt.Errorf("%w: process %d, within %s", ErrSilent, c.Address().Executor.PID, d.patience.launch)
+	}
 	failpoint.At("driver.start.launched")
 	if err == nil && !config.Persisted {
 		// Before the host is answered: from then on it may recover the task, whichever process dies.

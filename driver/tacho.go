@@ -53,9 +53,11 @@ type patience struct {
 	// quiet is how long a connection to an executor is held for an answer that may come in hours. It is short, so that
 	// a host that starts many tasks does not hold all their connections at one time.
 	quiet time.Duration
-	// overdue is how long beyond the grace a stop may take before the executor is suspected, and silent how long a
-	// suspected one may take to answer.
+	// overdue is how long beyond the grace a stop may take before the executor is suspected, and silent how long any may
+	// take to answer what needs no wait. Together they are less than hosts wait beyond the grace.
 	overdue, silent time.Duration
+	// launch is how long an executor may take to start its task.
+	launch time.Duration
 }
 
 // Tacho is the task driver over executors. Its methods may be called concurrently, in the process of an agent as
@@ -99,7 +101,7 @@ func New(o Options) *Tacho {
 		log: o.Logger, version: o.Version, binary: o.Binary, host: kernel.HostFS(), events: newDelivery(o.Remote),
 		config: o.Config, tasks: make(map[string]*task), starting: make(map[string]reservation), changed: make(chan struct{}),
 		starts: newStartLimit(), waits: process.NewEpollSet(),
-		patience: patience{quiet: time.Second, overdue: killTimeout, silent: shutdownTimeout},
+		patience: patience{quiet: time.Second, overdue: 4 * time.Second, silent: 3 * time.Second, launch: 2 * time.Minute},
 	}
 	if d.log == nil {
 		d.log = hclog.NewNullLogger()

@@ -263,6 +263,14 @@ func (t *task) stop(ctx context.Context, signal syscall.Signal, grace time.Durat
 	}
 }
 
+// answers returns [ErrSilent] if the task's executor does not answer.
+func (t *task) answers(ctx context.Context) error {
+	if !t.isSilent(ctx) {
+		return nil
+	}
+	return fmt.Errorf("%w: process %d", ErrSilent, t.state.Address.Executor.PID)
+}
+
 // isSilent reports whether the task's executor does not answer.
 func (t *task) isSilent(ctx context.Context) bool {
 	ask, cancel := context.WithTimeout(ctx, t.patience.silent)
@@ -300,11 +308,15 @@ func (t *task) release(ctx context.Context) error {
 	}
 	t.unfollow()
 	err := t.client.Shutdown(ctx)
-	if errors.Is(err, client.ErrLost) {
+	switch {
+	case err == nil:
+		return errors.Join(t.client.Close(), client.RemoveFolder(t.state.Address.Folder))
+	case errors.Is(err, client.ErrLost):
 		// The directory stays if processes are left that the kernel does not end: it names them for a later cleanup.
 		return errors.Join(t.client.Close(), client.KillTask(ctx, t.state.Address))
 	}
-	return errors.Join(err, t.client.Close(), client.RemoveFolder(t.state.Address.Folder))
+	t.log.Warn("kill an executor that does not end", "task", t.config.Name, "error", err)
+	return t.client.Abandon()
 }
 
 // detach gives up the connection; the task runs on.

@@ -320,7 +320,7 @@ func (r *Runner) finishSignal(life context.Context, handle Handle) {
 // terminated reports an exit and calls the exited hooks.
 func (r *Runner) terminated(ctx context.Context, end *ending) {
 	exit := &end.exit
-	if exit.Cause = exit.cause(); exit.Lost == "" && (end.requested || r.stopped.Err() != nil) {
+	if exit.Cause = exit.cause(); end.requested || r.stopped.Err() != nil {
 		exit.Cause = CauseOperator
 	}
 	r.emit(EventTerminated, exit.String(), func(s *State) { s.Phase, s.Exit, s.Signal = PhasePending, exit, "" })

@@ -198,11 +198,11 @@ func (hostFault) HostFault() bool { return true }
 // Unwrap returns the error of the start.
 func (e hostFault) Unwrap() error { return e.error }
 
-// blame tells starts that failed because the agent has no descriptors, or the disk no room, from those that the task is
-// at fault for.
+// blame tells starts that failed because the agent has no descriptors, the disk no room or the executor was stopped
+// from those that the task is at fault for.
 func blame(err error) error {
 	for _, lacking := range [...]error{
-		syscall.EMFILE, syscall.ENFILE, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO,
+		driver.ErrSilent, syscall.EMFILE, syscall.ENFILE, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO,
 	} {
 		if errors.Is(err, lacking) {
 			return hostFault{err}
