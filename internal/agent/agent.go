@@ -37,14 +37,14 @@ const feedSize = 1000
 // nomadVersion is the version of Nomad whose job files and API the agent follows; constraints of jobs compare with it.
 const nomadVersion = "2.0.5"
 
-// errNotReady is returned before Run has opened the state.
-var errNotReady = errors.New("the agent is not ready")
-
 // Agent runs jobs. Its methods may be called concurrently; before Ready is closed they return nothing and errors.
 type Agent struct {
-	log     hclog.Logger
-	ready   chan struct{}
-	started time.Time
+	log hclog.Logger
+	// opened is closed when the state is open and nobody else can have it, ready when all tasks are recovered.
+	opened, ready chan struct{}
+	// recovered counts the allocations of the earlier run whose tasks are recovered, of left.
+	recovered, left atomic.Int64
+	started         time.Time
 	meter   node.Meter
 	// host is complete when ready is closed.
 	host *alloc.Host
@@ -66,7 +66,7 @@ func New(c config.Config, logger hclog.Logger) *Agent {
 		logger = hclog.NewNullLogger()
 	}
 	a := &Agent{
-		log: logger, ready: make(chan struct{}), started: time.Now(), config: c,
+		log: logger, opened: make(chan struct{}), ready: make(chan struct{}), started: time.Now(), config: c,
 		jobs: make(map[string]*registered), allocs: make(map[string]*alloc.Alloc),
 	}
 	a.host = &alloc.Host{
@@ -77,6 +77,9 @@ func New(c config.Config, logger hclog.Logger) *Agent {
 	return a
 }
 
+// Opened is closed when Run has opened the state, so that no other agent can have it: requests may be answered.
+func (a *Agent) Opened() <-chan struct{} { return a.opened }
+
 // Ready is closed when Run has opened the state and recovered its tasks.
 func (a *Agent) Ready() <-chan struct{} { return a.ready }
 
@@ -86,7 +89,7 @@ func (a *Agent) isReady() error {
 	case <-a.ready:
 		return a.host.Context.Err()
 	default:
-		return errNotReady
+		return fmt.Errorf("%w: %d of %d allocations", allocation.ErrRecovering, a.recovered.Load(), a.left.Load())
 	}
 }
 
@@ -115,6 +118,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	h.Context = inner
+	close(a.opened)
 	ready, err := a.open(ctx)
 	if err != nil {
 		return err

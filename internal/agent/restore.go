@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/internal/agent/alloc"
@@ -43,11 +44,20 @@ func (a *Agent) load() (*leftovers, error) {
 	return &leftovers{allocs, tasks}, nil
 }
 
+// recoveries is how many allocations are recovered at a time: one whose executor does not answer takes seconds.
+const recoveries = 32
+
 // restore makes the allocations of an earlier run again, and recovers their running tasks. It returns the handles of
 // tasks that could not be restored or recovered: they run on, for an agent that can read their jobs, and for the next
 // attempt.
 func (a *Agent) restore(ctx context.Context, persisted *leftovers) (spared []*driver.TaskHandle) {
 	publish := a.current().Telemetry.PublishAllocationMetrics
+	a.left.Store(int64(len(persisted.allocs)))
+	var (
+		mu         sync.Mutex // guards spared
+		recovering sync.WaitGroup
+		places     = make(chan struct{}, recoveries)
+	)
 	for _, own := range persisted.allocs {
 		var l *alloc.Alloc
 		err := errNoJob
@@ -59,20 +69,31 @@ func (a *Agent) restore(ctx context.Context, persisted *leftovers) (spared []*dr
 				"alloc_id", own.ID, "job", own.JobID, "error", err)
 			a.host.Counts.Fail("recovery")
 			for _, t := range persisted.tasks[own.ID] {
+				mu.Lock()
 				switch {
 				case t.Handle != nil:
 					spared = append(spared, t.Handle)
 				case t.Starting != nil:
 					spared = append(spared, &driver.TaskHandle{Config: t.Starting})
 				}
+				mu.Unlock()
 			}
 			continue
 		}
-		spared = append(spared, l.Recover(ctx, publish)...)
-		a.mu.Lock()
-		a.allocs[l.ID] = l
-		a.mu.Unlock()
+		places <- struct{}{}
+		recovering.Go(func() {
+			left := l.Recover(ctx, publish)
+			mu.Lock()
+			spared = append(spared, left...)
+			mu.Unlock()
+			a.mu.Lock()
+			a.allocs[l.ID] = l
+			a.mu.Unlock()
+			a.recovered.Add(1)
+			<-places
+		})
 	}
+	recovering.Wait()
 	return spared
 }
 

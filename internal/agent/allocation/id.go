@@ -13,6 +13,8 @@ import (
 )
 
 var (
+	// ErrRecovering is wrapped until the tasks of an earlier run of the agent are recovered.
+	ErrRecovering = errors.New("the agent is recovering tasks")
 	// ErrNotFound is wrapped for an allocation, a task or a job that there is not.
 	ErrNotFound = errors.New("not found")
 	// ErrAmbiguous is wrapped where a prefix stands for several allocations.

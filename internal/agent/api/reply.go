@@ -153,6 +153,7 @@ func statusOf(err error) int {
 		{driver.ErrNotSupported, http.StatusNotImplemented},
 		{errors.ErrUnsupported, http.StatusNotImplemented},
 		{driver.ErrUnavailable, http.StatusServiceUnavailable},
+		{allocation.ErrRecovering, http.StatusServiceUnavailable},
 	} {
 		if errors.Is(err, known.err) {
 			return known.status

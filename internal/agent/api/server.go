@@ -98,6 +98,9 @@ const (
 	writePatience = 10 * time.Minute
 )
 
+// healthPath is answered while the agent recovers tasks.
+const healthPath = "/v1/agent/health"
+
 // New returns a server that listens nowhere.
 func New(a Agent, o Options) *Server {
 	s := &Server{
@@ -139,8 +142,17 @@ func (s *Server) Handler(local bool) http.Handler {
 	})
 }
 
-// admit rejects requests from elsewhere and with an invalid token, and reports whether the caller is trusted.
+// admit rejects requests that identify rejects, and all but those for the health while too little is known.
 func (s *Server) admit(r *http.Request, local bool) (trusted bool, err error) {
+	trusted, err = s.identify(r, local)
+	if health := s.agent.Health(); err == nil && errors.Is(health, allocation.ErrRecovering) && r.URL.Path != healthPath {
+		err = health
+	}
+	return trusted, err
+}
+
+// identify rejects requests from elsewhere and with an invalid token, and reports whether the caller is trusted.
+func (s *Server) identify(r *http.Request, local bool) (trusted bool, err error) {
 	if err := s.checkOrigin(r); err != nil || local {
 		return local, err
 	}

@@ -163,9 +163,9 @@ func runAgent(ctx context.Context, o agentOptions, stdout, stderr io.Writer) (er
 	select {
 	case err := <-ended:
 		return err
-	case <-a.Ready():
+	case <-a.Opened():
 		err = serveAgent(ctx, a, c, e, log, o, stdout, ended)
-	case <-ctx.Done(): // it is still recovering tasks
+	case <-ctx.Done():
 	}
 	endAgent()
 	select {
@@ -177,7 +177,7 @@ func runAgent(ctx context.Context, o agentOptions, stdout, stderr io.Writer) (er
 	return err
 }
 
-// serveAgent serves a ready agent until ctx is done or the agent ends.
+// serveAgent serves an agent until ctx is done or the agent ends. While it recovers tasks it only says so.
 func serveAgent(
 	ctx context.Context, a *agent.Agent, c config.Config, e endpoint, log hclog.Logger, o agentOptions,
 	stdout io.Writer, ended chan error,
@@ -186,12 +186,20 @@ func serveAgent(
 	if err != nil {
 		return err
 	}
-	log.Info("agent is ready", "node", a.Snapshot().Node.Name, "data_dir", c.DataDir)
 	var work sync.WaitGroup
 	ctx, cancel := context.WithCancel(ctx)
 	defer work.Wait()
 	defer cancel()
 	work.Go(func() { services.run(ctx) })
+	select {
+	case <-a.Ready():
+	case err := <-ended:
+		ended <- err // for runAgent
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+	log.Info("agent is ready", "node", a.Snapshot().Node.Name, "data_dir", c.DataDir)
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
