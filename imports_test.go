@@ -70,13 +70,14 @@ var parts = []part{
 	{dir: "docs", modules: []string{}},             // for tests only
 	{dir: "internal/testkit", modules: []string{}}, // for tests only
 	{dir: "internal/failpoint", modules: []string{}},
+	{dir: "internal/regular", modules: []string{}},
 	{
 		dir: "internal/eventlog", modules: []string{},
 		avoids: []string{"os", "net"}, why: "it is memory and a lock, for executor, driver and agent alike",
 	},
 	{dir: "internal/series", uses: []string{"procstats"}, modules: []string{"github.com/hashicorp/go-hclog"}},
 	{
-		dir: "executor/record", uses: []string{"internal/series", "internal/failpoint"}, modules: []string{},
+		dir: "executor/record", uses: []string{"internal/series", "internal/failpoint", "internal/regular"}, modules: []string{},
 		avoids: []string{"net", "net/http", "os/exec"}, why: "a diagnosis is a pure function of what was read",
 	},
 	{
@@ -111,10 +112,10 @@ var parts = []part{
 		avoids: []string{"net/http"}, why: "an orchestrator can use it alone",
 	},
 	{dir: "internal/agent/apijson", uses: []string{"executor/record"}, modules: []string{}},
-	{dir: "internal/agent/client", uses: []string{"internal/agent/apijson"}},
+	{dir: "internal/agent/client", uses: []string{"internal/agent/apijson", "internal/regular"}},
 	{dir: "internal/agent/datadir", modules: []string{}},
 	{dir: "internal/agent/job", uses: []string{"hook"}},
-	{dir: "internal/agent/config", uses: []string{"internal/agent/datadir", "internal/agent/job"}},
+	{dir: "internal/agent/config", uses: []string{"internal/agent/datadir", "internal/agent/job", "internal/regular"}},
 	{dir: "internal/agent/node", uses: []string{"internal/agent/job", "driver"}},
 	{dir: "internal/agent/allocation", uses: []string{"internal/agent/datadir", "internal/agent/job", "internal/figures"}, modules: []string{}},
 	{dir: "internal/agent/state", uses: []string{"internal/agent/allocation", "internal/failpoint", "driver"}},

@@ -64,7 +64,7 @@ func New(log hclog.Logger, executorsOnly bool) *Loop {
 		shared:   &source.Shared{Watches: true}, programs: reader.NewPrograms(log),
 	}
 	if !executorsOnly {
-		l.limit = openFiles() / 8 * 7 / openedFiles
+		l.limit = kernel.FileLimit() / 8 * 7 / openedFiles
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l

@@ -21,6 +21,7 @@ import (
 	"strings"
 
 	"github.com/tachograph/tacho/internal/failpoint"
+	"github.com/tachograph/tacho/internal/regular"
 	"github.com/tachograph/tacho/internal/series"
 )
 
@@ -307,11 +308,14 @@ func newestFirst(a, b Entry) int {
 // version of the schema.
 var ErrForeign = errors.New("not a record that this version reads")
 
+// maxRecord is more than any record has.
+const maxRecord = 64 << 20
+
 // Read reads the record of the run in dir. The error names the file and, where its text is at fault, the line;
 // it wraps fs.ErrNotExist where the folder holds no record.
 func Read(dir string) (*Record, error) {
 	path := filepath.Join(dir, InfoFile)
-	content, err := os.ReadFile(path)
+	content, err := regular.Read(path, maxRecord)
 	if err != nil {
 		return nil, fmt.Errorf("read record: %w", err)
 	}
@@ -347,7 +351,7 @@ func decode[T any](text []byte) (*T, error) {
 func ReadUsage(dir string) iter.Seq2[*Usage, error] {
 	path := filepath.Join(dir, UsageFile)
 	return func(yield func(*Usage, error) bool) {
-		file, err := os.Open(path)
+		file, err := regular.Open(path)
 		if err != nil {
 			yield(nil, fmt.Errorf("read usage: %w", err))
 			return

@@ -183,3 +183,12 @@ func (f *File) AppendNumbers(numbers []int, dirents []byte) ([]int, error) {
 		numbers = appendNumericNames(numbers, dirents[:n])
 	}
 }
+
+// FileLimit is how many files this process may have open, RLIMIT_NOFILE; 0 if the kernel does not say.
+func FileLimit() int {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return 0
+	}
+	return int(min(limit.Cur, 1<<30)) //nolint:gosec // bounded
+}

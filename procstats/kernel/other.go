@@ -27,6 +27,9 @@ func Now() procstats.Stamp {
 	return procstats.Stamp{Mono: time.Since(processStart) + 1, Wall: time.Now()}
 }
 
+// FileLimit is how many files this process may have open; 0 if that is not known.
+func FileLimit() int { return 0 }
+
 // SinceBoot is the time since this process has started: the system tells no boots apart.
 func SinceBoot() time.Duration { return Now().Mono }
 

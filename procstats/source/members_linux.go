@@ -10,8 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -82,11 +80,7 @@ func newMembership(t Target) *membership {
 
 // maxKeptFiles leaves most of this process's descriptors to others.
 func maxKeptFiles() int {
-	var limit unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
-		return 0
-	}
-	return int(min(limit.Cur/4, defaultMaxKept))
+	return min(kernel.FileLimit()/4, defaultMaxKept)
 }
 
 // use counts a source in that reads the files.

@@ -18,12 +18,13 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/tachograph/tacho/internal/regular"
 )
 
 // Options say which agent and as whom.
@@ -110,7 +111,7 @@ func New(o Options) (*Client, error) {
 }
 
 func readRoots(path string) (*x509.CertPool, error) {
-	text, err := os.ReadFile(path)
+	text, err := regular.Secret(path)
 	if err != nil {
 		return nil, fmt.Errorf("read certificates: %w", err)
 	}

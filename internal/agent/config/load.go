@@ -17,6 +17,7 @@ import (
 
 	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/agent/job"
+	"github.com/tachograph/tacho/internal/regular"
 )
 
 // maxFile bounds one file in bytes.
@@ -70,12 +71,9 @@ func filesOf(path string) ([]string, error) {
 
 // merge lays one file over the configuration.
 func (c *Config) merge(path string) error {
-	text, err := os.ReadFile(path)
+	text, err := regular.Read(path, maxFile)
 	if err != nil {
 		return fmt.Errorf("read configuration: %w", err)
-	}
-	if len(text) > maxFile {
-		return fmt.Errorf("read configuration: %s: more than 1 MiB", path)
 	}
 	return c.Merge(path, text)
 }
@@ -187,7 +185,11 @@ func isLoopback(host string) bool {
 // readable for its owner only.
 func (c *Config) Token() (string, error) {
 	if c.ACL.TokenFile == "" {
-		return os.Getenv("TACHO_TOKEN"), nil
+		token := strings.TrimSpace(os.Getenv("TACHO_TOKEN"))
+		if err := regular.CheckToken(token); err != nil {
+			return "", fmt.Errorf("TACHO_TOKEN: %w", err)
+		}
+		return token, nil
 	}
 	token, err := readToken(c.ACL.TokenFile)
 	if err != nil {
@@ -204,13 +206,9 @@ func readToken(path string) (string, error) {
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
 		return "", fmt.Errorf("read token: %s has mode %04o, so that others can read it; chmod 600 %[1]s", path, mode)
 	}
-	text, err := os.ReadFile(path)
+	token, err := regular.Token(path)
 	if err != nil {
 		return "", fmt.Errorf("read token: %w", err)
-	}
-	token := strings.TrimSpace(string(text))
-	if token == "" {
-		return "", fmt.Errorf("read token: %s is empty", path)
 	}
 	return token, nil
 }

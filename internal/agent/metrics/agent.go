@@ -60,6 +60,12 @@ func (c *Collector) addAgent(f families, now *snapshot.Agent) {
 	for _, s := range []hook.Phase{hook.PhasePending, hook.PhaseRunning, hook.PhaseDead} {
 		f.with("state", string(s)).gauge("tacho_agent_tasks", "Tasks known to the agent, by state.", n.tasks[s])
 	}
+	if c.streams.Connections != nil {
+		open, refused := c.streams.Connections.Count()
+		f.gauge("tacho_agent_connections", "Open connections over TCP.", float64(open))
+		f.counter("tacho_agent_connections_refused_total",
+			"Connections over TCP that were refused, or closed for others, because too many were open.", float64(refused))
+	}
 	for _, u := range c.streams.Usage() {
 		kind := f.with("kind", string(u.Kind))
 		kind.gauge("tacho_agent_streams",

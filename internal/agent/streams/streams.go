@@ -47,6 +47,9 @@ type Usage struct {
 
 // Room is the room for streams. Its methods may be called concurrently.
 type Room struct {
+	// Connections are those over TCP; nil for none.
+	Connections *Connections
+
 	limits Limits
 
 	mu    sync.Mutex // guards usage

@@ -28,6 +28,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/internal/regular"
 )
 
 // gcPercent is how much of the live heap and the stacks may be garbage. An agent with many tasks allocates little a
@@ -191,6 +192,9 @@ func serveAgent(
 	defer work.Wait()
 	defer cancel()
 	work.Go(func() { services.run(ctx) })
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 	select {
 	case <-a.Ready():
 	case err := <-ended:
@@ -200,9 +204,6 @@ func serveAgent(
 		return nil
 	}
 	log.Info("agent is ready", "node", a.Snapshot().Node.Name, "data_dir", c.DataDir)
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
-	defer signal.Stop(hangups)
 	work.Go(func() { watchdog(ctx, a, log) })
 	var link func() string
 	if o.dev { // the output of others goes into logs, where no secret belongs
@@ -221,6 +222,12 @@ func serveAgent(
 	}
 	notifyManager(log, daemon.SdNotifyReady)
 	defer notifyManager(log, daemon.SdNotifyStopping)
+	services.warn()
+	aging := time.NewTicker(24 * time.Hour)
+	defer aging.Stop()
+	// A reload reads files, which can take for ever on a disk that hangs: it must not keep the agent from its end.
+	var reloaded chan struct{}
+	again := false
 	for {
 		select {
 		case <-ctx.Done():
@@ -228,47 +235,68 @@ func serveAgent(
 		case err := <-ended:
 			ended <- err // for runAgent
 			return err
+		case <-aging.C:
+			services.warn()
 		case <-hangups:
-			notifyManager(log, daemon.SdNotifyReloading)
-			reload(a, services, o, log)
-			notifyManager(log, daemon.SdNotifyReady)
+			if again = reloaded != nil; again {
+				log.Warn("a reload is under way; the configuration is read again after it")
+				continue
+			}
+			reloaded = startReload(a, services, o, log)
+		case <-reloaded:
+			if reloaded = nil; again {
+				again, reloaded = false, startReload(a, services, o, log)
+			}
 		}
 	}
 }
 
+// startReload reads the configuration again, and closes the channel that it returns.
+func startReload(a *agent.Agent, services *services, o agentOptions, log hclog.Logger) chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		notifyManager(log, daemon.SdNotifyReloading)
+		if err := reload(a, services, o, log); err != nil {
+			log.Error("reload configuration; everything stays as it was", "error", err)
+		}
+		notifyManager(log, daemon.SdNotifyReady)
+	}()
+	return done
+}
+
 // reload reads the configuration again. An error changes nothing.
-func reload(a *agent.Agent, services *services, o agentOptions, log hclog.Logger) {
+func reload(a *agent.Agent, services *services, o agentOptions, log hclog.Logger) error {
 	c, err := o.load()
 	if err != nil {
-		log.Error("reload configuration", "error", err)
-		return
+		return err
 	}
 	if o.dev && o.dataDir == "" {
 		c.DataDir = a.Snapshot().Config.DataDir
 	}
 	now, err := readSecrets(c)
 	if err != nil {
-		log.Error("reload configuration", "error", err)
-		return
+		return err
 	}
 	ignored, err := a.Reload(c)
 	if err != nil {
-		log.Error("reload configuration", "error", err)
-		return
+		return err
 	}
 	if now.token != services.keys.token() {
 		services.page.SignOutAll()
 	}
-	services.keys.replace(now)
-	for _, name := range ignored {
-		log.Warn("changed option requires a restart of the agent", "option", name)
+	stricter := services.keys.replace(now)
+	if stricter {
+		services.connections.CloseAll()
 	}
-	log.Info("reloaded configuration")
+	log.Info("reloaded configuration", "requires_restart", ignored, "closed_connections", stricter)
+	services.warn()
+	return nil
 }
 
 // runFile runs the job in a file.
 func runFile(ctx context.Context, a *agent.Agent, path string) error {
-	text, err := os.ReadFile(path)
+	text, err := regular.Read(path, job.MaxSource)
 	if err != nil {
 		return fmt.Errorf("read job: %w", err)
 	}

@@ -38,6 +38,8 @@ type services struct {
 	page      *page.Page
 	listeners []net.Listener
 	servers   []*http.Server
+	// connections are those over TCP.
+	connections *streams.Connections
 }
 
 // pageAddress is where a browser on this machine finds the page; empty if it does not.
@@ -82,8 +84,9 @@ func closeListener(l net.Listener) {
 func openServices(a *agent.Agent, c config.Config, e endpoint, log hclog.Logger) (*services, error) {
 	keys := &keyring{secrets: e.secrets}
 	room := streams.New(streams.DefaultLimits())
+	room.Connections = streams.NewConnections(mostConnections())
 	s := &services{
-		log: log.Named("http"), keys: keys,
+		log: log.Named("http"), keys: keys, connections: room.Connections,
 		page: page.New(a, page.Options{
 			Logger: log.Named("page"), Token: keys.token, Streams: room, Interval: c.Telemetry.CollectionInterval,
 			HistorySpan: c.History.Span, HistoryInterval: c.History.Interval,
@@ -110,12 +113,29 @@ func openServices(a *agent.Agent, c config.Config, e endpoint, log hclog.Logger)
 	if tcp == nil {
 		return s, nil
 	}
+	tcp = s.connections.Bound(tcp)
 	if e.secrets.tls != nil {
 		// For each connection: certificates are renewed while the agent runs.
 		tcp = tls.NewListener(tcp, &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: keys.forClient})
 	}
-	s.add(tcp, served.HTTPServer(false))
+	server := served.HTTPServer(false)
+	server.ConnState = s.connections.State
+	s.add(tcp, server)
 	return s, nil
+}
+
+// mostConnections leaves three quarters of the descriptors to the control socket, the state and the tasks.
+func mostConnections() int {
+	const least, most = 16, 1024
+	return min(max(least, kernel.FileLimit()/4), most)
+}
+
+// warn logs what is wrong with the secrets although they can be used.
+func (s *services) warn() {
+	secrets := s.keys.current()
+	for _, text := range secrets.warnings(time.Now()) {
+		s.log.Warn("tls: " + text)
+	}
 }
 
 // hostNames returns the names by which clients reach the agent if it does not listen on the loopback only.

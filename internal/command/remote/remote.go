@@ -31,6 +31,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/client"
 	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/internal/regular"
 )
 
 // Commands are the commands of this package.
@@ -114,15 +115,15 @@ func (c *connection) open(ctx context.Context) (*client.Client, error) {
 
 func (c *connection) token() (string, error) {
 	if c.tokenFile == "" {
-		return strings.TrimSpace(os.Getenv("TACHO_TOKEN")), nil
+		token := strings.TrimSpace(os.Getenv("TACHO_TOKEN"))
+		if err := regular.CheckToken(token); err != nil {
+			return "", cli.Usagef("TACHO_TOKEN: %w", err)
+		}
+		return token, nil
 	}
-	text, err := os.ReadFile(c.tokenFile)
+	token, err := regular.Token(c.tokenFile)
 	if err != nil {
 		return "", fmt.Errorf("read token: %w", err)
-	}
-	token := strings.TrimSpace(string(text))
-	if token == "" {
-		return "", fmt.Errorf("read token: %s is empty", c.tokenFile)
 	}
 	return token, nil
 }

@@ -1,0 +1,102 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package regular reads files that an operator names: configurations, secrets, certificates, records. Opening a FIFO
+// waits for a writer that never comes, and reading a device has no end: both are errors here.
+package regular
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// ErrNotRegular is wrapped for directories, FIFOs, sockets and devices.
+var ErrNotRegular = errors.New("not a regular file")
+
+// Open opens a regular file for reading. It does not wait.
+func Open(path string) (*os.File, error) {
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+		return nil, notRegular(path, info, err)
+	}
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() { // it was replaced meanwhile
+		return nil, errors.Join(notRegular(path, info, err), file.Close())
+	}
+	return file, nil
+}
+
+func notRegular(path string, info fs.FileInfo, err error) error {
+	if err != nil {
+		return err
+	}
+	kind := "special"
+	switch mode := info.Mode(); {
+	case mode.IsDir():
+		kind = "a directory"
+	case mode&fs.ModeNamedPipe != 0:
+		kind = "a FIFO"
+	case mode&fs.ModeSocket != 0:
+		kind = "a socket"
+	case mode&fs.ModeDevice != 0:
+		kind = "a device"
+	}
+	return fmt.Errorf("%s: %w: it is %s", path, ErrNotRegular, kind)
+}
+
+// Read reads a regular file of at most so many bytes. A larger one is an error.
+func Read(path string, most int64) ([]byte, error) {
+	file, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, most+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(text)) > most {
+		return nil, fmt.Errorf("%s: more than %d bytes", path, most)
+	}
+	return text, nil
+}
+
+// mostSecret is more than any token or certificate chain has.
+const mostSecret = 1 << 20
+
+// Secret reads a file with a certificate or a key.
+func Secret(path string) ([]byte, error) { return Read(path, mostSecret) }
+
+// Token reads a file with one token.
+func Token(path string) (string, error) {
+	text, err := Secret(path)
+	if err != nil {
+		return "", err
+	}
+	token := strings.TrimSpace(string(text))
+	if token == "" {
+		return "", fmt.Errorf("%s is empty", path)
+	}
+	if err := CheckToken(token); err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	return token, nil
+}
+
+// CheckToken rejects a token that no request can carry in its header.
+func CheckToken(token string) error {
+	if lines := strings.Count(token, "\n") + 1; lines > 1 {
+		return fmt.Errorf("it has %d lines; a token is one line", lines)
+	}
+	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return errors.New("a token has only printable ASCII characters, without spaces")
+	}
+	return nil
+}
