@@ -20,23 +20,24 @@ var ErrNotRegular = errors.New("not a regular file")
 
 // Open opens a regular file for reading. It does not wait.
 func Open(path string) (*os.File, error) {
-	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
-		return nil, notRegular(path, info, err)
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, notRegular(path, info)
 	}
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() { // it was replaced meanwhile
-		return nil, errors.Join(notRegular(path, info, err), file.Close())
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() { // it was replaced meanwhile
+		err = notRegular(path, info)
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
 	}
 	return file, nil
 }
 
-func notRegular(path string, info fs.FileInfo, err error) error {
-	if err != nil {
-		return err
-	}
+func notRegular(path string, info fs.FileInfo) error {
 	kind := "special"
 	switch mode := info.Mode(); {
 	case mode.IsDir():
