@@ -12,6 +12,8 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"sync"
+	"time"
 )
 
 // The keys of a request's context: whether it is trusted, whether it came over the unix socket, and the context that
@@ -47,9 +49,57 @@ func (s *Server) checkToken(r *http.Request) (trusted bool, err error) {
 	// Hashes have one length, so that the time of the comparison reveals nothing.
 	want, got := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(given))
 	if subtle.ConstantTimeCompare(want[:], got[:]) != 1 {
+		s.denials.deny(s, r)
 		return false, &problem{http.StatusForbidden, "invalid token"}
 	}
 	return true, nil
+}
+
+// denials slow down callers who try tokens.
+type denials struct {
+	// longest is how long a wrong token takes at most.
+	longest time.Duration
+
+	mu      sync.Mutex     // guards following
+	callers map[string]int // wrong tokens by IP address, within this minute
+	minute  time.Time
+}
+
+// Bounds of denials: how long the first wrong token takes, each further one twice as long, and how many callers are
+// remembered.
+const (
+	firstDenial, longestDenial = 10 * time.Millisecond, 2 * time.Second
+	mostDenied                 = 1000
+)
+
+// deny counts a wrong token, logs the first of a minute, and waits.
+func (d *denials) deny(s *Server, r *http.Request) {
+	s.options.Streams.Denied.Add(1)
+	caller, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		caller = r.RemoteAddr
+	}
+	d.mu.Lock()
+	now := s.now()
+	first := now.Sub(d.minute).Abs() >= time.Minute
+	if first || len(d.callers) >= mostDenied {
+		d.callers = make(map[string]int)
+	}
+	if first {
+		d.minute = now
+	}
+	tried := d.callers[caller]
+	d.callers[caller]++
+	d.mu.Unlock()
+	if first {
+		s.log.Warn("a caller has given a wrong token; others are not logged for a minute", "caller", caller)
+	}
+	wait := time.NewTimer(min(firstDenial<<min(tried, 10), d.longest))
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+	case <-r.Context().Done():
+	}
 }
 
 // hostsOf returns the valid names in Host headers: a page of another site that resolves its own name to this machine
@@ -74,7 +124,8 @@ func (s *Server) checkOrigin(r *http.Request) error {
 	if origin == "" || reads && r.Header.Get("Upgrade") == "" {
 		return nil
 	}
-	if u, err := url.Parse(origin); err != nil || u.Host != r.Host || !s.knownHost(r.Host) {
+	u, err := url.Parse(origin)
+	if err != nil || u.Host != r.Host || !s.knownHost(r.Host) || r.TLS != nil && u.Scheme != "https" {
 		return errOtherOrigin
 	}
 	return nil

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 
@@ -57,4 +59,35 @@ func TestCallers(t *testing.T) {
 			t.Errorf("%s %s: %d, refused: %v", r.method, path, w.Code, refused)
 		}
 	}
+}
+
+// TestWrongTokens slows down a caller who tries tokens, and no other.
+func TestWrongTokens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(newFake(), Options{Token: theToken})
+		h := s.Handler(false)
+		try := func(token, from string) time.Duration {
+			began := time.Now()
+			ask(t, h, "GET", "/v1/regions", "", func(r *http.Request) {
+				r.Header.Set("X-Nomad-Token", token)
+				r.RemoteAddr = from
+			})
+			return time.Since(began)
+		}
+		for n := range 20 {
+			want := min(10*time.Millisecond<<min(n, 10), 2*time.Second)
+			if took := try("wrong", "192.0.2.1:99"); took != want {
+				t.Errorf("wrong token %d took %s, want %s", n, took, want)
+			}
+		}
+		if took := try("wrong", "192.0.2.2:99"); took != 10*time.Millisecond {
+			t.Errorf("another caller's took %s", took)
+		}
+		if took := try(theToken(), "192.0.2.1:99"); took != 0 {
+			t.Errorf("the token took %s", took)
+		}
+		if denied := s.options.Streams.Denied.Load(); denied != 21 {
+			t.Errorf("%d were counted", denied)
+		}
+	})
 }

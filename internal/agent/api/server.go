@@ -78,6 +78,7 @@ type Server struct {
 	metrics *metrics.Collector
 	hosts   map[string]bool
 	mux     *http.ServeMux
+	denials denials
 	// blockFor is the default wait of a blocking query, heartbeat the time between signs of life of a stream, poll
 	// the time between reads of a growing log, patience the longest time for one write to trusted callers.
 	blockFor, heartbeat, poll, patience time.Duration
@@ -106,7 +107,7 @@ func New(a Agent, o Options) *Server {
 	s := &Server{
 		agent: a, options: o, log: o.Logger, mux: http.NewServeMux(), now: time.Now,
 		blockFor: 5 * time.Minute, heartbeat: 10 * time.Second, poll: 250 * time.Millisecond,
-		patience: writePatience,
+		patience: writePatience, denials: denials{longest: longestDenial},
 	}
 	if s.options.Token == nil {
 		s.options.Token = func() string { return "" }

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func newTestServer(f *fakeAgent) *Server {
 	s := New(f, Options{Token: theToken, Hosts: []string{"Tacho.Example"}})
-	s.now = func() time.Time { return epoch }
+	s.now, s.denials.longest = func() time.Time { return epoch }, 0
 	return s
 }
 

@@ -66,6 +66,7 @@ func (c *Collector) addAgent(f families, now *snapshot.Agent) {
 		f.counter("tacho_agent_connections_refused_total",
 			"Connections over TCP that were refused, or closed for others, because too many were open.", float64(refused))
 	}
+	f.counter("tacho_agent_wrong_tokens_total", "Requests over TCP with a wrong token.", float64(c.streams.Denied.Load()))
 	for _, u := range c.streams.Usage() {
 		kind := f.with("kind", string(u.Kind))
 		kind.gauge("tacho_agent_streams",

@@ -94,7 +94,7 @@ func sameOrigin(r *http.Request) (same, absent bool) {
 		return false, r.Header.Get("Sec-Fetch-Site") == ""
 	}
 	u, err := url.Parse(origin)
-	return err == nil && u.Host != "" && u.Host == r.Host, false
+	return err == nil && u.Host != "" && u.Host == r.Host && (r.TLS == nil || u.Scheme == "https"), false
 }
 
 // secrets expire, and the oldest are forgotten. They are stored as hashes: a lookup takes a time that says nothing

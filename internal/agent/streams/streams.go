@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -49,6 +50,8 @@ type Usage struct {
 type Room struct {
 	// Connections are those over TCP; nil for none.
 	Connections *Connections
+	// Denied counts requests with a wrong token.
+	Denied atomic.Uint64
 
 	limits Limits
 
