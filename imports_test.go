@@ -71,6 +71,7 @@ var parts = []part{
 	{dir: "internal/testkit", modules: []string{}}, // for tests only
 	{dir: "internal/failpoint", modules: []string{}},
 	{dir: "internal/regular", modules: []string{}},
+	{dir: "internal/removal", uses: []string{"procstats/kernel"}, modules: []string{"golang.org/x/sys"}},
 	{
 		dir: "internal/eventlog", modules: []string{},
 		avoids: []string{"os", "net"}, why: "it is memory and a lock, for executor, driver and agent alike",

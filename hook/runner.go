@@ -245,8 +245,8 @@ func (r *Runner) start(life context.Context) (Handle, error) {
 	default:
 	}
 	r.emit(EventStarted, "task started", func(s *State) {
-		s.Phase, s.Started, s.RestartAt, s.Restart, s.RestartRequested = PhaseRunning, r.config.Now(), time.Time{}, Deadline{}, ""
-		s.StartedAt = s.Started.Wall
+		s.Phase, s.Started, s.RestartRequested = PhaseRunning, r.config.Now(), ""
+		s.StartedAt, s.RestartAt, s.Restart = s.Started.Wall, time.Time{}, Deadline{}
 		if s.Window.Start.IsZero() {
 			s.Window.Start, s.Window.From = s.StartedAt, s.Started
 		}

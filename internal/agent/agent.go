@@ -45,7 +45,7 @@ type Agent struct {
 	// recovered counts the allocations of the earlier run whose tasks are recovered, of left.
 	recovered, left atomic.Int64
 	started         time.Time
-	meter   node.Meter
+	meter           node.Meter
 	// host is complete when ready is closed.
 	host *alloc.Host
 

@@ -29,8 +29,8 @@ const (
 )
 
 // All removes a directory, or another file, with all below it. It follows no link and never leaves the mount that the
-// parent of path is on. Of what cannot be removed it leaves no more than it must, and returns [*Remains]. A path that does
-// not exist is no error. When ctx is done it stops with its error.
+// parent of path is on. Of what cannot be removed it leaves no more than it must, and returns [*Remains]. A path that
+// does not exist is no error. When ctx is done it stops with its error.
 func All(ctx context.Context, path string) error {
 	parent, err := os.Open(filepath.Dir(path))
 	if errors.Is(err, unix.ENOENT) {

@@ -57,7 +57,6 @@ type wood struct {
 	stays map[string]bool
 	free  []func() error
 	root  string
-	stop  chan struct{}
 }
 
 func (w *wood) rel(path string) string { return testkit.Value(filepath.Rel(w.root, path))(w.T) }

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenFolder opens a directory that is an entry of another one, at, for reading. It follows no link, and it never leaves
-// the mount: the error is EXDEV where something is mounted on the entry, be it of the same file system, and nothing of
-// what is mounted there is asked anything. It never waits for a writer, as opening a FIFO does. See openat2(2).
+// OpenFolder opens a directory that is an entry of another one, at, for reading. It follows no link, and it never
+// leaves the mount: the error is EXDEV where something is mounted on the entry, be it of the same file system, and
+// nothing of what is mounted there is asked anything. See openat2(2).
 func OpenFolder(at int, name string) (int, error) {
 	fd, err := openFolder(at, name, unix.O_RDONLY)
 	if !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM) {

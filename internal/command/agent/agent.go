@@ -222,10 +222,17 @@ func serveAgent(
 	}
 	notifyManager(log, daemon.SdNotifyReady)
 	defer notifyManager(log, daemon.SdNotifyStopping)
+	return attendSignals(ctx, ended, services, hangups, func() chan struct{} { return startReload(a, services, o, log) })
+}
+
+// attendSignals reloads the configuration when it is asked for, until ctx is done or the agent ends. A reload reads
+// files, which can take for ever on a disk that hangs: it must not keep the agent from its end.
+func attendSignals(
+	ctx context.Context, ended chan error, services *services, hangups chan os.Signal, reload func() chan struct{},
+) error {
 	services.warn()
 	aging := time.NewTicker(24 * time.Hour)
 	defer aging.Stop()
-	// A reload reads files, which can take for ever on a disk that hangs: it must not keep the agent from its end.
 	var reloaded chan struct{}
 	again := false
 	for {
@@ -238,14 +245,12 @@ func serveAgent(
 		case <-aging.C:
 			services.warn()
 		case <-hangups:
-			if again = reloaded != nil; again {
-				log.Warn("a reload is under way; the configuration is read again after it")
-				continue
+			if again = reloaded != nil; !again {
+				reloaded = reload()
 			}
-			reloaded = startReload(a, services, o, log)
 		case <-reloaded:
 			if reloaded = nil; again {
-				again, reloaded = false, startReload(a, services, o, log)
+				again, reloaded = false, reload()
 			}
 		}
 	}

@@ -74,7 +74,8 @@ func TestSecretsAreReloaded(t *testing.T) {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+s.listeners[1].Addr().String()+"/v1/regions", nil)
 		must(t, err)
 		r.Header.Set("X-Nomad-Token", token)
-		resp := testkit.Value(client.Do(r))(t)
+		resp, err := client.Do(r)
+		must(t, err)
 		defer resp.Body.Close()
 		return resp.StatusCode, resp.TLS.PeerCertificates[0].SerialNumber.Int64()
 	}
