@@ -69,7 +69,8 @@ func TestEndpointOverTCP(t *testing.T) {
 		"runtime_dir": f.options.Config.RuntimeDir, "metrics": map[string]any{"address": address},
 	}), 0))
 	client := &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	response := testkit.Value(client.Get("http://" + address + "/v1/task/" + config.ID + "/stats"))(t)
+	response, err := client.Get("http://" + address + "/v1/task/" + config.ID + "/stats")
+	must(t, err)
 	var sample map[string]any
 	err = json.NewDecoder(response.Body).Decode(&sample)
 	must(t, errors.Join(err, response.Body.Close()))

@@ -23,6 +23,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/internal/failpoint"
+	"github.com/tachograph/tacho/internal/removal"
 )
 
 // Main is the executor process. It returns the exit code when its task and its caller are done with it.
@@ -75,23 +76,11 @@ func Main(build string) int {
 	e.close()
 	failpoint.At("executor.exit")
 	if folder != "" {
-		if err := removeOwn(folder); err != nil {
+		if err := removal.All(context.Background(), folder); err != nil {
 			log.Error("remove own directory", "error", err)
 		}
 	}
 	return 0
-}
-
-// removeOwn removes the executor's directory. A caller that died while this executor began to listen may have its
-// socket created meanwhile.
-func removeOwn(folder string) (err error) {
-	const tries = 3
-	for range tries {
-		if err = os.RemoveAll(folder); !errors.Is(err, unix.ENOTEMPTY) {
-			return err
-		}
-	}
-	return err
 }
 
 // announce writes the address: who comes for the task of a dead caller finds an executor that has not been asked for

@@ -144,9 +144,10 @@ func (g *Group) Remove() error {
 	return errors.Join(errs...)
 }
 
-// removeTree removes a cgroup folder and those below it. It uses only rmdir: their files cannot be deleted.
+// removeTree removes a cgroup folder and those below it. It uses only rmdir: their files cannot be deleted. What a task
+// has mounted on one of them stays.
 func removeTree(dir string) error {
-	entries, err := os.ReadDir(dir)
+	entries, err := readFolder(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -164,6 +165,22 @@ func removeTree(dir string) error {
 		return fmt.Errorf("remove cgroup: %w", err)
 	}
 	return nil
+}
+
+// readFolder reads a folder of the mount that its parent is on.
+func readFolder(dir string) ([]fs.DirEntry, error) {
+	parent, err := os.Open(filepath.Dir(dir))
+	if err != nil {
+		return nil, err
+	}
+	defer parent.Close()
+	fd, err := kernel.OpenFolder(int(parent.Fd()), filepath.Base(dir))
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: dir, Err: err}
+	}
+	folder := os.NewFile(uintptr(fd), dir)
+	defer folder.Close()
+	return folder.ReadDir(-1)
 }
 
 // write writes one value into a cgroup file; the error names the file and the value.

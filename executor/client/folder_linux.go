@@ -20,6 +20,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/internal/failpoint"
+	"github.com/tachograph/tacho/internal/removal"
 )
 
 // DefaultRuntimeDir returns where executors' folders are kept for this user: /run/tacho for root, below
@@ -157,14 +158,14 @@ func removeUnfinished(runtimeDir string) error {
 	return errors.Join(errs...)
 }
 
-// RemoveFolder removes an executor's folder. os.RemoveAll opens directories: if this process is short of descriptors,
-// which may be why a start has failed, others are about to be closed. Readers of a task write files into the folder at
-// any time: what was written meanwhile is removed too, and nothing can be written once the folder is gone.
+// RemoveFolder removes an executor's folder. That opens directories: if this process is short of descriptors, which may
+// be why a start has failed, others are about to be closed. Readers of a task write files into the folder at any time:
+// what was written meanwhile is removed too, and nothing can be written once the folder is gone.
 func RemoveFolder(folder string) error {
 	const pause, limit = 10 * time.Millisecond, 2 * time.Second
 	for began := time.Now(); ; {
-		err := os.RemoveAll(folder)
-		passes := errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOTEMPTY)
+		err := removal.All(context.Background(), folder)
+		passes := errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE)
 		if !passes || time.Since(began) > limit {
 			return err
 		}

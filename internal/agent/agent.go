@@ -51,6 +51,8 @@ type Agent struct {
 
 	// registering keeps changes of jobs apart from each other.
 	registering sync.Mutex
+	// collecting keeps collections of garbage apart from each other.
+	collecting sync.Mutex
 	// placing is set while a failed placement waits for its next attempt.
 	placing atomic.Bool
 
@@ -58,6 +60,8 @@ type Agent struct {
 	config config.Config
 	jobs   map[string]*registered
 	allocs map[string]*alloc.Alloc
+	// unremoved says why the directories of allocations that have ended are still there.
+	unremoved map[string]string
 }
 
 // New returns an agent that has touched nothing.
@@ -68,6 +72,7 @@ func New(c config.Config, logger hclog.Logger) *Agent {
 	a := &Agent{
 		log: logger, opened: make(chan struct{}), ready: make(chan struct{}), started: time.Now(), config: c,
 		jobs: make(map[string]*registered), allocs: make(map[string]*alloc.Alloc),
+		unremoved: make(map[string]string),
 	}
 	a.host = &alloc.Host{
 		Log: logger, Config: a.current, Dir: filepath.Join(c.DataDir, "alloc"), Feed: snapshot.NewFeed(feedSize, 0),

@@ -5,8 +5,10 @@ package agent
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
+	"github.com/tachograph/tacho/internal/removal"
 )
 
 // collect removes ended allocations that are old, or too many, until the agent ends.
@@ -38,8 +41,9 @@ func (a *Agent) CollectGarbage() (removed int, err error) {
 // removeGarbage removes ended allocations that are due, or all, with versions of jobs that nothing refers to and
 // orphaned directories.
 func (a *Agent) removeGarbage(all bool) (removed int, err error) {
-	a.registering.Lock() // nothing refers yet to a version that is being registered
-	defer a.registering.Unlock()
+	a.collecting.Lock()
+	defer a.collecting.Unlock()
+	a.registering.Lock() // nothing refers yet to an allocation or a version that is being registered
 	c, due := a.current().Client, a.endedAllocs()
 	age := c.GCAge
 	if all {
@@ -47,16 +51,58 @@ func (a *Agent) removeGarbage(all bool) (removed int, err error) {
 	} else {
 		due = garbage(due, age, c.GCMaxAllocs)
 	}
-	var errs []error
+	orphans, err := a.orphanDirs(age, time.Now())
+	a.registering.Unlock()
+	errs := []error{err}
 	for _, e := range due {
-		gone, err := a.remove(e.alloc)
-		if errs = append(errs, err); gone {
+		err := a.remove(e.alloc)
+		switch {
+		case err == nil:
+			removed++
+		case all || !errors.Is(err, errNotRemoved): // clear has said so
+			errs = append(errs, err)
+		}
+	}
+	for _, id := range orphans {
+		if a.clear(datadir.In(a.host.Dir, id), id, "") == nil {
 			removed++
 		}
 	}
-	errs = append(errs, a.forgetVersions())
-	orphans, err := a.removeOrphans(age, time.Now())
-	return removed + orphans, errors.Join(append(errs, err)...)
+	a.registering.Lock()
+	defer a.registering.Unlock()
+	return removed, errors.Join(append(errs, a.forgetVersions())...)
+}
+
+// removalLimit bounds the removal of one allocation, in which a task may have left millions of files, or of which a
+// process may still write more.
+const removalLimit = time.Minute
+
+// clear removes the directory of an allocation. What cannot be removed is said in the log once, counted and shown, and
+// is tried again with the next collection.
+func (a *Agent) clear(dir datadir.Allocation, id, jobID string) error {
+	ctx, cancel := context.WithTimeout(a.host.Context, removalLimit)
+	defer cancel()
+	err := dir.Remove(ctx)
+	text := ""
+	if err != nil {
+		text = err.Error()
+		if remains, ok := errors.AsType[*removal.Remains](err); ok {
+			text = remains.Reason()
+		}
+	}
+	a.mu.Lock()
+	before := a.unremoved[id]
+	if err == nil {
+		delete(a.unremoved, id)
+	} else {
+		a.unremoved[id] = text
+	}
+	a.mu.Unlock()
+	if err != nil && before != text {
+		a.log.Warn("an ended allocation cannot be removed; trying again", "alloc_id", id, "job", jobID, "error", err)
+		a.host.Counts.Fail("gc")
+	}
+	return err
 }
 
 // endedAlloc is an allocation that has ended, and that no other is to replace.
@@ -90,21 +136,37 @@ func garbage(ended []endedAlloc, age time.Duration, most int) []endedAlloc {
 	return nil
 }
 
-// remove forgets an allocation: first its state, so that a kill of the agent leaves no more than a directory.
-func (a *Agent) remove(l *alloc.Alloc) (gone bool, err error) {
+// errNotRemoved is wrapped for allocations that stay in the list because their directory does.
+var errNotRemoved = errors.New("collect garbage")
+
+// remove removes the directory of an allocation and then forgets it: what cannot be removed stays visible.
+func (a *Agent) remove(l *alloc.Alloc) error {
+	closed := alloc.Close(a.host.Context, l)
+	if err := a.clear(l.Dir, l.ID, l.Job.ID); err != nil {
+		if l.NotRemoved(a.reason(l.ID)) {
+			l.Publish(snapshot.AllocationUpdated)
+		}
+		return fmt.Errorf("%w: %w", errNotRemoved, err)
+	}
 	if err := a.host.Store.DeleteAllocation(l.ID); err != nil {
-		return false, err
+		return err
 	}
 	last := l.Snapshot()
 	a.mu.Lock()
 	delete(a.allocs, l.ID)
 	a.mu.Unlock()
-	err = errors.Join(alloc.Close(a.host.Context, l), l.Dir.Remove())
 	a.host.Feed.Publish(snapshot.Event{
 		Topic: snapshot.TopicAllocation, Type: "AllocationRemoved", Key: l.ID, FilterKeys: []string{l.Job.ID},
 		Namespace: l.Job.Namespace, Allocation: last,
 	})
-	return true, err
+	return closed
+}
+
+// reason says why the directory of an allocation is not removed; empty if it is, or was not tried.
+func (a *Agent) reason(id string) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.unremoved[id]
 }
 
 // forgetVersions forgets versions of jobs that nothing refers to.
@@ -141,17 +203,18 @@ func (a *Agent) forgetVersions() error {
 	return errors.Join(errs...)
 }
 
-// orphanDirs returns the directories of allocations that the state does not know, with the time of their creation:
-// the state was damaged, or a removal was interrupted.
-func (a *Agent) orphanDirs() (map[string]time.Time, error) {
+// orphanDirs returns the directories of allocations that the state does not know and that are old: the state was
+// damaged.
+func (a *Agent) orphanDirs(age time.Duration, now time.Time) ([]string, error) {
 	entries, err := os.ReadDir(a.host.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("list allocation directories: %w", err)
 	}
-	orphans := make(map[string]time.Time)
+	orphans := make(map[string]bool)
 	for _, entry := range entries {
-		if info, err := entry.Info(); err == nil && info.IsDir() && allocation.IsID(entry.Name()) {
-			orphans[entry.Name()] = info.ModTime()
+		info, err := entry.Info()
+		if err == nil && info.IsDir() && allocation.IsID(entry.Name()) && now.Sub(info.ModTime()) >= age {
+			orphans[entry.Name()] = true
 		}
 	}
 	for _, l := range a.list() {
@@ -172,22 +235,5 @@ func (a *Agent) orphanDirs() (map[string]time.Time, error) {
 	for id := range tasks {
 		delete(orphans, id)
 	}
-	return orphans, nil
-}
-
-// removeOrphans removes the directories of allocations that the state does not know and that are old.
-func (a *Agent) removeOrphans(age time.Duration, now time.Time) (removed int, err error) {
-	orphans, err := a.orphanDirs()
-	errs := []error{err}
-	for id, made := range orphans {
-		if now.Sub(made) < age {
-			continue
-		}
-		if err := datadir.In(a.host.Dir, id).Remove(); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		removed++
-	}
-	return removed, errors.Join(errs...)
+	return slices.Sorted(maps.Keys(orphans)), nil
 }

@@ -40,7 +40,7 @@ func (a *Agent) Snapshot(only ...string) *snapshot.Agent {
 	default:
 	}
 	a.mu.Lock()
-	s.Config = a.config
+	s.Config, s.NotRemoved = a.config, len(a.unremoved)
 	var allocs []*alloc.Alloc
 	if len(only) > 0 {
 		for _, id := range only {

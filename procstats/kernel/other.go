@@ -30,6 +30,9 @@ func Now() procstats.Stamp {
 // FileLimit is how many files this process may have open; 0 if that is not known.
 func FileLimit() int { return 0 }
 
+// OpenFolder fails: there is no openat2(2) here.
+func OpenFolder(int, string) (int, error) { return -1, errors.ErrUnsupported }
+
 // SinceBoot is the time since this process has started: the system tells no boots apart.
 func SinceBoot() time.Duration { return Now().Mono }
 

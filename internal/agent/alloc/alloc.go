@@ -43,6 +43,8 @@ type Alloc struct {
 
 	mu        sync.Mutex // guards following
 	persisted state.Allocation
+	// notRemoved is why the directory is still there although the allocation was to be removed.
+	notRemoved string
 	// rescheduled is when another allocation replaces this one, which has failed; zero if none will.
 	rescheduled time.Time
 	shown       *allocation.Allocation // the newest snapshot; nil if something has changed since
@@ -318,6 +320,15 @@ func (e Edit) Commit() {
 // Cancel ends a change that is not made.
 func (e Edit) Cancel() { e.alloc.saving.Unlock() }
 
+// NotRemoved says why the directory of an allocation that has ended cannot be removed, and reports whether that is new.
+func (a *Alloc) NotRemoved(reason string) (changed bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	changed = a.notRemoved != reason
+	a.notRemoved, a.shown = reason, nil
+	return changed
+}
+
 // finish is called when all tasks are dead.
 func (a *Alloc) finish() {
 	a.saving.Lock()
@@ -402,6 +413,9 @@ func (a *Alloc) newSnapshot() *allocation.Allocation {
 		s.Ports = append(s.Ports, allocation.Port{
 			Label: p.Label, Value: own.Ports[p.Label], To: p.To, HostIP: node.Attributes["unique.network.ip-address"],
 		})
+	}
+	if a.notRemoved != "" {
+		s.Description = "not removed: " + a.notRemoved
 	}
 	if s.Description == "" {
 		s.Description = describe(s.ClientStatus, tasks)

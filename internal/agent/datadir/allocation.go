@@ -4,11 +4,14 @@
 package datadir
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/tachograph/tacho/internal/removal"
 )
 
 // Allocation is one allocation's directory.
@@ -144,10 +147,5 @@ func (a Allocation) WriteFile(task, path string, text []byte, mode fs.FileMode, 
 	return nil
 }
 
-// Remove removes everything of an allocation.
-func (a Allocation) Remove() error {
-	if err := os.RemoveAll(string(a)); err != nil {
-		return fmt.Errorf("remove allocation directory: %w", err)
-	}
-	return nil
-}
+// Remove removes everything of an allocation, and returns [*removal.Remains] if something cannot be removed.
+func (a Allocation) Remove(ctx context.Context) error { return removal.All(ctx, string(a)) }

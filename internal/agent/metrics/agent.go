@@ -60,6 +60,8 @@ func (c *Collector) addAgent(f families, now *snapshot.Agent) {
 	for _, s := range []hook.Phase{hook.PhasePending, hook.PhaseRunning, hook.PhaseDead} {
 		f.with("state", string(s)).gauge("tacho_agent_tasks", "Tasks known to the agent, by state.", n.tasks[s])
 	}
+	f.gauge("tacho_agent_allocations_not_removed", "Directories of ended allocations that cannot be removed.",
+		float64(now.NotRemoved))
 	if c.streams.Connections != nil {
 		open, refused := c.streams.Connections.Count()
 		f.gauge("tacho_agent_connections", "Open connections over TCP.", float64(open))

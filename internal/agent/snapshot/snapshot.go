@@ -32,6 +32,8 @@ type Agent struct {
 	Node node.Node
 	// Jobs are by id.
 	Jobs []*Job
+	// NotRemoved counts the directories of ended allocations that cannot be removed.
+	NotRemoved int
 	// Allocations are newest first.
 	Allocations []*allocation.Allocation
 	// Usages are what the tasks of Allocations use.

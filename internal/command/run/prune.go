@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"strings"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/tachograph/tacho/internal/command/cli"
 	"github.com/tachograph/tacho/internal/command/rundir"
 	"github.com/tachograph/tacho/internal/failpoint"
+	"github.com/tachograph/tacho/internal/removal"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -45,7 +45,7 @@ func newPrune() *cobra.Command {
 			var err error
 			if !*dryRun {
 				if err = failpoint.Err("run.prune.delete"); err == nil {
-					err = os.RemoveAll(entry.Dir)
+					err = removal.All(cmd.Context(), entry.Dir)
 				}
 			}
 			if err != nil {
