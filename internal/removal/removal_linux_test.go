@@ -6,6 +6,7 @@ package removal_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -26,6 +27,12 @@ import (
 	"github.com/tachograph/tacho/internal/testkit"
 )
 
+// trees and entries are how much is removed: the numbers of a release are 500 and 100,000.
+var (
+	trees   = flag.Int("trees", 60, "remove `N` trees")
+	entries = flag.Int("entries", 10_000, "remove a directory of `N` entries")
+)
+
 const namespaceEnv = "TACHO_TEST_MOUNTS"
 
 // withMounts runs the rest of a test in a mount namespace of its own, as a process; it reports whether this is that
@@ -39,7 +46,7 @@ func withMounts(t *testing.T) bool {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it mounts")
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", fmt.Sprint("-trees=", *trees))
 	cmd.Env = append(os.Environ(), namespaceEnv+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS") {
@@ -189,7 +196,7 @@ func TestTrees(t *testing.T) {
 	testkit.Must(t, os.WriteFile(filepath.Join(w.victim, "file"), []byte("precious"), 0o644))
 	testkit.Must(t, os.WriteFile(filepath.Join(w.victim, "sub/deep/file"), []byte("precious"), 0o600))
 	before := listing(t, w.victim)
-	for i := range 500 {
+	for i := range *trees {
 		w.root, w.stays, w.free = filepath.Join(base, fmt.Sprint("tree", i)), map[string]bool{}, nil
 		testkit.Must(t, os.Mkdir(w.root, 0o755))
 		for range 1 + w.IntN(12) {
@@ -251,12 +258,12 @@ func TestMountedTop(t *testing.T) {
 	}
 }
 
-// TestDeepAndWide removes 10,000 levels and 100,000 entries with few descriptors.
+// TestDeepAndWide removes 10,000 levels and many entries with few descriptors.
 func TestDeepAndWide(t *testing.T) {
 	t.Parallel()
 	top := filepath.Join(t.TempDir(), "top")
 	testkit.Must(t, os.Mkdir(top, 0o755))
-	for i := range 100_000 {
+	for i := range *entries {
 		testkit.Must(t, os.Symlink("nowhere", filepath.Join(top, fmt.Sprint(i))))
 	}
 	at := testkit.Value(unix.Open(top, unix.O_DIRECTORY, 0))(t)
