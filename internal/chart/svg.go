@@ -147,14 +147,23 @@ const hatch = `<pattern id="hatch" width="8" height="8" patternUnits="userSpaceO
 // light and on a dark screen.
 func WriteSVG(w io.Writer, title string, a *Axis, charts []Chart, bars *Bars) error {
 	below := titleHeight + len(charts)*panelHeight
-	panels := make([]drawing, len(charts))
+	data := struct {
+		Title, Style, Hatch, RowsTitle string
+		Height, Below                  int
+		Panels                         []drawing
+		Rows                           []drawnBar
+	}{Title: title, Style: imageStyle(), Hatch: hatch, Height: below, Below: below, Panels: make([]drawing, len(charts))}
 	for i := range charts {
-		panels[i] = drawing{box{886, 160}, charts[i].layout(), a, titleHeight + i*panelHeight}
+		data.Panels[i] = drawing{box{886, 160}, charts[i].layout(), a, titleHeight + i*panelHeight}
 	}
-	_, err := io.WriteString(w, render("svg", map[string]any{
-		"Title": title, "Height": below + bars.height(), "Style": imageStyle(), "Hatch": hatch, "Panels": panels,
-		"Bars": bars, "BarsTop": below, "BarsHeight": bars.height(),
-	}))
+	if bars != nil && len(bars.Rows) > 0 {
+		data.RowsTitle, data.Height = bars.Title, below+barsTop+len(bars.Rows)*barHeight+28
+		for i, row := range bars.Rows {
+			bar := drawnBar{row, float64(barsTop + i*barHeight), barRoom * min(1, max(0, row.Share))}
+			data.Rows = append(data.Rows, bar)
+		}
+	}
+	_, err := io.WriteString(w, render("svg", data))
 	return err
 }
 
@@ -251,26 +260,10 @@ type Bar struct {
 	Label, Value string
 }
 
-// height is what bars take in an image; 0 without any.
-func (b *Bars) height() int {
-	if b == nil || len(b.Rows) == 0 {
-		return 0
-	}
-	return barsTop + len(b.Rows)*barHeight + 28
-}
-
-// drawnBar is a bar in an image.
+// drawnBar is a bar in an image, the longest possible as wide as there is room.
 type drawnBar struct {
 	Bar
 	Y, Width float64
-}
-
-// Drawn are the bars below each other, the longest possible as wide as there is room.
-func (b *Bars) Drawn() (list []drawnBar) {
-	for i, row := range b.Rows {
-		list = append(list, drawnBar{row, float64(barsTop + i*barHeight), barRoom * min(1, max(0, row.Share))})
-	}
-	return list
 }
 
 // What is inside the axes of a chart, what an image has around it, and what a page has.

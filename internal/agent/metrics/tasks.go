@@ -253,9 +253,6 @@ func (c *Collector) taskFamilies(rows []row, detail string, into *scratch) []exp
 		rows = c.combineRows(rows)
 	}
 	samples := into.samples[:0]
-	if n := present(rows); n > cap(samples) {
-		samples = make([]exposition.Sample, 0, n)
-	}
 	for i := range c.columns {
 		f := exposition.Family{Name: c.columns[i].name, Help: c.columns[i].help, Type: c.columns[i].kind}
 		first := len(samples)
@@ -269,18 +266,6 @@ func (c *Collector) taskFamilies(rows []row, detail string, into *scratch) []exp
 	}
 	into.samples = samples
 	return all
-}
-
-// present counts the values of rows that were measured.
-func present(rows []row) (n int) {
-	for i := range rows {
-		for _, v := range rows[i].values {
-			if !math.IsNaN(v) {
-				n++
-			}
-		}
-	}
-	return n
 }
 
 // totals are the counters of tasks that share their labels. A sum of counters falls when a task is removed; what is

@@ -73,13 +73,9 @@ func (p *past) of(a task, now time.Time) (before *moment, newest moment, recent 
 	if a.usage.Sample == nil || !a.usage.Running {
 		return nil, newest, recent
 	}
-	run, due := 0, true
-	if n := len(t.moments); n > 0 {
-		run, due = t.moments[n-1].Run, a.usage.Sample.Wall.Sub(t.moments[n-1].Wall) >= trackStep
-	}
-	newest = liveMoment(a.usage, run)
+	newest = liveMoment(a.usage, t.moments)
 	before = rateBase(t.moments, &newest)
-	if due {
+	if n := len(t.moments); n == 0 || newest.Wall.Sub(t.moments[n-1].Wall) >= trackStep {
 		t.moments = append(t.moments, newest)
 	}
 	return before, newest, t.moments
@@ -166,8 +162,12 @@ func momentOf(p series.Point) moment {
 	return m
 }
 
-// liveMoment returns the newest reading of a task.
-func liveMoment(f *figures.Figures, run int) moment {
+// liveMoment returns the newest reading of a task, which is of the start that the moments before it end with.
+func liveMoment(f *figures.Figures, before []moment) moment {
+	run := 0
+	if n := len(before); n > 0 {
+		run = before[n-1].Run
+	}
 	return figures.MomentOf(f.Sample.Stamp, run, f.Sample.Task.Number, f.Headlines)
 }
 

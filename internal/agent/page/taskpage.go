@@ -221,7 +221,9 @@ func (p *Page) charts(t task, body *taskView, latest time.Time, asked url.Values
 	}
 	moments := momentsOf(points)
 	if sample := t.usage.Sample; sample != nil && t.usage.Running && !t.dead() && !s.fixed {
-		moments = appendLive(moments, t)
+		if n := len(moments); n == 0 || sample.Wall.After(moments[n-1].Wall) { // the history does not have it yet
+			moments = append(moments, liveMoment(t.usage, moments))
+		}
 	}
 	f := newFrame(until.Add(-s.size), until, moments)
 	f.axis.Ticks = chart.TicksBefore(f.axis.Since, until, s.endWord(t))
@@ -229,18 +231,6 @@ func (p *Page) charts(t task, body *taskView, latest time.Time, asked url.Values
 	body.Happened, body.Earlier = f.happened(t)
 	body.Charts = f.charts()
 	return f
-}
-
-// appendLive puts the newest reading behind a history that does not have it yet.
-func appendLive(moments []moment, t task) []moment {
-	run := 0
-	if n := len(moments); n > 0 {
-		if !t.usage.Sample.Wall.After(moments[n-1].Wall) {
-			return moments
-		}
-		run = moments[n-1].Run
-	}
-	return append(moments, liveMoment(t.usage, run))
 }
 
 func (w window) endWord(t task) string {
