@@ -45,8 +45,8 @@ func TestPressureAgreesWithRecord(t *testing.T) {
 			delete(shares, procstats.PSIMemorySome)
 		}
 		first, last := sampleAt(time.Second, shares), sampleAt(time.Second+span, shares)
-		before := liveMoment(&figures.Figures{Sample: first, Headlines: procstats.Headlines(first, procstats.History{})}, 1)
-		newest := liveMoment(&figures.Figures{Sample: last, Headlines: procstats.Headlines(last, procstats.History{})}, 1)
+		before := liveMoment(&figures.Figures{Sample: first, Headlines: procstats.Headlines(first, procstats.History{})}, []moment{{Run: 1}})
+		newest := liveMoment(&figures.Figures{Sample: last, Headlines: procstats.Headlines(last, procstats.History{})}, []moment{{Run: 1}})
 		word := pressureOf(&newest, &before).Word
 		if want := record.StallOf(record.WaitsBetween(first, last, span)); word != string(want) {
 			t.Errorf("%v: the page says %q, the record %q", shares, word, want)
