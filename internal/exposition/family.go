@@ -32,23 +32,15 @@ func Name(m procstats.Measurement) (name string, ok bool) {
 	return Prefix + name, true
 }
 
-// Type is what a metric is.
-type Type uint8
+// Type is what a metric is, in the word of the exposition formats; empty is Gauge.
+type Type string
 
 const (
 	// Gauge goes up and down.
-	Gauge Type = iota
+	Gauge Type = "gauge"
 	// Counter only grows, from 0 at the start of what it counts.
-	Counter
+	Counter Type = "counter"
 )
-
-// String returns the type's word in the exposition formats.
-func (t Type) String() string {
-	if t == Counter {
-		return "counter"
-	}
-	return "gauge"
-}
 
 // Family is all samples of one metric.
 type Family struct {

@@ -4,6 +4,7 @@
 package exposition
 
 import (
+	"cmp"
 	"encoding/json"
 	"io"
 	"slices"
@@ -26,7 +27,7 @@ const chunk = 64 << 10
 func WriteText(w io.Writer, families []Family) error {
 	escapes := strings.NewReplacer(`\`, `\\`, "\n", `\n`)
 	return write(w, families, "", func(f *Family) (name, kind, help string) {
-		return f.Name, f.Type.String(), escapes.Replace(f.Help)
+		return f.Name, string(cmp.Or(f.Type, Gauge)), escapes.Replace(f.Help)
 	})
 }
 
@@ -36,11 +37,11 @@ func WriteOpenMetrics(w io.Writer, families []Family) error {
 		name, total := strings.CutSuffix(f.Name, "_total")
 		switch {
 		case f.Type != Counter:
-			return f.Name, f.Type.String(), escape(f.Help)
+			return f.Name, string(Gauge), escape(f.Help)
 		case !total:
 			return f.Name, "unknown", escape(f.Help)
 		}
-		return name, f.Type.String(), escape(f.Help)
+		return name, string(Counter), escape(f.Help)
 	})
 }
 

@@ -75,7 +75,7 @@ func fileError(err error) error {
 // readFile sends the content of a file, or a part of it.
 func (s *Server) readFile(ctx context.Context, w http.ResponseWriter, q *request, a *allocation.Allocation) error {
 	offset := int64(q.number("offset"))
-	limit := param(&q.params, "limit", 0, "a number", func(text string) (int64, error) {
+	limit := param(q, "limit", 0, "a number", func(text string) (int64, error) {
 		return strconv.ParseInt(text, 10, 64) // below 1 means none
 	})
 	if q.err != nil {

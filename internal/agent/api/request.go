@@ -28,15 +28,17 @@ import (
 // request is an HTTP request with its query, its caller and the state of the agent.
 type request struct {
 	*http.Request
-	params
 
+	values url.Values
+	// err describes the first invalid parameter that was read.
+	err     error
 	trusted bool
 	// now is nil for streams, which look again and again.
 	now *snapshot.Agent
 }
 
 func newRequest(r *http.Request) *request {
-	return &request{Request: r, params: params{values: r.URL.Query()}, trusted: Trusted(r.Context())}
+	return &request{Request: r, values: r.URL.Query(), trusted: Trusted(r.Context())}
 }
 
 // id returns the id, or the prefix of one, in the path.
@@ -89,42 +91,36 @@ func (q *request) onlyTask(a *allocation.Allocation) (string, error) {
 	return tasks[0], nil
 }
 
-// params reads the parameters of a query. err describes the first invalid one.
-type params struct {
-	values url.Values
-	err    error
-}
-
 // errInvalid makes param say what the value must be.
 var errInvalid = errors.New("invalid")
 
 // param reads one parameter; otherwise is the value of an absent one.
-func param[T any](p *params, name string, otherwise T, must string, parse func(string) (T, error)) T {
-	text := p.values.Get(name)
-	if text == "" || p.err != nil {
+func param[T any](q *request, name string, otherwise T, must string, parse func(string) (T, error)) T {
+	text := q.values.Get(name)
+	if text == "" || q.err != nil {
 		return otherwise
 	}
 	value, err := parse(text)
 	if err != nil {
-		p.err = badRequest(fmt.Sprintf("invalid %s %q: must be %s", name, text, must))
+		q.err = badRequest(fmt.Sprintf("invalid %s %q: must be %s", name, text, must))
 		return otherwise
 	}
 	return value
 }
 
-func (p *params) flag(name string) bool {
-	return param(p, name, false, "true or false", strconv.ParseBool)
+func (q *request) flag(name string) bool {
+	return param(q, name, false, "true or false", strconv.ParseBool)
 }
 
-func (p *params) number(name string) uint64 {
-	return param(p, name, 0, "a whole number, 0 or more", func(text string) (uint64, error) {
+func (q *request) number(name string) uint64 {
+	return param(q, name, 0, "a whole number, 0 or more", func(text string) (uint64, error) {
 		return strconv.ParseUint(text, 10, 63)
 	})
 }
 
 // duration reads a duration, or seconds.
-func (p *params) duration(name string, otherwise time.Duration) time.Duration {
-	return param(p, name, otherwise, "a duration such as 10s, 0 or more", func(text string) (time.Duration, error) {
+func (q *request) duration(name string, otherwise time.Duration) time.Duration {
+	return param(q, name, otherwise, "a duration such as 10s, 0 or more", func(text string) (time.Duration, error) {
 		d, err := time.ParseDuration(text)
 		if seconds, notNumber := strconv.ParseFloat(text, 64); notNumber == nil && seconds < 1e9 {
 			d, err = time.Duration(seconds*float64(time.Second)), nil
@@ -140,8 +136,8 @@ func (p *params) duration(name string, otherwise time.Duration) time.Duration {
 const timeForms = "RFC 3339, seconds since 1970, or an age such as 5m"
 
 // time reads a point in time; zero if it is absent.
-func (p *params) time(name string, now time.Time) time.Time {
-	return param(p, name, time.Time{}, "a time: "+timeForms, func(text string) (time.Time, error) {
+func (q *request) time(name string, now time.Time) time.Time {
+	return param(q, name, time.Time{}, "a time: "+timeForms, func(text string) (time.Time, error) {
 		if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
 			return at, nil
 		}
@@ -157,8 +153,8 @@ func (p *params) time(name string, now time.Time) time.Time {
 }
 
 // either reads one of two words.
-func (p *params) either(name, otherwise, a, b string) string {
-	return param(p, name, otherwise, a+" or "+b, func(text string) (string, error) {
+func (q *request) either(name, otherwise, a, b string) string {
+	return param(q, name, otherwise, a+" or "+b, func(text string) (string, error) {
 		if text != a && text != b {
 			return "", errInvalid
 		}

@@ -63,7 +63,7 @@ func columns() []column {
 		if !ok {
 			continue
 		}
-		c := column{id: m.ID, name: name, help: m.Help, combine: combine(m.ID)}
+		c := column{id: m.ID, name: name, help: m.Help, kind: exposition.Gauge, combine: combine(m.ID)}
 		if m.Kind == procstats.Counter {
 			c.kind = exposition.Counter
 		}
