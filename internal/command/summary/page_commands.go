@@ -43,8 +43,8 @@ func (p *Page) commands() {
 // CommandNotes say what is not in a table of commands.
 func CommandNotes(c *record.Commands) []string { return c.Notes(TimeText) }
 
-// CommandTable lists the ended processes of a task by command, at most so many columns wide; it is empty if they are not
-// known. With byFailures the commands with most failures come first.
+// CommandTable lists the ended processes of a task by command, at most so many columns wide; it is empty if they are
+// not known. With byFailures the commands with most failures come first.
 func CommandTable(c *record.Commands, width int, byFailures bool) *cli.Table {
 	if c == nil || c.Reason != "" {
 		return &cli.Table{}
