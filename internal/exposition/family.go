@@ -65,7 +65,7 @@ func (f *Family) Add(labels *Labels, value float64) {
 // AbsentFamily is the empty family of the measurements that a task selects and that are absent.
 func AbsentFamily() Family {
 	return Family{
-		Name: Prefix + "absent_info",
+		Name: Prefix + "absent_info", Type: Gauge,
 		Help: "A measurement that is selected in addition to the default ones and has no value, with the reason as a " +
 			"label, always 1.",
 	}

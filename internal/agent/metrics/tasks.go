@@ -237,6 +237,7 @@ func (c *Collector) taskFamilies(rows []row, detail string, into *scratch) []exp
 	all := make([]exposition.Family, 2, len(c.columns)+64)
 	all[0] = exposition.Family{
 		Name: "tacho_task_info", Help: "Properties of a task as labels, always 1. Only with allocation_detail alloc.",
+		Type: exposition.Gauge,
 	}
 	all[1] = exposition.AbsentFamily()
 	usual := procstats.DefaultSelection()
