@@ -306,6 +306,9 @@ func (t *Task) endDetails(exit *hook.Exit) map[string]string {
 		final = &record.Record{Measurements: t.usage.measurements()}
 	}
 	details := final.EndCounters()
+	if exit != nil && exit.Cause != "" {
+		details[allocation.DetailCause] = string(exit.Cause)
+	}
 	if exit != nil && exit.Lost == "" {
 		details[allocation.DetailExitCode] = strconv.Itoa(exit.Code)
 		details[allocation.DetailSignal] = strconv.Itoa(exit.Signal)

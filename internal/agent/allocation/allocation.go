@@ -125,6 +125,8 @@ const (
 	DetailExitCode  = "exit_code"
 	DetailSignal    = "signal"
 	DetailOOMKilled = "oom_killed"
+	// DetailCause is on whose account it was, a hook.Cause; Nomad has no word for it.
+	DetailCause = "cause"
 )
 
 // Event is one line in a task's history.

@@ -147,7 +147,7 @@ func newTaskState(t *allocation.Task, trusted bool) *apijson.TaskState {
 	}
 	if e := t.State.Exit; e != nil {
 		shown.Tacho.Exit = &apijson.Exit{
-			Code: e.Code, Signal: e.Signal, OOMKilled: e.OOMKilled, Lost: e.Lost != "", At: e.At,
+			Code: e.Code, Signal: e.Signal, OOMKilled: e.OOMKilled, Lost: e.Lost != "", Cause: string(e.Cause), At: e.At,
 		}
 	}
 	if trusted {

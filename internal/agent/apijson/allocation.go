@@ -129,11 +129,13 @@ type TaskDetails struct {
 
 // Exit is how a start of a task ended.
 type Exit struct {
-	Code      int       `json:"code"`
-	Signal    int       `json:"signal"`
-	OOMKilled bool      `json:"oom_killed"`
-	Lost      bool      `json:"lost,omitempty"`
-	At        time.Time `json:"at,omitzero"`
+	Code      int  `json:"code"`
+	Signal    int  `json:"signal"`
+	OOMKilled bool `json:"oom_killed"`
+	Lost      bool `json:"lost,omitempty"`
+	// Cause is on whose account the task ended: task, operator or host.
+	Cause string    `json:"cause,omitempty"`
+	At    time.Time `json:"at,omitzero"`
 }
 
 // TaskEvent is an event of a task.

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/procstats"
@@ -174,7 +175,7 @@ func (r *row) trouble(t task, now time.Time) (severity int, why string) {
 	switch {
 	case r.Condition.Class == "bad", r.Condition.Class == "warn":
 		return 2, r.Condition.Word
-	case s.Exit != nil && !s.Exit.Successful() && now.Sub(s.Exit.At) < recently:
+	case s.Exit != nil && !s.Exit.Successful() && s.Exit.Cause != hook.CauseOperator && now.Sub(s.Exit.At) < recently:
 		return 2, "started again after: " + exitText(s.Exit)
 	case r.Memory.Class == "bad":
 		return 2, "needs " + r.Memory.Share + " of its memory limit"
