@@ -42,7 +42,7 @@ func (s *Server) history(q *request, a *allocation.Allocation) (any, error) {
 		Absent: map[string]map[string]string{},
 	}
 	nearest := apijson.Moment{AllocID: a.ID, Asked: query.Nearest, Tasks: map[string]*apijson.Point{}}
-	var known processNames
+	var read [][]procstats.ProcessRow
 	for _, name := range tasks {
 		points, err := s.agent.History(a.ID, name, query)
 		if err != nil {
@@ -51,7 +51,7 @@ func (s *Server) history(q *request, a *allocation.Allocation) (any, error) {
 		list := make([]apijson.Point, len(points))
 		for i := range points {
 			if points[i].Gap == series.NoGap {
-				known.add(points[i].Processes)
+				read = append(read, points[i].Processes)
 			}
 			list[i] = newPoint(&points[i], q.process(), wanted)
 		}
@@ -63,9 +63,9 @@ func (s *Server) history(q *request, a *allocation.Allocation) (any, error) {
 		shown.Absent[name] = absentOf(q.now.Usage(a.Tasks[name]).Sample, wanted, q.values.Get("measurements") != "")
 	}
 	if !query.Nearest.IsZero() {
-		return nearest, known.check(q.process())
+		return nearest, q.checkProcess(read)
 	}
-	return shown, known.check(q.process())
+	return shown, q.checkProcess(read)
 }
 
 // newPoint returns a point with its processes, or those of one name.

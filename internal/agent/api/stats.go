@@ -46,13 +46,13 @@ func (s *Server) stats(q *request, a *allocation.Allocation) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var known processNames
+	var read [][]procstats.ProcessRow
 	for _, name := range tasks {
 		if u := q.now.Usage(a.Tasks[name]); u.Sample != nil {
-			known.add(u.Sample.Processes)
+			read = append(read, u.Sample.Processes)
 		}
 	}
-	if err := known.check(q.process()); err != nil {
+	if err := q.checkProcess(read); err != nil {
 		return nil, err
 	}
 	return s.usage(q, q.now, a, tasks), nil
@@ -163,32 +163,25 @@ func onlyProcess(u *figures.Figures, process string) *figures.Figures {
 	return &some
 }
 
-// processNames are the names of the processes that were read; nil if nothing was read.
-type processNames map[string]bool
-
-// add notes the rows of one reading.
-func (p *processNames) add(rows []procstats.ProcessRow) {
-	if *p == nil {
-		*p = processNames{}
-	}
-	for i := range rows {
-		(*p)[rows[i].Command] = true
-	}
-	delete(*p, "")
-}
-
 // mostNames is how many names of processes an error lists.
 const mostNames = 50
 
-// check rejects a name that no process has.
-func (p processNames) check(process string) error {
+// checkProcess rejects the name of a process that no row of some readings has.
+func (q *request) checkProcess(readings [][]procstats.ProcessRow) error {
+	process, names := q.process(), map[string]bool{}
+	for _, rows := range readings {
+		for i := range rows {
+			names[rows[i].Command] = true
+		}
+	}
+	delete(names, "")
 	switch {
-	case process == "" || p == nil || p[process]:
+	case process == "" || len(readings) == 0 || names[process]:
 		return nil
-	case len(p) == 0:
+	case len(names) == 0:
 		return notFound(fmt.Sprintf("no process named %q: there are no rows of processes", process))
 	}
-	list := slices.Sorted(maps.Keys(p))
+	list := slices.Sorted(maps.Keys(names))
 	for i, name := range list {
 		list[i] = strconv.Quote(name) // a process chooses its name: it can contain anything
 	}
