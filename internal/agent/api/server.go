@@ -23,7 +23,6 @@ import (
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/metrics"
-	"github.com/tachograph/tacho/internal/agent/node"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/agent/streams"
 	"github.com/tachograph/tacho/internal/series"
@@ -31,14 +30,11 @@ import (
 
 // Agent is served; *agent.Agent implements it.
 type Agent interface {
-	// Snapshot returns the agent now, with the allocations of some ids only; History, Record and Commands are too
-	// much for it.
-	Snapshot(only ...string) *snapshot.Agent
+	// Agent has the snapshots, for which History, Record and Commands are too much.
+	metrics.Agent
 	History(allocID, task string, q series.Query) ([]series.Point, error)
 	Record(allocID, task string) (*record.Record, error)
 	Commands(allocID, task string) (*record.Commands, error)
-	NodeStats(ctx context.Context) (*node.Stats, error)
-	Cost() snapshot.Cost
 	// Health returns why the agent is not healthy; nil if it is.
 	Health() error
 	Feed() *snapshot.Feed
