@@ -5,6 +5,7 @@ package run
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -130,18 +131,21 @@ func (s *session) createDir() error {
 		return fmt.Errorf("%w (--output-dir chooses another directory, --no-files writes no record)", err)
 	}
 	s.dir = dir
-	return errors.Join(store.Put(starting), store.Close(), failpoint.Err("run.start.directory"))
+	// Not Put, which renames a temporary file: whatever this process dies of, the directory has a record.
+	err = os.WriteFile(filepath.Join(dir, record.InfoFile), starting, 0o600)
+	return errors.Join(err, store.Close(), failpoint.Err("run.start.directory"))
 }
 
 // startingRecord returns the record of a run that has no executor yet. Until it has, this process stands for it: if
 // this process dies before, the run is lost.
-func (s *session) startingRecord() (*record.Record, error) {
+func (s *session) startingRecord() ([]byte, error) {
 	r, host := s.options.newRecord(s.id, s.args, s.selection), kernel.HostFS()
 	boot, bootErr := kernel.BootID(host)
 	self, err := kernel.Identify(host, os.Getpid())
 	r.StartedAt, r.BootID = time.Now(), boot
 	r.Executor = &record.Process{PID: self.PID, StartTicks: self.Start, PIDNamespace: kernel.PIDNamespace(host)}
-	return r, errors.Join(bootErr, err)
+	text, jsonErr := json.Marshal(r)
+	return text, errors.Join(bootErr, err, jsonErr)
 }
 
 // isStarting reports whether the record of the run is that of startingRecord.
