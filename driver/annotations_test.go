@@ -8,10 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/exposition"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -37,9 +36,7 @@ func TestRecordAnnotations(t *testing.T) {
 		"cgroup_memory_events_oom_kill_total": "1", "cgroup_memory_events_high_total": "0", "psi_memory_full_seconds_total": "0.25",
 		"message_redacted": "Terminated by signal 9 (SIGKILL), not by the kernel's OOM killer; 1 OOM kill; peak 1 KiB (exact)",
 	}
-	if d := cmp.Diff(want, recordAnnotations(r)); d != "" {
-		t.Errorf("annotations (-want +got):\n%s", d)
-	}
+	testkit.Diff(t, "annotations", want, recordAnnotations(r))
 }
 
 // TestRetryableEnd is what a host reads that does not act on it itself.
@@ -47,9 +44,7 @@ func TestRetryableEnd(t *testing.T) {
 	r := &record.Record{Diagnosis: record.Diagnosis{
 		Verdict: record.Signaled, Retryable: true, OOM: record.OOM{Kills: new(int64(1)), Scope: record.HostScope},
 	}}
-	if got := recordAnnotations(r)["retryable"]; got != "the host ran out of memory" {
-		t.Errorf("annotation %q", got)
-	}
+	testkit.Equal(t, recordAnnotations(r)["retryable"], "the host ran out of memory", "annotation")
 	if got := endMessage(r); !strings.HasSuffix(got, "; not the task's fault: another start may end better") {
 		t.Errorf("message %q", got)
 	}

@@ -294,9 +294,7 @@ func TestMeasurements(t *testing.T) {
 			want = append(want, uint32(id))
 		}
 		got, name := launched(t, test.plugin, test.task)
-		if d := cmp.Diff(want, got.GetSelection()); d != "" {
-			t.Errorf("%s (-want +got):\n%s", name, d)
-		}
+		testkit.Diff(t, name, want, got.GetSelection())
 		i, b := time.Duration(got.GetDiskIntervalNs()), time.Duration(got.GetDiskBudgetNs())
 		if i != test.interval || b != test.budget {
 			t.Errorf("%s: interval %s and budget %s, want %s and %s", name, i, b, test.interval, test.budget)
@@ -369,9 +367,7 @@ func TestSettingsInvalid(t *testing.T) {
 // TestConfigurationPage holds docs/configuration.md against the keys: it has each, with the driver's default.
 func TestConfigurationPage(t *testing.T) {
 	for heading, schema := range map[string]driver.Schema{"The driver": driver.ConfigSchema(), "A task": driver.TaskSchema()} {
-		if d := cmp.Diff(keysOf(schema, ""), docs.Configuration(heading).Keys()); d != "" {
-			t.Errorf("%s (-want +got):\n%s", heading, d)
-		}
+		testkit.Diff(t, heading, keysOf(schema, ""), docs.Configuration(heading).Keys())
 	}
 	got, err := configOf(t, docs.Configuration("The driver").HCL())
 	want := driver.DefaultConfig()

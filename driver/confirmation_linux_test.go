@@ -11,6 +11,7 @@ import (
 
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // TestEndUnconfirmed has a host that was killed after a start, and that knows of the task or does not, and a driver
@@ -70,9 +71,7 @@ func TestEndUnconfirmed(t *testing.T) {
 			for _, forget := range []bool{false, true} {
 				want := test.ends || forget && test.forgotten
 				f.EndUnconfirmed(t.Context(), time.Now(), forget)
-				if ended := !client.Alive(*address); ended != want {
-					t.Errorf("forget: %t: the executor was ended: %t, want %t", forget, ended, want)
-				}
+				testkit.Equal(t, !client.Alive(*address), want, "forget: %t: the executor was ended", forget)
 			}
 			if _, err := f.KillOrphans(t.Context()); err != nil { // what is left, as it should be or not
 				t.Error(err)

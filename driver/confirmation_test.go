@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // TestConfirmationWatch holds when the tasks of a host are ended that it does not know of: a minute after it connected.
@@ -54,9 +54,7 @@ func TestConfirmationWatch(t *testing.T) {
 					synctest.Wait()
 				}
 				w.join()
-				if diff := cmp.Diff(test.ends, ends); diff != "" {
-					t.Errorf("ends (-want +got):\n%s", diff)
-				}
+				testkit.Diff(t, "ends", test.ends, ends)
 			})
 		})
 	}

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func receive(t *testing.T, s *eventStream, want string) {
@@ -32,9 +32,7 @@ func TestDelivery(t *testing.T) {
 	add("to both")
 	receive(t, first, "to both")
 	receive(t, second, "to both")
-	if d := cmp.Diff([]string{"before a host listens", "to both"}, received); d != "" {
-		t.Errorf("received (-want +got):\n%s", d)
-	}
+	testkit.Diff(t, "received", []string{"before a host listens", "to both"}, received)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := newDelivery(false).listen(ctx).Recv(); !errors.Is(err, context.Canceled) {

@@ -40,9 +40,7 @@ func TestEndpointGuard(t *testing.T) {
 		request.Host = test.host
 		answer := httptest.NewRecorder()
 		newEndpoint(d, test.address).server.Handler.ServeHTTP(answer, request)
-		if answer.Code != test.want {
-			t.Errorf("%s asked for %s: %d, want %d", test.host, test.address, answer.Code, test.want)
-		}
+		testkit.Equal(t, answer.Code, test.want, "%s asked for %s", test.host, test.address)
 	}
 	answer := httptest.NewRecorder()
 	newEndpoint(d, "unix:/x").server.Handler.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/v1/tasks", nil))

@@ -11,8 +11,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/wire"
@@ -57,9 +55,7 @@ func TestKillOrphans(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if diff := cmp.Diff([]string{filepath.Base(orphans[0])}, killed); diff != "" {
-		t.Errorf("killed (-want +got):\n%s", diff)
-	}
+	testkit.Diff(t, "killed", []string{filepath.Base(orphans[0])}, killed)
 	for _, path := range kept {
 		if _, err := os.Lstat(path); err != nil {
 			t.Errorf("not ours to remove: %v", err)

@@ -74,11 +74,7 @@ func TestPlacement(t *testing.T) {
 			&place{Mode: auto, Parent: "/tasks", V1: map[string]string{"cpuset": cpuset + "/nomad"}},
 		},
 		{"v1, not made", hybrid, task("/gone"), ConfigBlock{}, &place{Mode: auto, Parent: "/tasks"}},
-		{
-			"v2 override", pure, task(group),
-			ConfigBlock{CgroupV2: "own"},
-			&place{Mode: given, V2: v2 + "/own", Shared: true},
-		},
+		{"v2 override", pure, task(group), ConfigBlock{CgroupV2: "own"}, &place{Mode: given, V2: v2 + "/own", Shared: true}},
 		{
 			"nowhere but below the mount", pure, &TaskConfig{},
 			ConfigBlock{CgroupV2: "../../own"},
@@ -97,9 +93,7 @@ func TestPlacement(t *testing.T) {
 			if (err == nil) != (test.want != nil) {
 				t.Fatal(err)
 			}
-			if d := cmp.Diff(test.want, got, protocmp.Transform()); d != "" {
-				t.Errorf("placement (-want +got):\n%s", d)
-			}
+			testkit.Diff(t, "placement", test.want, got, protocmp.Transform())
 		})
 	}
 }
@@ -110,9 +104,7 @@ func TestLimits(t *testing.T) {
 		MemoryLimitBytes: memory, CPUShares: shares, CPUPeriod: 100_000, CPUQuota: 150_000, CpusetCPUs: "0-1",
 	}})
 	want := &proto.Limits{MemoryMaxBytes: &memory, CpuShares: &shares, CpuCores: &cores, Cpuset: "0-1"}
-	if d := cmp.Diff(want, got, protocmp.Transform()); d != "" {
-		t.Errorf("limits (-want +got):\n%s", d)
-	}
+	testkit.Diff(t, "limits", want, got, protocmp.Transform())
 	if got := limits(&Resources{Linux: &LinuxResources{}}); got.MemoryMaxBytes != nil || got.CpuShares != nil {
 		t.Errorf("limits of nothing: %v", got)
 	}
@@ -137,9 +129,7 @@ func TestStdio(t *testing.T) {
 	}
 	config.LogCollection = LogsByHost
 	want = &proto.Stdio{Mode: proto.Stdio_MODE_PATHS, StdoutPath: "/fifo1", StderrPath: "/fifo2"}
-	if d := cmp.Diff(want, stdio(task, Settings{}, config), protocmp.Transform()); d != "" {
-		t.Errorf("by the host (-want +got):\n%s", d)
-	}
+	testkit.Diff(t, "by the host", want, stdio(task, Settings{}, config), protocmp.Transform())
 	config.LogCollection = LogsByExecutor
 	task.StdoutPath = os.DevNull
 	if got := stdio(task, Settings{}, config); got.GetMode() != proto.Stdio_MODE_NULL {
@@ -181,13 +171,9 @@ func TestFindCommand(t *testing.T) {
 		{"nothing", true, "nothing"},
 		{"nothing", false, "nothing"},
 	} {
-		if got := findCommand(test.command, dir, test.hasPath); got != test.want {
-			t.Errorf("%s: %s, want %s", test.command, got, test.want)
-		}
+		testkit.Equal(t, findCommand(test.command, dir, test.hasPath), test.want, "%s", test.command)
 	}
-	if got := findCommand("script", "", false); got != dir+"/script" {
-		t.Errorf("by this process's PATH: %s", got)
-	}
+	testkit.Equal(t, findCommand("script", "", false), dir+"/script", "by this process's PATH")
 }
 
 func TestIDRanges(t *testing.T) {

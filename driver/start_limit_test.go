@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // TestStartLimit holds that starts wait for each other, but not for one that hangs, and not after they were given up.
@@ -35,8 +37,6 @@ func TestStartLimit(t *testing.T) {
 		fourth := taken(time.Second + slowStart)
 		third()
 		fourth()
-		if len(s) != 0 {
-			t.Errorf("%d starts are still counted", len(s))
-		}
+		testkit.Equal(t, len(s), 0, "starts still counted")
 	})
 }

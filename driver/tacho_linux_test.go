@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/tachograph/tacho/driver"
@@ -128,9 +127,7 @@ func TestExit(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			config := f.shell(test.script)
 			f.start(config)
-			if d := cmp.Diff(&test.want, f.wait(config.ID)); d != "" {
-				t.Errorf("exit (-want +got):\n%s", d)
-			}
+			testkit.Diff(t, "exit", &test.want, f.wait(config.ID))
 			status := testkit.Value(f.InspectTask(t.Context(), config.ID))(t)
 			if status.State != driver.TaskExited || status.CompletedAt.Before(status.StartedAt) || status.StartedAt.IsZero() {
 				t.Errorf("status after the end: %+v", status)

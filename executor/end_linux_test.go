@@ -160,9 +160,7 @@ func TestStopTwice(t *testing.T) {
 	f.run(family + "while :; do sleep 1000; done")
 	f.expect("ready")
 	var first sync.WaitGroup
-	first.Go(func() {
-		testkit.NoError(t, f.Stop(t.Context(), 0, time.Hour))
-	})
+	first.Go(func() { testkit.NoError(t, f.Stop(t.Context(), 0, time.Hour)) })
 	f.expectEvent("stopping")
 	began := time.Now()
 	must(t, f.Stop(t.Context(), 0, 0))
@@ -256,10 +254,7 @@ read x < ready; exit 0`
 		name    string
 		timeout time.Duration
 		verdict record.Verdict
-	}{
-		{"by its timeout", time.Second, record.TimedOut},
-		{"by a stop", 0, record.Stopped},
-	}
+	}{{"by its timeout", time.Second, record.TimedOut}, {"by a stop", 0, record.Stopped}}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			eachPlacement(t, func(t *testing.T, place func(*proto.LaunchRequest)) {
@@ -275,9 +270,7 @@ read x < ready; exit 0`
 				if exit.GetCode() != 0 || exit.GetVerdict() != string(tt.verdict) {
 					t.Errorf("exit %v, want code 0 and %s", exit, tt.verdict)
 				}
-				if got, want := f.stdout(), "got TERM\n"; got != want {
-					t.Errorf("output %q, want %q", got, want)
-				}
+				testkit.Equal(t, f.stdout(), "got TERM\n", "output")
 			})
 		})
 	}

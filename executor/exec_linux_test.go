@@ -45,9 +45,7 @@ func TestExec(t *testing.T) {
 			if exit.GetCode() != tt.code || exit.GetSignal() != tt.signal {
 				t.Errorf("code %d and signal %d, want %d and %d", exit.GetCode(), exit.GetSignal(), tt.code, tt.signal)
 			}
-			if d := cmp.Diff([]string{tt.stdout, tt.stderr}, []string{x.stdout.String(), x.stderr.String()}); d != "" {
-				t.Errorf("output (-want +got):\n%s", d)
-			}
+			testkit.Diff(t, "output", []string{tt.stdout, tt.stderr}, []string{x.stdout.String(), x.stderr.String()})
 		})
 	}
 }
@@ -65,18 +63,14 @@ func TestExecInput(t *testing.T) {
 		x.expect("second third\n")
 		x.endInput()
 		x.end()
-		if got, want := x.stdout.String(), "got first\nsecond third\nend\n"; got != want {
-			t.Errorf("output %q, want %q", got, want)
-		}
+		testkit.Equal(t, x.stdout.String(), "got first\nsecond third\nend\n", "output")
 	})
 	t.Run("the caller's half of the stream ends", func(t *testing.T) {
 		x := f.shell("cat; echo end")
 		x.input("text ")
 		must(t, x.CloseSend())
 		x.end()
-		if got, want := x.stdout.String(), "text end\n"; got != want {
-			t.Errorf("output %q, want %q", got, want)
-		}
+		testkit.Equal(t, x.stdout.String(), "text end\n", "output")
 	})
 	t.Run("nobody reads it", func(t *testing.T) {
 		x := f.shell("exec <&-; echo closed; read x < /proc/self/fd/9 2>/dev/null; exit 5")
@@ -84,9 +78,7 @@ func TestExecInput(t *testing.T) {
 		for range 10 {
 			x.input(strings.Repeat("unwanted\n", 1000))
 		}
-		if code := x.end().GetCode(); code != 5 {
-			t.Errorf("code %d, want 5", code)
-		}
+		testkit.Equal(t, x.end().GetCode(), 5, "code")
 	})
 	t.Run("a megabyte there and back", func(t *testing.T) {
 		x := f.shell("cat")
@@ -111,9 +103,7 @@ func TestExecTerminal(t *testing.T) {
 	f.runSleeper()
 	t.Run("is one", func(t *testing.T) {
 		x := f.terminal("test -t 0 && test -t 1 && test -t 2 && echo yes on $TERM; echo err >&2; : < /dev/tty && exit 6")
-		if code := x.end().GetCode(); code != 6 {
-			t.Errorf("code %d, want 6", code)
-		}
+		testkit.Equal(t, x.end().GetCode(), 6, "code")
 		if got, want := x.stdout.String(), "yes on xterm\r\nerr\r\n"; got != want || x.stderr.Len() > 0 {
 			t.Errorf("output %q and %q, want %q on one stream", got, x.stderr.String(), want)
 		}
@@ -137,9 +127,7 @@ func TestExecTerminal(t *testing.T) {
 		x.expect("line\r\n")
 		x.endInput()
 		x.end()
-		if got, want := x.stdout.String(), "ready\r\nline\r\nend\r\n"; got != want {
-			t.Errorf("output %q, want %q", got, want)
-		}
+		testkit.Equal(t, x.stdout.String(), "ready\r\nline\r\nend\r\n", "output")
 	})
 	t.Run("all of a long output", func(t *testing.T) {
 		x := f.terminal("seq 1 20000")
@@ -171,9 +159,7 @@ func TestExecLeavesADaemon(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			began := time.Now()
 			x := f.shell(script)
-			if code := x.end().GetCode(); code != 0 {
-				t.Errorf("code %d", code)
-			}
+			testkit.Equal(t, x.end().GetCode(), 0, "code")
 			if took := time.Since(began); took > 8*time.Second {
 				t.Errorf("the exit code came after %s", took)
 			}

@@ -200,10 +200,8 @@ func commandLine(pid int) string {
 func (f *fixture) request(script string) *proto.LaunchRequest {
 	return &proto.LaunchRequest{
 		Id: "test-" + f.mark, Command: "/bin/sh", Args: []string{"-c", script}, Dir: f.dir,
-		Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", markVariable + "=" + f.mark},
-		Stdio: &proto.Stdio{
-			Mode: proto.Stdio_MODE_PATHS, StdoutPath: f.out, StderrPath: f.err,
-		},
+		Env:    []string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", markVariable + "=" + f.mark},
+		Stdio:  &proto.Stdio{Mode: proto.Stdio_MODE_PATHS, StdoutPath: f.out, StderrPath: f.err},
 		Cgroup: &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_AUTO},
 		Record: &proto.RecordOptions{},
 	}

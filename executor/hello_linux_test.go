@@ -53,15 +53,11 @@ func TestHello(t *testing.T) {
 	}{
 		{proto.TaskState_TASK_STATE_PENDING, func() {}},
 		{proto.TaskState_TASK_STATE_RUNNING, func() { f.runSleeper() }},
-		{proto.TaskState_TASK_STATE_EXITED, func() {
-			must(t, f.Stop(t.Context(), 0, 0))
-		}},
+		{proto.TaskState_TASK_STATE_EXITED, func() { must(t, f.Stop(t.Context(), 0, 0)) }},
 	} {
 		step.after()
 		visitor := f.visit()
-		if got := visitor.Hello().GetState(); got != step.state {
-			t.Errorf("state %s, want %s", got, step.state)
-		}
+		testkit.Equal(t, visitor.Hello().GetState(), step.state, "state")
 		launched := step.state != proto.TaskState_TASK_STATE_PENDING
 		if got := visitor.Hello().GetLaunched(); (got != nil) != launched || (launched && got.GetMain().GetPid() != f.launched.GetMain().GetPid()) {
 			t.Errorf("launched %v in state %s", got, step.state)
@@ -232,16 +228,12 @@ func TestEventsEnd(t *testing.T) {
 	var kinds []string
 	for i, event := range f.allEvents() {
 		kinds = append(kinds, event.GetKind())
-		if event.GetSequence() != uint64(i)+1 {
-			t.Errorf("event %d has sequence %d", i, event.GetSequence())
-		}
+		testkit.Equal(t, event.GetSequence(), uint64(i)+1, "event %d has sequence", i)
 		if event.GetMessage() == "" || event.GetUnixNs() == 0 {
 			t.Errorf("event without words or time: %v", event)
 		}
 	}
-	if got := strings.Join(kinds, " "); got != "launched main_exited exited" {
-		t.Errorf("events %q", got)
-	}
+	testkit.Equal(t, strings.Join(kinds, " "), "launched main_exited exited", "events")
 	stream := testkit.Value(f.Events(t.Context()))(t)
 	for range 3 {
 		if _, err := stream.Recv(); err != nil {

@@ -3,7 +3,11 @@
 
 package executor
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/tachograph/tacho/internal/testkit"
+)
 
 // TestJournalIsReadable holds that a name of a process, which may be any bytes, does not break the wire for callers
 // that take texts.
@@ -14,9 +18,7 @@ func TestJournalIsReadable(t *testing.T) {
 	if err != nil || event.GetSequence() != 1 {
 		t.Fatalf("event %v, %v", event, err)
 	}
-	if got, want := event.GetMessage(), "process a\ufffdb was killed"; got != want {
-		t.Errorf("message %q, want %q", got, want)
-	}
+	testkit.Equal(t, event.GetMessage(), "process a\ufffdb was killed", "message")
 	if got := event.GetAnnotations(); got["command"] != "a\ufffd" || got["limit"] != "1" {
 		t.Errorf("annotations %q", got)
 	}

@@ -59,12 +59,8 @@ func TestLogs(t *testing.T) {
 		f.run("echo out; echo err >&2; test -t 1 || echo none; cat; ls /proc/self/fd | wc -l", place, f.withLogs(nil))
 		f.wait()
 		// Wait answers when the files are whole.
-		if got, want := f.logText("stdout"), "out\nnone\n4\n"; got != want {
-			t.Errorf("standard output %q, want %q", got, want)
-		}
-		if got, want := f.logText("stderr"), "err\n"; got != want {
-			t.Errorf("standard error %q, want %q", got, want)
-		}
+		testkit.Equal(t, f.logText("stdout"), "out\nnone\n4\n", "standard output")
+		testkit.Equal(t, f.logText("stderr"), "err\n", "standard error")
 	})
 }
 
@@ -112,9 +108,7 @@ func TestLogsAreWhole(t *testing.T) {
 		f := start(t)
 		f.run("(trap 'echo last words; exit' TERM; echo ready; while :; do sleep 0.02; done) & sleep 0.3; exit 3", f.withLogs(nil))
 		f.wait()
-		if got := f.logText("stdout"); got != "ready\nlast words\n" {
-			t.Errorf("standard output %q", got)
-		}
+		testkit.Equal(t, f.logText("stdout"), "ready\nlast words\n", "standard output")
 	})
 	t.Run("killed", func(t *testing.T) {
 		f := start(t)

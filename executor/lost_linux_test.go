@@ -330,14 +330,10 @@ func TestOwnerDies(t *testing.T) {
 func TestEnd(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]func(*fixture){
-		"running": func(*fixture) {},
-		"silent": func(f *fixture) {
-			must(f.t, unix.Kill(f.Address().Executor.PID, unix.SIGSTOP))
-		},
-		"without a socket": func(f *fixture) {
-			must(f.t, os.Remove(f.Address().Socket))
-		},
-		"dead": (*fixture).killExecutor,
+		"running":          func(*fixture) {},
+		"silent":           func(f *fixture) { must(f.t, unix.Kill(f.Address().Executor.PID, unix.SIGSTOP)) },
+		"without a socket": func(f *fixture) { must(f.t, os.Remove(f.Address().Socket)) },
+		"dead":             (*fixture).killExecutor,
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := start(t)

@@ -35,9 +35,7 @@ func TestPriority(t *testing.T) {
 	f.write("go", "go\n")
 	f.wait()
 	stat, slack, _ := strings.Cut(f.stdout(), "\n")
-	if nice := parseNice(t, stat); nice != own {
-		t.Errorf("the task has nice value %d, want %d", nice, own)
-	}
+	testkit.Equal(t, parseNice(t, stat), own, "the task has nice value")
 	slack, _, _ = strings.Cut(slack, "\n")
 	if ours := timerSlack(t, "self"); slack != ours {
 		t.Errorf("the task has a timer slack of %s ns, want ours: %s", slack, ours)

@@ -42,10 +42,7 @@ func TestStartReasons(t *testing.T) {
 			name: "lines of Windows", file: "#!/bin/sh\r\ntrue\r\n",
 			want: `DIR/x: its interpreter "/bin/sh\r" does not exist`,
 		},
-		{
-			name: "text", file: "true\n",
-			want: "DIR/x is neither a program for this machine nor a script that begins with #!",
-		},
+		{name: "text", file: "true\n", want: "DIR/x is neither a program for this machine nor a script that begins with #!"},
 		{name: "open for writing", file: "#!/bin/sh\n", want: "DIR/x is open for writing: text file busy", change: openForWriting},
 		{name: "nothing there", want: "DIR/x does not exist"},
 		{

@@ -93,9 +93,7 @@ func TestRelativePath(t *testing.T) {
 			must(t, os.Mkdir(filepath.Join(f.dir, "tools"), 0o755))
 			f.file("probe", "#!/bin/sh\necho found\n", 0o755)
 			f.file("tools/probe", "#!/bin/sh\necho found\n", 0o755)
-			f.run("", func(r *proto.LaunchRequest) {
-				r.Command, r.Args, r.Env = "probe", nil, append(r.Env, "PATH="+path)
-			})
+			f.run("", func(r *proto.LaunchRequest) { r.Command, r.Args, r.Env = "probe", nil, append(r.Env, "PATH="+path) })
 			if exit, _ := f.wait(); exit.GetCode() != 0 || f.stdout() != "found\n" {
 				t.Errorf("exit %v, output %q", exit, f.stdout())
 			}
@@ -178,9 +176,7 @@ func TestAnyBytes(t *testing.T) {
 	if exit, _ := f.wait(); exit.GetCode() != 0 {
 		t.Errorf("exit %v", exit)
 	}
-	if got, want := f.stdout(), "caf\xe9 "+odd+" zero\xfe\n"; got != want {
-		t.Errorf("the task saw %q, want %q", got, want)
-	}
+	testkit.Equal(t, f.stdout(), "caf\xe9 "+odd+" zero\xfe\n", "the task saw")
 }
 
 // What was asked for by name and cannot be read here is refused before anything runs.
@@ -221,9 +217,7 @@ func TestRequiredMeasurements(t *testing.T) {
 			r.Selection = r.Required
 		})
 		f.wait()
-		if f.stdout() != "ran\n" {
-			t.Errorf("output %q", f.stdout())
-		}
+		testkit.Equal(t, f.stdout(), "ran\n", "output")
 	})
 }
 
@@ -270,9 +264,7 @@ func TestTaskIdentity(t *testing.T) {
 	f.expect("\n")
 	id := launched.GetMain()
 	want := strings.Join([]string{str(id.GetPid()), str(id.GetPid()), str(id.GetPid()), str(id.GetStart())}, " ")
-	if got := strings.TrimSpace(f.stdout()); got != want {
-		t.Errorf("pid, group, session and start time %q, want %q", got, want)
-	}
+	testkit.Equal(t, strings.TrimSpace(f.stdout()), want, "pid, group, session and start time")
 }
 
 func TestUser(t *testing.T) {
@@ -290,9 +282,7 @@ func TestUser(t *testing.T) {
 		must(t, os.Chmod(f.dir, 0o777))
 		f.run("echo $(id -u) $(id -g)", func(r *proto.LaunchRequest) { r.User = user })
 		f.wait()
-		if got := strings.TrimSpace(f.stdout()); got != want {
-			t.Errorf("user %q runs as %q, want %q", user, got, want)
-		}
+		testkit.Equal(t, strings.TrimSpace(f.stdout()), want, "user %q runs as", user)
 	}
 }
 

@@ -230,9 +230,7 @@ func (r *recorder) Stop(ctx context.Context, _ *hook.StopRequest) error {
 	return r.noteEnd(ctx, "stop", "")
 }
 
-func (r *recorder) Shutdown(ctx context.Context) error {
-	return r.noteEnd(ctx, "shutdown", "")
-}
+func (r *recorder) Shutdown(ctx context.Context) error { return r.noteEnd(ctx, "shutdown", "") }
 
 func (r *recorder) TaskChanged(state hook.State, event hook.Event) {
 	r.mu.Lock()

@@ -232,9 +232,7 @@ func TestRunnerStateLeftBehind(t *testing.T) {
 			stageTest(t, []taskStart{{runs: time.Second}}, config, func(t *testing.T, s *stage) {
 				s.run()
 				s.wantDead(hook.EventCompleted, false, 1)
-				if used := s.State().Window.Used; used != 0 {
-					t.Errorf("%d attempts were used", used)
-				}
+				testkit.Equal(t, s.State().Window.Used, 0, "attempts used")
 				ends := s.record.messages(hook.EventTerminated)
 				if len(ends) != 2 || !strings.Contains(ends[0], want) {
 					t.Errorf("ends %q, want one that says %q", ends, want)
@@ -266,9 +264,7 @@ func TestRunnerWithStatsHook(t *testing.T) {
 		if n := len(stats.openings()); n != 3 || stats.openNow() != 0 || stats.most != 1 {
 			t.Errorf("%d streams, %d open at the end, %d at once, want 3, 0, 1", n, stats.openNow(), stats.most)
 		}
-		if n := seen.count(); n != 30 {
-			t.Errorf("%d samples in three runs of 10 s, want 30", n)
-		}
+		testkit.Equal(t, seen.count(), 30, "samples in three runs of 10 s")
 		wantErr(t, h.Err(), hook.ErrNotRunning)
 		want := []string{"prestart 0", "poststart with stats", "exited 1"}
 		same(t, "what happened", want, record.seen()[:3])

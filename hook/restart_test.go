@@ -6,6 +6,8 @@ package hook
 import (
 	"testing"
 	"time"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestRestartPolicyValidate(t *testing.T) {
@@ -29,9 +31,7 @@ func TestRestartPolicyValidate(t *testing.T) {
 		if err := policy.Validate(); err != nil {
 			got = err.Error()
 		}
-		if got != c.want {
-			t.Errorf("%s: Validate = %q, want %q", name, got, c.want)
-		}
+		testkit.Equal(t, got, c.want, "%s: Validate =", name)
 	}
 }
 

@@ -14,11 +14,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-multierror"
 
 	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // stage is a runner between a scripted driver and a recorder.
@@ -76,9 +76,7 @@ func (s *stage) wantDead(last hook.EventType, failed bool, restarts int) {
 	if state.FinishedAt.IsZero() || !state.RestartAt.IsZero() {
 		s.t.Errorf("dead task has FinishedAt %v and RestartAt %v", state.FinishedAt, state.RestartAt)
 	}
-	if n := s.driver.runningNow(); n != 0 {
-		s.t.Errorf("%d tasks outlive the runner", n)
-	}
+	testkit.Equal(s.t, s.driver.runningNow(), 0, "tasks outlive the runner")
 	s.wantClean()
 }
 
@@ -147,9 +145,7 @@ func wantErr(t *testing.T, err, want error) {
 // same compares what happened with what should have.
 func same(t *testing.T, what string, want, got any) {
 	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
+	testkit.Diff(t, what, want, got)
 }
 
 func (s *stage) wantSeen(want ...string) {
@@ -204,17 +200,13 @@ func TestRunnerCallsHooksInOrder(t *testing.T) {
 			hook *recorder
 			want []string
 		}{{first, []string{"prestart 0", "stop"}}, {second, []string{"prestart 0", "stop"}}, {third, []string{"stop"}}} {
-			if diff := cmp.Diff(c.want, c.hook.seen()); diff != "" {
-				t.Errorf("hook %s (-want +got):\n%s", c.hook.name, diff)
-			}
+			testkit.Diff(t, fmt.Sprintf("hook %s", c.hook.name), c.want, c.hook.seen())
 		}
 		if s.driver.startCount() != 0 {
 			t.Error("the task was started although its prestart hook failed")
 		}
 		s.wantSeen("event Task Setup", "event Task hook failed", "event Not Restarting")
-		if got, want := s.record.events[1].Message, "prestart hook second: connection is broken"; got != want {
-			t.Errorf("message %q, want %q", got, want)
-		}
+		testkit.Equal(t, s.record.events[1].Message, "prestart hook second: connection is broken", "message")
 	})
 }
 

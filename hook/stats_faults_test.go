@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -93,17 +94,13 @@ func TestStatsBlockedCallHoldsOneGoroutine(t *testing.T) {
 					cancel()
 				}
 				synctest.Wait()
-				if n := hookGoroutines(); n != 1 {
-					t.Errorf("%d goroutines, want 1", n)
-				}
+				testkit.Equal(t, hookGoroutines(), 1, "goroutines")
 				if n := f.opened.Load(); n != 1 {
 					t.Errorf("%d streams were opened beside the one that is held up", n-1)
 				}
 				close(release)
 				synctest.Wait()
-				if n := hookGoroutines(); n != 0 {
-					t.Errorf("%d goroutines after the call has returned, want 0", n)
-				}
+				testkit.Equal(t, hookGoroutines(), 0, "goroutines after the call has returned")
 				_ = h.Poststart(t.Context(), &hook.PoststartRequest{Stats: f})
 				after(2500 * time.Millisecond)
 				wantErr(t, h.Err(), nil)

@@ -59,9 +59,7 @@ func (b *bench) exited() {
 		b.t.Errorf("Exited took %v, want it at once", took)
 	}
 	synctest.Wait()
-	if n := b.driver.openNow(); n != 0 {
-		b.t.Errorf("%d streams are open after Exited", n)
-	}
+	testkit.Equal(b.t, b.driver.openNow(), 0, "open streams after Exited")
 	seen := b.seen.count()
 	after(time.Hour)
 	if n := b.seen.count(); n != seen {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestStatsSecondPoststartEndsTheFirstStream(t *testing.T) {
@@ -117,9 +118,7 @@ func TestStatsLateSample(t *testing.T) {
 		after(time.Second)
 		b.poststart()
 		after(time.Minute)
-		if n := b.seen.count(); n != 0 {
-			t.Errorf("%d samples of a stream that was ended before", n)
-		}
+		testkit.Equal(t, b.seen.count(), 0, "samples of a stream that was ended before")
 		wantErr(t, b.Err(), hook.ErrStatsOpening)
 		b.wantOpenings(2)
 		b.exited()
@@ -154,9 +153,7 @@ func TestStatsErrFromUpdater(t *testing.T) {
 		}
 		close(gate)
 		<-off
-		if n := b.seen.count(); n != 1 {
-			t.Errorf("%d samples, want 1", n)
-		}
+		testkit.Equal(t, b.seen.count(), 1, "samples")
 		b.setPublish(true)
 		after(time.Second)
 		wantErr(t, b.Err(), nil)

@@ -23,14 +23,10 @@ func TestNote(t *testing.T) {
 		Text: "cpu_seconds_total is 1.3 ms by cgroup_cpu_usage_seconds_total, but rusage_cpu_seconds_total is 480 ms: " +
 			"processes of the task ran outside its cgroup",
 	}
-	if diff := cmp.Diff([]procstats.Note{want}, cpu.Notes); diff != "" {
-		t.Error(diff)
-	}
+	testkit.Diff(t, "result", []procstats.Note{want}, cpu.Notes)
 	var read map[string]struct{ Notes []procstats.Note }
 	testkit.Must(t, json.Unmarshal(procstats.AppendHeadlinesJSON(nil, []procstats.HeadlineValue{cpu}), &read))
-	if diff := cmp.Diff(cpu.Notes, read["cpu_seconds_total"].Notes); diff != "" {
-		t.Error(diff)
-	}
+	testkit.Diff(t, "result", cpu.Notes, read["cpu_seconds_total"].Notes)
 }
 
 // TestGuarantees holds that an account is called exact only while no headline taken from it was contradicted.

@@ -32,10 +32,7 @@ func TestWrites(t *testing.T) {
 		words  string
 		short  string
 	}{
-		{
-			"nothing", v2(0, 0, 0, 0, 0),
-			"0 exact cgroup_io_write_bytes_total", "written 0 B", "written 0 B",
-		},
+		{"nothing", v2(0, 0, 0, 0, 0), "0 exact cgroup_io_write_bytes_total", "written 0 B", "written 0 B"},
 		{
 			"fsynced", v2(24*mib, 24*mib, 0, 0, 22*mib),
 			"25165824 exact cgroup_io_write_bytes_total", "written 24 MiB", "written 24 MiB",

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -40,9 +41,7 @@ func TestReadingsSayWhatTheyAre(t *testing.T) {
 			got.Number, got.IsNumber = tt.reading.Number()
 			got.Text, got.IsText = tt.reading.Text()
 			got.Present, got.Reason = tt.reading.Present(), tt.reading.Reason()
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			testkit.Diff(t, "result", tt.want, got)
 		})
 	}
 }
@@ -140,8 +139,6 @@ func TestCause(t *testing.T) {
 		"needs Linux 5.8": "needs Linux 5.8",
 		"":                "",
 	} {
-		if got := procstats.AbsentReading(procstats.DiskUsage, reason).Cause(); got != want {
-			t.Errorf("%q: %q, want %q", reason, got, want)
-		}
+		testkit.Equal(t, procstats.AbsentReading(procstats.DiskUsage, reason).Cause(), want, "%q", reason)
 	}
 }

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -36,9 +34,7 @@ func TestParseSelection(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.expr, func(t *testing.T) {
 			s := testkit.Value(procstats.ParseSelection(tt.expr))(t)
-			if diff := cmp.Diff(tt.want, s.Names()); diff != "" {
-				t.Errorf("names (-want +got):\n%s", diff)
-			}
+			testkit.Diff(t, "names", tt.want, s.Names())
 			if s.Empty() != (len(tt.want) == 0) || s.Len() != len(tt.want) || len(s.IDs()) != len(tt.want) {
 				t.Errorf("Empty %v, Len %d, %d IDs for %d names", s.Empty(), s.Len(), len(s.IDs()), len(tt.want))
 			}
@@ -88,9 +84,7 @@ func TestUnknownMeasurements(t *testing.T) {
 			if !errors.Is(err, procstats.ErrUnknownMeasurement) || !errors.As(err, &unknown) {
 				t.Fatalf("error %v, want an UnknownError", err)
 			}
-			if unknown.Word != tt.word {
-				t.Errorf("word %q, want %q", unknown.Word, tt.word)
-			}
+			testkit.Equal(t, unknown.Word, tt.word, "word")
 			if tt.near == "" {
 				if len(unknown.Near) != 0 || !strings.Contains(err.Error(), "groups cgroup, psi, tree") {
 					t.Errorf("near %v in %q, want the list of groups", unknown.Near, err)

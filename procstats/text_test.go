@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -107,9 +108,7 @@ func TestUnitText(t *testing.T) {
 		{procstats.None, 1e18, "1.00e+18"},
 		{procstats.None, math.NaN(), procstats.NoValue},
 	} {
-		if got := test.unit.Text(test.value); got != test.want {
-			t.Errorf("%v %v: %q, want %q", test.value, test.unit, got, test.want)
-		}
+		testkit.Equal(t, test.unit.Text(test.value), test.want, "%v %v", test.value, test.unit)
 	}
 }
 
@@ -156,8 +155,6 @@ func TestAgeText(t *testing.T) {
 		{52*time.Hour + 59*time.Minute, "2d4h"},
 		{math.MaxInt64, "106751d23h"},
 	} {
-		if got := procstats.AgeText(test.age); got != test.want {
-			t.Errorf("%s: %q, want %q", test.age, got, test.want)
-		}
+		testkit.Equal(t, procstats.AgeText(test.age), test.want, "%s", test.age)
 	}
 }

@@ -7,8 +7,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -59,20 +58,14 @@ func TestWindowProcesses(t *testing.T) {
 		{old, "0.5", "300", "0s to 1s", 2, true, map[string]int{"R": 1, "S": 1}},
 		{moved, "0.25", "60", "2s to 3s", 2, false, map[string]int{"D": 2}},
 	}
-	if diff := cmp.Diff(want, rows(w)); diff != "" {
-		t.Errorf("processes (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(map[string]int{"R": 2, "S": 2, "D": 2}, w.Tally(procstats.ProcessState)); diff != "" {
-		t.Errorf("tally over all processes (-want +got):\n%s", diff)
-	}
+	testkit.Diff(t, "processes", want, rows(w))
+	testkit.Diff(t, "tally over all processes", map[string]int{"R": 2, "S": 2, "D": 2}, w.Tally(procstats.ProcessState))
 	w.Advance()
 	four := sampleAt(at(4))
 	process(four, again, 1, 40, "S")
 	w.Add(four)
 	want = []row{{again, "0.1", "40", "4s to 4s", 1, false, map[string]int{"S": 1}}}
-	if diff := cmp.Diff(want, rows(w)); diff != "" {
-		t.Errorf("processes of the next window (-want +got):\n%s", diff)
-	}
+	testkit.Diff(t, "processes of the next window", want, rows(w))
 }
 
 // TestWindowDoesNotTakeALateRowForANewProcess has a sample with rows left out: what shows up afterwards may be old.
@@ -84,9 +77,7 @@ func TestWindowDoesNotTakeALateRowForANewProcess(t *testing.T) {
 	if len(got) != 1 || got[0].CPU().Present() {
 		t.Fatalf("processes %v: CPU is known from one reading", got)
 	}
-	if reason := got[0].CPU().Reason(); reason != "only one reading in the window" {
-		t.Errorf("reason %q", reason)
-	}
+	testkit.Equal(t, got[0].CPU().Reason(), "only one reading in the window", "reason")
 }
 
 // TestWindowKnowsANewProcessByAnyClock has starts as other systems give them: milliseconds since 1970.
@@ -118,12 +109,8 @@ func TestWindowBoundsItsProcesses(t *testing.T) {
 	for _, p := range w.Processes() {
 		pids = append(pids, p.PID)
 	}
-	if diff := cmp.Diff([]int{1, 4}, pids); diff != "" {
-		t.Errorf("PIDs (-want +got):\n%s", diff)
-	}
-	if w.ProcessesOmitted() != 2 {
-		t.Errorf("%d omitted, want 2", w.ProcessesOmitted())
-	}
+	testkit.Diff(t, "PIDs", []int{1, 4}, pids)
+	testkit.Equal(t, w.ProcessesOmitted(), 2, "omitted")
 	none := &procstats.Window{MaxProcesses: -1}
 	none.Add(one)
 	if list := none.Processes(); len(list) != 0 || none.ProcessesOmitted() != 3 {

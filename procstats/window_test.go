@@ -99,9 +99,7 @@ func TestWindowReductions(t *testing.T) {
 				}
 				w.Add(s)
 			}
-			if n := len(strings.Fields(test.values)); w.Samples() != n {
-				t.Errorf("Samples %d, want %d", w.Samples(), n)
-			}
+			testkit.Equal(t, w.Samples(), len(strings.Fields(test.values)), "Samples")
 			for part := range strings.SplitSeq(test.want, ", ") {
 				reduction, want, _ := strings.Cut(part, " ")
 				got, err := w.Reduce(test.id, reductions[reduction])
@@ -189,12 +187,8 @@ func TestWindowsLoseNothingBetweenThem(t *testing.T) {
 			w.Advance()
 		}
 	}
-	if total != 36 {
-		t.Errorf("windows add up to %v, want 36", total)
-	}
-	if w.Samples() != 0 {
-		t.Errorf("%d samples in a window just begun", w.Samples())
-	}
+	testkit.Equal(t, total, 36, "sum of the windows")
+	testkit.Equal(t, w.Samples(), 0, "samples in a window just begun")
 	w.Add(sampleAt(at(7), number(procstats.CgroupMemoryCurrent, 3)))
 	if largest, _ := w.Reduce(procstats.CgroupMemoryCurrent, procstats.Max); show(largest) != "3" {
 		t.Errorf("max %s, want 3: gauges begin anew", show(largest))

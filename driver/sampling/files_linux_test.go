@@ -22,9 +22,7 @@ func newLimitedLoop(t *testing.T, files uint64) *sampling.Loop {
 	var limit unix.Rlimit
 	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
 	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: files, Max: limit.Max}))
-	defer func() {
-		must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
-	}()
+	defer func() { must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)) }()
 	return newLoop(t)
 }
 

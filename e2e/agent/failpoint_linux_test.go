@@ -204,9 +204,7 @@ func (c *chaos) put(name string) error {
 }
 
 // arm lets the step happen.
-func (c *chaos) arm() {
-	testkit.Must(c.t, c.chaotic.Arm(c.failpoint))
-}
+func (c *chaos) arm() { testkit.Must(c.t, c.chaotic.Arm(c.failpoint)) }
 
 // mend lets a stopped process go on after a while, and starts the agent again if it died.
 func (c *chaos) mend() {

@@ -105,9 +105,7 @@ func (h *host) showLog() {
 }
 
 // processes lists those that have this data folder in their environment or command line: executors and tasks.
-func (h *host) processes() []int {
-	return processesWith(h.t, h.data())
-}
+func (h *host) processes() []int { return processesWith(h.t, h.data()) }
 
 // processesWith lists the processes that have a text in their environment or command line.
 func processesWith(t *testing.T, text string) (pids []int) {

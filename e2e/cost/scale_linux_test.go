@@ -76,9 +76,7 @@ func TestScale(t *testing.T) {
 	f.http.Timeout = time.Minute
 	f.write("mixed.nomad.hcl", mixedJob(tasks))
 	all := tasks + 1
-	awaitAll := func() {
-		rig.Eventually(t, scaleLimit, "all tasks run", func() bool { return len(f.running()) == all })
-	}
+	awaitAll := func() { rig.Eventually(t, scaleLimit, "all tasks run", func() bool { return len(f.running()) == all }) }
 	step := func(name string, do func()) {
 		began := time.Now()
 		do()

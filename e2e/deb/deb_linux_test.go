@@ -12,8 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/internal/testkit"
 )
@@ -84,9 +82,7 @@ left of the program: ls: cannot access '/usr/bin/tacho': No such file or directo
 	for line := range strings.Lines(string(out)) {
 		got.WriteString(strings.TrimSpace(line) + "\n")
 	}
-	if diff := cmp.Diff(want, got.String()); diff != "" {
-		t.Errorf("facts (-want +got)\n%s", diff)
-	}
+	testkit.Diff(t, "facts", want, got.String())
 }
 
 // TestReproducible builds a version in two directories.

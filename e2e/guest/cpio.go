@@ -121,6 +121,4 @@ func (a *archive) add(name string, mode uint32, data []byte, numbers ...uint32) 
 }
 
 // pad fills up to a multiple of four.
-func (a *archive) pad() {
-	a.data.Write(make([]byte, -a.data.Len()&3))
-}
+func (a *archive) pad() { a.data.Write(make([]byte, -a.data.Len()&3)) }

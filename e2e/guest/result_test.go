@@ -11,8 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tachograph/tacho/e2e/guest/plan"
 	"github.com/tachograph/tacho/internal/testkit"
 )
@@ -42,9 +40,7 @@ func TestRelay(t *testing.T) {
 				t.Errorf("error %v, want %q", err, test.err)
 			}
 			got := []any{stdout.String(), stderr.String(), exit}
-			if diff := cmp.Diff([]any{test.stdout, test.stderr, test.exit}, got); diff != "" {
-				t.Errorf("stdout, stderr, status (-want +got):\n%s", diff)
-			}
+			testkit.Diff(t, "stdout, stderr, status", []any{test.stdout, test.stderr, test.exit}, got)
 		})
 	}
 }

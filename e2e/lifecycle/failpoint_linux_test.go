@@ -192,9 +192,7 @@ func (c *chaos) detached() {
 	if code, stderr := attached.wait(c.t, 4*deadline); code != 9 && code != 143 {
 		c.t.Errorf("attach: %d %s", code, stderr)
 	}
-	if n := c.count("detached.starts"); n != 1 {
-		c.t.Errorf("%d starts", n)
-	}
+	testkit.Equal(c.t, c.count("detached.starts"), 1, "starts")
 }
 
 // processesOf lists the processes of a witness.

@@ -56,9 +56,7 @@ func TestRunRefuses(t *testing.T) {
 			place := newPlace(t, rig.Self())
 			give(t, place)
 			out := rig.Capture(t, place.Run(t.Context(), test.args...))
-			if out.Code != test.code {
-				t.Errorf("exit code %d, want %d", out.Code, test.code)
-			}
+			testkit.Equal(t, out.Code, test.code, "exit code")
 			if fault := oneLine(out.Stderr, test.mentions); fault != "" {
 				t.Errorf("%s: stderr %q", fault, out.Stderr)
 			}
@@ -78,9 +76,7 @@ func TestRunRefusesAFolderOfOthers(t *testing.T) {
 	place := newPlace(t, rig.Unprivileged())
 	testkit.Must(t, os.Mkdir(place.Out, 0o500))
 	out := rig.Capture(t, place.Run(t.Context(), "--", "/usr/bin/touch", "started"))
-	if out.Code != 125 {
-		t.Errorf("exit code %d, want 125", out.Code)
-	}
+	testkit.Equal(t, out.Code, 125, "exit code")
 	if fault := oneLine(out.Stderr, place.Out); fault != "" {
 		t.Errorf("%s: stderr %q", fault, out.Stderr)
 	}

@@ -76,9 +76,7 @@ func TestKillExecutor(t *testing.T) {
 		testkit.Must(t, syscall.Kill(r.Executor.PID, syscall.SIGKILL))
 		gone(t, place)
 		code, stderr := s.wait(t, deadline)
-		if code != 125 {
-			t.Errorf("exit code %d, want 125", code)
-		}
+		testkit.Equal(t, code, 125, "exit code")
 		if stderr == "" {
 			t.Error("nothing was said")
 		}

@@ -22,11 +22,7 @@ func TestPause(t *testing.T) {
 	tests := []struct {
 		name, redirection string
 		key               bool
-	}{
-		{"key, redirected", ">output", true},
-		{"key, piped", "| cat", true},
-		{"signal, redirected", ">output", false},
-	}
+	}{{"key, redirected", ">output", true}, {"key, piped", "| cat", true}, {"signal, redirected", ">output", false}}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			place := newPlace(t, rig.Self())

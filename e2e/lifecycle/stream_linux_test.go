@@ -76,9 +76,7 @@ func captured(t *testing.T, place *spot, want []byte) {
 		return err
 	})
 	testkit.Must(t, err)
-	if found != 2 {
-		t.Errorf("%d files of the run hold a stream, want 2", found)
-	}
+	testkit.Equal(t, found, 2, "files of the run that hold a stream")
 }
 
 // TestRunGivesItsOwnDescriptors checks that nothing stands between the command and the files of its caller.

@@ -117,13 +117,9 @@ func TestHugePages(t *testing.T) {
 	}
 	const held, pool = 64 << 20, "/proc/sys/vm/nr_hugepages"
 	testkit.Must(t, os.WriteFile(pool, []byte("40"), 0))
-	defer func() {
-		testkit.NoError(t, os.WriteFile(pool, []byte("0"), 0))
-	}()
+	defer func() { testkit.NoError(t, os.WriteFile(pool, []byte("0"), 0)) }()
 	for name, flags := range placements() {
-		t.Run(name, func(t *testing.T) {
-			checkHugePages(t, held, flags...)
-		})
+		t.Run(name, func(t *testing.T) { checkHugePages(t, held, flags...) })
 	}
 	t.Run("accounted", func(t *testing.T) {
 		memory, mount := version(t, "memory")
@@ -133,13 +129,9 @@ func TestHugePages(t *testing.T) {
 		if err := unix.Mount("", mount, "", unix.MS_REMOUNT, "memory_hugetlb_accounting"); err != nil {
 			t.Skipf("mount with memory_hugetlb_accounting (since Linux 6.6): %v", err)
 		}
-		defer func() {
-			testkit.NoError(t, unix.Mount("", mount, "", unix.MS_REMOUNT, ""))
-		}()
+		defer func() { testkit.NoError(t, unix.Mount("", mount, "", unix.MS_REMOUNT, "")) }()
 		r := checkHugePages(t, held)
-		if uncharged := number(t, r, "hugetlb_uncharged_bytes"); uncharged != 0 {
-			t.Errorf("%v bytes are not counted as memory", uncharged)
-		}
+		testkit.Equal(t, number(t, r, "hugetlb_uncharged_bytes"), 0, "bytes not counted as memory")
 		if peak := r.Headline["memory_peak_bytes"]; peak.Guarantee != procstats.Exact {
 			t.Errorf("the peak has the huge pages, and is %+v", peak)
 		}

@@ -52,9 +52,7 @@ func TestQuota(t *testing.T) {
 	if throttled < low || throttled > high {
 		t.Errorf("throttled for %.3f s, and kept from running for %.3f s: want %.3f to %.3f s", throttled, kept, low, high)
 	}
-	if r.Diagnosis.Stall != record.CPUThrottled {
-		t.Errorf("it waited for %q", r.Diagnosis.Stall)
-	}
+	testkit.Equal(t, r.Diagnosis.Stall, record.CPUThrottled, "it waited for")
 }
 
 func TestMemory(t *testing.T) {
@@ -64,9 +62,7 @@ func TestMemory(t *testing.T) {
 	if peak := number(t, r, "cgroup_memory_peak_bytes"); peak < 20<<20 || peak > 64<<20 {
 		t.Errorf("peak %v", peak)
 	}
-	if limit := number(t, r, "cgroup_memory_max_bytes"); limit != 64<<20 {
-		t.Errorf("the row says %v", limit)
-	}
+	testkit.Equal(t, number(t, r, "cgroup_memory_max_bytes"), 64<<20, "the row says")
 }
 
 // TestPids lets forks fail, and counts them.

@@ -288,9 +288,7 @@ func (a *agent) read(url string) ([]byte, error) {
 }
 
 // cli runs a command of nomad and returns what it wrote.
-func (a *agent) cli(args ...string) (string, error) {
-	return a.cliInput("", args...)
-}
+func (a *agent) cli(args ...string) (string, error) { return a.cliInput("", args...) }
 
 func (a *agent) cliInput(input string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)

@@ -132,9 +132,7 @@ func (c *chaos) try(f rig.Failpoint, job string) {
 	c.t.Helper()
 	const limit = 90 * time.Second
 	testkit.Must(c.t, c.chaotic.Disarm())
-	arm := func() {
-		testkit.Must(c.t, c.chaotic.Arm(f))
-	}
+	arm := func() { testkit.Must(c.t, c.chaotic.Arm(f)) }
 	recovery := strings.Contains(f.Name, ".recover")
 	if !recovery {
 		arm()

@@ -42,9 +42,7 @@ func TestLogsByHost(t *testing.T) {
 	a := startWith(t, true, "log_collection = \"host\"\n    enforce = false")
 	hello := a.submit("hello")
 	hello.awaitStatus("complete")
-	if got := hello.logs("stdout"); got != "hello from hello\n" {
-		t.Errorf("stdout %q", got)
-	}
+	testkit.Equal(t, hello.logs("stdout"), "hello from hello\n", "stdout")
 	al, before := a.counting()
 	for key, value := range before {
 		if strings.HasPrefix(key, "limit.") && value == "64 MiB" {

@@ -69,12 +69,8 @@ func TestJobs(t *testing.T) {
 
 func checkHello(t *testing.T, al *allocation) {
 	al.awaitStatus("complete")
-	if got := al.logs("stdout"); got != "hello from hello\n" {
-		t.Errorf("stdout %q", got)
-	}
-	if got := al.logs("stderr"); got != "and its errors\n" {
-		t.Errorf("stderr %q", got)
-	}
+	testkit.Equal(t, al.logs("stdout"), "hello from hello\n", "stdout")
+	testkit.Equal(t, al.logs("stderr"), "and its errors\n", "stderr")
 	al.awaitEvent("Driver", "started pid ")
 	al.awaitEvent("Driver", "Completed with exit code 0")
 	al.awaitEvent("Terminated", "Exit Code: 0")
@@ -240,9 +236,7 @@ func checkExec(t *testing.T, al *allocation) {
 
 func checkUser(t *testing.T, al *allocation) {
 	al.awaitStatus("complete")
-	if got := al.logs("stdout"); got != "nobody\n" {
-		t.Errorf("runs as %q", got)
-	}
+	testkit.Equal(t, al.logs("stdout"), "nobody\n", "user")
 }
 
 func checkDeniedUser(t *testing.T, al *allocation) {
@@ -297,9 +291,7 @@ func checkLimits(t *testing.T, al *allocation) {
 		t.Errorf("memory limit %q, want memory_max", got)
 	}
 	pid := attributes["pid"]
-	if got := strings.TrimSpace(readFile("/proc/" + pid + "/oom_score_adj")); got != "300" {
-		t.Errorf("oom_score_adj %q", got)
-	}
+	testkit.Equal(t, strings.TrimSpace(readFile("/proc/"+pid+"/oom_score_adj")), "300", "oom_score_adj")
 	if executor := attributes["executor.pid"]; sharesCgroup(executor, pid) {
 		t.Error("the executor is charged to the task")
 	}

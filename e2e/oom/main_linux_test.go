@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/testkit"
@@ -79,9 +77,7 @@ func endOf(t *testing.T, r *record.Record) end {
 // hold compares the end with what it should be. A kill has to come with its victim and with the evidence.
 func hold(t *testing.T, r *record.Record, want end) {
 	t.Helper()
-	if diff := cmp.Diff(want, endOf(t, r)); diff != "" {
-		t.Errorf("end (-want +got):\n%s", diff)
-	}
+	testkit.Diff(t, "end", want, endOf(t, r))
 	d := r.Diagnosis
 	if d.Summary == "" {
 		t.Error("no sentence for the user")

@@ -151,10 +151,7 @@ func TestHiddenAncestor(t *testing.T) {
 	tests := []struct {
 		name, log string
 		want      record.Scope
-	}{
-		{"no source", "", quiet},
-		{"the kernel's log tells", "log", record.Ancestor},
-	}
+	}{{"no source", "", quiet}, {"the kernel's log tells", "log", record.Ancestor}}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			letLogTell(t)

@@ -300,9 +300,7 @@ func TestCgroupRemoved(t *testing.T) {
 	if h := r.Headline[procstats.HeadlineCPU.String()]; h.Value == nil || h.Source == procstats.CgroupCPUUsage.String() {
 		t.Errorf("CPU time %+v, want it from elsewhere", h)
 	}
-	if r.Diagnosis.Verdict != record.Signaled {
-		t.Errorf("verdict %s", r.Diagnosis.Verdict)
-	}
+	testkit.Equal(t, r.Diagnosis.Verdict, record.Signaled, "verdict")
 }
 
 // removed checks a reason for the cgroup's name and the time.

@@ -129,7 +129,5 @@ func (c *Console) Wait(t testing.TB) int {
 // Exits waits for the end of the command, and holds its exit code.
 func (c *Console) Exits(t testing.TB, want int) {
 	t.Helper()
-	if code := c.Wait(t); code != want {
-		t.Errorf("exit code %d, want %d", code, want)
-	}
+	testkit.Equal(t, c.Wait(t), want, "exit code")
 }

@@ -73,9 +73,7 @@ func TryEach(t *testing.T, all []Failpoint, n int, try func(t *testing.T, f Fail
 		began := time.Now()
 		t.Run(f.String(), func(t *testing.T) {
 			results[f] = "not run"
-			t.Cleanup(func() {
-				results[f] = fmt.Sprintf("%s %.1fs", outcome(t), time.Since(began).Seconds())
-			})
+			t.Cleanup(func() { results[f] = fmt.Sprintf("%s %.1fs", outcome(t), time.Since(began).Seconds()) })
 			try(t, f)
 		})
 	}
@@ -123,9 +121,7 @@ type Chaotic struct{ Binary string }
 func BuildWithFailpoints(t testing.TB) Chaotic {
 	t.Helper()
 	dir := testkit.Value(os.MkdirTemp("/tmp", "chaos"))(t)
-	t.Cleanup(func() {
-		testkit.NoError(t, os.RemoveAll(dir))
-	})
+	t.Cleanup(func() { testkit.NoError(t, os.RemoveAll(dir)) })
 	c := Chaotic{filepath.Join(dir, "tacho")}
 	build := exec.Command("go", "build", "-tags", "failpoint", "-o", c.Binary, "github.com/tachograph/tacho")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")

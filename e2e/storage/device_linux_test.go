@@ -114,9 +114,7 @@ func dm(t *testing.T, control *os.File, request uintptr, targets uint32, data []
 func loop(t *testing.T, dir string, size int64) (device string) {
 	t.Helper()
 	file := testkit.Value(os.Create(filepath.Join(dir, "image")))(t)
-	defer func() {
-		testkit.NoError(t, file.Close())
-	}()
+	defer func() { testkit.NoError(t, file.Close()) }()
 	testkit.Must(t, file.Truncate(size))
 	device = "/dev/loop0"
 	f := testkit.Value(os.OpenFile(device, os.O_RDWR, 0))(t)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -324,9 +325,7 @@ func TestClaims(t *testing.T) {
 		for _, wrong := range truth.checkRecord(r) {
 			got = wrong.kind
 		}
-		if got != test.want {
-			t.Errorf("%s %g, %s (%s): found %q, want %q", test.what, test.value, test.guarantee, test.source, got, test.want)
-		}
+		testkit.Equal(t, got, test.want, "%s %g, %s (%s): found", test.what, test.value, test.guarantee, test.source)
 	}
 }
 
@@ -335,12 +334,7 @@ func TestSums(t *testing.T) {
 	for _, test := range []struct {
 		rows, exited, unattributed, total float64
 		want                              kind
-	}{
-		{0.5, 0.3, 0.2, 1, ""},
-		{0.5, 0.3, 0.1, 1, notClosed},
-		{0.6, 0.401, -0.001, 1, ""},
-		{0.6, 0.41, -0.01, 1, below0},
-	} {
+	}{{0.5, 0.3, 0.2, 1, ""}, {0.5, 0.3, 0.1, 1, notClosed}, {0.6, 0.401, -0.001, 1, ""}, {0.6, 0.41, -0.01, 1, below0}} {
 		p := &record.Processes{
 			Rows:                   []record.ProcessRow{{Measurements: map[string]any{"process_cpu_seconds_total": test.rows}}},
 			Exited:                 record.ProcessSum{CPUSeconds: &test.exited},
@@ -350,8 +344,6 @@ func TestSums(t *testing.T) {
 		for _, wrong := range closing("info.json", p) {
 			got = wrong.kind
 		}
-		if got != test.want {
-			t.Errorf("%+v: found %q, want %q", test, got, test.want)
-		}
+		testkit.Equal(t, got, test.want, "%+v: found", test)
 	}
 }

@@ -178,12 +178,7 @@ func (r *randomRun) lacks() []string {
 	if !slices.Contains(r.meter.Hierarchies(), "") { // one hierarchy has to be left to it
 		everything = everything[:len(everything)-1]
 	}
-	choices := [][]string{
-		{"memory"},
-		{"cpu", "cpuacct"},
-		everything,
-		{"pids", "freezer", "blkio", "io"},
-	}
+	choices := [][]string{{"memory"}, {"cpu", "cpuacct"}, everything, {"pids", "freezer", "blkio", "io"}}
 	return choices[r.shape.Seed%uint64(len(choices))]
 }
 

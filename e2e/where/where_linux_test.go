@@ -216,9 +216,7 @@ func TestRootless(t *testing.T) {
 
 func TestHiddenProcesses(t *testing.T) {
 	needRoot(t)
-	s := spot{
-		steps: []confine.Step{confine.HiddenProcesses}, namespaces: unix.CLONE_NEWPID, user: rig.Unprivileged(),
-	}
+	s := spot{steps: []confine.Step{confine.HiddenProcesses}, namespaces: unix.CLONE_NEWPID, user: rig.Unprivileged()}
 	s.run(t)
 	s.says(t, "hidden processes", doctor.Partly, "hidepid=0")
 }

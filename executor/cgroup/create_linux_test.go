@@ -65,12 +65,8 @@ func TestCreateInRoot(t *testing.T) {
 		t.Fatalf("%s, notes: %q", o.Error, o.Notes)
 	}
 	o.isIn(t)
-	if o.Group.Layout() != kind {
-		t.Errorf("layout %s, want %s", o.Group.Layout(), kind)
-	}
-	if want := map[string]Placement{"v1": Nested, "hybrid": Nested, "v2": Sibling}[kind]; o.Place != want {
-		t.Errorf("placed %s, want %s", o.Place, want)
-	}
+	testkit.Equal(t, o.Group.Layout(), kind, "layout")
+	testkit.Equal(t, o.Place, map[string]Placement{"v1": Nested, "hybrid": Nested, "v2": Sibling}[kind], "placed")
 	for _, controller := range []string{"memory", "cpu", "pids"} {
 		if o.has(controller) != (version(t, controller) > 0) {
 			t.Errorf("no %s controller in %+v", controller, o.Group)
@@ -157,9 +153,7 @@ func TestParentMissingInAHierarchy(t *testing.T) {
 			if controller == "cpuset" {
 				must(t, inheritCpuset(filepath.Dir(dir), dir))
 			}
-			if o := execute(t, plan{Parent: path, Limits: limits}, 0, "/"); o.Error != "" {
-				t.Errorf("with that parent: %s", o.Error)
-			}
+			testkit.Equal(t, execute(t, plan{Parent: path, Limits: limits}, 0, "/").Error, "", "with that parent")
 			if err := CheckParent(kernel.HostFS(), path, "pids", controller); err != nil {
 				t.Errorf("with that parent the check says %v", err)
 			}
@@ -304,9 +298,7 @@ func TestCreateInDelegatedParent(t *testing.T) {
 		t.Errorf("%+v, notes %q", o.Group, o.Notes)
 	}
 	if layout(t) == "v2" {
-		if o.Place != Nowhere {
-			t.Errorf("placed %s", o.Place)
-		}
+		testkit.Equal(t, o.Place, Nowhere, "placed")
 		return
 	}
 	o.isIn(t)

@@ -21,9 +21,7 @@ func TestEmptyInOneHierarchy(t *testing.T) {
 	needRoot(t)
 	g := testkit.Value(Create(Options{FS: kernel.HostFS(), ID: fmt.Sprint("one-", os.Getpid())}))(t)
 	folders := g.Folders()
-	defer func() {
-		testkit.NoError(t, g.Remove())
-	}()
+	defer func() { testkit.NoError(t, g.Remove()) }()
 	if len(folders) < 2 {
 		t.Skipf("the group has one folder only: %v", folders)
 	}

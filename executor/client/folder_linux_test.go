@@ -76,9 +76,7 @@ func TestTemporaryDir(t *testing.T) {
 	fallback := filepath.Join(home, ".cache", "tacho", "run")
 	want := func(want, when string) {
 		t.Helper()
-		if got := temporaryDir(); got != want {
-			t.Errorf("%s: %s, want %s", when, got, want)
-		}
+		testkit.Equal(t, temporaryDir(), want, "%s", when)
 	}
 	want(ours, "nothing there")
 	testkit.Must(t, os.Symlink("/", ours))

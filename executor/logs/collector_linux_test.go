@@ -19,7 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/executor/logs"
@@ -152,9 +151,7 @@ func TestCollect(t *testing.T) {
 	}
 	got := map[string]string{"stdout": text(t, dir, "stdout"), "stderr": text(t, dir, "stderr")}
 	want := map[string]string{"stdout": "first out\nsecond out\n", "stderr": "first err\nsecond err\n"}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("logs of two tasks, one after the other (-want +got):\n%s", d)
-	}
+	testkit.Diff(t, "logs of two tasks, one after the other", want, got)
 }
 
 func TestOpenRefuses(t *testing.T) {
@@ -216,9 +213,7 @@ func TestNothingIsLost(t *testing.T) {
 	t.Logf("%d MB through two streams in %s: %.0f MB/s", 2*bytesPerStream>>20, took.Round(time.Millisecond),
 		2*bytesPerStream/1e6/took.Seconds())
 	r.quiet(t)
-	if r.Dropped() != 0 {
-		t.Errorf("%d bytes dropped", r.Dropped())
-	}
+	testkit.Equal(t, r.Dropped(), 0, "bytes dropped")
 	for i, stream := range []string{"stdout", "stderr"} {
 		sum := sha256.New()
 		paths := series(t, dir, stream)
@@ -269,9 +264,7 @@ func TestHeldStream(t *testing.T) {
 	if took := time.Since(began); took > time.Second {
 		t.Errorf("the end took %s, although there was nothing to wait for", took)
 	}
-	if got := text(t, dir, "stdout"); got != "the last words\n" {
-		t.Errorf("stdout has %q", got)
-	}
+	testkit.Equal(t, text(t, dir, "stdout"), "the last words\n", "stdout has")
 	r.expect(t, logs.KindAbandoned)
 }
 

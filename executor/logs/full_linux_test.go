@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/executor/logs"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // smallDisk mounts a file system of one megabyte.
@@ -56,9 +57,7 @@ func TestFullDiskBlocks(t *testing.T) {
 	r.expect(t, logs.KindUnblocked)
 	<-wrote
 	r.end(t)
-	if r.Dropped() != 0 {
-		t.Errorf("%d bytes dropped", r.Dropped())
-	}
+	testkit.Equal(t, r.Dropped(), 0, "bytes dropped")
 	checkLines(t, text(t, disk, "stdout"), 512<<10)
 }
 

@@ -6,6 +6,8 @@ package logs
 import (
 	"strings"
 	"testing"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestFileNumber(t *testing.T) {
@@ -53,9 +55,7 @@ func FuzzFileNumber(f *testing.F) {
 			t.Errorf("%q has number %d, which is no number of a file", name, number)
 		}
 		// What is taken for a file of the series must be exactly the file that would be written.
-		if written := fileName(stem, number); written != name {
-			t.Errorf("%q is taken for number %d, whose file is %q", name, number, written)
-		}
+		testkit.Equal(t, fileName(stem, number), name, "file of number %d, which %q is taken for", number, name)
 	})
 }
 

@@ -93,9 +93,7 @@ func TestRotation(t *testing.T) {
 			for _, chunk := range tt.chunks {
 				put(t, s, chunk)
 			}
-			if d := cmp.Diff(tt.want, files(t, dir)); d != "" {
-				t.Errorf("files (-want +got):\n%s", d)
-			}
+			testkit.Diff(t, "files", tt.want, files(t, dir))
 			if len(*odd) > 0 {
 				t.Errorf("odd: %q", *odd)
 			}
@@ -132,9 +130,7 @@ func TestContinuation(t *testing.T) {
 			}
 			s, _ := newSeries(t, dir, 8, 3)
 			put(t, s, "new\n")
-			if d := cmp.Diff(tt.want, files(t, dir)); d != "" {
-				t.Errorf("files (-want +got):\n%s", d)
-			}
+			testkit.Diff(t, "files", tt.want, files(t, dir))
 			for name, text := range tt.have {
 				if _, ours := fileNumber("t.stdout", name); ours {
 					continue
@@ -176,9 +172,7 @@ func TestAttacks(t *testing.T) {
 				dir, victim := filepath.Join(top, "logs"), filepath.Join(top, "victim")
 				must(t, os.Mkdir(dir, 0o777))
 				must(t, os.WriteFile(victim, []byte(precious), 0o600))
-				do := func(number int64) {
-					must(t, attack(filepath.Join(dir, fileName("t.stdout", number)), victim))
-				}
+				do := func(number int64) { must(t, attack(filepath.Join(dir, fileName("t.stdout", number)), victim)) }
 				ours := int64(1)
 				if moment == "before the start" {
 					do(0)
@@ -234,9 +228,7 @@ func TestFolderIsHeld(t *testing.T) {
 	must(t, os.Rename(dir, dir+".moved"))
 	must(t, os.Symlink(elsewhere, dir))
 	put(t, s, "two\n")
-	if d := cmp.Diff(map[int64]string{0: "one\n", 1: "two\n"}, files(t, dir+".moved")); d != "" {
-		t.Errorf("files in the folder (-want +got):\n%s", d)
-	}
+	testkit.Diff(t, "files in the folder", map[int64]string{0: "one\n", 1: "two\n"}, files(t, dir+".moved"))
 	if got := files(t, elsewhere); len(got) > 0 {
 		t.Errorf("files elsewhere: %v", got)
 	}
@@ -249,15 +241,11 @@ func TestChangedByOthers(t *testing.T) {
 	put(t, s, "one\n")
 	must(t, os.Remove(filepath.Join(dir, "t.stdout.0")))
 	put(t, s, "two\n")
-	if d := cmp.Diff(map[int64]string{1: "two\n"}, files(t, dir)); d != "" {
-		t.Errorf("after a file was deleted (-want +got):\n%s", d)
-	}
+	testkit.Diff(t, "after a file was deleted", map[int64]string{1: "two\n"}, files(t, dir))
 	put(t, s, "34\n")
 	must(t, os.Truncate(filepath.Join(dir, "t.stdout.1"), 0))
 	put(t, s, "five\n")
-	if d := cmp.Diff(map[int64]string{1: "five\n"}, files(t, dir)); d != "" {
-		t.Errorf("after a file was emptied (-want +got):\n%s", d)
-	}
+	testkit.Diff(t, "after a file was emptied", map[int64]string{1: "five\n"}, files(t, dir))
 }
 
 // A folder that the task removed while it runs is an error to write to, and not to be made again by path.

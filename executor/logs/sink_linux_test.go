@@ -11,8 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // fakeDisk takes bytes as long as it has room.
@@ -111,15 +112,9 @@ func TestSinkWaitsForRoom(t *testing.T) {
 		<-time.After(longestPause)
 		disk.makeRoom(plenty)
 		<-written
-		if got, want := disk.text.String(), "one\ntwo\nthree\nfour\n"; got != want {
-			t.Errorf("written %q, want %q", got, want)
-		}
-		if got := kinds(*reported); got != "blocked unblocked" {
-			t.Errorf("reported %q, want blocked unblocked", got)
-		}
-		if s.dropped != 0 {
-			t.Errorf("%d bytes dropped", s.dropped)
-		}
+		testkit.Equal(t, disk.text.String(), "one\ntwo\nthree\nfour\n", "written")
+		testkit.Equal(t, kinds(*reported), "blocked unblocked", "reported")
+		testkit.Equal(t, s.dropped, 0, "bytes dropped")
 	})
 }
 
@@ -135,9 +130,7 @@ func TestSinkTellsRarely(t *testing.T) {
 		if got := kinds(*reported); got != "blocked unblocked" {
 			t.Errorf("reported %q of a hundred short waits in some seconds", got)
 		}
-		if disk.text.Len() != 400 {
-			t.Errorf("%d bytes written, want 400", disk.text.Len())
-		}
+		testkit.Equal(t, disk.text.Len(), 400, "bytes written")
 		<-time.After(tellEvery)
 		disk.makeRoom(0)
 		time.AfterFunc(10*time.Millisecond, func() { disk.makeRoom(4) })
@@ -158,9 +151,7 @@ func TestSinkDropsWholeLines(t *testing.T) {
 		<-time.After(dropPause)
 		s.put(t.Context(), []byte("seven\neig"))
 		s.put(t.Context(), []byte("ht\n"))
-		if got, want := disk.text.String(), "one\ntw\nseven\neight\n"; got != want {
-			t.Errorf("written %q, want %q", got, want)
-		}
+		testkit.Equal(t, disk.text.String(), "one\ntw\nseven\neight\n", "written")
 		want := int64(len("one\ntwo\nthree\nfour\nfive\nsix\n") - len("one\ntw"))
 		if s.dropped != want {
 			t.Errorf("%d bytes dropped, want %d", s.dropped, want)
@@ -177,9 +168,7 @@ func TestSinkDropsWholeLines(t *testing.T) {
 				Annotations: map[string]string{"stream": "stdout", "bytes": "12", "bytes_total": "22"},
 			},
 		}
-		if d := cmp.Diff(wantEvents, *reported); d != "" {
-			t.Errorf("reported (-want +got):\n%s", d)
-		}
+		testkit.Diff(t, "reported", wantEvents, *reported)
 	})
 }
 
@@ -206,11 +195,7 @@ func TestSinkDropsWhereWaitingDoesNotHelp(t *testing.T) {
 		disk.makeRoom(plenty)
 		<-time.After(dropPause)
 		s.put(t.Context(), []byte("kept\n"))
-		if got := disk.text.String(); got != "kept\n" {
-			t.Errorf("written %q", got)
-		}
-		if got := kinds(*reported); got != "dropped" {
-			t.Errorf("reported %q, want dropped", got)
-		}
+		testkit.Equal(t, disk.text.String(), "kept\n", "written")
+		testkit.Equal(t, kinds(*reported), "dropped", "reported")
 	})
 }

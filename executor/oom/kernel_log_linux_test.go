@@ -19,9 +19,7 @@ func TestReader(t *testing.T) {
 		t.Skipf("the kernel's log cannot be read here: %v", err)
 	}
 	must(t, err)
-	defer func() {
-		testkit.NoError(t, r.Close())
-	}()
+	defer func() { testkit.NoError(t, r.Close()) }()
 	began := time.Now()
 	first := testkit.Value(r.Next())(t)
 	t.Logf("%d kills in the log, read in %s", len(first), time.Since(began))

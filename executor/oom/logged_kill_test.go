@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/tachograph/tacho/internal/testkit"
@@ -87,9 +86,7 @@ func TestCaptured(t *testing.T) {
 				}
 				got = append(got, kill{k.PID, k.Command, k.RSS >> 10, k.Constraint, k.OOMCgroup, k.TaskCgroup, k.Group})
 			}
-			if diff := cmp.Diff(tests[name], got); diff != "" {
-				t.Errorf("kills (-want +got):\n%s", diff)
-			}
+			testkit.Diff(t, "kills", tests[name], got)
 		})
 	}
 }
@@ -135,9 +132,7 @@ func TestParserLines(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, parseAll(t, []byte(test.log)), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("kills (-want +got):\n%s", diff)
-			}
+			testkit.Diff(t, "kills", test.want, parseAll(t, []byte(test.log)), cmpopts.EquateEmpty())
 		})
 	}
 }

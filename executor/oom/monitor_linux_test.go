@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -49,15 +50,11 @@ func TestExtend(t *testing.T) {
 			watcher := openWatcher(host, procstats.Cgroup{V2: own})
 			o := &Monitor{watcher: watcher, victims: &victimFinder{host: host}, kills: test.last}
 			changed, ok := o.extend(test.found)
-			if ok != test.ok {
-				t.Errorf("extended: %v, want %v", ok, test.ok)
-			}
+			testkit.Equal(t, ok, test.ok, "extended")
 			if other := test.ok && test.found.main; other != (changed != nil) || other && !cmp.Equal(*changed, o.kills[0]) {
 				t.Errorf("reported again: %+v", changed)
 			}
-			if diff := cmp.Diff(test.want, o.kills); diff != "" {
-				t.Errorf("kills (-want +got):\n%s", diff)
-			}
+			testkit.Diff(t, "kills", test.want, o.kills)
 			must(t, watcher.Close())
 		})
 	}
@@ -79,9 +76,7 @@ func TestReportsNameTheVictim(t *testing.T) {
 			var reported []record.Kill
 			m := &Monitor{victims: &victimFinder{main: main, command: "main"}}
 			m.report = func(kill record.Kill, again bool) {
-				if again != (len(reported) > 0) {
-					t.Errorf("report %d is said to be one again: %v", len(reported)+1, again)
-				}
+				testkit.Equal(t, again, len(reported) > 0, "report %d is said to be one again", len(reported)+1)
 				reported = append(reported, kill)
 			}
 			kill := record.Kill{At: time.Now(), Kills: 1, Scope: record.Own, Victims: test.victims}

@@ -127,9 +127,7 @@ func TestVictimsFromSample(t *testing.T) {
 	}
 	kill(t, third, unix.SIGTERM)
 	awaitZombie(t, third)
-	if diff := cmp.Diff([]record.Victim{workerOf(third, 4<<20)}, v.find(1).victims); diff != "" {
-		t.Errorf("the only one that is missing (-want +got):\n%s", diff)
-	}
+	testkit.Diff(t, "the only one that is missing", []record.Victim{workerOf(third, 4<<20)}, v.find(1).victims)
 	kill(t, main, unix.SIGKILL)
 	awaitZombie(t, main)
 	f := v.find(1)
@@ -196,9 +194,7 @@ func TestMainIsNamed(t *testing.T) {
 			v := &victimFinder{main: main, command: "worker", latest: test.seen}
 			v.remember()
 			v.nameMain(&test.kill, final)
-			if diff := cmp.Diff(test.want, test.kill); diff != "" {
-				t.Errorf("kill (-want +got):\n%s", diff)
-			}
+			testkit.Diff(t, "kill", test.want, test.kill)
 		})
 	}
 }
@@ -263,9 +259,7 @@ func TestLogged(t *testing.T) {
 					}
 					got = append(got, pids)
 				}
-				if diff := cmp.Diff(test.want, got); diff != "" {
-					t.Errorf("victims (-want +got):\n%s", diff)
-				}
+				testkit.Diff(t, "victims", test.want, got)
 				if took := time.Since(began); took != test.took {
 					t.Errorf("it took %s, want %s", took, test.took)
 				}
@@ -338,9 +332,7 @@ func TestUserspaceKillers(t *testing.T) {
 		"1/comm": "systemd\n", "200/comm": "systemd-oomd\n", "300/comm": "earlyoom\n", "301/comm": "earlyoom\n",
 		"400/comm": "my-earlyoom\n", "self/comm": "nohang\n", "500/stat": "no comm",
 	})
-	if diff := cmp.Diff([]string{"earlyoom", "systemd-oomd"}, userspaceKillers(host)); diff != "" {
-		t.Errorf("killers (-want +got):\n%s", diff)
-	}
+	testkit.Diff(t, "killers", []string{"earlyoom", "systemd-oomd"}, userspaceKillers(host))
 	if got := userspaceKillers(kernel.FS{Proc: filepath.Join(host.Proc, "none")}); got != nil {
 		t.Errorf("without a proc: %q", got)
 	}

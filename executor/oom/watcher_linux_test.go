@@ -183,9 +183,7 @@ func TestWatcher(t *testing.T) {
 	cancel()
 	testkit.NoError(t, <-done)
 	w.Look(notice)
-	if diff := cmp.Diff(want, n.list); diff != "" {
-		t.Errorf("notices (-want +got):\n%s", diff)
-	}
+	testkit.Diff(t, "notices", want, n.list)
 	must(t, w.Close())
 }
 
@@ -316,23 +314,17 @@ func TestPause(t *testing.T) {
 	now := time.Now()
 	for i, want := range []time.Duration{10 * time.Millisecond, 20 * time.Millisecond, 40 * time.Millisecond, 40 * time.Millisecond} {
 		w.fired(now.Add(time.Millisecond), 0)
-		if w.pause != want {
-			t.Errorf("event %d: pause %s, want %s", i+1, w.pause, want)
-		}
+		testkit.Equal(t, w.pause, want, "event %d: pause", i+1)
 		now = w.armNext
 		w.armed = now
 	}
 	w.fired(now.Add(time.Second), 0)
-	if w.pause != firstPause {
-		t.Errorf("after a quiet second: pause %s, want %s", w.pause, firstPause)
-	}
+	testkit.Equal(t, w.pause, firstPause, "after a quiet second: pause")
 	for cost, want := range map[time.Duration]time.Duration{
 		time.Microsecond: firstPause, time.Millisecond: 50 * time.Millisecond, time.Second: costPause,
 	} {
 		w.armed = now.Add(-time.Hour)
 		w.fired(now, cost)
-		if got := w.armNext.Sub(now); got != want {
-			t.Errorf("after a look of %s: pause %s, want %s", cost, got, want)
-		}
+		testkit.Equal(t, w.armNext.Sub(now), want, "after a look of %s: pause", cost)
 	}
 }

@@ -30,9 +30,7 @@ func TestChild(t *testing.T) {
 		t.Fatalf("%v are left", got)
 	}
 	testkit.NoError(t, child.Signal(unix.SIGTERM))
-	if got := signalOf(t, f.Wait()); got != unix.SIGTERM {
-		t.Errorf("it ended by %s", got)
-	}
+	testkit.Equal(t, signalOf(t, f.Wait()), unix.SIGTERM, "it ended by")
 	if err := child.Signal(unix.SIGTERM); !errors.Is(err, ErrGone) {
 		t.Errorf("signal what was reaped: %v", err)
 	}

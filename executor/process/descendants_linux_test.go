@@ -13,7 +13,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/internal/testkit"
@@ -57,9 +56,7 @@ func TestDescendants(t *testing.T) {
 		slices.Sort(want)
 		got := killDescendants(t)
 		if pidfds {
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("descendants (-want +got):\n%s", diff)
-			}
+			testkit.Diff(t, "descendants", want, got)
 		} else if len(got) != 2 || !slices.Contains(got, f.Process.Pid) {
 			t.Errorf("without pidfds: %d of %v, want the two children", got, want)
 		}

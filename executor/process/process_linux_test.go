@@ -20,9 +20,7 @@ import (
 // eachWay runs a test with pidfds and without.
 func eachWay(t *testing.T, test func(t *testing.T, pidfds bool)) {
 	t.Run("with pidfds", func(t *testing.T) { test(t, true) })
-	t.Run("without", func(t *testing.T) {
-		nopidfd.Run(t, func() { test(t, false) })
-	})
+	t.Run("without", func(t *testing.T) { nopidfd.Run(t, func() { test(t, false) }) })
 }
 
 // unpinned is a pin that lets every signal through.
@@ -78,9 +76,7 @@ func TestSignal(t *testing.T) {
 			t.Fatal(p.PID(), err)
 		}
 		testkit.NoError(t, p.Signal(unix.SIGTERM))
-		if got := signalOf(t, f.Wait()); got != unix.SIGTERM {
-			t.Errorf("it ended by %s", got)
-		}
+		testkit.Equal(t, signalOf(t, f.Wait()), unix.SIGTERM, "it ended by")
 		if err := errors.Join(p.Signal(unix.SIGKILL), p.Close()); err != nil {
 			t.Errorf("signal what is gone: %v", err)
 		}

@@ -43,9 +43,7 @@ func TestKillSession(t *testing.T) {
 	if got := f.alive(); len(got) != 1 || got[0] != outside {
 		t.Errorf("%v are left, want %v", got, outside)
 	}
-	if got := signalOf(t, f.Wait()); got != unix.SIGKILL {
-		t.Errorf("the leader ended by %s", got)
-	}
+	testkit.Equal(t, signalOf(t, f.Wait()), unix.SIGKILL, "the leader ended by")
 }
 
 // A session whose leader is gone has its members still.

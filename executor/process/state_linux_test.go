@@ -33,23 +33,17 @@ func TestState(t *testing.T) {
 			defer p.Close()
 			other := f.ids[0]
 			other.Start++
-			if got := StateOf(host, other); got != Gone {
-				t.Errorf("another process of the same number: %v, want %v", got, Gone)
-			}
+			testkit.Equal(t, StateOf(host, other), Gone, "another process of the same number")
 			must(t, test.end(f))
 			if test.want != Alive {
 				ctx, cancel := context.WithTimeout(t.Context(), soon)
 				defer cancel()
 				must(t, p.Wait(ctx))
 			}
-			if got := StateOf(host, f.ids[0]); got != test.want {
-				t.Errorf("state %v, want %v", got, test.want)
-			}
+			testkit.Equal(t, StateOf(host, f.ids[0]), test.want, "state")
 			if test.want != Alive {
 				f.reap()
-				if got := StateOf(host, f.ids[0]); got != Gone {
-					t.Errorf("reaped: state %v, want %v", got, Gone)
-				}
+				testkit.Equal(t, StateOf(host, f.ids[0]), Gone, "reaped: state")
 			}
 		})
 	}
@@ -59,13 +53,9 @@ func TestState(t *testing.T) {
 func TestFirstThreadHasEnded(t *testing.T) {
 	host := kernel.HostFS()
 	f := start(t, "leaderless", 1)
-	if got := StateOf(host, f.ids[0]); got != Alive {
-		t.Errorf("state %v, want %v", got, Alive)
-	}
+	testkit.Equal(t, StateOf(host, f.ids[0]), Alive, "state")
 	p := testkit.Value(Open(host, f.ids[0]))(t)
 	testkit.NoError(t, errors.Join(p.Signal(unix.SIGKILL), p.Close()))
 	f.await("end", func() bool { return StateOf(host, f.ids[0]) != Alive })
-	if got := StateOf(host, f.ids[0]); got != Killed {
-		t.Errorf("state %v, want %v", got, Killed)
-	}
+	testkit.Equal(t, StateOf(host, f.ids[0]), Killed, "state")
 }

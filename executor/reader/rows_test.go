@@ -6,6 +6,7 @@ package reader
 import (
 	"testing"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 	"github.com/tachograph/tacho/procstats/source"
@@ -63,8 +64,6 @@ func TestGone(t *testing.T) {
 		for _, reading := range test.readings {
 			s.Task.Put(reading)
 		}
-		if got := Gone(s); got != test.want {
-			t.Errorf("%s: gone %t, want %t", test.name, got, test.want)
-		}
+		testkit.Equal(t, Gone(s), test.want, "%s: gone", test.name)
 	}
 }

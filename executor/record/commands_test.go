@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -73,9 +74,7 @@ func TestCommandsAbsent(t *testing.T) {
 		t.Error(diff, c)
 	}
 	// What is recorded of a process that ended elsewhere is less than what was sampled of it.
-	if diff := cmp.Diff(want, ProcessesOf(w, s, true, commandsOf(2, 0.001))); diff != "" {
-		t.Error(diff)
-	}
+	testkit.Diff(t, "result", want, ProcessesOf(w, s, true, commandsOf(2, 0.001)))
 }
 
 // TestExits holds what the accounts of ended processes do to the total: it grows if a process is known to have left the
@@ -198,9 +197,7 @@ func TestContinue(t *testing.T) {
 		},
 		Others: new(row("", 7)), LostRecords: 3, Since: at(1), Gaps: []Gap{{at(2), at(3)}, {at(10), at(20)}},
 	}
-	if d := cmp.Diff(want, second); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
+	testkit.Diff(t, "result", want, second)
 	if len(first.Gaps) != 1 || first.Rows[0].Processes != 5 {
 		t.Errorf("what was handed over has changed: %+v", first)
 	}

@@ -38,9 +38,7 @@ func endCases() (cases []endCase) {
 		for _, scope := range []Scope{Own, Descendant, Ancestor, HostScope, AncestorOrHost, ""} {
 			for known := range 16 {
 				bit := func(n int) bool { return known>>n&1 == 1 }
-				c := endCase{
-					verdict: verdict, scope: scope, kill: true, main: bit(0), limit: bit(1), peak: bit(2), victim: bit(3),
-				}
+				c := endCase{verdict: verdict, scope: scope, kill: true, main: bit(0), limit: bit(1), peak: bit(2), victim: bit(3)}
 				c.name = fmt.Sprintf("%s/%s/main=%v,limit=%v,peak=%v,victim=%v", verdict, scope, c.main, c.limit, c.peak, c.victim)
 				cases = append(cases, c)
 			}
@@ -107,9 +105,7 @@ func TestEnd(t *testing.T) {
 			if c.main {
 				want = OOMKilled
 			}
-			if end.Outcome != want {
-				t.Errorf("outcome %q, want %q", end.Outcome, want)
-			}
+			testkit.Equal(t, end.Outcome, want, "outcome")
 			if (end.LastReading == "3.1 s before: 1.9 GiB, 0.98 cores") == (c.verdict == Completed && !c.main) {
 				t.Errorf("last reading %q of an end that is %q", end.LastReading, end.Outcome)
 			}
@@ -213,16 +209,10 @@ func TestEndOfEarlierRecords(t *testing.T) {
 	want := End{
 		Outcome: OOMKilled, Summary: "killed by the kernel's OOM killer", Remedy: "too low", OOM: "1 OOM kill at the task's own limit",
 	}
-	if diff := cmp.Diff(want, r.End()); diff != "" {
-		t.Errorf("end (-want +got):\n%s", diff)
-	}
-	if got, want := r.Redacted().End().Summary, "Killed: out of memory (limit 48 MiB)"; got != want {
-		t.Errorf("redacted: %q, want %q", got, want)
-	}
+	testkit.Diff(t, "end", want, r.End())
+	testkit.Equal(t, r.Redacted().End().Summary, "Killed: out of memory (limit 48 MiB)", "redacted")
 	running, lost := &Record{State: Running}, &Record{State: Lost}
-	if end := running.End(); end != (End{}) {
-		t.Errorf("a running task: %+v", end)
-	}
+	testkit.Equal(t, running.End(), (End{}), "a running task")
 	if end := lost.End(); end.Summary == "" || end.Outcome != "" {
 		t.Errorf("a lost run: %+v", end)
 	}
@@ -263,9 +253,7 @@ func TestLastReading(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			e := evidenceOf(Evidence{ExitCode: 1, Last: test.last, LastHeadlines: test.headlines, LastAge: 250 * time.Millisecond})
 			d := Diagnose(e)
-			if d.Operator != test.want {
-				t.Errorf("operator %q, want %q", d.Operator, test.want)
-			}
+			testkit.Equal(t, d.Operator, test.want, "operator")
 			if _, given := d.Evidence["last_sample_age_seconds"]; given != (test.last != nil && Inhabited(test.last)) {
 				t.Errorf("evidence %v", d.Evidence)
 			}
@@ -318,9 +306,7 @@ func TestSentence(t *testing.T) {
 			Diagnosis: completed, Headline: map[string]HeadlineValue{"cpu_seconds_total": {Value: new(0.002178)}},
 		}, "Completed with exit code 0; 2.18 ms of CPU time"},
 	} {
-		if d := cmp.Diff(test.want, test.record.Sentence()); d != "" {
-			t.Errorf("%s (-want +got):\n%s", test.name, d)
-		}
+		testkit.Diff(t, test.name, test.want, test.record.Sentence())
 	}
 }
 

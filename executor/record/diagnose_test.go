@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -228,12 +229,8 @@ func TestOOM(t *testing.T) {
 				if d.Verdict != end.verdict || d.OOM.Scope != scope || *d.OOM.Kills != 1 {
 					t.Errorf("verdict %s, OOM %+v, want %s and one kill of scope %s", d.Verdict, d.OOM, end.verdict, scope)
 				}
-				if want := end.blamed && !foreign; d.OOMKilled != want {
-					t.Errorf("OOM killed %v, want %v", d.OOMKilled, want)
-				}
-				if want := end.blamed && foreign; d.Retryable != want {
-					t.Errorf("retryable %v, want %v", d.Retryable, want)
-				}
+				testkit.Equal(t, d.OOMKilled, end.blamed && !foreign, "OOM killed")
+				testkit.Equal(t, d.Retryable, end.blamed && foreign, "retryable")
 				if (d.OOM.Victim == nil) != (kill.Victims == nil) || d.OOM.Reason != kill.Reason {
 					t.Errorf("victim %+v, reason %q, want %+v, %q", d.OOM.Victim, d.OOM.Reason, kill.Victims, kill.Reason)
 				}
@@ -294,9 +291,7 @@ func TestSentences(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, test.got); diff != "" {
-				t.Errorf("sentence (-want +got):\n%s", diff)
-			}
+			testkit.Diff(t, "sentence", test.want, test.got)
 		})
 	}
 }
@@ -352,9 +347,7 @@ func TestDecisive(t *testing.T) {
 	if d.OOM.Scope != HostScope || !d.Retryable || d.OOMKilled {
 		t.Errorf("scope %s, retryable %v, want the main process's: %+v", d.OOM.Scope, d.Retryable, d.OOM)
 	}
-	if diff := cmp.Diff(kills, d.OOM.Notices); diff != "" {
-		t.Errorf("notices (-want +got):\n%s", diff)
-	}
+	testkit.Diff(t, "notices", kills, d.OOM.Notices)
 }
 
 func TestScopeOf(t *testing.T) {
@@ -382,9 +375,7 @@ func TestScopeOf(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if got := ScopeOf(before, test.after, test.logged, test.root); got != test.want {
-				t.Errorf("scope %s, want %s", got, test.want)
-			}
+			testkit.Equal(t, ScopeOf(before, test.after, test.logged, test.root), test.want, "scope")
 		})
 	}
 	if i, ok := HitAbove(before, moved(1, 1, 4, 6)); !ok || i != 1 {
@@ -409,7 +400,5 @@ func TestEvidence(t *testing.T) {
 		"oom_kill_before": int64(7), "oom_kill_after": int64(8), "oom_group_kill_before": int64(0), "oom_group_kill_after": int64(0),
 		"oom_own_limit": int64(1), "oom_limits_below": int64(0), "oom_limits_above": int64(0),
 	}
-	if diff := cmp.Diff(want, Diagnose(e).Evidence); diff != "" {
-		t.Errorf("evidence (-want +got):\n%s", diff)
-	}
+	testkit.Diff(t, "evidence", want, Diagnose(e).Evidence)
 }

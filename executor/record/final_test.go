@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -60,9 +61,7 @@ func TestProcessesOfTallyStates(t *testing.T) {
 	for _, row := range ProcessesOf(&w, last, true, nil).Rows {
 		got = append(got, row.States)
 	}
-	if diff := cmp.Diff([]map[string]int64{{"D": 1, "R": 1, "S": 2}, nil}, got); diff != "" {
-		t.Error(diff)
-	}
+	testkit.Diff(t, "result", []map[string]int64{{"D": 1, "R": 1, "S": 2}, nil}, got)
 }
 
 // TestMergeFinalLosesNoCount merges what two readers of a task have counted: neither has seen all that the other has.
@@ -124,9 +123,7 @@ func TestInheritedPeak(t *testing.T) {
 			t.Errorf("%s: %s (%q), want %s", test.name, got, reason, test.want)
 		}
 	}
-	if reason := InheritedPeak(map[string]HeadlineValue{}, sample(1), sample(1)); reason != "" {
-		t.Errorf("no headline: %q", reason)
-	}
+	testkit.Equal(t, InheritedPeak(map[string]HeadlineValue{}, sample(1), sample(1)), "", "no headline")
 }
 
 // TestEndCounters has 0 where nothing was counted, and nothing where it was not measured.
@@ -142,9 +139,7 @@ func TestEndCounters(t *testing.T) {
 	want := map[string]string{
 		"cgroup_memory_events_max_total": "12345678", "cgroup_memory_events_low_total": "0", "psi_io_some_seconds_total": "1.25",
 	}
-	if diff := cmp.Diff(want, r.EndCounters()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	testkit.Diff(t, "result", want, r.EndCounters())
 	if got := (&Record{}).EndCounters(); len(got) != 0 {
 		t.Errorf("of a record without measurements: %v", got)
 	}

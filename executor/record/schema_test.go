@@ -322,14 +322,10 @@ func TestRecordsValidate(t *testing.T) {
 		records = append(records, end.record())
 	}
 	for _, r := range records {
-		if wrong := infos.validate(t, r); wrong != "" {
-			t.Errorf("%+v: %s", r, wrong)
-		}
+		testkit.Equal(t, infos.validate(t, r), "", "%+v", r)
 	}
 	for _, u := range []*Usage{{}, usage} {
-		if wrong := lines.validate(t, u); wrong != "" {
-			t.Errorf("%+v: %s", u, wrong)
-		}
+		testkit.Equal(t, lines.validate(t, u), "", "%+v", u)
 	}
 	for file, wrong := range map[string]string{
 		`{}`: "is missing", `{"schema_version": 1}`: "is missing", `[]`: "is not",

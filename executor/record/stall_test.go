@@ -7,8 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -95,12 +94,8 @@ func TestThrottledBy(t *testing.T) {
 			Before: sample(0, 0, 0), After: sample(10*time.Second, test.own, test.above), Wall: 10 * time.Second, Span: 10 * time.Second,
 			Throttler: "/batch",
 		})
-		if got := d.StallText(); got != test.want {
-			t.Errorf("%v s by its own quota and %v s by one above: %q, want %q", test.own, test.above, got, test.want)
-		}
-		if d := d.redacted(); d.ThrottledBy != "" {
-			t.Errorf("redacted: %q", d.ThrottledBy)
-		}
+		testkit.Equal(t, d.StallText(), test.want, "%v s by its own quota and %v s by one above", test.own, test.above)
+		testkit.Equal(t, d.redacted().ThrottledBy, "", "redacted")
 	}
 }
 
@@ -117,12 +112,8 @@ func TestWaits(t *testing.T) {
 	first, last := sample(10*time.Second, 3, 1), sample(20*time.Second, 8, 6)
 	five := 5.0
 	want := Waits{Wall: 10 * time.Second, CPU: &five, CPUSome: &five}
-	if diff := cmp.Diff(want, WaitsBetween(first, last, 10*time.Second)); diff != "" {
-		t.Errorf("between two samples (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(Waits{Wall: time.Second}, WaitsBetween(nil, last, time.Second)); diff != "" {
-		t.Errorf("without a baseline (-want +got):\n%s", diff)
-	}
+	testkit.Diff(t, "between two samples", want, WaitsBetween(first, last, 10*time.Second))
+	testkit.Diff(t, "without a baseline", Waits{Wall: time.Second}, WaitsBetween(nil, last, time.Second))
 	// What is reaped or walked has no counter before the task has started.
 	late := sample(20*time.Second, 8, 6)
 	late.SetAbsent(procstats.CgroupCPUUsage, "no cgroup")
@@ -148,7 +139,5 @@ func TestStallOfOutliving(t *testing.T) {
 	after.SetNumber(procstats.CgroupCPUUsage, 9)
 	after.SetNumber(procstats.PSICPUSome, 0.5)
 	d := Diagnose(Evidence{Before: before, After: after, Wall: time.Millisecond, Span: 10 * time.Second})
-	if d.Stall != Fine {
-		t.Errorf("half a second of ten: %q, want %q", d.Stall, Fine)
-	}
+	testkit.Equal(t, d.Stall, Fine, "half a second of ten")
 }

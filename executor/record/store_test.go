@@ -91,9 +91,7 @@ func TestReserve(t *testing.T) {
 	want := exampleRecord("one", time.Date(2026, 3, 4, 5, 6, 7, 89, time.UTC))
 	must(t, errors.Join(store.Reserve(), store.Put(want)))
 	got := testkit.Value(Read(dir))(t)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	testkit.Diff(t, "result", want, got)
 	must(t, store.Reserve())
 	if info, err := os.Stat(filepath.Join(dir, temporaryName())); err != nil || info.Size() != reservation {
 		t.Errorf("reserved: %v, %v", info, err)
@@ -125,9 +123,7 @@ func TestStoreFilesBelongToTheirUserAlone(t *testing.T) {
 		return nil
 	})
 	must(t, err)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("files and modes (-want +got):\n%s", diff)
-	}
+	testkit.Diff(t, "files and modes", want, got)
 }
 
 func TestCreateRejectsTheFolderOfAnotherRun(t *testing.T) {
@@ -195,9 +191,7 @@ func TestListIsNewestFirstAndKeepsDamagedRuns(t *testing.T) {
 	for _, entry := range entries {
 		names = append(names, entry.Name)
 	}
-	if diff := cmp.Diff([]string{"a", "c", "b", "empty"}, names); diff != "" {
-		t.Errorf("order (-want +got):\n%s", diff)
-	}
+	testkit.Diff(t, "order", []string{"a", "c", "b", "empty"}, names)
 	if last := entries[len(entries)-1]; last.Record != nil || !errors.Is(last.Err, fs.ErrNotExist) {
 		t.Errorf("folder without a record: %+v, want fs.ErrNotExist", last)
 	}
@@ -242,9 +236,7 @@ func TestReadNamesFileAndLine(t *testing.T) {
 
 func TestReadTakesLaterMinorVersions(t *testing.T) {
 	r := testkit.Value(Decode([]byte(`{"schema_version": "1.7", "id": "x", "something_new": [1, 2]}`)))(t)
-	if r.ID != "x" {
-		t.Errorf("id %q, want x", r.ID)
-	}
+	testkit.Equal(t, r.ID, "x", "id")
 }
 
 func TestReadUsagePassesOverALineBeingWritten(t *testing.T) {

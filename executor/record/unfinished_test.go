@@ -9,8 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -90,9 +89,7 @@ func TestFillFromReports(t *testing.T) {
 				}
 				got[name] = head{*h.Value, h.Guarantee}
 			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("headlines (-want +got):\n%s", diff)
-			}
+			testkit.Diff(t, "headlines", test.want, got)
 			asOf := 0.0
 			if !r.AsOf.IsZero() {
 				asOf = r.AsOf.Sub(began).Seconds()

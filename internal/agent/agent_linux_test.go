@@ -273,9 +273,7 @@ func TestServiceIsRecoveredWithItsHistory(t *testing.T) {
 		}
 		last = v
 	}
-	if gaps != 1 {
-		t.Errorf("%d gaps, want 1", gaps)
-	}
+	testkit.Equal(t, gaps, 1, "gaps")
 }
 
 func TestFailedTaskIsRestartedByItsPolicy(t *testing.T) {

@@ -46,9 +46,7 @@ func TestFullDisk(t *testing.T) {
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=4m"); err != nil {
 		t.Skipf("mount: %v", err)
 	}
-	defer func() {
-		testkit.NoError(t, syscall.Unmount(dir, syscall.MNT_DETACH))
-	}()
+	defer func() { testkit.NoError(t, syscall.Unmount(dir, syscall.MNT_DETACH)) }()
 	c := testConfig(dir)
 	r := begin(t, c)
 	running := r.sleeping()
@@ -92,9 +90,7 @@ func (r *running) checkUnwritable(service *allocation.Allocation) {
 	if _, err := r.Snapshot().Job("other"); !errors.Is(err, allocation.ErrNotFound) {
 		r.t.Errorf("the job is there: %v", err)
 	}
-	if n := len(r.Snapshot().Allocations); n != 1 {
-		r.t.Errorf("%d allocations, want 1", n)
-	}
+	testkit.Equal(r.t, len(r.Snapshot().Allocations), 1, "allocations")
 	if err := r.StopAlloc(service.ID); err != nil {
 		r.t.Error(err)
 	}

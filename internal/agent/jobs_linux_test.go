@@ -57,9 +57,7 @@ func TestLifecycleOrder(t *testing.T) {
 		t.Errorf("status %s: %s", l.ClientStatus, l.Description)
 	}
 	text := testkit.Value(os.ReadFile(filepath.Join(r.host.Dir, l.ID, "alloc", "data", "order")))(t)
-	if diff := cmp.Diff([]string{"first", "first-end", "main", "then", "last"}, strings.Fields(string(text))); diff != "" {
-		t.Error(diff)
-	}
+	testkit.Diff(t, "result", []string{"first", "first-end", "main", "then", "last"}, strings.Fields(string(text)))
 	if got := l.Tasks["beside"].State; got.Failed || got.Phase != hook.PhaseDead {
 		t.Errorf("sidecar %+v", got)
 	}
@@ -183,9 +181,7 @@ func TestActsOnTasks(t *testing.T) {
 			break
 		}
 	}
-	if out.String() != "t\n" {
-		t.Errorf("exec wrote %q", out.String())
-	}
+	testkit.Equal(t, out.String(), "t\n", "exec wrote")
 	testkit.NoError(t, r.RestartAlloc(l.ID, "t"))
 	r.await(l.ID, "restarted", func(l *allocation.Allocation) bool { return l.Tasks["t"].State.Restarts == 1 && isRunning(l) })
 	if _, err := r.Snapshot().Allocation(l.ID[:6]); err != nil {

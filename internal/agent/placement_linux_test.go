@@ -125,8 +125,6 @@ func TestStatusOfJob(t *testing.T) {
 		if test.job.Job == nil {
 			test.job.Job = &job.Job{Type: job.TypeBatch}
 		}
-		if got := statusOfJob(&test.job, test.allocs); got != test.want {
-			t.Errorf("%s: %s, want %s", test.name, got, test.want)
-		}
+		testkit.Equal(t, statusOfJob(&test.job, test.allocs), test.want, "%s", test.name)
 	}
 }

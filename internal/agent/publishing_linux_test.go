@@ -58,9 +58,7 @@ func TestPublishingOffIsLoggedOnce(t *testing.T) {
 	r := run(t, a)
 	id := r.sleeping().ID
 	must(t, r.RestartAlloc(id, "t"))
-	hooks := func() []logLine {
-		return sink.matching(func(l logLine) bool { return l.args["hook"] != nil })
-	}
+	hooks := func() []logLine { return sink.matching(func(l logLine) bool { return l.args["hook"] != nil }) }
 	r.eventually("two starts", func() bool { return len(hooks()) == 2 })
 	for _, l := range hooks() {
 		if l.level != hclog.Trace || l.text != "collects no stats: publishing is off" ||

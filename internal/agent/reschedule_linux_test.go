@@ -40,9 +40,7 @@ func TestReplaceAlloc(t *testing.T) {
 	// What has ended is not replaced, nor is that of a stopped job.
 	must(t, r.ReplaceAlloc(first.ID))
 	must(t, r.StopJob("test", false, nil))
-	if n := len(r.Snapshot().Allocations); n != 2 {
-		t.Errorf("%d allocations", n)
-	}
+	testkit.Equal(t, len(r.Snapshot().Allocations), 2, "allocations")
 }
 
 func TestReschedule(t *testing.T) {
@@ -50,9 +48,7 @@ func TestReschedule(t *testing.T) {
 	first := r.submit(rescheduled(3, 1, "5s"))[0]
 	next := r.successor(first.ID)
 	r.await(next.ID, "failed", func(l *allocation.Allocation) bool { return l.ClientStatus == allocation.Failed })
-	if n := len(r.Snapshot().Allocations); n != 2 {
-		t.Errorf("%d allocations", n)
-	}
+	testkit.Equal(t, len(r.Snapshot().Allocations), 2, "allocations")
 }
 
 // TestReplacementWaits has a replacement that waits for a port, over a restart of the agent: it still replaces the
@@ -185,9 +181,7 @@ func TestSupersededIsNotReplaced(t *testing.T) {
 		r.eventually("an end of waiting", func() bool {
 			return time.Now().After(failed.Rescheduled) && r.await(first.ID, "there", func(*allocation.Allocation) bool { return true }).Rescheduled.IsZero()
 		})
-		if n := len(r.Snapshot().Allocations); n != 2 {
-			t.Errorf("%d allocations", n)
-		}
+		testkit.Equal(t, len(r.Snapshot().Allocations), 2, "allocations")
 		r.end(false)
 		r = begin(t, testConfig(dir))
 	}
@@ -278,9 +272,7 @@ func TestCompletedIsNotReplaced(t *testing.T) {
 	r.await(l.ID, "complete", func(l *allocation.Allocation) bool { return l.ClientStatus == allocation.Complete })
 	r.registering.Unlock()
 	testkit.NoError(t, <-stopped)
-	if n := len(r.Snapshot().Allocations); n != 1 {
-		t.Errorf("%d allocations", n)
-	}
+	testkit.Equal(t, len(r.Snapshot().Allocations), 1, "allocations")
 }
 
 // TestScaleOfStoppedJob stops a job after its scaling has read it: it stays stopped.
@@ -296,7 +288,5 @@ func TestScaleOfStoppedJob(t *testing.T) {
 	if _, _, err := r.ScaleJob(t.Context(), "test", "g", 2); err == nil || !strings.Contains(err.Error(), "stopped") {
 		t.Errorf("scaling: %v", err)
 	}
-	if n := len(r.Snapshot().Allocations); n != 1 {
-		t.Errorf("%d allocations", n)
-	}
+	testkit.Equal(t, len(r.Snapshot().Allocations), 1, "allocations")
 }

@@ -65,9 +65,7 @@ func TestTasksOutliveWhatCannotBeRead(t *testing.T) {
 	r = begin(t, c)
 	r.goesOn(l)
 	r.eventually("failure of the history", func() bool { return r.Cost().Errors["history"] > 0 })
-	if got := r.Cost().Errors["history"]; got != 1 {
-		t.Errorf("%d failures of the history counted, want 1", got)
-	}
+	testkit.Equal(t, r.Cost().Errors["history"], 1, "failures of the history counted")
 	r.end(false)
 
 	store, version := openJob(t, c)
@@ -178,9 +176,7 @@ func TestEndIsToldOnce(t *testing.T) {
 	defer r.end(true)
 	r.await(l.ID, "waiting for its restart", waits)
 	got := testkit.Value(r.Record(l.ID, "t"))(t)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	testkit.Diff(t, "result", want, got)
 }
 
 // TestEndedAllocationStaysAsItIs stops a task that waits for its next start, and begins another agent.

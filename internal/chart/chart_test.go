@@ -287,18 +287,14 @@ func TestColumns(t *testing.T) {
 		{"one reading alone", []float64{nan, nan, 4, nan, nan, nan, nan, nan, nan, nan, 7}, "[NaN NaN 4 NaN NaN NaN NaN NaN NaN 7]"},
 		{"nothing", nothing(11), "[NaN NaN NaN NaN NaN NaN NaN NaN NaN NaN]"},
 	} {
-		if got := fmt.Sprint(a.columns(test.values, 10)); got != test.want {
-			t.Errorf("%s: columns %s, want %s", test.name, got, test.want)
-		}
+		testkit.Equal(t, fmt.Sprint(a.columns(test.values, 10)), test.want, "%s: columns", test.name)
 	}
 	// A value that holds for a time has two moments: what leads straight up or down is in no column of its own.
 	a = &Axis{Since: noon, Until: noon.Add(4 * time.Second)}
 	for _, at := range []time.Duration{0, 2 * time.Second, 2 * time.Second, 4 * time.Second} {
 		a.Moments = append(a.Moments, Moment{At: noon.Add(at)})
 	}
-	if got := fmt.Sprint(a.columns([]float64{3, 3, 1, 1}, 4)); got != "[3 3 1 1]" {
-		t.Errorf("two steps: columns %s, want [3 3 1 1]", got)
-	}
+	testkit.Equal(t, fmt.Sprint(a.columns([]float64{3, 3, 1, 1}, 4)), "[3 3 1 1]", "two steps: columns")
 }
 
 func TestData(t *testing.T) {

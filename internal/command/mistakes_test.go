@@ -15,8 +15,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tachograph/tacho/internal/command"
 	"github.com/tachograph/tacho/internal/testkit"
 )
@@ -150,9 +148,7 @@ func compareGolden(t *testing.T, path, got string) {
 		must(t, os.WriteFile(path, []byte(got), 0o600))
 	}
 	want := testkit.Value(os.ReadFile(path))(t)
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Error(diff)
-	}
+	testkit.Diff(t, "result", string(want), got)
 }
 
 // wordsOf splits a line at blanks that are not in single quotes.

@@ -180,8 +180,6 @@ func (s *topSession) quit(t *testing.T) {
 	if _, err := s.master.Write([]byte("qq")); err != nil { // from the page of keys, and from top
 		t.Fatal(err)
 	}
-	if code := <-s.ended; code != 0 {
-		t.Errorf("exit code %d", code)
-	}
+	testkit.Equal(t, <-s.ended, 0, "exit code")
 	_ = s.master.Close()
 }

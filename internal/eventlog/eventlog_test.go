@@ -65,9 +65,7 @@ func TestFollowReadsTheNewest(t *testing.T) {
 			if got := drain(t, l.Follow(tt.after)); !cmp.Equal(got, tt.want) {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
-			if got, want := l.Last(), uint64(last+tt.count); got != want {
-				t.Errorf("last is %d, want %d", got, want)
-			}
+			testkit.Equal(t, l.Last(), uint64(last+tt.count), "last")
 		})
 	}
 }

@@ -14,8 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -152,7 +151,5 @@ func TestHighestOfStep(t *testing.T) {
 		got = append(got, [3]float64{p.Values[procstats.CgroupCPUUsage], p.Values[procstats.HeadlineMemory], peak})
 	}
 	want := [][3]float64{{4, 100, 900}, {6, 300, 300}, {7, 200, 200}, {11, 50, 50}, {}, {16, 40, 40}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	testkit.Diff(t, "result", want, got)
 }

@@ -14,7 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/tachograph/tacho/internal/testkit"
@@ -84,9 +83,7 @@ func queueTest(t *testing.T, test func(t *testing.T, d *disk, w *Writer, q *Queu
 	})
 }
 
-func reading(n int) *procstats.Sample {
-	return sample(n, cpu(float64(n)))
-}
+func reading(n int) *procstats.Sample { return sample(n, cpu(float64(n))) }
 
 // TestQueueReadsWhatWasAdded holds that a reader finds what was added before it came.
 func TestQueueReadsWhatWasAdded(t *testing.T) {
@@ -127,9 +124,7 @@ func TestQueueOnADiskThatHangs(t *testing.T) {
 		for n := 101; n <= 130; n++ {
 			q.Add(reading(n), 1)
 		}
-		if took := time.Since(began); took != 0 {
-			t.Errorf("writing took %v", took)
-		}
+		testkit.Equal(t, time.Since(began), 0, "writing took")
 		if n := len(q.pending); n > 2*queueSize {
 			t.Errorf("%d points are pending", n)
 		}
@@ -146,9 +141,7 @@ func TestQueueOnADiskThatHangs(t *testing.T) {
 				t.Errorf("a reader waited %v", took)
 			}
 		}
-		if diff := cmp.Diff([]string{"drop readings from history: the disk does not keep up"}, l.warnings); diff != "" {
-			t.Error(diff)
-		}
+		testkit.Diff(t, "result", []string{"drop readings from history: the disk does not keep up"}, l.warnings)
 		dropped := q.Dropped()
 		if dropped == 0 || w.Dropped() != dropped || other.Dropped() != 0 {
 			t.Errorf("dropped %d, of the task %d, of another %d", w.Dropped(), dropped, other.Dropped())
@@ -218,9 +211,7 @@ func TestQueueErrorsAreLoggedOnce(t *testing.T) {
 			q.Add(reading(n), 1)
 			synctest.Wait()
 		}
-		if diff := cmp.Diff([]string{"write history", "failed"}, l.warnings); diff != "" {
-			t.Error(diff)
-		}
+		testkit.Diff(t, "result", []string{"write history", "failed"}, l.warnings)
 		if _, err := q.Points(Query{}); !errors.Is(err, broken) {
 			t.Errorf("read: %v", err)
 		}

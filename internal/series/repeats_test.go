@@ -180,9 +180,7 @@ func TestQueueRefusesToRepeat(t *testing.T) {
 				t.Fatal(err)
 			}
 			test.before(q)
-			if got := q.Again(test.at, test.run, procstats.Reading{}); got != test.want {
-				t.Errorf("again: %t, want %t", got, test.want)
-			}
+			testkit.Equal(t, q.Again(test.at, test.run, procstats.Reading{}), test.want, "again")
 		})
 	}
 }

@@ -5,6 +5,7 @@ package series
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -70,9 +71,7 @@ func seconds(t *testing.T, r history, q Query) []int {
 // wantSeconds compares when the points were taken, gaps negative.
 func wantSeconds(t *testing.T, r history, q Query, want ...int) {
 	t.Helper()
-	if diff := cmp.Diff(want, seconds(t, r, q)); diff != "" {
-		t.Errorf("seconds of %+v (-want +got):\n%s", q, diff)
-	}
+	testkit.Diff(t, fmt.Sprintf("seconds of %+v", q), want, seconds(t, r, q))
 }
 
 // cpu is the CPU time of a task, and all that is read of it.
@@ -134,9 +133,7 @@ func TestRingTellsAbsentFromZero(t *testing.T) {
 		{Stamp: stamp(1), Run: 1, Values: cpu(0)},
 		{Stamp: stamp(2), Run: 2, Values: map[procstats.ID]float64{procstats.CgroupMemoryCurrent: 0}},
 	}
-	if diff := cmp.Diff(want, points); diff != "" {
-		t.Error(diff)
-	}
+	testkit.Diff(t, "result", want, points)
 }
 
 func TestRingWidens(t *testing.T) {
@@ -148,9 +145,7 @@ func TestRingWidens(t *testing.T) {
 	if len(points) != 3 || points[0].Values[procstats.CgroupCPUUsage] != 1 {
 		t.Fatalf("points %+v", points)
 	}
-	if diff := cmp.Diff(many, points[2].Values); diff != "" {
-		t.Error(diff)
-	}
+	testkit.Diff(t, "result", many, points[2].Values)
 }
 
 // TestRingIsReadInPieces has more points than are read at once, closed in the midst of them.

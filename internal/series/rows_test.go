@@ -99,9 +99,7 @@ func TestRingHasProcesses(t *testing.T) {
 	all := append([][]procstats.ProcessRow{{}, {}}, want...)
 	all[2] = []procstats.ProcessRow{} // none is not nil,
 	all = append(all, nil)            // but for a gap
-	if diff := cmp.Diff(all, read(Query{Processes: true}), cmp.AllowUnexported(procstats.Reading{})); diff != "" {
-		t.Error(diff)
-	}
+	testkit.Diff(t, "result", all, read(Query{Processes: true}), cmp.AllowUnexported(procstats.Reading{}))
 	if diff := cmp.Diff(make([][]procstats.ProcessRow, 7), read(Query{})); diff != "" {
 		t.Errorf("not asked for: %s", diff)
 	}

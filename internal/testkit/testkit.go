@@ -5,8 +5,12 @@
 package testkit
 
 import (
+	"fmt"
 	"io"
+	"reflect"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // Must ends a test if something that it needs has failed.
@@ -38,4 +42,24 @@ func NoError(tb testing.TB, err error) {
 func Closing(tb testing.TB, c io.Closer) {
 	tb.Helper()
 	tb.Cleanup(func() { NoError(tb, c.Close()) })
+}
+
+// Equal reports a value that differs from the one wanted. The format and its arguments name the value.
+func Equal[T comparable](tb testing.TB, got, want T, format string, args ...any) {
+	tb.Helper()
+	if got != want {
+		verb := "%v"
+		if reflect.TypeFor[T]().Kind() == reflect.String {
+			verb = "%q"
+		}
+		tb.Errorf("%s: "+verb+", want "+verb, fmt.Sprintf(format, args...), got, want)
+	}
+}
+
+// Diff reports how a named value differs from the one wanted.
+func Diff(tb testing.TB, name string, want, got any, options ...cmp.Option) {
+	tb.Helper()
+	if diff := cmp.Diff(want, got, options...); diff != "" {
+		tb.Errorf("%s (-want +got):\n%s", name, diff)
+	}
 }

@@ -3,7 +3,11 @@
 
 package version
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/tachograph/tacho/internal/testkit"
+)
 
 func TestChoose(t *testing.T) {
 	for _, test := range []struct{ name, stamped, module, want string }{
@@ -13,8 +17,6 @@ func TestChoose(t *testing.T) {
 		{"no build information", "", "", "0.0.0-dev"},
 		{"a changed commit", "", "v0.0.0-20260102030405-0123456789ab+dirty", "0.0.0-20260102030405-0123456789ab+dirty"},
 	} {
-		if got := choose(test.stamped, test.module); got != test.want {
-			t.Errorf("%s: got %q, want %q", test.name, got, test.want)
-		}
+		testkit.Equal(t, choose(test.stamped, test.module), test.want, "%s", test.name)
 	}
 }

@@ -90,9 +90,7 @@ func TestServiceNames(t *testing.T) {
 		}
 	}
 	const start = "/hashicorp.nomad.plugins.drivers.proto.Driver/StartTask"
-	if drivers.Driver_StartTask_FullMethodName != start {
-		t.Errorf("StartTask is called as %s, want %s", drivers.Driver_StartTask_FullMethodName, start)
-	}
+	testkit.Equal(t, drivers.Driver_StartTask_FullMethodName, start, "StartTask is called as")
 }
 
 func appendServices(lines []string, services protoreflect.ServiceDescriptors) []string {

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/testing/protocmp"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/plugin/proto/drivers"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -132,16 +132,12 @@ func TestResourceUsage(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			stats := TaskStats("", test.s, test.before, 2000)
-			if d := cmp.Diff(test.want, stats.GetAggResourceUsage(), protocmp.Transform()); d != "" {
-				t.Errorf("task (-want +got):\n%s", d)
-			}
+			testkit.Diff(t, "task", test.want, stats.GetAggResourceUsage(), protocmp.Transform())
 			processes := stats.GetResourceUsageByPid()
 			if len(test.processes)+len(processes) == 0 {
 				return
 			}
-			if d := cmp.Diff(test.processes, processes, protocmp.Transform()); d != "" {
-				t.Errorf("processes (-want +got):\n%s", d)
-			}
+			testkit.Diff(t, "processes", test.processes, processes, protocmp.Transform())
 		})
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/plugin/proto/base"
 	"github.com/tachograph/tacho/plugin/proto/drivers"
 	"github.com/tachograph/tacho/plugin/proto/hclspec"
@@ -128,9 +129,7 @@ func TestFromWait(t *testing.T) {
 	want := &drivers.WaitTaskResponse{
 		Result: &drivers.ExitResult{ExitCode: 137, Signal: 9, OomKilled: true}, Err: "executor \uFFFD lost",
 	}
-	if d := cmp.Diff(want, overWire(t, lost), protocmp.Transform()); d != "" {
-		t.Errorf("exit (-want +got):\n%s", d)
-	}
+	testkit.Diff(t, "exit", want, overWire(t, lost), protocmp.Transform())
 }
 
 func TestFromSchema(t *testing.T) {
@@ -155,9 +154,7 @@ func TestFromSchema(t *testing.T) {
 			Name: "block", Required: true, Nested: object(map[string]*hclspec.Spec{"a": attr("a", "any", false)}),
 		}}},
 	})
-	if d := cmp.Diff(want, overWire(t, FromSchema(schema)), protocmp.Transform()); d != "" {
-		t.Errorf("schema (-want +got):\n%s", d)
-	}
+	testkit.Diff(t, "schema", want, overWire(t, FromSchema(schema)), protocmp.Transform())
 }
 
 func TestStatus(t *testing.T) {
@@ -196,9 +193,7 @@ func TestStatus(t *testing.T) {
 		for _, detail := range sent.Details() {
 			recoverable = detail.(*structs.RecoverableError).GetRecoverable()
 		}
-		if recoverable != test.recoverable {
-			t.Errorf("%s: recoverable %v, want %v", test.name, recoverable, test.recoverable)
-		}
+		testkit.Equal(t, recoverable, test.recoverable, "%s: recoverable", test.name)
 	}
 	if Status(nil) != nil {
 		t.Error("no error became one")

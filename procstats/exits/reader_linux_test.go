@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/internal/testkit"
@@ -191,9 +190,7 @@ func TestSpawned(t *testing.T) {
 		"well": {{Processes: 10}}, "ill": {{ExitCode: 6, Processes: 5}, {Processes: 5}},
 		"dead": {{Signal: 9, Processes: 1}, {Processes: 1}}, "threads": {{ExitCode: 3, Processes: 1}, {Processes: 1}},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	testkit.Diff(t, "result", want, got)
 	if off := math.Abs(cpu-total) / total; off > 0.01 || s.Lost > 0 {
 		t.Errorf("rows have %.6f of %.6f s; %d records lost", cpu, total, s.Lost)
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // stack is a machine's block devices: a disk 254:0 with dm 252:0 and, over that, md 9:0; loop devices over a file on
@@ -103,9 +105,7 @@ func TestNewDeviceRefreshesAll(t *testing.T) {
 	if got := written(before); got != 11 {
 		t.Errorf("%v bytes of known devices, want 11: sysfs was read again", got)
 	}
-	if got := written(before + "9:0 wbytes=6\n"); got != 6 {
-		t.Errorf("%v bytes with a new device, want 6", got)
-	}
+	testkit.Equal(t, written(before+"9:0 wbytes=6\n"), 6, "bytes with a new device")
 }
 
 // Every device that was used is listed, layers too, with the name that the kernel gives it.

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestKeptFileReadsAgain(t *testing.T) {
@@ -68,8 +70,6 @@ func TestGone(t *testing.T) {
 		{nil, false},
 	}
 	for _, test := range tests {
-		if got := Gone(test.err); got != test.want {
-			t.Errorf("gone(%v) = %v, want %v", test.err, got, test.want)
-		}
+		testkit.Equal(t, Gone(test.err), test.want, "gone(%v) =", test.err)
 	}
 }

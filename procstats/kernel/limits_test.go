@@ -4,12 +4,12 @@
 package kernel
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -27,9 +27,7 @@ func TestCgroupAncestors(t *testing.T) {
 		{"", nil},
 	}
 	for _, test := range tests {
-		if diff := cmp.Diff(test.want, CgroupAncestors(test.dir, mounts)); diff != "" {
-			t.Errorf("ancestors of %q differ (-want +got):\n%s", test.dir, diff)
-		}
+		testkit.Diff(t, fmt.Sprintf("ancestors of %q differ", test.dir), test.want, CgroupAncestors(test.dir, mounts))
 	}
 }
 

@@ -90,9 +90,7 @@ func TestLags(t *testing.T) {
 	dirs["devices/system/node/node0/"], dirs["devices/system/node/node1/"] = "", ""
 	root := FS{Sys: writeTree(t, dirs)}
 	for total, threshold := range map[int64]int64{0: 125, 1 << 30: 2 * 7 * (1 + 4), 256 << 30: 125} {
-		if got, want := countersLag(root, total), 2*2*64*threshold*page; got != want {
-			t.Errorf("counters of %d bytes of memory: %d, want %d", total, got, want)
-		}
+		testkit.Equal(t, countersLag(root, total), 2*2*64*threshold*page, "counters of %d bytes of memory", total)
 	}
 }
 

@@ -191,9 +191,7 @@ func TestUnescapeMountinfo(t *testing.T) {
 		`/a\040\040`: "/a  ", `/cut\04`: `/cut\04`, `/not\999`: `/not\999`, `/big\777`: `/big\777`, `\`: `\`, ``: ``,
 	}
 	for in, want := range tests {
-		if got := unescapeMountinfo(in); got != want {
-			t.Errorf("unescape %q: got %q, want %q", in, got, want)
-		}
+		testkit.Equal(t, unescapeMountinfo(in), want, "unescape %q", in)
 	}
 }
 
@@ -244,9 +242,7 @@ func FuzzParsers(f *testing.F) {
 					t.Errorf("%q is %v", key, n)
 				}
 			}
-			if diff := cmp.Diff(first, parseForTest(parser.parse, string(data), parser.keys...)); diff != "" {
-				t.Errorf("two runs differ:\n%s", diff)
-			}
+			testkit.Diff(t, "two runs differ", first, parseForTest(parser.parse, string(data), parser.keys...))
 		}
 	})
 }

@@ -35,9 +35,7 @@ func TestChildren(t *testing.T) {
 		if (err != nil) != test.fails || test.fails && !errors.Is(err, ErrFormat) {
 			t.Errorf("%s: %v", test.name, err)
 		}
-		if diff := cmp.Diff(test.want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", test.name, diff)
-		}
+		testkit.Diff(t, test.name, test.want, got)
 	}
 }
 
@@ -57,9 +55,7 @@ func TestReadPIDs(t *testing.T) {
 func TestControllerDisabled(t *testing.T) {
 	fs := procTree(t, map[string]string{"cgroups": "#subsys_name\thierarchy\tnum_cgroups\tenabled\nmemory\t0\t1\t0\ncpu\t4\t90\t1\nshort 0\n"})
 	for controller, want := range map[string]bool{"memory": true, "cpu": false, "pids": false, "short": false} {
-		if got := ControllerDisabled(fs, controller); got != want {
-			t.Errorf("%s disabled: %v", controller, got)
-		}
+		testkit.Equal(t, ControllerDisabled(fs, controller), want, "%s disabled", controller)
 	}
 	if ControllerDisabled(FS{Proc: t.TempDir()}, "memory") {
 		t.Error("disabled by a file that does not exist")
@@ -74,9 +70,7 @@ func TestMounts(t *testing.T) {
 		{Root: "/", Point: "/proc", FSType: "proc", Options: []string{"rw", "nosuid"}, SuperOptions: []string{"rw", "hidepid=2"}, id: 21, parent: 1},
 		{Root: "/", Point: "/with space", FSType: "tmpfs", Options: []string{"ro"}, SuperOptions: []string{"rw", "size=1k"}, id: 22, parent: 1},
 	}
-	if diff := cmp.Diff(want, mounts, cmp.AllowUnexported(Mount{})); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	testkit.Diff(t, "result", want, mounts, cmp.AllowUnexported(Mount{}))
 	if _, err := Mounts(FS{Proc: t.TempDir()}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no mountinfo: %v", err)
 	}

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
 	"github.com/tachograph/tacho/internal/testkit"
@@ -45,9 +44,7 @@ func TestFindCgroup(t *testing.T) {
 			for _, newline := range []string{"\n", "\r\n"} {
 				fs := findTree(t, strings.ReplaceAll(mountinfo, "\n", newline), strings.ReplaceAll(cgroup, "\n", newline))
 				c := testkit.Value(FindCgroup(fs, findPID))(t)
-				if diff := cmp.Diff(content["want"], folders(c)); diff != "" {
-					t.Errorf("newline %q: folders differ (-want +got):\n%s", newline, diff)
-				}
+				testkit.Diff(t, fmt.Sprintf("newline %q: folders differ", newline), content["want"], folders(c))
 			}
 		})
 	}
@@ -117,9 +114,7 @@ func TestCgroupMounts(t *testing.T) {
 		{Point: "/cg/pids", Root: "/", Version: 1, Controllers: []string{"pids"}},
 		{Point: "/nowhere", Root: "/", Version: 2, Controllers: []string{}},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("mounts differ (-want +got):\n%s", diff)
-	}
+	testkit.Diff(t, "mounts differ", want, got)
 }
 
 func TestEndedOutside(t *testing.T) {
@@ -135,8 +130,6 @@ func TestEndedOutside(t *testing.T) {
 		"no\n":                               false,
 	} {
 		fs := findTree(t, "", content)
-		if got := paths.EndedOutside(fs, findPID); got != want {
-			t.Errorf("%q: outside %v, want %v", content, got, want)
-		}
+		testkit.Equal(t, paths.EndedOutside(fs, findPID), want, "%q: outside", content)
 	}
 }

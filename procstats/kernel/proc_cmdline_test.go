@@ -8,6 +8,8 @@ import (
 	"testing"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestParseProcCmdline(t *testing.T) {
@@ -32,9 +34,7 @@ func TestParseProcCmdline(t *testing.T) {
 		long:                               long[:CmdlineText-4] + "…", // not within a character
 		strings.Repeat("\x00", CmdlineRead-1) + "x": strings.Repeat(`"" `, CmdlineText)[:CmdlineText-3] + "…",
 	} {
-		if got := ParseProcCmdline([]byte(data)); got != want {
-			t.Errorf("%.40q: %q, want %q", data, got, want)
-		}
+		testkit.Equal(t, ParseProcCmdline([]byte(data)), want, "%.40q", data)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestParseProcStatm(t *testing.T) {
@@ -170,9 +172,7 @@ func TestAppendNumericNames(t *testing.T) {
 		"an entry of no size": {append(dirent("4"), endless...), []int{4}},
 	}
 	for name, test := range tests {
-		if diff := cmp.Diff(test.want, appendNumericNames(nil, test.dirents)); diff != "" {
-			t.Errorf("%s: (-want +got)\n%s", name, diff)
-		}
+		testkit.Diff(t, name, test.want, appendNumericNames(nil, test.dirents))
 	}
 }
 

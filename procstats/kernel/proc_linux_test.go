@@ -20,9 +20,7 @@ func TestReadWaited(t *testing.T) {
 		return w
 	}
 	before := read()
-	if again := read(); again != before {
-		t.Errorf("without a child it went from %+v to %+v", before, again)
-	}
+	testkit.Equal(t, read(), before, "without a child")
 	must(t, exec.Command("/bin/true").Run())
 	if after := read(); after == before {
 		t.Errorf("a child was waited for, and it is still %+v", after)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -69,9 +70,7 @@ func TestParseProcStatOddities(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", test.name, err)
 		}
-		if diff := cmp.Diff(want, got, cmp.AllowUnexported(ProcStat{})); diff != "" {
-			t.Errorf("%s: (-want +got)\n%s", test.name, diff)
-		}
+		testkit.Diff(t, test.name, want, got, cmp.AllowUnexported(ProcStat{}))
 	}
 }
 
@@ -146,9 +145,7 @@ func TestReadExit(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", test.name, err)
 		}
-		if diff := cmp.Diff(test.want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", test.name, diff)
-		}
+		testkit.Diff(t, test.name, test.want, got)
 	}
 	if _, err := ReadExit(procTree(t, map[string]string{"7/stat": waitingStat[:80]}), 7); !errors.Is(err, ErrFormat) {
 		t.Errorf("cut short: %v", err)
@@ -186,9 +183,7 @@ func TestInInitialPIDNamespace(t *testing.T) {
 	must(t, os.MkdirAll(filepath.Dir(link), 0o755))
 	for target, want := range map[string]bool{"pid:[4026531836]": true, "pid:[4026532000]": false} {
 		must(t, os.Symlink(target, link))
-		if got := InInitialPIDNamespace(fs); got != want {
-			t.Errorf("%s: %v, want %v", target, got, want)
-		}
+		testkit.Equal(t, InInitialPIDNamespace(fs), want, "%s", target)
 		must(t, os.Remove(link))
 	}
 }

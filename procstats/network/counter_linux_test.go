@@ -437,9 +437,7 @@ func TestContinue(t *testing.T) {
 		t.Errorf("counted since %v, %v", since, ok)
 	}
 	for _, h := range procstats.NetworkHeadlines(&sample) {
-		if h.Guarantee != procstats.LowerBound {
-			t.Errorf("%s is %s", h.ID, h.Guarantee)
-		}
+		testkit.Equal(t, h.Guarantee, procstats.LowerBound, "%s is", h.ID)
 	}
 }
 

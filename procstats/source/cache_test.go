@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -17,9 +18,7 @@ import (
 // bubbleClock is a clock for synctest bubbles, whose time stands still unless every goroutine waits.
 func bubbleClock() func() procstats.Stamp {
 	begin := time.Now()
-	return func() procstats.Stamp {
-		return procstats.Stamp{Mono: time.Since(begin) + time.Hour, Wall: time.Now()}
-	}
+	return func() procstats.Stamp { return procstats.Stamp{Mono: time.Since(begin) + time.Hour, Wall: time.Now()} }
 }
 
 // wait blocks for a time that is simulated in a bubble.
@@ -231,8 +230,6 @@ func TestUntilTick(t *testing.T) {
 		{"in its phase, early", 10*s + 249*ms, s, 250 * ms, s + 1*ms},
 		{"before the first interval of the clock", 10 * ms, s, 750 * ms, 740 * ms},
 	} {
-		if got := UntilTick(c.now, c.interval, c.phase); got != c.want {
-			t.Errorf("%s: %s, want %s", c.name, got, c.want)
-		}
+		testkit.Equal(t, UntilTick(c.now, c.interval, c.phase), c.want, "%s", c.name)
 	}
 }

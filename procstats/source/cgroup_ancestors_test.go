@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -141,9 +142,7 @@ func TestCPUQuotasAbove(t *testing.T) {
 				if !okPeriods || !okSeconds || periods != test.periods || seconds != test.second {
 					t.Errorf("throttled in %v periods for %v s, want %v, %v", periods, seconds, test.periods, test.second)
 				}
-				if got := c.CPUThrottler(); got != test.throttler {
-					t.Errorf("throttled by %q, want %q", got, test.throttler)
-				}
+				testkit.Equal(t, c.CPUThrottler(), test.throttler, "throttled by")
 				for _, g := range test.during { // taken away: what they had counted stays
 					tree.set(g.path, 0, g.periods+1, g.seconds+1)
 				}

@@ -10,8 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -108,8 +107,6 @@ func TestUsedGroup(t *testing.T) {
 	} {
 		writeFiles(t, dir, step.files)
 		maps.Copy(want, step.want) // the rest is as before
-		if diff := cmp.Diff(want, numbersOf(sources...)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", step.name, diff)
-		}
+		testkit.Diff(t, step.name, want, numbersOf(sources...))
 	}
 }

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
@@ -59,9 +57,7 @@ func TestCollectorReadsInOrderAndLeavesNoGap(t *testing.T) {
 	var s procstats.Sample
 	s.SetNumber(procstats.DiskFiles, 7) // of an earlier use
 	c.Collect(&s)
-	if diff := cmp.Diff([]string{"psi", "tree"}, order); diff != "" {
-		t.Errorf("order of sources (-want +got):\n%s", diff)
-	}
+	testkit.Diff(t, "order of sources", []string{"psi", "tree"}, order)
 	if s.Zero() {
 		t.Error("the sample has no stamp")
 	}
@@ -71,9 +67,7 @@ func TestCollectorReadsInOrderAndLeavesNoGap(t *testing.T) {
 		got = append(got, strings.TrimSpace(m.Name+" "+r.Reason()))
 	}
 	want := []string{"psi_cpu_some_seconds_total", "tree_cpu_seconds_total", "executor_collections_total nothing reads it here"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("readings (-want +got):\n%s", diff)
-	}
+	testkit.Diff(t, "readings", want, got)
 }
 
 func TestCollectorIntoAReusedSampleAllocatesNothing(t *testing.T) {
@@ -138,9 +132,7 @@ func TestUnavailable(t *testing.T) {
 		"process_io_rchar_bytes_total": "not permitted",
 		"executor_collections_total":   "nothing reads it here",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("unavailable (-want +got):\n%s", diff)
-	}
+	testkit.Diff(t, "unavailable", want, got)
 	if d := c.Describe(); len(d) != 7 || d[1].Reason != "no pressure" {
 		t.Errorf("descriptions %v", d)
 	}

@@ -8,8 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -80,9 +79,7 @@ func TestIOReadsParentsFirst(t *testing.T) {
 	for _, p := range io.members.byAge {
 		order = append(order, p.PID)
 	}
-	if diff := cmp.Diff([]int{300, 400, 20}, order); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
+	testkit.Diff(t, "result", []int{300, 400, 20}, order)
 }
 
 func TestIOThatCannotBeRead(t *testing.T) {

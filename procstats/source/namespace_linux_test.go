@@ -177,9 +177,7 @@ func TestIOOfOtherUsers(t *testing.T) {
 	everything := procstats.SelectWhere(func(m procstats.Measurement) bool {
 		return m.Source == procstats.SourceTree || m.Source == procstats.SourceIO || m.Source == procstats.SourceSmaps
 	})
-	sources := []Source{
-		openTree(target, everything, m), openIO(target, everything, m), openSmaps(target, everything, m),
-	}
+	sources := []Source{openTree(target, everything, m), openIO(target, everything, m), openSmaps(target, everything, m)}
 	var s procstats.Sample
 	collect(&s, sources...)
 	if len(s.Processes) != 2 {

@@ -9,6 +9,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -46,7 +47,5 @@ func TestPortableAgreesWithTree(t *testing.T) {
 	}
 	endOf(t, busy.Cmd)
 	collect(&theirs, portable)
-	if got := mustNumber(t, &theirs, procstats.PortableProcesses); got != 2 {
-		t.Errorf("%v processes after the end of one, want 2", got)
-	}
+	testkit.Equal(t, mustNumber(t, &theirs, procstats.PortableProcesses), 2, "processes after the end of one")
 }

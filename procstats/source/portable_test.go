@@ -5,13 +5,13 @@ package source
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -93,9 +93,7 @@ func TestPortableFollowsTheTree(t *testing.T) {
 		for _, row := range s.Processes {
 			pids = append(pids, row.PID)
 		}
-		if diff := cmp.Diff(step.pids, pids); diff != "" {
-			t.Errorf("%s: PIDs (-want +got)\n%s", step.name, diff)
-		}
+		testkit.Diff(t, fmt.Sprintf("%s: PIDs", step.name), step.pids, pids)
 		for id, want := range map[procstats.ID]float64{procstats.PortableCPU: step.cpu, procstats.PortableRSS: step.rss, procstats.PortableProcesses: step.live} {
 			if got, ok := s.Task.Number(id); !ok || got != want {
 				t.Errorf("%s: %s is %v (%v), want %v", step.name, id.String(), got, ok, want)
@@ -117,9 +115,7 @@ func TestPortableStartsOnTheSampleClock(t *testing.T) {
 	var s procstats.Sample
 	o.Collect(&s)
 	for i, want := range []uint64{7000, 0} {
-		if got := s.Processes[i].Start; got != want {
-			t.Errorf("process %d began at tick %d, want %d", s.Processes[i].PID, got, want)
-		}
+		testkit.Equal(t, s.Processes[i].Start, want, "process %d began at tick", s.Processes[i].PID)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -42,9 +43,7 @@ func TestExplainPressure(t *testing.T) {
 			must(t, os.WriteFile(filepath.Join(root, "cgroup.pressure"), []byte(test.switched), 0o600))
 		}
 		got := explainPressure(kernel.FS{Proc: root}, &cgroupFile{dir: root, spec: &cgroupFileSpec{name: "cpu.pressure"}}, test.err)
-		if got != test.want {
-			t.Errorf("%s: got %q, want %q", test.name, got, test.want)
-		}
+		testkit.Equal(t, got, test.want, "%s", test.name)
 	}
 }
 

@@ -11,8 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -37,18 +36,14 @@ func checkSmaps(tb testing.TB, s *procstats.Sample, pss, skipped string, rows ..
 	if strings.HasPrefix(pss, "absent") {
 		want[1] = "smaps_swap_pss_bytes " + pss
 	}
-	if diff := cmp.Diff(want, printReadings(s.Task)); diff != "" {
-		tb.Errorf("(-want +got)\n%s", diff)
-	}
+	testkit.Diff(tb, "result", want, printReadings(s.Task))
 	var got []string
 	for _, row := range s.Processes {
 		for _, line := range printReadings(row.Readings) {
 			got = append(got, fmt.Sprint(row.PID, strings.TrimPrefix(line, "process_pss_bytes")))
 		}
 	}
-	if diff := cmp.Diff(rows, got); diff != "" {
-		tb.Errorf("rows (-want +got)\n%s", diff)
-	}
+	testkit.Diff(tb, "rows", rows, got)
 }
 
 const capturedPSS = (299 + 221 + 8731 + 210) << 10
@@ -155,7 +150,5 @@ func TestSmapsWatchesMembersAlone(t *testing.T) {
 	collect(&s, q)
 	endOf(t, first.Cmd)
 	collect(&s, q)
-	if diff := cmp.Diff([]int{second.Process.Pid}, pidsOf(&s)); diff != "" {
-		t.Errorf("PIDs (-want +got)\n%s", diff)
-	}
+	testkit.Diff(t, "PIDs", []int{second.Process.Pid}, pidsOf(&s))
 }

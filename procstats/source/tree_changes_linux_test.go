@@ -98,9 +98,7 @@ func TestTreeSeesNewPrograms(t *testing.T) {
 	if _, err := output.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
-	if got := program(); got != "cat: cat" {
-		t.Errorf("after the exec: %q", got)
-	}
+	testkit.Equal(t, program(), "cat: cat", "after the exec")
 }
 
 // TestTreeReadsAgain has a collection that is interrupted while it reads the clocks: what the processes use meanwhile

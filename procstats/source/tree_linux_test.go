@@ -51,9 +51,7 @@ func treeFor(tb testing.TB, t Target, sel procstats.Selection) *treeSource {
 	tree := openTree(t, sel, nil)
 	tb.Cleanup(func() {
 		noError(tb, tree.Close())
-		if tree.members.keptFiles != 0 {
-			tb.Errorf("%d files are open after Close", tree.members.keptFiles)
-		}
+		testkit.Equal(tb, tree.members.keptFiles, 0, "open files after Close")
 	})
 	return tree
 }
@@ -132,9 +130,7 @@ func TestTreeOfHostileProcesses(t *testing.T) {
 	if diff := cmp.Diff(want, pidsOf(&s)); diff != "" {
 		t.Fatalf("PIDs (-want +got)\n%s", diff)
 	}
-	if got, want := s.Processes[1].Command, "x) R 1 2 (\ny) S"; got != want {
-		t.Errorf("comm %q, want %q", got, want)
-	}
+	testkit.Equal(t, s.Processes[1].Command, "x) R 1 2 (\ny) S", "comm")
 	if !tree.lostChildren() {
 		t.Error("101 ignores SIGCHLD, and no note says so")
 	}
@@ -218,9 +214,7 @@ func TestTreeClosesTheSum(t *testing.T) {
 			setCPU(t, root, 10, 1, 100, 50, 99)
 			setChildren(t, root, 10, "12 ")
 		}, 1.57, 0.57, 1, 0, 1},
-		{"one came and went between the samples", func() {
-			setCPU(t, root, 10, 1, 100, 50, 130)
-		}, 1.87, 0.57, 1, 0.3, 1},
+		{"one came and went between the samples", func() { setCPU(t, root, 10, 1, 100, 50, 130) }, 1.87, 0.57, 1, 0.3, 1},
 		{"the PID of the other is used again", func() {
 			setCPU(t, root, 12, 10, 500, 3, 0)
 			setCPU(t, root, 10, 1, 100, 60, 140)
@@ -382,9 +376,7 @@ func TestTreeListsNestedCgroups(t *testing.T) {
 	check := func(want ...int) {
 		t.Helper()
 		collect(&s, tree)
-		if diff := cmp.Diff(want, pidsOf(&s)); diff != "" {
-			t.Errorf("PIDs (-want +got)\n%s", diff)
-		}
+		testkit.Diff(t, "PIDs", want, pidsOf(&s))
 	}
 	check(10)
 	list("a", "11\n10\n")

@@ -241,9 +241,7 @@ func TestTreeFollowsCgroups(t *testing.T) {
 			check := func(exited float64, want ...int) {
 				t.Helper()
 				collect(&s, tree)
-				if diff := cmp.Diff(want, pidsOf(&s)); diff != "" {
-					t.Errorf("PIDs (-want +got)\n%s", diff)
-				}
+				testkit.Diff(t, "PIDs", want, pidsOf(&s))
 				checkNumber(t, &s, procstats.TreeProcessesExited, exited)
 			}
 			check(0, pids...)
@@ -301,9 +299,7 @@ func TestTreeAllocatesNothing(t *testing.T) {
 			for _, source := range []Source{tree, io, io} {
 				noError(t, source.Close())
 			}
-			if m.keptFiles != 0 {
-				t.Errorf("%d files are open after the last Close", m.keptFiles)
-			}
+			testkit.Equal(t, m.keptFiles, 0, "open files after the last Close")
 		})
 	}
 }

@@ -163,9 +163,7 @@ func (e *Env) awaitFile(ctx context.Context, t *task, name string) string {
 }
 
 // touch makes a file in the task's folder, for a script that waits for it.
-func (e *Env) touch(t *task, name string) error {
-	return os.WriteFile(e.path(t, name), nil, 0o644)
-}
+func (e *Env) touch(t *task, name string) error { return os.WriteFile(e.path(t, name), nil, 0o644) }
 
 // processes are the numbers of live processes of the case's tasks.
 func (e *Env) processes() []string {

@@ -111,10 +111,7 @@ func execStreams(ctx context.Context, e *Env) error {
 	if got.stdout.String() != input {
 		return fmt.Errorf("%d bytes came back of %d", got.stdout.Len(), len(input))
 	}
-	return errors.Join(
-		expect("stderr", got.stderr.String(), "err\n"),
-		expect("exit code", got.exit.Code, 4),
-	)
+	return errors.Join(expect("stderr", got.stderr.String(), "err\n"), expect("exit code", got.exit.Code, 4))
 }
 
 func execTerminal(ctx context.Context, e *Env) error {

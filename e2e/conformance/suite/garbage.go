@@ -24,10 +24,7 @@ import (
 )
 
 func garbageCases() []Case {
-	return []Case{
-		{"garbage in every field of every message", garbageFields},
-		{"bytes that are no message", garbageBytes},
-	}
+	return []Case{{"garbage in every field of every message", garbageFields}, {"bytes that are no message", garbageBytes}}
 }
 
 // Wired is a subject whose driver is behind a wire, on which anything can be sent.

@@ -46,9 +46,7 @@ func mountCgroups(layout string) error {
 	return nil
 }
 
-func mountV2(dir string) error {
-	return mount(dir, "cgroup2", bare, "nsdelegate,memory_recursiveprot")
-}
+func mountV2(dir string) error { return mount(dir, "cgroup2", bare, "nsdelegate,memory_recursiveprot") }
 
 func mountV1(controller string) error {
 	dir := filepath.Join(cgroupRoot, controller)

@@ -70,9 +70,7 @@ func TestControllers(t *testing.T) {
 		}
 	}
 	if g.layout == "hybrid" {
-		if names := strings.TrimSpace(read(t, root+"/unified/cgroup.controllers")); names != onV2 {
-			t.Errorf("unified has the controllers %q, want %q", names, onV2)
-		}
+		testkit.Equal(t, strings.TrimSpace(read(t, root+"/unified/cgroup.controllers")), onV2, "unified has the controllers")
 	} else if strings.Contains(read(t, "/proc/mounts"), " cgroup2 ") {
 		t.Error("v2 is mounted too")
 	}
@@ -96,9 +94,7 @@ func TestMemoryLimit(t *testing.T) {
 	if !killed(err) {
 		t.Errorf("child over its limit: %v, want SIGKILL\n%s", err, text)
 	}
-	if got := value(t, filepath.Join(dir, events), "oom_kill"); got != 1 {
-		t.Errorf("%s: oom_kill %d, want 1", events, got)
-	}
+	testkit.Equal(t, value(t, filepath.Join(dir, events), "oom_kill"), 1, "%s: oom_kill", events)
 }
 
 func TestCgroupKill(t *testing.T) {
@@ -130,9 +126,7 @@ func TestCgroupKill(t *testing.T) {
 			t.Errorf("sleeper: %v, want SIGKILL", err)
 		}
 	}
-	if got := value(t, dir+"/cgroup.events", "populated"); got != 0 {
-		t.Errorf("populated %d, want 0", got)
-	}
+	testkit.Equal(t, value(t, dir+"/cgroup.events", "populated"), 0, "populated")
 }
 
 func killed(err error) bool {

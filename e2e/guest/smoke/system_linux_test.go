@@ -28,9 +28,7 @@ func TestKernel(t *testing.T) {
 
 func TestFolder(t *testing.T) {
 	here(t)
-	if got, want := read(t, "testdata/hello.txt"), "in the package folder\n"; got != want {
-		t.Errorf("testdata/hello.txt is %q, want %q", got, want)
-	}
+	testkit.Equal(t, read(t, "testdata/hello.txt"), "in the package folder\n", "testdata/hello.txt is")
 }
 
 func TestFile(t *testing.T) {
@@ -60,8 +58,7 @@ func TestUser(t *testing.T) {
 	u, err := user.Current()
 	testkit.Must(t, err)
 	if u.Username != os.Getenv("USER") || u.HomeDir != os.Getenv("HOME") {
-		t.Errorf("passwd has %s of %s, environment has %s of %s",
-			u.Username, u.HomeDir, os.Getenv("USER"), os.Getenv("HOME"))
+		t.Errorf("passwd has %s of %s, environment has %s of %s", u.Username, u.HomeDir, os.Getenv("USER"), os.Getenv("HOME"))
 	}
 	for _, dir := range []string{u.HomeDir, os.TempDir()} {
 		testkit.NoError(t, os.WriteFile(filepath.Join(dir, "mine"), nil, 0o600))

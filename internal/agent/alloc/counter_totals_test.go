@@ -201,14 +201,12 @@ func TestTotals(t *testing.T) {
 		"reported again":          {begin, recorded(10), exited, exited, decided, kill, exited},
 		"recovered":               {begin, read(4), kill, recovered, read(7), recorded(10), exited, decided},
 		"while the agent is away": {begin, read(4), recorded(10), kill, exited, decided},
-		"before a kill of the agent that does not know it yet": {
-			begin, read(4), recorded(10), exited, kill, exited, decided,
-		},
-		"before a kill of the agent that knows it":   {begin, read(4), recorded(10), exited, decided, kill},
-		"with a record that has less than was read":  {begin, read(10), recorded(9), exited, decided},
-		"with a counter that is read lower for once": {begin, read(10), read(4), exited, decided},
-		"without a record":                           {begin, read(10), exited, decided},
-		"without a record and the agent":             {begin, read(10), kill, exited, decided},
+		"before a kill of the agent that does not know it yet": {begin, read(4), recorded(10), exited, kill, exited, decided},
+		"before a kill of the agent that knows it":             {begin, read(4), recorded(10), exited, decided, kill},
+		"with a record that has less than was read":            {begin, read(10), recorded(9), exited, decided},
+		"with a counter that is read lower for once":           {begin, read(10), read(4), exited, decided},
+		"without a record":               {begin, read(10), exited, decided},
+		"without a record and the agent": {begin, read(10), kill, exited, decided},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -69,9 +69,7 @@ func TestReadEnv(t *testing.T) {
 	t.Parallel()
 	env := map[string]string{}
 	must(t, readEnv([]byte("# comment\nA=1\n\nexport B = \"two words\"\nC='x=y'\n"), env))
-	if diff := cmp.Diff(map[string]string{"A": "1", "B": "two words", "C": "x=y"}, env); diff != "" {
-		t.Error(diff)
-	}
+	testkit.Diff(t, "result", map[string]string{"A": "1", "B": "two words", "C": "x=y"}, env)
 	if err := readEnv([]byte("A=1\nnonsense"), env); err == nil || !strings.Contains(err.Error(), "line 2") {
 		t.Errorf("error %v", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/state"
 	"github.com/tachograph/tacho/internal/figures"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -61,15 +62,11 @@ func TestFallbackRecord(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			failed := taskWith(usageAfter(sample))
 			r := failed.fallbackRecord(test.exit, state.Task{State: hook.State{StartedAt: at.Add(-time.Minute)}}, nil)
-			if diff := cmp.Diff(test.want, r.End()); diff != "" {
-				t.Errorf("end (-want +got):\n%s", diff)
-			}
+			testkit.Diff(t, "end", test.want, r.End())
 			if r.Measurements[procstats.TreeMemory.String()] != float64(1<<30) || r.Headline["memory_bytes"].Value == nil {
 				t.Errorf("measurements %v, headlines %v", r.Measurements, r.Headline)
 			}
-			if r.Diagnosis.OOMKilled != test.exit.OOMKilled {
-				t.Errorf("OOM killed %v", r.Diagnosis.OOMKilled)
-			}
+			testkit.Equal(t, r.Diagnosis.OOMKilled, test.exit.OOMKilled, "OOM killed")
 		})
 	}
 }
@@ -137,7 +134,5 @@ func TestEndDetailsWithoutRecord(t *testing.T) {
 	s.SetAbsent(procstats.PSIIOFull, "not read")
 	u.UpdateStats(s)
 	want := map[string]string{"cgroup_memory_events_oom_kill_total": "1", "psi_memory_full_seconds_total": "0.25"}
-	if diff := cmp.Diff(want, (&Task{usage: u}).endDetails(nil)); diff != "" {
-		t.Errorf("details (-want +got):\n%s", diff)
-	}
+	testkit.Diff(t, "details", want, (&Task{usage: u}).endDetails(nil))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/job"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestPlan(t *testing.T) {
@@ -32,12 +33,10 @@ func TestPlan(t *testing.T) {
 		stopping string
 		want     steps
 	}{
-		"prestart goes first": {[]progress{fresh("m", nil), fresh("p", pre), fresh("x", post)}, "", steps{launch: []string{"p"}}},
-		"a sidecar has to run only": {
-			[]progress{fresh("m", nil), up("s", side)}, "", steps{launch: []string{"m"}},
-		},
-		"prestart must have ended": {[]progress{fresh("m", nil), up("p", pre)}, "", steps{}},
-		"main after prestart":      {[]progress{fresh("m", nil), dead("p", pre, false)}, "", steps{launch: []string{"m"}}},
+		"prestart goes first":       {[]progress{fresh("m", nil), fresh("p", pre), fresh("x", post)}, "", steps{launch: []string{"p"}}},
+		"a sidecar has to run only": {[]progress{fresh("m", nil), up("s", side)}, "", steps{launch: []string{"m"}}},
+		"prestart must have ended":  {[]progress{fresh("m", nil), up("p", pre)}, "", steps{}},
+		"main after prestart":       {[]progress{fresh("m", nil), dead("p", pre, false)}, "", steps{launch: []string{"m"}}},
 		"poststart after all mains": {
 			[]progress{up("m", nil), fresh("n", nil), fresh("x", post)}, "", steps{launch: []string{"n"}},
 		},
@@ -77,9 +76,7 @@ func TestPlan(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, plan(tt.tasks, tt.stopping), cmp.AllowUnexported(steps{})); diff != "" {
-				t.Error(diff)
-			}
+			testkit.Diff(t, "result", tt.want, plan(tt.tasks, tt.stopping), cmp.AllowUnexported(steps{}))
 		})
 	}
 }

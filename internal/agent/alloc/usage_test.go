@@ -126,9 +126,7 @@ func TestBacklog(t *testing.T) {
 					t.Errorf("logged %v, want collection_interval", line)
 				}
 			}
-			if diff := cmp.Diff(test.logged, measured); diff != "" {
-				t.Error(diff)
-			}
+			testkit.Diff(t, "result", test.logged, measured)
 		})
 	}
 }
@@ -166,9 +164,7 @@ func TestSilence(t *testing.T) {
 				}
 				read(2)
 				got := u.figures("")
-				if got.Reason != "" {
-					t.Errorf("behind it: %q", got.Reason)
-				}
+				testkit.Equal(t, got.Reason, "", "behind it")
 				for _, h := range got.Headlines {
 					if v, ok := h.Reading.Number(); h.ID == procstats.HeadlineCores && ok != (test.reason == "") {
 						t.Errorf("a rate (known: %v) of %v", ok, v)
@@ -179,9 +175,7 @@ func TestSilence(t *testing.T) {
 				for _, p := range points {
 					gaps = append(gaps, p.Gap)
 				}
-				if diff := cmp.Diff(test.gaps, gaps); diff != "" {
-					t.Error(diff)
-				}
+				testkit.Diff(t, "result", test.gaps, gaps)
 			})
 		})
 	}

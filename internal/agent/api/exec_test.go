@@ -162,9 +162,7 @@ func TestOtherSites(t *testing.T) {
 		r.Host = "evil.example"
 		r.Header = http.Header{"Origin": {"http://evil.example"}, "Upgrade": {"websocket"}}
 	})
-	if w.Code != http.StatusForbidden {
-		t.Errorf("a page of another site, over the socket: %d", w.Code)
-	}
+	testkit.Equal(t, w.Code, http.StatusForbidden, "a page of another site, over the socket")
 	image := func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }
 	if w := ask(t, local, "GET", "/v1/client/gc", "", image); w.Code != http.StatusForbidden {
 		t.Errorf("an image of another site: %d", w.Code)
@@ -183,8 +181,6 @@ func TestCloseText(t *testing.T) {
 		"short": "short", strings.Repeat("x", 119) + "é": strings.Repeat("x", 119), "a\xffb": "ab",
 		strings.Repeat("x", 118) + "é!": strings.Repeat("x", 118) + "é",
 	} {
-		if got := closeText(text); got != want {
-			t.Errorf("of %q is left %q, want %q", text, got, want)
-		}
+		testkit.Equal(t, closeText(text), want, "what is left of %q", text)
 	}
 }

@@ -66,9 +66,7 @@ func TestStatsOfProcess(t *testing.T) {
 			ours, nomads := shownPIDs(t, w.Body.Bytes())
 			got = fmt.Sprint(ours, nomads)
 		}
-		if got != want {
-			t.Errorf("%s: %s, want %s", query, got, want)
-		}
+		testkit.Equal(t, got, want, "%s", query)
 	}
 	if u := f.Snapshot().Usage(f.allocs[0].Tasks["web"]); len(u.Sample.Processes) != 4 {
 		t.Error("the shared sample was changed")

@@ -55,9 +55,7 @@ func TestCallers(t *testing.T) {
 		}
 		w := ask(t, h, cmp.Or(r.method, "GET"), path, "")
 		refused := w.Code == http.StatusForbidden
-		if refused != (r.callers == trusted) {
-			t.Errorf("%s %s: %d, refused: %v", r.method, path, w.Code, refused)
-		}
+		testkit.Equal(t, refused, r.callers == trusted, "%s %s: %d, refused", r.method, path, w.Code)
 	}
 }
 
@@ -76,18 +74,10 @@ func TestWrongTokens(t *testing.T) {
 		}
 		for n := range 20 {
 			want := min(10*time.Millisecond<<min(n, 10), 2*time.Second)
-			if took := try("wrong", "192.0.2.1:99"); took != want {
-				t.Errorf("wrong token %d took %s, want %s", n, took, want)
-			}
+			testkit.Equal(t, try("wrong", "192.0.2.1:99"), want, "wait of wrong token %d", n)
 		}
-		if took := try("wrong", "192.0.2.2:99"); took != 10*time.Millisecond {
-			t.Errorf("another caller's took %s", took)
-		}
-		if took := try(theToken(), "192.0.2.1:99"); took != 0 {
-			t.Errorf("the token took %s", took)
-		}
-		if denied := s.options.Streams.Denied.Load(); denied != 21 {
-			t.Errorf("%d were counted", denied)
-		}
+		testkit.Equal(t, try("wrong", "192.0.2.2:99"), 10*time.Millisecond, "wait of another caller")
+		testkit.Equal(t, try(theToken(), "192.0.2.1:99"), 0, "wait of the token")
+		testkit.Equal(t, s.options.Streams.Denied.Load(), 21, "denied streams counted")
 	})
 }

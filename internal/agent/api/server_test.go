@@ -137,9 +137,7 @@ func golden(t *testing.T, name, got string) {
 		testkit.Must(t, os.WriteFile(file, []byte(got), 0o644))
 	}
 	want := testkit.Value(os.ReadFile(file))(t)
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Error(diff)
-	}
+	testkit.Diff(t, "result", string(want), got)
 }
 
 // TestAllStats holds that what is answered for all is what is answered for each that has not ended.
@@ -313,9 +311,7 @@ func TestLocalIsTrusted(t *testing.T) {
 	want := []string{
 		"stop job nightly true", "stop " + webID, "restart " + webID + " web", "signal " + webID + "  SIGHUP", "run a.hcl map[a:b]", "gc",
 	}
-	if diff := cmp.Diff(want, f.called()); diff != "" {
-		t.Error(diff)
-	}
+	testkit.Diff(t, "result", want, f.called())
 }
 
 // TestWithoutToken holds that an agent without a token trusts nobody on TCP, whatever they send.
@@ -323,9 +319,7 @@ func TestWithoutToken(t *testing.T) {
 	h := New(newFake(), Options{}).Handler(false)
 	for _, token := range []string{"", "x"} {
 		w := ask(t, h, "PUT", "/v1/system/gc", "", func(r *http.Request) { r.Header.Set("X-Nomad-Token", token) })
-		if w.Code != http.StatusForbidden {
-			t.Errorf("token %q: %d", token, w.Code)
-		}
+		testkit.Equal(t, w.Code, http.StatusForbidden, "token %q", token)
 	}
 }
 
@@ -353,9 +347,7 @@ func TestHosts(t *testing.T) {
 		"[::1]:4656": true, "192.0.2.1": true, "192.0.2.1:80": true, "[2001:db8::1]:80": true, "localhost": true, "a.localhost:80": true,
 		"evil.example": false, "": false, "*": false, "*:80": false, "192.0.2.1.evil.example": false, "localhost.evil.example": false,
 	} {
-		if got := all.knownHost(host); got != want {
-			t.Errorf("%q: %v", host, got)
-		}
+		testkit.Equal(t, all.knownHost(host), want, "%q", host)
 	}
 }
 
@@ -396,9 +388,7 @@ func TestFailuresAreLogged(t *testing.T) {
 			t.Cleanup(cancel)
 			*r = *r.WithContext(ctx)
 		})
-		if got := strings.Contains(log.String(), "request failed"); got != want {
-			t.Errorf("client gone: %v, logged: %v", gone, got)
-		}
+		testkit.Equal(t, strings.Contains(log.String(), "request failed"), want, "client gone: %v, logged", gone)
 	}
 }
 

@@ -21,7 +21,6 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
@@ -174,9 +173,7 @@ func TestStatsStream(t *testing.T) {
 			f.mu.Unlock()
 		}
 	}
-	if diff := cmp.Diff([]string{"", "publish_allocation_metrics is off"}, seen); diff != "" {
-		t.Error(diff)
-	}
+	testkit.Diff(t, "result", []string{"", "publish_allocation_metrics is off"}, seen)
 }
 
 func TestStatsStreamEnds(t *testing.T) {
@@ -268,9 +265,7 @@ func TestUntrustedLeaveRoom(t *testing.T) {
 			t.Fatalf("an untrusted caller gets %d, want %d", resp.StatusCode, want)
 		}
 	}
-	if resp := open(t.Context(), t, url+"/v1/event/stream"); resp.status != http.StatusOK {
-		t.Errorf("with the token: %d", resp.status)
-	}
+	testkit.Equal(t, open(t.Context(), t, url+"/v1/event/stream").status, http.StatusOK, "with the token")
 }
 
 // TestHistoryIsBounded holds that no caller gets the whole history by default, nor untrusted ones at all, and that the
@@ -285,18 +280,12 @@ func TestHistoryIsBounded(t *testing.T) {
 	ask(t, h, "GET", path, "", withToken)
 	ask(t, h, "GET", path+"?step=1s", "", withToken)
 	want := []string{"history true true 0s 2000", "history true true 1s 2000", "history true true 0s 2000", "history true true 1s 0"}
-	if diff := cmp.Diff(want, f.called()); diff != "" {
-		t.Error(diff)
-	}
+	testkit.Diff(t, "result", want, f.called())
 	if _, ok := s.options.Streams.Enter(streams.Untrusted); !ok { // another untrusted caller's
 		t.Fatal("no room")
 	}
-	if w := ask(t, h, "GET", path, ""); w.Code != http.StatusServiceUnavailable {
-		t.Errorf("one more: %d", w.Code)
-	}
-	if w := ask(t, h, "GET", path, "", withToken); w.Code != http.StatusOK {
-		t.Errorf("with the token: %d", w.Code)
-	}
+	testkit.Equal(t, ask(t, h, "GET", path, "").Code, http.StatusServiceUnavailable, "one more")
+	testkit.Equal(t, ask(t, h, "GET", path, "", withToken).Code, http.StatusOK, "with the token")
 }
 
 // TestPatience is about how long one write of a stream may take.
@@ -304,9 +293,7 @@ func TestPatience(t *testing.T) {
 	s := newTestServer(newFake())
 	for trusted, want := range map[bool]time.Duration{false: 10 * time.Second, true: 10 * time.Minute} {
 		r := httptest.NewRequestWithContext(context.WithValue(t.Context(), trustKey{}, trusted), http.MethodGet, "/", nil)
-		if got := s.newStreamWriter(httptest.NewRecorder(), newRequest(r)).Stall; got != want {
-			t.Errorf("trusted: %v: %s, want %s", trusted, got, want)
-		}
+		testkit.Equal(t, s.newStreamWriter(httptest.NewRecorder(), newRequest(r)).Stall, want, "trusted: %v", trusted)
 	}
 }
 
@@ -340,13 +327,9 @@ func TestBlockingQuery(t *testing.T) {
 		t.Errorf("%d, %v", w.Code, w.Header())
 	}
 	done := make(chan string)
-	go func() {
-		done <- ask(t, h, "GET", "/v1/jobs?index=40&wait=1m", "").Header().Get("X-Nomad-Index")
-	}()
+	go func() { done <- ask(t, h, "GET", "/v1/jobs?index=40&wait=1m", "").Header().Get("X-Nomad-Index") }()
 	f.feed.Publish(snapshot.Event{Topic: snapshot.TopicJob, Key: "web"})
-	if index := <-done; index != "41" {
-		t.Errorf("index %s", index)
-	}
+	testkit.Equal(t, <-done, "41", "index")
 	if w := ask(t, h, "GET", "/v1/jobs?index=1&wait=1m", ""); w.Code != http.StatusOK {
 		t.Errorf("%d", w.Code)
 	}

@@ -65,17 +65,11 @@ func TestTailOverRotation(t *testing.T) {
 				tt.between = nil
 				rotate(between, 9)
 			}
-			tail := &tail{
-				dir: dir, task: "web", stream: "stdout", follow: true, offset: tt.offset, fromEnd: tt.fromEnd,
-			}
+			tail := &tail{dir: dir, task: "web", stream: "stdout", follow: true, offset: tt.offset, fromEnd: tt.fromEnd}
 			defer tail.close()
-			if got := readAll(t, tail); got != tt.want {
-				t.Errorf("read %q, want %q", got, tt.want)
-			}
+			testkit.Equal(t, readAll(t, tail), tt.want, "read")
 			rotate(tt.files, tt.kept)
-			if got := readAll(t, tail); got != tt.after {
-				t.Errorf("then %q, want %q", got, tt.after)
-			}
+			testkit.Equal(t, readAll(t, tail), tt.after, "then")
 		})
 	}
 }

@@ -150,9 +150,7 @@ func TestAllocationEndsWithItsLastTask(t *testing.T) {
 			for i, state := range test.states {
 				a.TaskStates[fmt.Sprint(i)] = &apijson.TaskState{State: state}
 			}
-			if got := a.Ended(); got != test.want {
-				t.Errorf("Ended is %t", got)
-			}
+			testkit.Equal(t, a.Ended(), test.want, "Ended is")
 		})
 	}
 }

@@ -46,9 +46,7 @@ func TestDocs(t *testing.T) {
 	}
 	want := Default()
 	ignore := []cmp.Option{cmpopts.IgnoreUnexported(Config{}), cmpopts.EquateEmpty()}
-	if diff := cmp.Diff(want, c, ignore...); diff != "" {
-		t.Error(diff)
-	}
+	testkit.Diff(t, "result", want, c, ignore...)
 }
 
 // keysOf returns the keys of a block without the blocks in it, which have tables of their own.

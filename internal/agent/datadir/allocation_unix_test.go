@@ -14,8 +14,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tachograph/tacho/internal/testkit"
 )
 
@@ -38,9 +36,7 @@ func TestMakeSetsModesWhateverTheUmask(t *testing.T) {
 		filepath.Join(a.Task("t"), "secrets"): 0o700,
 	} {
 		info := testkit.Value(os.Stat(path))(t)
-		if got := info.Mode().Perm(); got != want {
-			t.Errorf("%s has mode %o, want %o", path, got, want)
-		}
+		testkit.Equal(t, info.Mode().Perm(), want, "%s has mode", path)
 	}
 	if err := a.Make("t", nil); err != nil {
 		t.Error("again:", err)
@@ -121,32 +117,22 @@ func TestLogIsReadAsOne(t *testing.T) {
 	write(t, secret, "secret")
 	testkit.Must(t, os.Symlink(secret, filepath.Join(a.Logs(), "t.stdout.12")))
 	log := testkit.Value(a.OpenLog("t", "stdout"))(t)
-	defer func() {
-		testkit.NoError(t, log.Close())
-	}()
+	defer func() { testkit.NoError(t, log.Close()) }()
 	read := func() string {
 		text := testkit.Value(io.ReadAll(log))(t)
 		return string(text)
 	}
-	if got := read(); got != "nine ten " {
-		t.Errorf("read %q", got)
-	}
+	testkit.Equal(t, read(), "nine ten ", "read")
 	write(t, filepath.Join(a.Logs(), "t.stdout.11"), "eleven")
-	if got := read(); got != "eleven" {
-		t.Errorf("then %q", got)
-	}
+	testkit.Equal(t, read(), "eleven", "then")
 	if at, err := log.Seek(-8, io.SeekEnd); at != 7 || err != nil {
 		t.Errorf("at %d, %v", at, err)
 	}
-	if got := read(); got != "n eleven" {
-		t.Errorf("the end is %q", got)
-	}
+	testkit.Equal(t, read(), "n eleven", "the end")
 	if _, err := log.Seek(-100, io.SeekCurrent); err == nil {
 		t.Error("before the beginning")
 	}
 	other := testkit.Value(a.OpenLog("t", "stderr"))(t)
-	if diff := cmp.Diff([]string{filepath.Join(a.Logs(), "t.stderr.0")}, other.Files()); diff != "" {
-		t.Error(diff)
-	}
+	testkit.Diff(t, "result", []string{filepath.Join(a.Logs(), "t.stderr.0")}, other.Files())
 	testkit.NoError(t, other.Close())
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/docs"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // TestLogsWithoutBlock holds that a task without a logs block has the driver's limits, as docs/configuration.md says,
@@ -56,9 +57,7 @@ func TestDocs(t *testing.T) {
 			j.Meta = map[string]string{}
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	testkit.Diff(t, "result", want, got)
 }
 
 // parsed is a job with texts in it, in its group, in the group's restart block and in its task.

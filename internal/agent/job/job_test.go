@@ -70,9 +70,7 @@ func TestParse(t *testing.T) {
 	if diags.HasErrors() || env["A"] != "x1" {
 		t.Errorf("env %v, %v", env, diags)
 	}
-	if got, want := task.Templates[0].Data, "{{ env \"A\" }} ${X}"; got != want {
-		t.Errorf("template %q, want %q", got, want)
-	}
+	testkit.Equal(t, task.Templates[0].Data, "{{ env \"A\" }} ${X}", "template")
 	body, scope := f.Expressions(task).Config(map[string]cty.Value{
 		"NOMAD_ALLOC_ID": cty.StringVal("ID"), "HOME": cty.StringVal("/h"),
 		"env":  cty.ObjectVal(map[string]cty.Value{"A": cty.StringVal("b")}),
@@ -85,9 +83,7 @@ func TestParse(t *testing.T) {
 		t.Fatal(diags)
 	}
 	want := `echo hi WORLD ID /h b a x`
-	if got := v.AsValueSlice()[1].AsString(); got != want {
-		t.Errorf("args %q, want %q", got, want)
-	}
+	testkit.Equal(t, v.AsValueSlice()[1].AsString(), want, "args")
 }
 
 // TestInterpolation has what env blocks, locals, meta data and config blocks say of each other and of a start.
@@ -117,9 +113,7 @@ job "j" {
 }`
 	f := testkit.Value(Read(Source{Filename: "x.hcl", Text: text}))(t)
 	task := f.Job.Group("g").Task("t")
-	if got, want := task.Meta["where"], "${node.unique.name}-${NOMAD_TASK_DIR}/data"; got != want {
-		t.Errorf("meta %q, want %q", got, want)
-	}
+	testkit.Equal(t, task.Meta["where"], "${node.unique.name}-${NOMAD_TASK_DIR}/data", "meta")
 	start := map[string]cty.Value{"NOMAD_TASK_DIR": cty.StringVal("/local"), "PATH": cty.StringVal("/bin")}
 	env, diags := f.Expressions(task).Environment(start)
 	want := map[string]string{
@@ -139,9 +133,7 @@ job "j" {
 	for _, arg := range v.AsValueSlice() {
 		args = append(args, arg.AsString())
 	}
-	if d := cmp.Diff([]string{"b80", "/local/data/file", "${SHELL_VAR}"}, args); d != "" {
-		t.Errorf("args (-want +got):\n%s", d)
-	}
+	testkit.Diff(t, "args", []string{"b80", "/local/data/file", "${SHELL_VAR}"}, args)
 	delete(start, "B")
 	_, scope = f.Expressions(task).Config(start)
 	if _, diags := attributes["args"].Expr.Value(scope); !diags.HasErrors() {
@@ -152,9 +144,7 @@ job "j" {
 // A number is nanoseconds: that is what Nomad's own JSON has.
 func TestNanoseconds(t *testing.T) {
 	j := parse(t, strings.Replace(good, `kill_timeout = "3s"`, "kill_timeout = 3000000000", 1))
-	if got := j.Group("g").Task("t").KillTimeout; got != 3*time.Second {
-		t.Errorf("kill_timeout is %s", got)
-	}
+	testkit.Equal(t, j.Group("g").Task("t").KillTimeout, 3*time.Second, "kill_timeout is")
 }
 
 func TestParseRefuses(t *testing.T) {
@@ -251,9 +241,7 @@ job "j" {
 		t.Errorf("resources %+v, logs %+v and %+v", a.Resources, a.Logs, b.Logs)
 	}
 	ports := []*Port{{Label: "http"}, {Label: "db", Value: 5432, To: 1}}
-	if d := cmp.Diff(ports, g.Ports); d != "" {
-		t.Errorf("ports (-want +got):\n%s", d)
-	}
+	testkit.Diff(t, "ports", ports, g.Ports)
 	var constraints []string
 	for _, c := range append(j.Constraints, g.Constraints...) {
 		constraints = append(constraints, c.String())
@@ -262,9 +250,7 @@ job "j" {
 		t.Errorf("constraints (-want +got):\n%s", d)
 	}
 	notes := []string{"no effect on one node: disk, node_pool, spread, update", "services are not registered; checks do not run"}
-	if d := cmp.Diff(notes, j.Notes); d != "" {
-		t.Errorf("notes (-want +got):\n%s", d)
-	}
+	testkit.Diff(t, "notes", notes, j.Notes)
 	if alone := j.Group("alone"); alone == nil || alone.Task("alone") == nil || alone.Count != 1 {
 		t.Errorf("a task in its job: %+v", alone)
 	}
@@ -337,9 +323,7 @@ func TestLocalsNeedEachOther(t *testing.T) {
 	}
 	end := fmt.Sprintf(" l%04d = \"end\"\n}", 900)
 	j := parse(t, jobText(locals(900)+end, "", "user = local.l0000"))
-	if got := j.Groups[0].Tasks[0].User; got != "end" {
-		t.Errorf("user %q", got)
-	}
+	testkit.Equal(t, j.Groups[0].Tasks[0].User, "end", "user")
 	for text, want := range map[string]string{
 		locals(3) + " l0003 = local.l0000\n}": "refers to itself",
 		locals(2) + "}":                       `does not have an attribute named "l0002"`,
@@ -383,9 +367,7 @@ func TestTextFunctions(t *testing.T) {
 			t.Errorf("%s: %v", expression, err)
 			continue
 		}
-		if got := j.Groups[0].Tasks[0].User; got != want {
-			t.Errorf("%s: %q, want %q", expression, got, want)
-		}
+		testkit.Equal(t, j.Groups[0].Tasks[0].User, want, "%s", expression)
 	}
 	for _, expression := range []string{`base64decode("%")`, `base64decode("/w==")`, `try(var.none)`} {
 		if _, err := Read(Source{Filename: "x", Text: jobText("", "", "user = "+expression)}); err == nil {

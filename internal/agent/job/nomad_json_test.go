@@ -183,9 +183,7 @@ func TestScaling(t *testing.T) {
 	}{{"", "null", 2}, {"count = 3", "3", 3}} {
 		translated := translate(t, strings.Replace(inJSON, "%s", test.inJSON, 1)).Source.Text
 		for _, text := range []string{strings.Replace(file, "%s", test.file, 1), translated} {
-			if got := parse(t, text).Groups[0].Count; got != test.want {
-				t.Errorf("%s: count %d, want %d", text, got, test.want)
-			}
+			testkit.Equal(t, parse(t, text).Groups[0].Count, test.want, "%s: count", text)
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestRescheduleDelays(t *testing.T) {
@@ -29,9 +31,7 @@ func TestRescheduleDelays(t *testing.T) {
 			past = append(past, at)
 			at = at.Add(time.Second)
 		}
-		if text := strings.Join(got, " "); text != want {
-			t.Errorf("%s: %s, want %s", function, text, want)
-		}
+		testkit.Equal(t, strings.Join(got, " "), want, "%s", function)
 		if delay, _ := r.Next(at.Add(time.Hour), past); delay != 5*time.Second {
 			t.Errorf("%s: %s after an allocation that ran for an hour", function, delay)
 		}
@@ -69,9 +69,7 @@ func TestRescheduleBlocks(t *testing.T) {
 	if r := read("batch", "", ""); r.Unlimited || r.Attempts != 1 || r.Interval != 24*time.Hour || r.Delay != 5*time.Second {
 		t.Errorf("a batch job: %+v", r)
 	}
-	if r := read("sysbatch", "", ""); r != (Reschedule{}) {
-		t.Errorf("a sysbatch job: %+v", r)
-	}
+	testkit.Equal(t, read("sysbatch", "", ""), (Reschedule{}), "a sysbatch job")
 	const limited = "reschedule {\nattempts = 3\ninterval = \"1h\"\n}"
 	if r := read("service", limited, ""); r.Unlimited || r.Attempts != 3 {
 		t.Errorf("limited by the job: %+v", r)

@@ -6,10 +6,9 @@ package metrics
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tachograph/tacho/internal/agent/config"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestMetadataLabels(t *testing.T) {
@@ -30,9 +29,7 @@ func TestMetadataLabels(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, newLabelling(&snapshot.Agent{Config: config.Config{Telemetry: c.telemetry}}).meta(meta)); diff != "" {
-				t.Error(diff)
-			}
+			testkit.Diff(t, "result", c.want, newLabelling(&snapshot.Agent{Config: config.Config{Telemetry: c.telemetry}}).meta(meta))
 		})
 	}
 }

@@ -58,9 +58,7 @@ func golden(t *testing.T, name, got string) {
 		testkit.Must(t, os.WriteFile(name, []byte(got), 0o644))
 	}
 	want := testkit.Value(os.ReadFile(name))(t)
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Error(diff)
-	}
+	testkit.Diff(t, "result", string(want), got)
 }
 
 func parse(t *testing.T, text string) map[string]*dto.MetricFamily {
@@ -194,9 +192,7 @@ func TestWantsOpenMetrics(t *testing.T) {
 		"text/plain;version=0.0.4;q=0.5,application/openmetrics-text;version=1.0.0;q=0.4,*/*;q=0.1":                                                  false,
 		"application/openmetrics-text;q=0": false, "application/openmetrics-text;q=x": true, ";;,": false,
 	} {
-		if got := wantsOpenMetrics(accept); got != want {
-			t.Errorf("%q: %v", accept, got)
-		}
+		testkit.Equal(t, wantsOpenMetrics(accept), want, "%q", accept)
 	}
 }
 
@@ -277,9 +273,7 @@ func TestTotals(t *testing.T) {
 	check := func(why string, want float64) {
 		t.Helper()
 		for range 2 { // a second reader sees the same
-			if got := total(t, c, cpu); got != want {
-				t.Errorf("%s: %v, want %v", why, got, want)
-			}
+			testkit.Equal(t, total(t, c, cpu), want, "%s", why)
 		}
 	}
 	check("two tasks", 30)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tachograph/tacho/internal/agent/job"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestMeets(t *testing.T) {
@@ -57,8 +58,6 @@ func TestMeets(t *testing.T) {
 		{"${attr.kernel.name}", job.DistinctProperty, "", 2, false},
 	} {
 		c := &job.Constraint{LTarget: test.left, Operand: test.operand, RTarget: test.right}
-		if got := Meets(c, test.count, names); got != test.want {
-			t.Errorf("%s for %d: %t", c, test.count, got)
-		}
+		testkit.Equal(t, Meets(c, test.count, names), test.want, "%s for %d", c, test.count)
 	}
 }

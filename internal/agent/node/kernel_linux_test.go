@@ -28,8 +28,6 @@ func TestCgroupVersion(t *testing.T) {
 		path := filepath.Join(root, file)
 		testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		testkit.Must(t, os.WriteFile(path, nil, 0o644))
-		if got := cgroupVersion(root); got != want {
-			t.Errorf("with %s: %q, want %q", file, got, want)
-		}
+		testkit.Equal(t, cgroupVersion(root), want, "with %s", file)
 	}
 }

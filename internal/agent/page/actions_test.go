@@ -4,16 +4,16 @@
 package page_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tachograph/tacho/e2e/page/pagetest"
 	"github.com/tachograph/tacho/internal/agent/page"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 const (
@@ -98,9 +98,7 @@ func TestActions(t *testing.T) {
 			if tt.done {
 				done = []string{want}
 			}
-			if diff := cmp.Diff(done, a.Done()); diff != "" {
-				t.Errorf("%s, %s: %d (-want +got)\n%s", tt.name, action, w.Code, diff)
-			}
+			testkit.Diff(t, fmt.Sprintf("%s, %s: %d", tt.name, action, w.Code), done, a.Done())
 			if send(t, handler, http.MethodGet, task(1, "api")+"/"+action, "", tt.headers...); len(a.Done()) > 0 {
 				t.Errorf("%s, %s: a link is enough", tt.name, action)
 			}

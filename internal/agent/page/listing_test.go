@@ -11,13 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tachograph/tacho/e2e/page/pagetest"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/page"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // rowsOf are the tasks of a page, in their order, and the lines of jobs in brackets.
@@ -61,9 +60,7 @@ func TestListing(t *testing.T) {
 	add("b", "b1", nil)
 	add("b", "full", func(x *pagetest.Actor) { x.Memory = 1 << 30 })
 	add("b", "b2", nil)
-	add("c", "again", func(x *pagetest.Actor) {
-		x.Restarts, x.Birth, x.Started = 1, start, moment().Add(-time.Minute)
-	})
+	add("c", "again", func(x *pagetest.Actor) { x.Restarts, x.Birth, x.Started = 1, start, moment().Add(-time.Minute) })
 	add("c", "waits", func(x *pagetest.Actor) {
 		end(1)(x)
 		x.Failed, x.RestartAt = false, moment().Add(time.Minute)
@@ -85,9 +82,7 @@ func TestListing(t *testing.T) {
 		"/?page=99999999999999999": "broke [b] full b1 b2 waits again [a] a1 a2 a3 done",
 	} {
 		content := get(t, h, path).Body.String()
-		if diff := cmp.Diff(want, rowsOf(content)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", path, diff)
-		}
+		testkit.Diff(t, path, want, rowsOf(content))
 		checkWellFormed(t, path, content)
 	}
 }

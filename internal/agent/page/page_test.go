@@ -74,9 +74,7 @@ func TestPages(t *testing.T) {
 		if name == "measurements" {
 			continue // the table has goldens of its own
 		}
-		t.Run(name, func(t *testing.T) {
-			golden(t, name, get(t, serve(stage(t), false), path).Body.String())
-		})
+		t.Run(name, func(t *testing.T) { golden(t, name, get(t, serve(stage(t), false), path).Body.String()) })
 	}
 	t.Run("off", func(t *testing.T) {
 		a := stage(t)
@@ -296,9 +294,7 @@ func TestHostile(t *testing.T) {
 			w := get(t, h, path)
 			if location := w.Header().Get("Location"); location != "" {
 				w = get(t, h, location)
-				if w.Code != http.StatusOK {
-					t.Errorf("%s: %d", location, w.Code)
-				}
+				testkit.Equal(t, w.Code, http.StatusOK, "%s", location)
 			}
 			content := w.Body.String()
 			checkWellFormed(t, path, content)

@@ -302,9 +302,7 @@ func TestManyTasks(t *testing.T) {
 		}
 		t.Logf("%d bytes, %d compressed", len(content), size)
 	}
-	if len(seen) != 500 {
-		t.Errorf("%d of 500 tasks are on some page", len(seen))
-	}
+	testkit.Equal(t, len(seen), 500, "tasks on some page")
 }
 
 // one returns room for one stream of each kind.

@@ -57,9 +57,7 @@ func TestStoreGivesBackWhatItKept(t *testing.T) {
 	}
 
 	s = mustOpen(t, path)
-	defer func() {
-		testkit.NoError(t, s.Close())
-	}()
+	defer func() { testkit.NoError(t, s.Close()) }()
 	jobs, err := s.Jobs()
 	if diff := cmp.Diff([]*Job{j}, jobs); diff != "" || err != nil {
 		t.Error(diff, err)
@@ -147,9 +145,7 @@ func TestStoreMovesADamagedFileAside(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "state.db")
 			testkit.Must(t, os.WriteFile(path, damage(whole), 0o600))
 			s := mustOpen(t, path)
-			defer func() {
-				testkit.NoError(t, s.Close())
-			}()
+			defer func() { testkit.NoError(t, s.Close()) }()
 			if s.Damage == nil || s.Damage.Moved == "" || len(s.Damage.Faults) == 0 {
 				t.Errorf("reported as %+v", s.Damage)
 			}

@@ -7,9 +7,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tachograph/tacho/internal/agent/streams"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 // TestRoom fills the room of one kind from many goroutines: it holds no more than its limit, and the other kinds have
@@ -36,9 +35,7 @@ func TestRoom(t *testing.T) {
 		{Kind: streams.Page},
 		{Kind: streams.UntrustedPage},
 	}
-	if diff := cmp.Diff(want, room.Usage()); diff != "" {
-		t.Error(diff)
-	}
+	testkit.Diff(t, "result", want, room.Usage())
 	(<-leaves)()
 	if _, ok := room.Enter(streams.Untrusted); !ok {
 		t.Error("a stream that was closed leaves no room")

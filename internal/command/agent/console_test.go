@@ -11,12 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/config"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestConsole(t *testing.T) {
@@ -64,8 +63,6 @@ func TestConsole(t *testing.T) {
 			"socket   /var/lib/tacho/tacho.sock",
 			"leak/server  exceeded 2 attempts",
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("lines (-want +got)\n%s", diff)
-		}
+		testkit.Diff(t, "lines", want, got)
 	})
 }

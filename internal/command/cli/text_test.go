@@ -6,6 +6,8 @@ package cli
 import (
 	"slices"
 	"testing"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestCommandLine(t *testing.T) {
@@ -19,9 +21,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"printf", "a\nb\x1b[31m'\\\xff"}, `printf $'a\nb\x1b[31m\'\\\xff'`},
 		{[]string{"echo", "größer"}, "echo 'größer'"},
 	} {
-		if got := CommandLine(test.args); got != test.want {
-			t.Errorf("%q: %s, want %s", test.args, got, test.want)
-		}
+		testkit.Equal(t, CommandLine(test.args), test.want, "%q", test.args)
 	}
 }
 
@@ -33,9 +33,7 @@ func TestPrintableTakesOutWhatTerminalsObey(t *testing.T) {
 		"\u202etxt":    `\u202etxt`,
 		"tab\t":        `tab\t`,
 	} {
-		if got := Printable(text); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
+		testkit.Equal(t, Printable(text), want, "%q", text)
 	}
 }
 
@@ -62,9 +60,7 @@ func TestTable(t *testing.T) {
 			t.Errorf("%d columns:\n%s\nwant\n%s", width, got, want)
 		}
 	}
-	if got := Cut("abcdef", 4); got != "abc…" {
-		t.Errorf("cut to 4: %q", got)
-	}
+	testkit.Equal(t, Cut("abcdef", 4), "abc…", "cut to 4")
 }
 
 // TestWrap holds that lines are broken at blanks, that blanks within a line stay, and that words longer than a line
@@ -95,9 +91,7 @@ func TestWrap(t *testing.T) {
 		"0123456789: ":      "0123456789:\n  one two\n  three\n",
 		"\x1b[1ma\x1b[0m: ": "\x1b[1ma\x1b[0m: one two\n  three\n",
 	} {
-		if got := Hang(p, first, "  ", "one two three", nil); got != want {
-			t.Errorf("%q: %q, want %q", first, got, want)
-		}
+		testkit.Equal(t, Hang(p, first, "  ", "one two three", nil), want, "%q", first)
 	}
 }
 

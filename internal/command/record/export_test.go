@@ -13,8 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/internal/testkit"
@@ -60,9 +58,7 @@ func TestExportRoundTrip(t *testing.T) {
 	for _, p := range pointsOf(t, dir) {
 		after = append(after, p.Fields())
 	}
-	if diff := cmp.Diff(before, after); diff != "" {
-		t.Error(diff)
-	}
+	testkit.Diff(t, "result", before, after)
 }
 
 func pointsOf(t *testing.T, dir string) (points []*series.Point) {

@@ -14,6 +14,7 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/chart"
 	"github.com/tachograph/tacho/internal/series"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -33,9 +34,7 @@ func TestRunChartsKeepGaps(t *testing.T) {
 		return point(from, to, map[procstats.ID]float64{procstats.CgroupMemoryEventsOOMKill: kills},
 			map[series.Column]float64{{ID: procstats.HeadlineCPU, Keep: procstats.Rate}: cores})
 	}
-	points := []*series.Point{
-		busy(100, 105, 1, 0), busy(105.01, 110, 1, 0), busy(130, 135, 3, 2), busy(135, 135, 9, 2),
-	}
+	points := []*series.Point{busy(100, 105, 1, 0), busy(105.01, 110, 1, 0), busy(130, 135, 3, 2), busy(135, 135, 9, 2)}
 	axis, charts := runCharts(&record.Record{
 		Measurements: map[string]any{"cgroup_cpu_quota_cores": 6.0},
 		Absent:       map[string]string{"psi_cpu_some_seconds_total": "the kernel has no PSI"},
@@ -45,22 +44,14 @@ func TestRunChartsKeepGaps(t *testing.T) {
 	}
 	nearly := cmpopts.EquateApproxTime(time.Microsecond)
 	moments := []chart.Moment{{At: at(0)}, {At: at(5)}, {At: at(10)}, {At: at(30), Break: true}, {At: at(35)}}
-	if diff := cmp.Diff(moments, axis.Moments, nearly); diff != "" {
-		t.Errorf("moments (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]chart.Gap{{From: at(10), To: at(30), Title: "no readings for 20 s"}}, axis.Gaps, nearly); diff != "" {
-		t.Errorf("gaps (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]chart.Mark{{At: at(35), Class: "oom", Title: "2 OOM kills"}}, axis.Marks, nearly); diff != "" {
-		t.Errorf("marks (-want +got):\n%s", diff)
-	}
+	testkit.Diff(t, "moments", moments, axis.Moments, nearly)
+	testkit.Diff(t, "gaps", []chart.Gap{{From: at(10), To: at(30), Title: "no readings for 20 s"}}, axis.Gaps, nearly)
+	testkit.Diff(t, "marks", []chart.Mark{{At: at(35), Class: "oom", Title: "2 OOM kills"}}, axis.Marks, nearly)
 	cpu := charts[0]
 	if diff := cmp.Diff([]float64{1, 1, 1, 3, 3}, cpu.Series[0].Values); diff != "" || len(cpu.Series) != 1 {
 		t.Errorf("%d series of CPU (-want +got):\n%s", len(cpu.Series), diff)
 	}
-	if diff := cmp.Diff([]chart.Limit{{Label: "quota", Value: 6}}, cpu.Limits); diff != "" {
-		t.Errorf("limits (-want +got):\n%s", diff)
-	}
+	testkit.Diff(t, "limits", []chart.Limit{{Label: "quota", Value: 6}}, cpu.Limits)
 	if pressure := charts[3]; len(pressure.Series) != 0 || pressure.Missing != "the kernel has no PSI" {
 		t.Errorf("pressure: %d series, missing %q; want none and the reason", len(pressure.Series), pressure.Missing)
 	}
@@ -75,9 +66,7 @@ func TestRunChartsTakeNoZeroForAbsent(t *testing.T) {
 	})
 	nan := math.NaN()
 	want := []float64{0, 0, nan, 7}
-	if diff := cmp.Diff(want, charts[1].Series[0].Values, cmpopts.EquateNaNs()); diff != "" {
-		t.Errorf("values (-want +got):\n%s", diff)
-	}
+	testkit.Diff(t, "values", want, charts[1].Series[0].Values, cmpopts.EquateNaNs())
 }
 
 func TestRunChartsOfNothing(t *testing.T) {
@@ -87,9 +76,7 @@ func TestRunChartsOfNothing(t *testing.T) {
 			t.Errorf("axis from %s to %s with %d moments", axis.Since, axis.Until, len(axis.Moments))
 		}
 		for _, c := range charts {
-			if c.Missing != "not recorded over time" {
-				t.Errorf("%s: missing %q", c.Title, c.Missing)
-			}
+			testkit.Equal(t, c.Missing, "not recorded over time", "%s: missing", c.Title)
 		}
 	}
 }
@@ -114,9 +101,7 @@ func TestRunChartsOfNetwork(t *testing.T) {
 	if len(charts) != 5 || len(charts[4].Series) != 1 || charts[4].Series[0].Label != "received" {
 		t.Fatalf("%+v", charts)
 	}
-	if diff := cmp.Diff([]float64{1000, 1000, 3000, math.NaN()}, charts[4].Series[0].Values, cmpopts.EquateNaNs()); diff != "" {
-		t.Errorf("received (-want +got):\n%s", diff)
-	}
+	testkit.Diff(t, "received", []float64{1000, 1000, 3000, math.NaN()}, charts[4].Series[0].Values, cmpopts.EquateNaNs())
 	if _, charts := runCharts(&record.Record{}, points[2:]); len(charts) != 4 {
 		t.Errorf("%d charts without packets, want 4", len(charts))
 	}

@@ -3,7 +3,11 @@
 
 package remote
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/tachograph/tacho/internal/testkit"
+)
 
 func TestAddress(t *testing.T) {
 	for addr, want := range map[string]string{
@@ -14,8 +18,6 @@ func TestAddress(t *testing.T) {
 		"unix:/run/a.sock": "unix:/run/a.sock",
 	} {
 		c := connection{addr: addr}
-		if got := c.address(t.Context()); got != want {
-			t.Errorf("%q: got %s, want %s", addr, got, want)
-		}
+		testkit.Equal(t, c.address(t.Context()), want, "%q", addr)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/client"
 	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -91,9 +92,7 @@ func TestTopSortsAndFilters(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			m := exampleTop()
 			pressAll(m, test.keys...)
-			if diff := cmp.Diff(test.want, titles(m.visible())); diff != "" {
-				t.Error(diff)
-			}
+			testkit.Diff(t, "result", test.want, titles(m.visible()))
 		})
 	}
 }
@@ -114,9 +113,7 @@ func TestTopActions(t *testing.T) {
 		{[]string{"<ctrl-l>"}, topRefresh},
 		{[]string{"x"}, topNothing},
 	} {
-		if got := pressAll(exampleTop(), test.keys...); got != test.want {
-			t.Errorf("%q: %v, want %v", test.keys, got, test.want)
-		}
+		testkit.Equal(t, pressAll(exampleTop(), test.keys...), test.want, "%q", test.keys)
 	}
 }
 
@@ -167,9 +164,7 @@ TASK                  STATE         CPU                MEMORY    LIMIT    PEAK  
 		`cpu      ]
 db.data[0]/store      running ×2  0.010                95 MiB  100 MiB       –       –          –      9  –
 new.x[0]/main\x1b[2J  pending         –                     –        –       –       –          –      –  –`
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	testkit.Diff(t, "result", want, got)
 }
 
 func exampleCommands() *record.Commands {
@@ -187,9 +182,7 @@ func TestTopCommands(t *testing.T) {
 	m.palette = cli.Palette{}
 	m.rows[0].sample = &client.Sample{Processes: &client.Processes{}}
 	m.rows[0].commands = exampleCommands()
-	if m.opened() != "" {
-		t.Errorf("%s is opened", m.opened())
-	}
+	testkit.Equal(t, m.opened(), "", "opened")
 	if action := pressAll(m, "<enter>"); action != topRefresh || m.opened() != m.rows[0].key() {
 		t.Errorf("enter: %v, and %q is opened", action, m.opened())
 	}

@@ -6,11 +6,10 @@ package remote
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/client"
 	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -41,10 +40,7 @@ func TestUsageHasRatesOfTheSameStart(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := usageOf(pointMoment(test.now), pointMoment(before))
-			if diff := cmp.Diff([]*float64{test.cores, test.pressure, test.read},
-				[]*float64{f.Cores, f.CPUPressure, f.Read}); diff != "" {
-				t.Error(diff)
-			}
+			testkit.Diff(t, "result", []*float64{test.cores, test.pressure, test.read}, []*float64{f.Cores, f.CPUPressure, f.Read})
 		})
 	}
 }
@@ -91,9 +87,7 @@ func TestSparkText(t *testing.T) {
 	if got := sparkText([]*float64{new(0.0), nil, new(1.0), new(2.0)}, 6); got != "  ▁ ▅█" {
 		t.Errorf("%q", got)
 	}
-	if got := sparkText([]*float64{new(9.0), new(0.01), new(0.05)}, 2); got != "▁▅" {
-		t.Errorf("little CPU is shown as little: %q", got)
-	}
+	testkit.Equal(t, sparkText([]*float64{new(9.0), new(0.01), new(0.05)}, 2), "▁▅", "little CPU is shown as little")
 }
 
 // TestSelected holds that what a task selects is shown, with the reason if it is absent, and nothing of other tasks.

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/executor/client"
@@ -78,9 +77,7 @@ func TestMarkLost(t *testing.T) {
 			of := func(r *record.Record) told {
 				return told{r.State, r.EndedAt, r.WallSeconds, r.ExitCode, r.Diagnosis.Verdict}
 			}
-			if diff := cmp.Diff(of(&test.want), of(got)); diff != "" {
-				t.Errorf("record (-want +got):\n%s", diff)
-			}
+			testkit.Diff(t, "record", of(&test.want), of(got))
 		})
 	}
 }
@@ -152,9 +149,7 @@ func TestKillOrphansUnlaunched(t *testing.T) {
 	for _, entry := range entries {
 		got = append(got, entry.Name())
 	}
-	if diff := cmp.Diff([]string{".start-now", "launched", "owned", "somebody else's"}, got); diff != "" {
-		t.Errorf("left (-want +got):\n%s", diff)
-	}
+	testkit.Diff(t, "left", []string{".start-now", "launched", "owned", "somebody else's"}, got)
 }
 
 // TestOrphans holds that a run that ended normally after it was listed is no orphan, but one is whose

@@ -5,6 +5,7 @@ package run
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -14,7 +15,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
 	"github.com/tachograph/tacho/executor/record"
@@ -51,12 +51,7 @@ func TestFindCommand(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		code int // 0 for no error
-	}{
-		{"good", 0},
-		{filepath.Join(dir, "good"), 0},
-		{"missing", exitNotFound},
-		{"", exitNotFound},
-	} {
+	}{{"good", 0}, {filepath.Join(dir, "good"), 0}, {"missing", exitNotFound}, {"", exitNotFound}} {
 		path, err := findCommand(test.name)
 		code := 0
 		if err != nil {
@@ -80,19 +75,12 @@ func TestPrunable(t *testing.T) {
 		keep      int
 		olderThan time.Duration
 		want      []string
-	}{
-		{0, 0, []string{"c", "b", "a"}},
-		{1, 0, []string{"b", "a"}},
-		{0, 24 * time.Hour, []string{"a"}},
-		{3, 0, nil},
-	} {
+	}{{0, 0, []string{"c", "b", "a"}}, {1, 0, []string{"b", "a"}}, {0, 24 * time.Hour, []string{"a"}}, {3, 0, nil}} {
 		var got []string
 		for _, entry := range prunable(entries, test.keep, test.olderThan, now) {
 			got = append(got, entry.Name)
 		}
-		if diff := cmp.Diff(test.want, got); diff != "" {
-			t.Errorf("keep %d, older than %s (-want +got):\n%s", test.keep, test.olderThan, diff)
-		}
+		testkit.Diff(t, fmt.Sprintf("keep %d, older than %s", test.keep, test.olderThan), test.want, got)
 	}
 }
 

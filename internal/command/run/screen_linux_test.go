@@ -36,9 +36,7 @@ func TestLiveLine(t *testing.T) {
 		text := make([]byte, 1000)
 		n := testkit.Value(master.Read(text))(t)
 		got := strings.TrimSuffix(strings.TrimPrefix(string(text[:n]), "\r"), "\x1b[K\r")
-		if got != want {
-			t.Errorf("%d columns: %q, want %q", columns, got, want)
-		}
+		testkit.Equal(t, got, want, "%d columns", columns)
 		_, _ = master.Close(), terminal.Close() // nothing is left in them
 	}
 }

@@ -33,8 +33,6 @@ func TestCurrentState(t *testing.T) {
 		{"it had no process yet", record.Record{State: record.Running, Origin: record.Origin{BootID: boot}}, record.Lost},
 		{"it ended", record.Record{State: record.Exited}, record.Exited},
 	} {
-		if got := CurrentState(&test.record, host); got != test.want {
-			t.Errorf("%s: %s, want %s", test.name, got, test.want)
-		}
+		testkit.Equal(t, CurrentState(&test.record, host), test.want, "%s", test.name)
 	}
 }

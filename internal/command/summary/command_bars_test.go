@@ -7,10 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -28,13 +27,9 @@ func TestCommandBarsText(t *testing.T) {
   ld              ×3  62.5 ms  ▏           0.6 %
   unattributed        -500 ms               -5 %
 `
-	if d := cmp.Diff(want, CommandBarsText(&record.Record{Commands: c}, cli.Palette{}, 65)); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
+	testkit.Diff(t, "result", want, CommandBarsText(&record.Record{Commands: c}, cli.Palette{}, 65))
 	for _, none := range []*record.Commands{nil, {Reason: "no"}, {Rows: c.Rows}, {TotalCPUSeconds: new(1.0)}} {
-		if text := CommandBarsText(&record.Record{Commands: none}, cli.Palette{}, 65); text != "" {
-			t.Errorf("%+v: %s", none, text)
-		}
+		testkit.Equal(t, CommandBarsText(&record.Record{Commands: none}, cli.Palette{}, 65), "", "%+v", none)
 	}
 }
 

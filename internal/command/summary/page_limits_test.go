@@ -9,6 +9,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -32,9 +33,7 @@ func TestLimitsSummary(t *testing.T) {
 	if got := limitsSummary(r); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got := limitsSummary(&record.Record{}); got != "" {
-		t.Errorf("no limits: %q", got)
-	}
+	testkit.Equal(t, limitsSummary(&record.Record{}), "", "no limits")
 	p := NewPage(cli.Palette{}, "x", r)
 	p.section("Limits", LimitTable(r))
 	for _, want := range []string{"95.4 MiB", "0-1", procstats.NoValue, "/sys/fs/cgroup/a\n"} {

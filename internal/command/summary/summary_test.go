@@ -7,10 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -31,9 +30,7 @@ func TestMemorySummary(t *testing.T) {
 				Guarantee: test.guarantee,
 			},
 		}}
-		if got := memorySummary(r); got != test.want {
-			t.Errorf("%s: %q, want %q", test.guarantee, got, test.want)
-		}
+		testkit.Equal(t, memorySummary(r), test.want, "%s", test.guarantee)
 	}
 }
 
@@ -45,10 +42,7 @@ func TestContradictions(t *testing.T) {
 	r := &record.Record{
 		About: record.About{Notes: []string{"CPU differs"}},
 		Headline: map[string]record.HeadlineValue{
-			procstats.HeadlineCPU.String(): {
-				Value: new(1.0), Guarantee: procstats.LowerBound,
-				Notes: note("CPU differs"),
-			},
+			procstats.HeadlineCPU.String(): {Value: new(1.0), Guarantee: procstats.LowerBound, Notes: note("CPU differs")},
 			procstats.HeadlineMemoryPeak.String(): {
 				Value: new(1.0), Guarantee: procstats.LowerBound,
 				Notes: note("memory differs"),
@@ -62,12 +56,8 @@ func TestContradictions(t *testing.T) {
 	if got, want := contradictionSummary(r), "lower bounds: processes ran outside"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got, want := strings.Join(r.AllNotes(), ", "), "CPU differs, memory differs"; got != want {
-		t.Errorf("notes %q, want %q", got, want)
-	}
-	if got := contradictionSummary(&record.Record{}); got != "" {
-		t.Errorf("%q without a contradiction", got)
-	}
+	testkit.Equal(t, strings.Join(r.AllNotes(), ", "), "CPU differs, memory differs", "notes")
+	testkit.Equal(t, contradictionSummary(&record.Record{}), "", "without a contradiction")
 }
 
 // TestWaitedSummary holds that throttled time is not written as a share of the time.
@@ -88,9 +78,7 @@ func TestWaitedSummary(t *testing.T) {
 		r := &record.Record{
 			WallSeconds: new(2.0), Measurements: test.measurements, Diagnosis: record.Diagnosis{Stall: test.stall},
 		}
-		if got := waitedSummary(r); got != test.want {
-			t.Errorf("%v: %q, want %q", test.measurements, got, test.want)
-		}
+		testkit.Equal(t, waitedSummary(r), test.want, "%v", test.measurements)
 	}
 }
 
@@ -125,9 +113,7 @@ Commands, all processes that ended
   3 of 412 cc1 failed: 2 by signal 9, 1 with exit code 1
   5 records lost: too many processes ended at once
 `
-	if diff := cmp.Diff(want, p.String()); diff != "" {
-		t.Error(diff)
-	}
+	testkit.Diff(t, "result", want, p.String())
 	r.Commands = &record.Commands{Reason: "no BTF"}
 	p = NewPage(cli.Palette{}, "run", r)
 	p.commands()
