@@ -94,15 +94,15 @@ func (w *diskWalk) step() (more bool) {
 	return true
 }
 
-// enter opens the next folder, from the root and name by name, and counts it, unless it is on another file system or
-// was read already: a bind mount can show a folder within itself.
+// enter opens the next folder, from the root and name by name, and counts it, unless it is a mount of its own, on
+// another file system, or was read already, as one that was moved meanwhile.
 func (w *diskWalk) enter() {
 	folder, err := w.openFolder(w.path)
-	if err != nil {
-		// A folder may be removed, or replaced by a link, at any time.
-		if !kernel.Gone(err) && !errors.Is(err, unix.ENOTDIR) && !errors.Is(err, unix.ELOOP) {
-			w.fail("open", err)
-		}
+	switch {
+	case kernel.Gone(err), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP), errors.Is(err, unix.EXDEV):
+		return // it was removed, replaced by a link, or mounted on, perhaps meanwhile
+	case err != nil:
+		w.fail("open", err)
 		return
 	}
 	var stat unix.Stat_t
@@ -128,7 +128,10 @@ const blockSize = 512
 func (w *diskWalk) openFolder(path string) (*os.File, error) {
 	at := w.root
 	for name := range strings.SplitSeq(path, "/") {
-		fd, err := openFolderAt(at, name, unix.O_NOFOLLOW)
+		fd, err := kernel.OpenFolder(at, name)
+		if errors.Is(err, errors.ErrUnsupported) { // not Linux: file systems are told apart by their devices
+			fd, err = openFolderAt(at, name, unix.O_NOFOLLOW)
+		}
 		if at != w.root {
 			_ = unix.Close(at)
 		}
