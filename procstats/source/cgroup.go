@@ -77,19 +77,6 @@ func openCgroupReader(source procstats.SourceID, t Target, sel procstats.Selecti
 	return r
 }
 
-// cgroupFilesV2 lists every file that is read from a v2 folder, CPU time first: rates divide by the time between the
-// stamps, which are taken just before.
-func cgroupFilesV2(devices *kernel.BlockDevices) []cgroupFileSpec {
-	return slices.Concat(cpuStatV2(), memoryCurrentV2(), memoryStatV2(), memorySwapV2(), memoryEventsV2(),
-		ioStatV2(devices), pidsFiles(), cpuMaxV2())
-}
-
-// cgroupFilesV1 lists every file that is read from the v1 folders.
-func cgroupFilesV1(devices *kernel.BlockDevices) []cgroupFileSpec {
-	return slices.Concat(cpuacctV1(), cpuStatV1(), memoryCurrentV1(), memoryStatV1(), memoryOOMControlV1(),
-		blkioV1(devices), pidsFiles(), cpuMaxV1())
-}
-
 // useOpened reads files that the caller opened in place of the group's. One that cannot be duplicated is left alone.
 func (r *cgroupReader) useOpened(opened map[string]*os.File) {
 	for i := range r.files {
@@ -213,21 +200,4 @@ func (r *cgroupReader) Close() error {
 		errs = append(errs, r.files[i].close())
 	}
 	return errors.Join(errs...)
-}
-
-// pidsFiles are the same on v1 and v2.
-func pidsFiles() []cgroupFileSpec {
-	return []cgroupFileSpec{{
-		controller: "pids", name: "pids.current",
-		fields: []cgroupFieldSpec{{id: procstats.CgroupPidsCurrent}},
-	}, {
-		controller: "pids", name: "pids.peak", since: "kernels older than 6.1 have no pids.peak",
-		fields: []cgroupFieldSpec{{id: procstats.CgroupPidsPeak}},
-	}, {
-		controller: "pids", name: "pids.max", setting: true, since: "there is none in the root cgroup",
-		fields: []cgroupFieldSpec{{id: procstats.CgroupPidsMax}},
-	}, {
-		controller: "pids", name: "pids.events", since: "kernels older than 4.8 have no pids.events",
-		fields: []cgroupFieldSpec{{id: procstats.CgroupPidsEventsMax, key: "max"}},
-	}}
 }

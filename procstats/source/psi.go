@@ -24,19 +24,16 @@ func openPSI(t Target, sel procstats.Selection) *cgroupReader {
 // pressureFiles are cpu.pressure, memory.pressure and io.pressure; their totals are in microseconds.
 func pressureFiles(fs kernel.FS) []cgroupFileSpec {
 	explain := func(f *cgroupFile, err error) string { return explainPressure(fs, f, err) }
+	file := func(name string, some, full procstats.ID, since string) cgroupFileSpec {
+		return cgroupFileSpec{name: name, parse: kernel.ParsePressure, explain: explain, fields: []cgroupFieldSpec{
+			{id: some, key: "some", per: 1e6}, {id: full, key: "full", per: 1e6, since: since},
+		}}
+	}
 	return []cgroupFileSpec{
-		{name: "cpu.pressure", parse: kernel.ParsePressure, explain: explain, fields: []cgroupFieldSpec{
-			{id: procstats.PSICPUSome, key: "some", per: 1e6},
-			{id: procstats.PSICPUFull, key: "full", per: 1e6, since: "kernels older than 5.13 do not report it for the CPU"},
-		}},
-		{name: "memory.pressure", parse: kernel.ParsePressure, explain: explain, fields: []cgroupFieldSpec{
-			{id: procstats.PSIMemorySome, key: "some", per: 1e6},
-			{id: procstats.PSIMemoryFull, key: "full", per: 1e6},
-		}},
-		{name: "io.pressure", parse: kernel.ParsePressure, explain: explain, fields: []cgroupFieldSpec{
-			{id: procstats.PSIIOSome, key: "some", per: 1e6},
-			{id: procstats.PSIIOFull, key: "full", per: 1e6},
-		}},
+		file("cpu.pressure", procstats.PSICPUSome, procstats.PSICPUFull,
+			"kernels older than 5.13 do not report it for the CPU"),
+		file("memory.pressure", procstats.PSIMemorySome, procstats.PSIMemoryFull, ""),
+		file("io.pressure", procstats.PSIIOSome, procstats.PSIIOFull, ""),
 	}
 }
 

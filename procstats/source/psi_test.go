@@ -68,7 +68,7 @@ func TestCgroupFileFails(t *testing.T) {
 		if err != nil {
 			t.Skipf("no kernel files on this system: %v", err)
 		}
-		spec := &memoryStatV2()[0]
+		spec := specOf(memoryFilesV2(), procstats.CgroupMemoryAnon)
 		spec.complete()
 		f := &cgroupFile{dir: test.dir, spec: spec, kept: kept, parse: spec.parse, values: make([]kernel.FieldValue, len(spec.fields))}
 		f.fail(test.err)
