@@ -48,10 +48,7 @@ func AppendJSON(b []byte, s *Sample, headlines []HeadlineValue) []byte {
 // contradicted it, notes; or null with the reason.
 func AppendHeadlinesJSON(b []byte, headlines []HeadlineValue) []byte {
 	b = append(b, '{')
-	for i, h := range headlines {
-		if i > 0 {
-			b = append(b, ',')
-		}
+	for _, h := range headlines {
 		b = appendKey(b, nameOf(h.ID))
 		b = append(b, `{"value":`...)
 		b = appendValue(b, h.Reading)
@@ -62,18 +59,20 @@ func AppendHeadlinesJSON(b []byte, headlines []HeadlineValue) []byte {
 		} else {
 			b = appendString(append(b, `,"reason":`...), h.Reading.Reason())
 		}
-		b = append(b, '}')
+		b = append(b, "},"...)
 	}
-	return append(b, '}')
+	return closeWith(b, '}')
 }
 
+// closeWith ends a list each of whose elements ends in a comma.
+func closeWith(b []byte, end byte) []byte { return append(bytes.TrimSuffix(b, []byte{','}), end) }
+
 func appendNotes(b []byte, notes []Note) []byte {
-	for i, n := range notes {
-		if i == 0 {
-			b = append(b, `,"notes":[`...)
-		} else {
-			b = append(b, ',')
-		}
+	if len(notes) == 0 {
+		return b
+	}
+	b = append(b, `,"notes":[`...)
+	for _, n := range notes {
 		b = appendString(append(b, `{"rule":`...), n.Rule)
 		b = appendString(append(b, `,"source":`...), n.Source)
 		b = AppendNumber(append(b, `,"value":`...), n.Value)
@@ -81,12 +80,9 @@ func appendNotes(b []byte, notes []Note) []byte {
 		b = AppendNumber(append(b, `,"other_value":`...), n.OtherValue)
 		b = appendString(append(b, `,"cause":`...), n.Cause)
 		b = appendString(append(b, `,"text":`...), n.Text)
-		b = append(b, '}')
+		b = append(b, "},"...)
 	}
-	if len(notes) > 0 {
-		b = append(b, ']')
-	}
-	return b
+	return closeWith(b, ']')
 }
 
 // nameOf is the name of a measurement in every format, for unknown numbers too.
@@ -100,45 +96,42 @@ func nameOf(id ID) string {
 // appendMeasurements appends the member "measurements"; gaps says whether any reading has no value.
 func appendMeasurements(b []byte, readings Readings) (out []byte, gaps bool) {
 	b = append(b, `"measurements":{`...)
-	comma := false
 	for _, r := range readings {
 		if !r.present {
 			gaps = true
 			continue
 		}
-		b = appendValue(appendMember(b, &comma, nameOf(r.id)), r)
+		b = append(appendValue(appendKey(b, nameOf(r.id)), r), ',')
 	}
-	return append(b, '}'), gaps
+	return closeWith(b, '}'), gaps
 }
 
 // appendAbsent appends the member "absent".
 func appendAbsent(b []byte, readings Readings) []byte {
 	b = append(b, `,"absent":{`...)
-	comma := false
 	for _, r := range readings {
 		if !r.present {
-			b = appendString(appendMember(b, &comma, nameOf(r.id)), r.text)
+			b = append(appendString(appendKey(b, nameOf(r.id)), r.text), ',')
 		}
 	}
-	return append(b, '}')
+	return closeWith(b, '}')
 }
 
 // appendAsOf appends the member "as_of" where a slow source was read.
 func appendAsOf(b []byte, s *Sample) []byte {
-	comma := false
+	begin := len(b)
+	b = append(b, `,"as_of":{`...)
+	empty := len(b)
 	for _, source := range [...]SourceID{SourceTree, SourceIO, SourceSmaps, SourceDisk} {
 		stamp := s.Sources.At(source)
 		if slow := source == SourceSmaps || source == SourceDisk; !stamp.Zero() && (slow || stamp.Mono < s.Mono) {
-			if !comma {
-				b = append(b, `,"as_of":{`...)
-			}
-			b = appendTime(appendMember(b, &comma, source.String()), stamp.Wall)
+			b = append(appendTime(appendKey(b, source.String()), stamp.Wall), ',')
 		}
 	}
-	if comma {
-		b = append(b, '}')
+	if len(b) == empty {
+		return b[:begin]
 	}
-	return b
+	return closeWith(b, '}')
 }
 
 func appendProcesses(b []byte, s *Sample) []byte {
@@ -147,12 +140,9 @@ func appendProcesses(b []byte, s *Sample) []byte {
 	b = appendTime(b, set.Wall)
 	b = append(b, `,"rows":[`...)
 	for i := range s.Processes {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendProcess(b, &s.Processes[i])
+		b = append(appendProcess(b, &s.Processes[i]), ',')
 	}
-	b = append(b, `],"exited":{"cpu_seconds_total":`...)
+	b = append(closeWith(b, ']'), `,"exited":{"cpu_seconds_total":`...)
 	b = appendTaskValue(b, s, TreeCPUExited)
 	b = appendTaskValue(append(b, `,"processes":`...), s, TreeProcessesExited)
 	b = appendTaskValue(append(b, `},"unattributed":{"cpu_seconds":`...), s, TreeCPUUnattributed)
@@ -176,14 +166,6 @@ func appendProcess(b []byte, p *ProcessRow) []byte {
 func appendTaskValue(b []byte, s *Sample, id ID) []byte {
 	r, _ := s.Task.Get(id)
 	return appendValue(b, r)
-}
-
-func appendMember(b []byte, comma *bool, key string) []byte {
-	if *comma {
-		b = append(b, ',')
-	}
-	*comma = true
-	return appendKey(b, key)
 }
 
 func appendKey(b []byte, key string) []byte { return append(appendString(b, key), ':') }
