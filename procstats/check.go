@@ -26,12 +26,13 @@ type Note struct {
 	Text string `json:"text"`
 }
 
-// check holds headlines against other readings of the same quantity. correct gets a headline that has a value, and
-// leaves it as it is, or replaces or weakens it if a reading contradicts it.
+// check holds headlines against other readings of the same quantity. correct gets a headline that has a value from one
+// of the accounts, or from anywhere if there are none, and leaves it as it is, or replaces or weakens it if a reading
+// contradicts it.
 type check struct {
-	rule    string
-	of      []ID
-	correct func(h *HeadlineValue, f *facts)
+	rule         string
+	of, accounts []ID
+	correct      func(h *HeadlineValue, f *facts)
 }
 
 // checks are the rules, in the order in which they are applied: each gets what those before it have left. One that
@@ -39,16 +40,17 @@ type check struct {
 //
 //nolint:gochecknoglobals // the one table of rules, never written to
 var checks = [...]check{
-	{"cpu_above_cgroup", []ID{HeadlineCPU, HeadlineCoresAverage}, cpuAboveCgroup},
-	{"cpu_below_exits", []ID{HeadlineCPU, HeadlineCoresAverage}, cpuBelowExits},
-	{"cores_above_cgroup", []ID{HeadlineCores}, coresAboveCgroup},
-	{coresAboveCPUsRule, []ID{HeadlineCores, HeadlineCoresAverage}, coresAboveCPUs},
-	{"peak_below_sampled", []ID{HeadlineMemoryPeak}, peakBelowSampled},
-	{"memory_left_cgroup", []ID{HeadlineMemory, HeadlineMemoryCharged, HeadlineMemoryPeak}, memoryLeftCgroup},
-	{"io_left_cgroup", []ID{HeadlineIORead, HeadlineIOWrite}, ioLeftCgroup},
-	{"peak_without_hugetlb", []ID{HeadlineMemoryPeak}, peakWithoutHugetlb},
-	{"read_above_cgroup", []ID{HeadlineIORead}, readAboveCgroup},
-	{"write_above_cgroup", []ID{HeadlineIOWrite}, writeAboveCgroup},
+	{"cpu_above_cgroup", []ID{HeadlineCPU, HeadlineCoresAverage}, []ID{CgroupCPUUsage}, cpuAboveCgroup},
+	{"cpu_below_exits", []ID{HeadlineCPU, HeadlineCoresAverage}, []ID{CgroupCPUUsage}, cpuBelowExits},
+	{"cores_above_cgroup", []ID{HeadlineCores}, []ID{CgroupCPUUsage}, cpuAboveCgroup},
+	{coresAboveCPUsRule, []ID{HeadlineCores, HeadlineCoresAverage}, nil, coresAboveCPUs},
+	{"peak_below_sampled", []ID{HeadlineMemoryPeak}, []ID{CgroupMemoryPeak}, peakBelowSampled},
+	{"memory_left_cgroup", []ID{HeadlineMemory, HeadlineMemoryCharged, HeadlineMemoryPeak},
+		[]ID{CgroupMemoryCurrent, CgroupMemoryPeak}, memoryLeftCgroup},
+	{"io_left_cgroup", []ID{HeadlineIORead, HeadlineIOWrite}, nil, ioLeftCgroup},
+	{"peak_without_hugetlb", []ID{HeadlineMemoryPeak}, nil, peakWithoutHugetlb},
+	{"read_above_cgroup", []ID{HeadlineIORead}, []ID{CgroupIORead}, readAboveCgroup},
+	{"write_above_cgroup", []ID{HeadlineIOWrite}, []ID{CgroupIOWrite}, writeAboveCgroup},
 }
 
 // coresAboveCPUsRule is the rule whose notes say nothing against the account that a headline is taken from.
@@ -114,7 +116,8 @@ func Guarantees(s *Sample, headlines []HeadlineValue) map[string]Guarantee {
 func (f *facts) check(h *HeadlineValue) {
 	for i := range checks {
 		c := &checks[i]
-		if !h.Reading.Present() || !slices.Contains(c.of, h.ID) {
+		if !h.Reading.Present() || !slices.Contains(c.of, h.ID) ||
+			c.accounts != nil && !slices.ContainsFunc(c.accounts, h.takenFrom) {
 			continue
 		}
 		before := len(h.Notes)
@@ -226,18 +229,16 @@ func (f *facts) cpuOfRows() float64 {
 // cpuAboveCgroup: the processes have used more than their cgroup has counted.
 func cpuAboveCgroup(h *HeadlineValue, f *facts) {
 	from, counted, beyond := f.cpuBeyond()
-	if !h.takenFrom(CgroupCPUUsage) {
-		return
-	}
-	if !beyond {
+	switch {
+	case !beyond:
 		h.weakenIfLeft(TreeLeftCPU, f)
-		return
+	case h.ID == HeadlineCores:
+		f.coresAboveCgroup(h, from, counted)
+	case h.ID == HeadlineCoresAverage:
+		h.replace(counted/f.Elapsed.Seconds(), from, counted, causeLeft)
+	default:
+		h.replace(counted, from, counted, causeLeft)
 	}
-	value := counted
-	if h.ID == HeadlineCoresAverage {
-		value /= f.Elapsed.Seconds()
-	}
-	h.replace(value, from, counted, causeLeft)
 }
 
 // cpuBelowExits: the processes that ended in the v2 cgroup had used more in their lives than was counted for the task.
@@ -246,24 +247,16 @@ func cpuAboveCgroup(h *HeadlineValue, f *facts) {
 func cpuBelowExits(h *HeadlineValue, f *facts) {
 	ended, ok := f.Task.Number(ExitsCPU)
 	cgroup, _ := f.Task.Number(CgroupCPUUsage)
-	if !ok || h.Guarantee != Exact || !h.takenFrom(CgroupCPUUsage) || ended <= cgroup+max(0.020, cgroup/100) {
+	if !ok || h.Guarantee != Exact || ended <= cgroup+max(0.020, cgroup/100) {
 		return
 	}
 	h.weaken(ExitsCPU, ended, "processes have left the cgroup unseen, or joined it")
 }
 
-// coresAboveCgroup: the same of the rate. What processes use outside adds to the cgroup's. The growth of the whole
-// count is too much when a process is found that left long ago, and the sum is when one comes back between two
+// coresAboveCgroup is cpuAboveCgroup of the rate. What processes use outside adds to the cgroup's. The growth of the
+// whole count is too much when a process is found that left long ago, and the sum is when one comes back between two
 // samples: the lower of both holds.
-func coresAboveCgroup(h *HeadlineValue, f *facts) {
-	from, counted, beyond := f.cpuBeyond()
-	if !h.takenFrom(CgroupCPUUsage) {
-		return
-	}
-	if !beyond {
-		h.weakenIfLeft(TreeLeftCPU, f)
-		return
-	}
+func (f *facts) coresAboveCgroup(h *HeadlineValue, from ID, counted float64) {
 	value, _ := h.Reading.Number()
 	outside, okOutside := f.History.rate(f.Sample, TreeOutsideCPU).Number()
 	all, okAll := f.History.rate(f.Sample, TreeCPU).Number()
@@ -307,9 +300,6 @@ func (f *facts) reapedBeyond() (id ID, value float64, ok bool) {
 // and run for less than what the CPU time of the task is exact to; where there is no version 2, nothing else says from
 // where it ended. If its CPU time is not counted either, nothing can contradict the cgroup.
 func memoryLeftCgroup(h *HeadlineValue, f *facts) {
-	if !h.takenFrom(CgroupMemoryCurrent) && !h.takenFrom(CgroupMemoryPeak) {
-		return
-	}
 	cause := causeLeft
 	against, n, left := f.left(TreeLeftMemory)
 	if !left {
@@ -358,7 +348,7 @@ func ioLeftCgroup(h *HeadlineValue, f *facts) { h.weakenIfLeft(TreeLeftIO, f) }
 func peakBelowSampled(h *HeadlineValue, f *facts) {
 	sampled, ok := f.largest(CgroupMemoryCurrent)
 	value, _ := h.Reading.Number()
-	if !ok || !h.takenFrom(CgroupMemoryPeak) || sampled <= value+max(1<<20, value/100) {
+	if !ok || sampled <= value+max(1<<20, value/100) {
 		return
 	}
 	h.replace(sampled, CgroupMemoryCurrent, sampled, "the peak was reset while the task ran")
@@ -385,9 +375,6 @@ func peakWithoutHugetlb(h *HeadlineValue, f *facts) {
 // readAboveCgroup: the processes have caused more reads than their cgroup has counted. They are read a moment after it:
 // 1 MiB or 1 %.
 func readAboveCgroup(h *HeadlineValue, f *facts) {
-	if !h.takenFrom(CgroupIORead) {
-		return
-	}
 	cgroup, _ := h.Reading.Number()
 	for _, from := range ioReadSources[1:] {
 		read, ok := f.Task.Number(from)
@@ -403,7 +390,7 @@ func readAboveCgroup(h *HeadlineValue, f *facts) {
 func writeAboveCgroup(h *HeadlineValue, f *facts) {
 	stored, ok := f.Task.Number(TreeIOStored)
 	cgroup, _ := h.Reading.Number()
-	if !ok || !h.takenFrom(CgroupIOWrite) || stored <= cgroup {
+	if !ok || stored <= cgroup {
 		return
 	}
 	h.replace(stored, TreeIOStored, stored,

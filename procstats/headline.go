@@ -173,7 +173,7 @@ func RowsAge(s *Sample) Reading {
 // what a table's functions are given is allocated.
 func CPUTotal(s *Sample) HeadlineValue {
 	h, f := firstRead(s, HeadlineCPU, cpuSources[:]), facts{Sample: s}
-	if h.Reading.Present() {
+	if h.takenFrom(CgroupCPUUsage) {
 		cpuAboveCgroup(&h, &f)
 		cpuBelowExits(&h, &f)
 		h.Notes = nil
