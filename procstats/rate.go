@@ -55,21 +55,19 @@ func (c CounterReading) RateSince(before CounterReading) (rate float64, reason s
 }
 
 // Rate returns how fast a counter of the task grew since an earlier sample, which may be nil, over the time between the
-// reads of its source. That of TreeCPU is without what was used before that time.
+// reads of its source.
 func (s *Sample) Rate(before *Sample, id ID) Reading {
-	rate := s.growthRate(before, id)
-	if id == TreeCPU {
-		rate = rate.without(s.growthRate(before, TreeCPULate))
-	}
-	return rate
+	return withoutLate(s.growthRate(before, id), func(late ID) Reading { return s.growthRate(before, late) })
 }
 
-// without takes a part off a rate, if both are known.
-func (r Reading) without(part Reading) Reading {
-	if r.present && part.present {
-		r.number = max(0, r.number-part.number)
+// withoutLate takes off a rate of TreeCPU what was used before the time that it is over; rateOf returns other rates
+// over that time.
+func withoutLate(rate Reading, rateOf func(id ID) Reading) Reading {
+	if rate.id == TreeCPU && rate.present {
+		late, _ := rateOf(TreeCPULate).Number()
+		rate.number = max(0, rate.number-late)
 	}
-	return r
+	return rate
 }
 
 func (s *Sample) growthRate(before *Sample, id ID) Reading {

@@ -79,13 +79,12 @@ func (w *Window) Reduce(id ID, r Reduction) (Reading, error) {
 	if id == HeadlineMemory {
 		return w.memory.reduce(r)
 	}
-	if m := rowOf(id); m != nil && m.Scope != TaskScope {
-		return Reading{}, fmt.Errorf("%s of %s, of scope %s: %w", r, m.Name, m.Scope, ErrIllegalReduction)
-	}
-	reading, err := w.task.reduce(id, r)
-	if id == TreeCPU && r == Rate && err == nil {
-		late, _ := w.task.reduce(TreeCPULate, Rate)
-		reading = reading.without(late)
+	reading, err := w.task.reduce(id, r, TaskScope)
+	if r == Rate && err == nil {
+		reading = withoutLate(reading, func(late ID) Reading {
+			part, _ := w.task.reduce(late, Rate, TaskScope)
+			return part
+		})
 	}
 	return reading, err
 }
@@ -143,7 +142,7 @@ func (m *memorySeries) reduce(r Reduction) (Reading, error) {
 	if m.changed && Gauge.Allows(r) {
 		return AbsentReading(HeadlineMemory, reasonSource), nil
 	}
-	return seriesSet{m.series}.reduce(HeadlineMemory, r)
+	return seriesSet{m.series}.reduce(HeadlineMemory, r, HeadlineScope)
 }
 
 // seriesSet has the running values of one task or one process, ordered by ID.
@@ -275,16 +274,17 @@ func (s *series) addCounter(value float64, at Stamp) {
 	}
 }
 
-func (set seriesSet) reduce(id ID, r Reduction) (Reading, error) {
+func (set seriesSet) reduce(id ID, r Reduction, scope Scope) (Reading, error) {
 	m := rowOf(id)
-	if m == nil {
+	switch {
+	case m == nil:
 		return Reading{}, fmt.Errorf("%s of number %d: %w", r, id, ErrUnknownMeasurement)
-	}
-	if !m.Kind.Allows(r) {
+	case m.Scope != scope:
+		return Reading{}, fmt.Errorf("%s of %s, of scope %s: %w", r, m.Name, m.Scope, ErrIllegalReduction)
+	case !m.Kind.Allows(r):
 		return Reading{}, fmt.Errorf("%s of %s, a %s (legal: %s): %w",
 			r, m.Name, m.Kind, legalReductions(m.Kind), ErrIllegalReduction)
-	}
-	if r == Tally {
+	case r == Tally:
 		return Reading{}, fmt.Errorf("%s of %s is a table of counts and not one value: %w", r, m.Name, ErrIllegalReduction)
 	}
 	s := set.get(id)

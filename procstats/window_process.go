@@ -5,7 +5,6 @@ package procstats
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -36,10 +35,7 @@ type ProcessWindow struct {
 // Reduce returns one value of a process's measurement over the window, as Window.Reduce does for the task's.
 // A counter of a process that began within the window is measured from 0.
 func (p *ProcessWindow) Reduce(id ID, r Reduction) (Reading, error) {
-	if m := rowOf(id); m != nil && m.Scope != ProcessScope {
-		return Reading{}, fmt.Errorf("%s of %s, of scope %s: %w", r, m.Name, m.Scope, ErrIllegalReduction)
-	}
-	return p.series.reduce(id, r)
+	return p.series.reduce(id, r, ProcessScope)
 }
 
 // Tally counts in how many samples each state of a category was seen.
@@ -54,11 +50,11 @@ func (p *ProcessWindow) MaxRSS() Reading { return p.oneOf(Max, ProcessRSS, Porta
 // oneOf reduces the first of the measurements that was read, else says why the first was not.
 func (p *ProcessWindow) oneOf(r Reduction, ids ...ID) Reading {
 	for _, id := range ids {
-		if reading, err := p.series.reduce(id, r); err == nil && reading.Present() {
+		if reading, err := p.Reduce(id, r); err == nil && reading.Present() {
 			return reading
 		}
 	}
-	reading, err := p.series.reduce(ids[0], r)
+	reading, err := p.Reduce(ids[0], r)
 	if err != nil {
 		return AbsentReading(ids[0], err.Error())
 	}
