@@ -48,19 +48,14 @@ func (c *ownCost) Collect(into *procstats.Sample) {
 		return
 	}
 	into.SetRead(procstats.SourceExecutor, kernel.Now())
-	if c.selection.Has(procstats.ExecutorCPU) {
-		if cpu, ok := ExecutorCPU(c.pid); ok {
-			into.SetNumber(procstats.ExecutorCPU, cpu.Seconds())
-		} else {
-			into.SetAbsent(procstats.ExecutorCPU, "the executor has exited")
-		}
+	reason := ""
+	cpu, ok := ExecutorCPU(c.pid)
+	if !ok {
+		reason = "the executor has exited"
 	}
-	if c.selection.Has(procstats.ExecutorCollections) {
-		into.SetNumber(procstats.ExecutorCollections, c.collections)
-	}
-	if c.selection.Has(procstats.ExecutorCollectSeconds) {
-		into.SetNumber(procstats.ExecutorCollectSeconds, c.spent.Seconds())
-	}
+	into.SetSelected(c.selection, procstats.ExecutorCPU, cpu.Seconds(), reason)
+	into.SetSelected(c.selection, procstats.ExecutorCollections, c.collections, "")
+	into.SetSelected(c.selection, procstats.ExecutorCollectSeconds, c.spent.Seconds(), "")
 	c.pacer.Put(into, c.selection, c.unsampled)
 }
 

@@ -4,11 +4,11 @@
 package kernel
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -72,13 +72,13 @@ func openFolderByMount(at int, name string) (int, error) {
 }
 
 func mountID(fd int) (string, error) {
-	path := fmt.Sprintf("/proc/self/fdinfo/%d", fd)
+	path := filepath.Join(HostFS().Proc, "self", "fdinfo", strconv.Itoa(fd))
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return "", err
 	}
-	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
-		if id, ok := strings.CutPrefix(lines.Text(), "mnt_id:"); ok {
+	for line := range strings.Lines(string(text)) {
+		if id, ok := strings.CutPrefix(line, "mnt_id:"); ok {
 			return strings.TrimSpace(id), nil
 		}
 	}

@@ -4,6 +4,7 @@
 package kernel
 
 import (
+	"bytes"
 	"math"
 	"os"
 	"path"
@@ -251,15 +252,11 @@ func FuzzParseProcCgroup(f *testing.F) {
 	addCapturedFiles(f, "/cgroup")
 	f.Add([]byte("4:cpuacct,cpu:/a:b\n1:name=systemd:/x\n0::/../../y\n3:memory:/z (deleted)\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		paths, err := parseProcCgroup(data)
-		if err != nil && paths != nil {
-			t.Errorf("paths %v beside the error %v", paths, err)
-		}
-		for controller, path := range paths {
-			if !strings.HasPrefix(path, "/") || strings.HasPrefix(controller, "name=") {
+		_ = eachCgroup(data, func(controller, path []byte) {
+			if !bytes.HasPrefix(path, []byte("/")) || bytes.HasPrefix(controller, []byte("name=")) {
 				t.Errorf("controller %q at %q", controller, path)
 			}
-		}
+		})
 	})
 }
 

@@ -51,10 +51,10 @@ func ChargesHugetlb(fs FS, dir string) bool {
 // processes live in the same groups it cannot know: Shared is false. The error wraps ENOENT or ESRCH where the
 // process does not exist.
 func FindCgroup(fs FS, pid int) (procstats.Cgroup, error) {
-	var paths map[string]string
+	paths := map[string]string{}
 	data, err := os.ReadFile(fs.path(pid, "cgroup"))
 	if err == nil {
-		paths, err = parseProcCgroup(data)
+		err = eachCgroup(data, func(controller, path []byte) { paths[string(controller)] = string(path) })
 	}
 	var mounts []CgroupMount
 	if err == nil {
@@ -120,20 +120,11 @@ func PathsOf(c procstats.Cgroup, mounts []CgroupMount) CgroupPaths {
 // Outside calls yield with each controller in whose hierarchy a process is in another cgroup than this one and those
 // nested in it; data is the process's /proc/PID/cgroup.
 func (p CgroupPaths) Outside(data []byte, yield func(controller string)) error {
-	for line := range bytes.Lines(data) {
-		number, controllers, at, err := cutProcCgroup(line)
-		if err != nil {
-			return err
+	return eachCgroup(data, func(controller, at []byte) {
+		if path, ours := p[string(controller)]; ours && !within(path, string(at)) {
+			yield(string(controller))
 		}
-		for more := len(at) > 0; more; {
-			var name []byte
-			name, controllers, more = cutAt(controllers, ',')
-			if path, ours := p[string(name)]; ours && (len(name) > 0 || string(number) == "0") && !within(path, string(at)) {
-				yield(string(name))
-			}
-		}
-	}
-	return nil
+	})
 }
 
 // EndedOutside reports whether a process that has ended and was not reaped is in another v2 cgroup than this one and
@@ -200,43 +191,28 @@ func cgroupMountOf(dir string, mounts []CgroupMount) (mount CgroupMount, ok bool
 
 var errProcCgroupLine = errors.New("not a line of /proc/PID/cgroup")
 
-// parseProcCgroup reads "ID:CONTROLLERS:PATH" lines, cgroups(7), into paths by controller; v2 has the empty name.
-// Named hierarchies, which have no controller, and removed cgroups are left out.
-func parseProcCgroup(data []byte) (map[string]string, error) {
-	paths := map[string]string{}
+// eachCgroup reads "ID:CONTROLLERS:PATH" lines, cgroups(7), and yields each controller with its path; v2 has the empty
+// name. Named hierarchies, which have no controller, and removed cgroups are left out.
+func eachCgroup(data []byte, yield func(controller, path []byte)) error {
 	for line := range bytes.Lines(data) {
-		number, controllers, path, err := cutProcCgroup(line)
-		if err != nil {
-			return nil, err
-		}
-		if len(path) == 0 {
+		line = bytes.TrimRight(line, "\r\n")
+		number, rest, _ := cutAt(line, ':')
+		controllers, path, _ := cutAt(rest, ':') // a path can have colons in it
+		switch {
+		case len(line) == 0 || bytes.HasPrefix(path, []byte("/")) && bytes.HasSuffix(path, []byte(" (deleted)")):
 			continue
+		case !bytes.HasPrefix(path, []byte("/")):
+			return fmt.Errorf("%w: %q", errProcCgroupLine, line)
 		}
-		for controller := range strings.SplitSeq(string(controllers), ",") {
-			if controller == "" && string(number) != "0" || strings.HasPrefix(controller, "name=") {
-				continue
+		for more := true; more; {
+			var name []byte
+			name, controllers, more = cutAt(controllers, ',')
+			if named := bytes.HasPrefix(name, []byte("name=")); !named && (len(name) > 0 || string(number) == "0") {
+				yield(name, path)
 			}
-			paths[controller] = string(path)
 		}
 	}
-	return paths, nil
-}
-
-// cutProcCgroup cuts one line into its fields; the path is empty if the line is, or the cgroup was removed.
-func cutProcCgroup(line []byte) (number, controllers, path []byte, err error) {
-	line = bytes.TrimRight(line, "\r\n")
-	if len(line) == 0 {
-		return nil, nil, nil, nil
-	}
-	number, rest, _ := cutAt(line, ':')
-	controllers, path, _ = cutAt(rest, ':') // a path can have colons in it
-	if len(path) == 0 || path[0] != '/' {
-		return nil, nil, nil, fmt.Errorf("%w: %q", errProcCgroupLine, line)
-	}
-	if bytes.HasSuffix(path, []byte(" (deleted)")) {
-		return nil, nil, nil, nil
-	}
-	return number, controllers, path, nil
+	return nil
 }
 
 // ControllerDisabled reports whether the last column of /proc/cgroups, enabled, is 0 for a controller, cgroups(7). Some

@@ -21,7 +21,7 @@ import (
 // could lead elsewhere, for the task may change its folder meanwhile.
 type diskWalk struct {
 	sums   diskSums
-	root   int
+	root   *os.File
 	device uint64
 	// seen has every folder and every file with several names.
 	seen map[inode]struct{}
@@ -38,13 +38,13 @@ type diskWalk struct {
 var errTooManyNames = errors.New("too many directories, or files with several names, to remember")
 
 func startDiskWalk(dir string) (*diskWalk, error) {
-	root, err := openFolderAt(unix.AT_FDCWD, dir, 0)
+	root, err := os.OpenFile(dir, unix.O_DIRECTORY, 0)
 	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
+		return nil, err //nolint:wrapcheck // it names the operation and the file
 	}
 	var stat unix.Stat_t
-	if err := unix.Fstat(root, &stat); err != nil {
-		return nil, errors.Join(&os.PathError{Op: "fstat", Path: dir, Err: err}, unix.Close(root))
+	if err := unix.Fstat(int(root.Fd()), &stat); err != nil {
+		return nil, errors.Join(&os.PathError{Op: "fstat", Path: dir, Err: err}, root.Close())
 	}
 	w := &diskWalk{root: root, device: uint64(stat.Dev), seen: make(map[inode]struct{}), room: maxDiskHeld}
 	w.push(".")
@@ -126,13 +126,13 @@ func (w *diskWalk) enter() {
 const blockSize = 512
 
 func (w *diskWalk) openFolder(path string) (*os.File, error) {
-	at := w.root
+	at := int(w.root.Fd())
 	for name := range strings.SplitSeq(path, "/") {
 		fd, err := kernel.OpenFolder(at, name)
 		if errors.Is(err, errors.ErrUnsupported) { // not Linux: file systems are told apart by their devices
-			fd, err = openFolderAt(at, name, unix.O_NOFOLLOW)
+			fd, err = unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		}
-		if at != w.root {
+		if at != int(w.root.Fd()) {
 			_ = unix.Close(at)
 		}
 		if err != nil {
@@ -141,15 +141,6 @@ func (w *diskWalk) openFolder(path string) (*os.File, error) {
 		at = fd
 	}
 	return os.NewFile(uintptr(at), path), nil
-}
-
-func openFolderAt(at int, name string, flags int) (fd int, err error) {
-	for {
-		fd, err = unix.Openat(at, name, flags|unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		if !errors.Is(err, unix.EINTR) {
-			return fd, err
-		}
-	}
 }
 
 // look counts one entry of the current folder; folders are counted when they are entered.
@@ -198,7 +189,7 @@ func (w *diskWalk) fail(op string, err error) {
 }
 
 func (w *diskWalk) close() error {
-	err := unix.Close(w.root)
+	err := w.root.Close()
 	if w.current != nil {
 		err = errors.Join(err, w.current.Close())
 	}

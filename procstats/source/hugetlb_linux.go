@@ -114,10 +114,7 @@ func (h *hugetlbSource) openFiles() {
 			if dir == "" || strings.Contains(name, ".rsvd.") {
 				continue // there is no cgroup in that hierarchy
 			}
-			spec := cgroupFileSpec{
-				controller: "hugetlb", name: name, parse: kernel.ParseSingleValue,
-				fields: []cgroupFieldSpec{{id: procstats.HugetlbCgroupCurrent}},
-			}
+			spec := number("hugetlb", name, procstats.HugetlbCgroupCurrent).parsedBy(kernel.ParseSingleValue)
 			h.files = append(h.files, openAlone(dir, &spec, procstats.HugetlbCgroupCurrent))
 		}
 	}
