@@ -16,7 +16,6 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/tachograph/tacho/docs"
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
@@ -362,29 +361,6 @@ func TestSettingsInvalid(t *testing.T) {
 			}
 		}
 	}
-}
-
-// TestConfigurationPage holds docs/configuration.md against the keys: it has each, with the driver's default.
-func TestConfigurationPage(t *testing.T) {
-	for heading, schema := range map[string]driver.Schema{"The driver": driver.ConfigSchema(), "A task": driver.TaskSchema()} {
-		testkit.Diff(t, heading, keysOf(schema, ""), docs.Configuration(heading).Keys())
-	}
-	got, err := configOf(t, docs.Configuration("The driver").HCL())
-	want := driver.DefaultConfig()
-	want.DeniedEnv = []string{}
-	if d := diff(want, got); d != "" || err != nil {
-		t.Errorf("%v (-want +got):\n%s", err, d)
-	}
-}
-
-// keysOf are the sorted keys of a schema, with a dot before those in a block.
-func keysOf(schema driver.Schema, prefix string) []string {
-	var keys []string
-	for _, k := range schema {
-		keys = append(append(keys, prefix+k.Name), keysOf(k.Block, prefix+k.Name+".")...)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 func FuzzDecode(f *testing.F) {

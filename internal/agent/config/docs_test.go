@@ -6,60 +6,12 @@ package config
 import (
 	"errors"
 	"os"
-	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-
-	"github.com/tachograph/tacho/docs"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/testkit"
 )
-
-// TestDocs holds docs/configuration.md against what files are read into: it has every key, and its defaults are those
-// of the program.
-func TestDocs(t *testing.T) {
-	blocks := map[string]reflect.Type{"Top level": reflect.TypeFor[Config]()}
-	for field := range reflect.TypeFor[Config]().Fields() {
-		if name, ok := strings.CutSuffix(field.Tag.Get("hcl"), ",block"); ok {
-			blocks[name] = field.Type
-		}
-	}
-	var text strings.Builder
-	for name, block := range blocks {
-		table := docs.Configuration(name)
-		if diff := cmp.Diff(keysOf(block), table.Keys()); diff != "" {
-			t.Errorf("%s: %s", name, diff)
-		}
-		if name == "Top level" {
-			text.WriteString(table.HCL())
-		} else {
-			text.WriteString(name + " {\n" + table.HCL() + "}\n")
-		}
-	}
-	c := Config{}
-	if err := c.Merge("configuration.md", []byte(text.String())); err != nil {
-		t.Fatalf("%v in\n%s", err, text.String())
-	}
-	want := Default()
-	ignore := []cmp.Option{cmpopts.IgnoreUnexported(Config{}), cmpopts.EquateEmpty()}
-	testkit.Diff(t, "result", want, c, ignore...)
-}
-
-// keysOf returns the keys of a block without the blocks in it, which have tables of their own.
-func keysOf(block reflect.Type) []string {
-	var keys []string
-	for field := range block.Fields() {
-		if name, ok := strings.CutSuffix(field.Tag.Get("hcl"), ",optional"); ok {
-			keys = append(keys, name)
-		}
-	}
-	slices.Sort(keys)
-	return keys
-}
 
 // TestExamples reads the files that the pages show.
 func TestExamples(t *testing.T) {
