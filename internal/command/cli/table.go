@@ -153,11 +153,12 @@ func (t *Table) layout(natural []int) (kept, widths []int) {
 			spare += gapWidth + widths[leaves]
 		}
 	}
+	room := t.Width - utf8.RuneCountInString(t.Indent)
 	for _, i := range kept {
-		if more := min(natural[i]-widths[i], spare); more > 0 {
-			widths[i] += more
-			spare -= more
-		}
+		more := max(0, min(natural[i]-widths[i], spare))
+		spare -= more
+		widths[i] = max(0, min(widths[i]+more, room))
+		room -= widths[i] + gapWidth
 	}
 	return kept, widths
 }
@@ -165,14 +166,13 @@ func (t *Table) layout(natural []int) (kept, widths []int) {
 func (t *Table) line(cells []Cell, kept, widths []int) string {
 	var b strings.Builder
 	b.WriteString(t.Indent)
-	column := utf8.RuneCountInString(t.Indent)
 	for n, i := range kept {
 		if i >= len(cells) {
 			break
 		}
-		c, gap := cells[i], ""
+		c := cells[i]
 		if n > 0 {
-			gap = strings.Repeat(" ", gapWidth)
+			b.WriteString(strings.Repeat(" ", gapWidth))
 		}
 		if n == len(kept)-1 {
 			c.text = Cut(c.text, widths[i]) // the end of a command matters least
@@ -180,39 +180,21 @@ func (t *Table) line(cells []Cell, kept, widths []int) string {
 			c.text = cutMiddle(c.text, widths[i])
 		}
 		pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c.text))
-		room := t.room(column + len(gap))
-		right := slices.Contains(t.Right, i)
-		if right && room >= 0 {
-			pad = pad[:min(len(pad), room)]
-			room -= len(pad)
-		}
-		text := Cut(c.text, room)
-		if right {
-			b.WriteString(gap + pad + paint(c, text))
+		if slices.Contains(t.Right, i) {
+			b.WriteString(pad + c.String())
 		} else {
-			b.WriteString(gap + paint(c, text) + pad)
+			b.WriteString(c.String() + pad)
 		}
-		column += len(gap) + widths[i]
 	}
 	return strings.TrimRight(b.String(), " ")
 }
 
-// room returns how many runes fit after a column; negative for any number.
-func (t *Table) room(column int) int {
-	if t.Width == 0 {
-		return -1
-	}
-	return max(0, t.Width-column)
-}
-
 // String returns the text in its colour.
-func (c Cell) String() string { return paint(c, c.text) }
-
-func paint(c Cell, text string) string {
-	if c.paint == nil || text == "" {
-		return text
+func (c Cell) String() string {
+	if c.paint == nil || c.text == "" {
+		return c.text
 	}
-	return c.paint(text)
+	return c.paint(c.text)
 }
 
 // cutMiddle shortens a text to room runes; an ellipsis stands for what is left out in the middle.
