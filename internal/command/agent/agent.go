@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -85,13 +86,11 @@ func LongDashes(args []string) []string {
 	if len(args) == 0 || args[0] != "agent" {
 		return args
 	}
-	out := make([]string, 0, len(args))
-	for _, arg := range args {
-		switch {
-		case arg == "-dev", arg == "-config", len(arg) > 8 && arg[:8] == "-config=":
-			arg = "-" + arg
+	out := slices.Clone(args)
+	for i, arg := range args {
+		if arg == "-dev" || arg == "-config" || strings.HasPrefix(arg, "-config=") && arg != "-config=" {
+			out[i] = "-" + arg
 		}
-		out = append(out, arg)
 	}
 	return out
 }
@@ -159,13 +158,16 @@ func runAgent(ctx context.Context, o agentOptions, stdout, stderr io.Writer) (er
 	// The agent outlives its listeners, so that the last request is completed.
 	agentCtx, endAgent := context.WithCancel(context.WithoutCancel(ctx))
 	defer endAgent()
+	ctx, endServing := context.WithCancel(ctx)
+	defer endServing()
 	ended := make(chan error, 1)
-	go func() { ended <- a.Run(agentCtx) }()
+	go func() {
+		ended <- a.Run(agentCtx)
+		endServing()
+	}()
 	select {
-	case err := <-ended:
-		return err
 	case <-a.Opened():
-		err = serveAgent(ctx, a, c, e, log, o, stdout, ended)
+		err = serveAgent(ctx, a, c, e, log, o, stdout)
 	case <-ctx.Done():
 	}
 	endAgent()
@@ -178,10 +180,9 @@ func runAgent(ctx context.Context, o agentOptions, stdout, stderr io.Writer) (er
 	return err
 }
 
-// serveAgent serves an agent until ctx is done or the agent ends. While it recovers tasks it only says so.
+// serveAgent serves an agent until ctx is done. While it recovers tasks it only says so.
 func serveAgent(
-	ctx context.Context, a *agent.Agent, c config.Config, e endpoint, log hclog.Logger, o agentOptions,
-	stdout io.Writer, ended chan error,
+	ctx context.Context, a *agent.Agent, c config.Config, e endpoint, log hclog.Logger, o agentOptions, stdout io.Writer,
 ) error {
 	services, err := openServices(a, c, e, log)
 	if err != nil {
@@ -197,9 +198,6 @@ func serveAgent(
 	defer signal.Stop(hangups)
 	select {
 	case <-a.Ready():
-	case err := <-ended:
-		ended <- err // for runAgent
-		return err
 	case <-ctx.Done():
 		return nil
 	}
@@ -222,52 +220,33 @@ func serveAgent(
 	}
 	notifyManager(log, daemon.SdNotifyReady)
 	defer notifyManager(log, daemon.SdNotifyStopping)
-	return attendSignals(ctx, ended, services, hangups, func() chan struct{} { return startReload(a, services, o, log) })
+	// A reload reads files, which can take for ever on a disk that hangs: the end does not wait for it.
+	go attendSignals(ctx, a, services, hangups, o, log)
+	<-ctx.Done()
+	return nil
 }
 
-// attendSignals reloads the configuration when it is asked for, until ctx is done or the agent ends. A reload reads
-// files, which can take for ever on a disk that hangs: it must not keep the agent from its end.
+// attendSignals reloads the configuration on each signal, and warns of aging secrets, until ctx is done.
 func attendSignals(
-	ctx context.Context, ended chan error, services *services, hangups chan os.Signal, reload func() chan struct{},
-) error {
+	ctx context.Context, a *agent.Agent, services *services, hangups chan os.Signal, o agentOptions, log hclog.Logger,
+) {
 	services.warn()
 	aging := time.NewTicker(24 * time.Hour)
 	defer aging.Stop()
-	var reloaded chan struct{}
-	again := false
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
-		case err := <-ended:
-			ended <- err // for runAgent
-			return err
+			return
 		case <-aging.C:
 			services.warn()
 		case <-hangups:
-			if again = reloaded != nil; !again {
-				reloaded = reload()
+			notifyManager(log, daemon.SdNotifyReloading)
+			if err := reload(a, services, o, log); err != nil {
+				log.Error("reload configuration; everything stays as it was", "error", err)
 			}
-		case <-reloaded:
-			if reloaded = nil; again {
-				again, reloaded = false, reload()
-			}
+			notifyManager(log, daemon.SdNotifyReady)
 		}
 	}
-}
-
-// startReload reads the configuration again, and closes the channel that it returns.
-func startReload(a *agent.Agent, services *services, o agentOptions, log hclog.Logger) chan struct{} {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		notifyManager(log, daemon.SdNotifyReloading)
-		if err := reload(a, services, o, log); err != nil {
-			log.Error("reload configuration; everything stays as it was", "error", err)
-		}
-		notifyManager(log, daemon.SdNotifyReady)
-	}()
-	return done
 }
 
 // reload reads the configuration again. An error changes nothing.
