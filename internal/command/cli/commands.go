@@ -221,10 +221,7 @@ const launches = "launches"
 
 // Launcher marks a command as one that runs another command: the code of its own errors is 125.
 func Launcher(cmd *cobra.Command) *cobra.Command {
-	if cmd.Annotations == nil {
-		cmd.Annotations = map[string]string{}
-	}
-	cmd.Annotations[launches] = ""
+	cmd.Annotations = map[string]string{launches: ""}
 	return cmd
 }
 

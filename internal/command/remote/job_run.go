@@ -153,7 +153,7 @@ func (w *watch) printPlan(r *client.Registration, before []apijson.Allocation) e
 		a := &w.last.Value[i]
 		was := had[a.ID]
 		if was != nil {
-			w.skip(a)
+			w.unprinted(a)
 			for name, s := range was.TaskStates {
 				w.restarts[a.ID+"/"+name] = s.Restarts
 			}
@@ -184,13 +184,18 @@ func requestText(a *apijson.Allocation) string {
 	return strings.Join(tasks, "; ")
 }
 
-// skip marks the events of an allocation as printed.
-func (w *watch) skip(a *apijson.Allocation) {
+// unprinted returns the events of an allocation that it has not returned before.
+func (w *watch) unprinted(a *apijson.Allocation) (events []taskEvent) {
 	for name, s := range a.TaskStates {
 		for _, e := range s.Events {
-			w.printed[(&taskEvent{e, a.ID, name}).key()] = true
+			key := fmt.Sprint(a.ID, "/", name, "/", e.Time, "/", e.Type, "/", e.DisplayMessage)
+			if !w.printed[key] {
+				w.printed[key] = true
+				events = append(events, taskEvent{e, a.ID, name})
+			}
 		}
 	}
+	return events
 }
 
 // untilRunning waits until each desired allocation has been running for a time, or has ended.
@@ -317,7 +322,7 @@ func (w *watch) isPoststop(group, task string) bool {
 // untilEnded waits until no allocation runs.
 func (w *watch) untilEnded() error {
 	for i := range w.last.Value {
-		w.skip(&w.last.Value[i])
+		w.unprinted(&w.last.Value[i])
 	}
 	return w.follow(w.ctx, (*apijson.Allocation).Ended)
 }
@@ -352,23 +357,11 @@ type taskEvent struct {
 	allocation, task string
 }
 
-func (e *taskEvent) key() string {
-	return fmt.Sprint(e.allocation, "/", e.task, "/", e.Time, "/", e.Type)
-}
-
 // printEvents prints the new events, oldest first.
 func (w *watch) printEvents() error {
 	var events []taskEvent
 	for i := range w.last.Value {
-		a := &w.last.Value[i]
-		for name, s := range a.TaskStates {
-			for _, e := range s.Events {
-				if e := (taskEvent{e, a.ID, name}); !w.printed[e.key()] {
-					events = append(events, e)
-				}
-			}
-		}
-		w.skip(a)
+		events = append(events, w.unprinted(&w.last.Value[i])...)
 	}
 	slices.SortFunc(events, func(a, b taskEvent) int { return int(a.Time - b.Time) })
 	for _, e := range events {
