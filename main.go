@@ -12,19 +12,12 @@ import (
 	"context"
 	"os"
 
-	"github.com/tachograph/tacho/executor"
 	"github.com/tachograph/tacho/internal/command"
-	"github.com/tachograph/tacho/internal/version"
-	"github.com/tachograph/tacho/plugin"
 )
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == "executor" {
-		os.Exit(executor.Main(version.String()))
-	}
-	// A host starts its plugins without arguments.
-	if len(os.Args) == 1 && plugin.Requested() {
-		os.Exit(plugin.Main(version.String()))
+	if code, done := serve(os.Args[1:]); done {
+		os.Exit(code)
 	}
 	os.Exit(command.Execute(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

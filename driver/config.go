@@ -5,6 +5,8 @@ package driver
 
 import (
 	"errors"
+	"net"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -167,6 +169,12 @@ func checkWorkDir(key, dir string) error {
 	return nil
 }
 
+// The longest parts of an executor's id, and the id.
+const (
+	longestName, longestAlloc, hashBytes = 24, 8, 5
+	longestID                            = longestAlloc + len("-") + longestName + len("-") + 2*hashBytes
+)
+
 // LongestRuntimeDir is how many bytes the path of a runtime directory may have, so that any task's socket can be in it.
 func LongestRuntimeDir() int { return client.LongestRuntimeDir(longestID) }
 
@@ -227,4 +235,27 @@ func joinMistakes(errs ...error) error {
 		}
 	}
 	return list.ErrorOrNil()
+}
+
+// checkAddress refuses addresses that others than this machine's users can reach: there is no token here.
+func checkAddress(key, address string) error {
+	if path, isUnix := strings.CutPrefix(address, "unix:"); isUnix {
+		if !strings.HasPrefix(path, "/") {
+			return invalid("%s %q: the path of a socket must be absolute", key, address)
+		}
+		return nil
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return invalid("%s %q is neither host:port nor unix:/path: %w", key, address, err)
+	}
+	if !isLoopback(host) {
+		return invalid("%s %q is not on the loopback interface", key, address)
+	}
+	return nil
+}
+
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
 }

@@ -70,3 +70,23 @@ type ExecResult struct {
 	Output []byte
 	Exit   ExitResult
 }
+
+// Health says whether a driver can run tasks.
+type Health int32
+
+// The hosts' numbers.
+const (
+	// Undetected drivers are not there at all.
+	Undetected Health = 0
+	Unhealthy  Health = 1
+	Healthy    Health = 2
+)
+
+// Fingerprint is a driver's state on its node.
+type Fingerprint struct {
+	// Attributes can be used in constraints of jobs. Values are strings and bools.
+	Attributes map[string]any
+	Health     Health
+	// Description says why, in a sentence.
+	Description string
+}

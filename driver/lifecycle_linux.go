@@ -11,7 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -143,9 +142,6 @@ func (d *Tacho) SignalTask(ctx context.Context, id, signal string) error {
 	}
 	return nil
 }
-
-// signalNumber returns the signal of a full name, 0 if there is none.
-func signalNumber(name string) syscall.Signal { return unix.SignalNum(name) }
 
 // FinalRecord returns the final record of an ended task that was not destroyed yet. That of a task whose executor was
 // lost has what its cgroup counted; it is nil if the task had none.

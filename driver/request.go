@@ -1,6 +1,8 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
+//go:build linux
+
 package driver
 
 import (
@@ -15,6 +17,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/executor/cgroup"
 	"github.com/tachograph/tacho/executor/proto"
@@ -87,12 +91,6 @@ func (d *Tacho) CheckBlock(b *ConfigBlock) error {
 	_, err := override(d.host, b)
 	return err
 }
-
-// The longest parts of an executor's id, and the id.
-const (
-	longestName, longestAlloc, hashBytes = 24, 8, 5
-	longestID                            = longestAlloc + len("-") + longestName + len("-") + 2*hashBytes
-)
 
 // executorID names a task's executor, its directory and its cgroup: short, because the path of a socket is, and still
 // telling people whose it is.
@@ -341,7 +339,7 @@ func parseSignal(name string) (syscall.Signal, error) {
 	if !strings.HasPrefix(full, "SIG") {
 		full = "SIG" + full
 	}
-	if signal := signalNumber(full); signal != 0 {
+	if signal := unix.SignalNum(full); signal != 0 {
 		return signal, nil
 	}
 	if number, err := strconv.Atoi(strings.TrimSpace(name)); err == nil && number > 0 && number <= 64 {

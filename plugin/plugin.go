@@ -1,6 +1,8 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
+//go:build linux
+
 // Package plugin makes this process a task-driver plugin: it serves our driver to the host that started it, over the
 // wire of Nomad's plugins.
 //

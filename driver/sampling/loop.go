@@ -1,6 +1,8 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
+//go:build linux
+
 // Package sampling reads the cgroups and processes of all tasks of a driver in one loop, so that a tick wakes one
 // process and not one executor for each task. What it cannot read it leaves to the executor, see [ErrUnreadable].
 package sampling

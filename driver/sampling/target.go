@@ -1,6 +1,8 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
+//go:build linux
+
 package sampling
 
 import (
@@ -15,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tachograph/tacho/executor/cgroup"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/reader"
 	"github.com/tachograph/tacho/executor/wire"
@@ -26,7 +29,7 @@ import (
 // ask makes the target of a task of what the executor alone knows. Files that it opens are the caller's to close.
 func (r *reading) ask(ctx context.Context) (source.Target, *proto.TargetResponse, error) {
 	// Peaks are reset before the executor is asked, so that its peaks and these together cover all the time.
-	peaks := resetPeaks(r.task.Cgroup)
+	peaks := (&cgroup.Group{Cgroup: r.task.Cgroup}).ResetPeaks()
 	// If it cannot be read, the executor is asked again.
 	r.executor.waited, _ = kernel.ReadWaited(kernel.HostFS(), r.task.Process.PID)
 	asked, err := r.task.Executor.Target(ctx, false)
@@ -143,8 +146,8 @@ func (p *executorSide) refresh(r *reading, s *procstats.Sample) {
 	if p.asking.Load() || s.Mono-p.get().At.Mono < reapedAge {
 		return
 	}
-	cpu, ok := reader.ExecutorCPU(r.task.Process.PID)
-	if !ok || cpu == p.cpu {
+	cpu, err := kernel.ProcessCPU(r.task.Process.PID)
+	if err != nil || cpu == p.cpu {
 		return // it is gone, or has slept
 	}
 	p.cpu = cpu

@@ -1,6 +1,8 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
+//go:build linux
+
 // Conformance drives any task-driver plugin through its host's side and prints what it does and what it does not:
 //
 //	go run ./e2e/conformance -plugin PATH [-config FILE] [-run REGEXP]

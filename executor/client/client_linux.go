@@ -29,6 +29,31 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
+// Options say how an executor is started.
+type Options struct {
+	// Binary is the tacho executable; empty for the running one.
+	Binary string
+	// RuntimeDir holds one folder per executor, with its socket: a short path, see LongestRuntimeDir. See also
+	// DefaultRuntimeDir.
+	RuntimeDir string
+	// ID names the task and its folder.
+	ID string
+	// Owner says whose task it is; zero for that of tacho run.
+	Owner wire.Owner
+	// ExtraFiles become the executor's descriptors 3, 4 and so on, for the task's standard streams and the leash.
+	ExtraFiles []*os.File
+	// KeepIgnored says that the task ignores the signals that this process was started with ignored, as below
+	// nohup(1); otherwise it starts with every signal's default. Of SIGHUP, SIGINT and SIGQUIT: no others are kept.
+	KeepIgnored bool
+	// Samples says that the executor is to sample its task, so that it can prepare while it is being connected to.
+	// Without it, it does so when the task is launched.
+	Samples bool
+	// Waits is where its end is waited for, and outlives the client; nil for a goroutine of the client's own.
+	Waits *process.EpollSet
+	// Logger gets what an executor wrote to its standard error, such as a panic; nil for nothing.
+	Logger hclog.Logger
+}
+
 // Client is one caller's connection to one executor. Its methods may be called concurrently.
 type Client struct {
 	rpc     proto.ExecutorClient

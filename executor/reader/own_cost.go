@@ -1,11 +1,15 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
+//go:build linux
+
 package reader
 
 import (
 	"math"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
@@ -49,8 +53,8 @@ func (c *ownCost) Collect(into *procstats.Sample) {
 	}
 	into.SetRead(procstats.SourceExecutor, kernel.Now())
 	reason := ""
-	cpu, ok := ExecutorCPU(c.pid)
-	if !ok {
+	cpu, err := kernel.ProcessCPU(c.pid)
+	if err != nil {
 		reason = "the executor has exited"
 	}
 	into.SetSelected(c.selection, procstats.ExecutorCPU, cpu.Seconds(), reason)
@@ -61,3 +65,12 @@ func (c *ownCost) Collect(into *procstats.Sample) {
 
 // Close implements source.Source.
 func (c *ownCost) Close() error { return nil }
+
+// threadCPU is the CPU time of this thread so far, clock_gettime(2).
+func threadCPU() time.Duration {
+	var ts unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts) != nil {
+		return 0
+	}
+	return time.Duration(ts.Nano())
+}

@@ -1,6 +1,8 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
+//go:build linux
+
 // Package reader reads one task: its totals, its processes at a rhythm of their own, the packets and the ended
 // processes that only a watcher sees, and what reading it costs. An executor reads its own task with it, and a driver
 // all tasks of a host.

@@ -1,6 +1,8 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
+//go:build linux
+
 // Package agent is the embedded agent: it runs the jobs of one machine and restores them after it was killed.
 //
 //	job file ──RunJob──► versions of jobs ──place──► allocations, each run by an alloc.Alloc

@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"encoding/binary"
 	"math"
-	"runtime"
 	"slices"
 
 	"github.com/tachograph/tacho/procstats"
@@ -25,13 +24,8 @@ const (
 	nameSize = 16
 )
 
-// rowIDs are what a point has of a process: CPU time and resident memory, of the source that this system has.
-func rowIDs() [2]procstats.ID {
-	if runtime.GOOS == "linux" {
-		return [...]procstats.ID{procstats.ProcessCPU, procstats.ProcessRSS}
-	}
-	return [...]procstats.ID{procstats.PortableProcessCPU, procstats.PortableProcessRSS}
-}
+// rowIDs are what a point has of a process: CPU time and resident memory.
+func rowIDs() [2]procstats.ID { return [...]procstats.ID{procstats.ProcessCPU, procstats.ProcessRSS} }
 
 // Top returns the rows of a sample that a history has room for: the processes with the most CPU time since the sample
 // before, which may be nil, and those with the most memory, by PID. Processes without a name are left out: a history is

@@ -1,6 +1,8 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
+//go:build linux
+
 // Package host is the hosts' side of the plugin wire: it starts a plugin executable and calls its driver.
 package host
 

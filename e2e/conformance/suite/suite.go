@@ -1,6 +1,8 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
+//go:build linux
+
 // Package suite is what every task driver has to do, as cases that drive ours in this process, or any plugin
 // executable.
 package suite

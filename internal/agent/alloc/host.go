@@ -1,6 +1,8 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
+//go:build linux
+
 // Package alloc runs allocations and their tasks: it starts, recovers, restarts and stops them, and makes their final
 // records.
 //

@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
@@ -47,13 +46,7 @@ func RunTrial(ctx context.Context, kind string, input []byte, limit time.Duratio
 	if os.Getenv(trialMarker) != "" {
 		return errors.New("a trial starts no other trial")
 	}
-	self := "/proc/self/exe" // valid even after an upgrade has replaced the file
-	if runtime.GOOS != "linux" {
-		var err error
-		if self, err = os.Executable(); err != nil {
-			return err
-		}
-	}
+	const self = "/proc/self/exe" // valid even after an upgrade has replaced the file
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	cmd := exec.CommandContext(limited, self, "agent", TrialCommand, kind)

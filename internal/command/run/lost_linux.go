@@ -4,6 +4,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -117,10 +118,10 @@ func isOurs(path string) bool {
 	return ok && int(stat.Uid) == os.Geteuid()
 }
 
-// killOrphans kills what dead executors in a runtime directory left if their owners are dead, too, or were killed
-// before there was an executor. One that is about to write its address fails then.
+// killOrphans kills what dead executors in a runtime directory, empty for the default, left if their owners are dead,
+// too, or were killed before there was an executor. One that is about to write its address fails then.
 func killOrphans(ctx context.Context, runtimeDir string) error {
-	all, err := lookIn(runtimeDir)
+	all, err := lookIn(cmp.Or(runtimeDir, client.DefaultRuntimeDir()))
 	errs := []error{err}
 	for _, l := range all {
 		if l.State == stateOrphan && !client.Alive(*l.Address) {

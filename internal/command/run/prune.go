@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/command/cli"
 	"github.com/tachograph/tacho/internal/command/rundir"
@@ -38,7 +37,7 @@ func newPrune() *cobra.Command {
 		}
 		var errs []error
 		if !*dryRun {
-			errs = append(errs, killOrphans(cmd.Context(), client.DefaultRuntimeDir()))
+			errs = append(errs, killOrphans(cmd.Context(), ""))
 		}
 		var deleted strings.Builder
 		for _, entry := range prunable(entries, keep, olderThan, time.Now()) {
