@@ -71,14 +71,9 @@ func withoutLate(rate Reading, rateOf func(id ID) Reading) Reading {
 }
 
 func (s *Sample) growthRate(before *Sample, id ID) Reading {
-	now, found := s.Task.Get(id)
-	switch {
-	case !found:
-		return AbsentReading(id, reasonUnread)
-	case !now.Present():
+	now := s.Task.newest(id, before)
+	if !now.Present() {
 		return now
-	case before == nil:
-		return AbsentReading(id, reasonOne)
 	}
 	before = s.Since(before, id)
 	then, found := before.Task.Get(id)
@@ -91,14 +86,9 @@ func (s *Sample) growthRate(before *Sample, id ID) Reading {
 // ProcessRate returns how fast a counter of a process grew since an earlier sample, which may be nil. The counter of a
 // process that began since then is measured from 0: all it ever used, it used in that time.
 func (s *Sample) ProcessRate(before *Sample, p *ProcessRow, id ID) Reading {
-	now, found := p.Readings.Get(id)
-	switch {
-	case !found:
-		return AbsentReading(id, reasonUnread)
-	case !now.Present():
+	now := p.Readings.newest(id, before)
+	if !now.Present() {
 		return now
-	case before == nil:
-		return AbsentReading(id, reasonOne)
 	}
 	before = s.Since(before, id)
 	then := NumberReading(id, 0)
@@ -106,13 +96,25 @@ func (s *Sample) ProcessRate(before *Sample, p *ProcessRow, id ID) Reading {
 		return cmp.Compare(row.PID, pid)
 	})
 	if known && before.Processes[i].ProcessID == p.ProcessID {
-		if then, found = before.Processes[i].Readings.Get(id); !found || !then.Present() {
+		if then, known = before.Processes[i].Readings.Get(id); !known || !then.Present() {
 			return AbsentReading(id, reasonOne)
 		}
 	} else if before.Omitted > 0 || len(before.Processes) == 0 || !p.bornSince(before.rowsFrom()) {
 		return AbsentReading(id, reasonOne)
 	}
 	return s.rate(before, now, then)
+}
+
+// newest returns the reading that the growth since an earlier sample ends with, or why there is none.
+func (rs Readings) newest(id ID, before *Sample) Reading {
+	now, found := rs.Get(id)
+	switch {
+	case !found:
+		return AbsentReading(id, reasonUnread)
+	case now.Present() && before == nil:
+		return AbsentReading(id, reasonOne)
+	}
+	return now
 }
 
 // Since returns the sample from which the growth of a measurement is counted: an earlier one, or the set of rows

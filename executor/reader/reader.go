@@ -322,18 +322,11 @@ func (r *Reader) read(now time.Duration, latest *procstats.Sample, packets bool)
 	atRest := r.quiet != nil && !r.moved && !packets
 	due := r.sets.due(now)
 	r.carried = false
-	switch {
-	case due || atRest:
-	case r.sets.interval == 0:
+	if !due && !atRest && (r.sets.interval == 0 || seesEnd(latest)) {
 		into := source.Sibling(bare(latest))
 		source.CollectAll(into, r.totals)
-		r.carried = true
-		return into
-	case seesEnd(latest):
-		into := source.Sibling(bare(latest))
-		source.CollectAll(into, r.totals)
-		if n, _ := into.Task.Number(procstats.CgroupPidsCurrent); n > 0 { // else it is at its end
-			r.carried = true
+		n, _ := into.Task.Number(procstats.CgroupPidsCurrent)
+		if r.carried = r.sets.interval == 0 || n > 0; r.carried { // else it is at its end
 			r.sets.carry(into)
 			return into
 		}

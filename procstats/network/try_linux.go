@@ -81,19 +81,15 @@ func sendToSelf() error {
 }
 
 func awaitInput(fd int) error {
-	for {
-		input := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}} //nolint:gosec // a descriptor
-		n, err := unix.Poll(input, int(tryLimit.Milliseconds()))
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil:
-			return os.NewSyscallError("poll", err)
-		case n == 0:
-			return errSilent
-		default:
-			return nil
-		}
+	input, arrived := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0 //nolint:gosec // a descriptor
+	err := kernel.Retried(func() (err error) {
+		arrived, err = unix.Poll(input, int(tryLimit.Milliseconds()))
+		return err
+	})
+	if err == nil && arrived == 0 {
+		return errSilent
 	}
+	return os.NewSyscallError("poll", err)
 }
 
 // explain says what is missing where packets cannot be counted.

@@ -153,8 +153,10 @@ func memoryFilesV2() []cgroupFileSpec {
 			{id: procstats.CgroupMemoryEventsMax, key: "max"},
 			{id: procstats.CgroupMemoryEventsOOM, key: "oom"},
 			{id: procstats.CgroupMemoryEventsOOMKill, key: "oom_kill", since: sinceOOMKill},
-			{id: procstats.CgroupMemoryEventsOOMGroupKill, key: "oom_group_kill",
-				since: "kernels older than 5.17 do not report it"},
+			{
+				id: procstats.CgroupMemoryEventsOOMGroupKill, key: "oom_group_kill",
+				since: "kernels older than 5.17 do not report it",
+			},
 		}},
 	}
 }
