@@ -86,6 +86,8 @@ type Queue struct {
 	closed     bool
 	// abandoned says that the file could not be closed in time: its last user closes it.
 	abandoned bool
+	// resting says that the task has ended: each user closes the file.
+	resting bool
 }
 
 // pending is a reading, several that are the same as the one before, or a gap, that waits to be written.
@@ -330,12 +332,28 @@ func (q *Queue) acquire(ctx context.Context) error {
 // release lets the next one use the ring.
 func (q *Queue) release() {
 	q.writer.mu.Lock()
-	abandoned := q.abandoned
+	abandoned, resting := q.abandoned, q.resting
 	q.writer.mu.Unlock()
-	if abandoned {
+	switch {
+	case abandoned:
 		_ = q.ring.Close() // no caller waits for its error
+	case resting:
+		_ = q.ring.Rest() // as above
 	}
 	<-q.busy
+}
+
+// Rest writes what is pending and closes the file, now and after each further use: the task has ended, and its history
+// takes no descriptor. If the disk does not answer until ctx is done, the next use closes it.
+func (q *Queue) Rest(ctx context.Context) error {
+	q.writer.mu.Lock()
+	q.resting = true
+	q.writer.mu.Unlock()
+	if err := q.acquire(ctx); err != nil {
+		return fmt.Errorf("close history %s: %w", q.ring.path, err)
+	}
+	q.release()
+	return nil
 }
 
 // Close writes what is pending and closes the file, which stays; what comes after it is ignored. If the disk does not

@@ -354,6 +354,17 @@ func (r *Ring) create(ids []procstats.ID, rows int) error {
 	return nil
 }
 
+// Rest closes the file and forgets what was read of it. The next call of a method opens it again.
+func (r *Ring) Rest() error {
+	if r.file == nil {
+		return nil
+	}
+	err := errors.Join(r.flush(), r.file.Close())
+	r.reset()
+	r.opened = false
+	return err
+}
+
 // Close closes the file, which stays; nothing is written after it.
 func (r *Ring) Close() error {
 	r.closed = true

@@ -89,6 +89,18 @@ func Close(ctx context.Context, allocs ...*Alloc) error {
 	return errors.Join(errs...)
 }
 
+// rest closes the files of an allocation that has ended. They stay, and are opened for each look at them.
+func (a *Alloc) rest() {
+	const limit = 2 * time.Second
+	ctx, cancel := context.WithTimeout(a.host.Context, limit)
+	defer cancel()
+	for _, t := range a.Tasks {
+		if err := t.usage.history.Rest(ctx); err != nil {
+			t.log.Debug("close history of an ended task", "error", err)
+		}
+	}
+}
+
 // Name is JOB.GROUP[INDEX].
 func (a *Alloc) Name() string { return fmt.Sprintf("%s.%s[%d]", a.Job.ID, a.Group.Name, a.Index) }
 
@@ -122,6 +134,7 @@ func (a *Alloc) Admit(publish bool) {
 func (a *Alloc) Begin() {
 	if a.Dead() { // it was when it was restored
 		a.Reschedule() // before it counts as ended, as in finish
+		a.rest()
 		close(a.done)
 		a.host.Failed(a)
 		return
@@ -342,6 +355,7 @@ func (a *Alloc) finish() {
 	own := a.publish(snapshot.Event{Type: snapshot.AllocationUpdated}) // first: its index is persisted
 	a.host.Persist(state.ChangeAllocation(&own))
 	a.saving.Unlock()
+	a.rest()
 	close(a.done)
 	a.host.Ended(a)
 	a.host.Failed(a)
