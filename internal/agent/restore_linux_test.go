@@ -153,7 +153,7 @@ func TestEndIsToldOnce(t *testing.T) {
 		t.Fatalf("record %+v, error %v", want, err)
 	}
 	counters := want.EndCounters()
-	maps.Copy(counters, map[string]string{"exit_code": "3", "signal": "0", "oom_killed": "false"})
+	maps.Copy(counters, map[string]string{"exit_code": "3", "signal": "0", "oom_killed": "false", "cause": "task"})
 	for _, e := range l.Tasks["t"].Events {
 		if diff := cmp.Diff(counters, e.Details); e.Type == hook.EventTerminated && diff != "" {
 			t.Errorf("event of the end (-want +got):\n%s", diff)

@@ -220,3 +220,48 @@ func TestQueueErrorsAreLoggedOnce(t *testing.T) {
 		wantSeconds(t, q, Query{}, 5)
 	})
 }
+
+// TestRest holds that the history of an ended task takes no descriptor, and can be read all the same.
+func TestRest(t *testing.T) {
+	t.Parallel()
+	opened := 0
+	w := NewWriter(Clock{Boot: 1}, hclog.NewNullLogger(), func() {})
+	w.OpenFile = func(path string, flag int, perm fs.FileMode) (File, error) {
+		file, err := openFile(path, flag, perm)
+		if err != nil {
+			return nil, err
+		}
+		opened++
+		return closing{file, func() { opened-- }}, nil
+	}
+	q := w.Queue(filepath.Join(t.TempDir(), "history"), "", 10, hclog.NewNullLogger())
+	s := &procstats.Sample{Stamp: procstats.Stamp{Mono: time.Second, Wall: time.Unix(1, 0)}}
+	s.SetNumber(procstats.CgroupCPUUsage, 1)
+	q.Add(s, 1)
+	for range 3 {
+		testkit.Must(t, q.Rest(t.Context()))
+		if opened != 0 {
+			t.Errorf("%d files are open", opened)
+		}
+		points, err := q.Points(Query{})
+		if err != nil || len(points) != 1 || opened != 0 {
+			t.Errorf("%d points, %v, %d files are open", len(points), err, opened)
+		}
+	}
+	q.Mark(procstats.Stamp{Mono: 2 * time.Second, Wall: time.Unix(2, 0)}, 1, GapAgent)
+	if points, err := q.Points(Query{}); err != nil || len(points) != 2 || opened != 0 {
+		t.Errorf("%d points, %v, %d files are open", len(points), err, opened)
+	}
+	testkit.Must(t, q.Close(t.Context()))
+}
+
+// closing tells when a file is closed.
+type closing struct {
+	File
+	closed func()
+}
+
+func (c closing) Close() error {
+	c.closed()
+	return c.File.Close()
+}
