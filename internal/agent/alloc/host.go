@@ -67,7 +67,10 @@ func (h *Host) Now() hook.Instant {
 
 // Apply persists what is about to happen. After an error it must not.
 func (h *Host) Apply(changes ...state.Change) error {
-	err := h.Store.Apply(changes...)
+	err := h.Store.Failing()
+	if err == nil {
+		err = h.Store.Apply(changes...)
+	}
 	if err != nil {
 		h.Counts.Fail("state")
 	}

@@ -191,6 +191,18 @@ func (s *Store) replaced() error {
 	return nil
 }
 
+// Failing returns why nothing can be persisted: the last try failed, or the file is another. What is about to happen
+// must not happen then, even if there is room for its own few bytes.
+func (s *Store) Failing() error {
+	s.retry.mu.Lock()
+	failed := s.retry.err != nil
+	s.retry.mu.Unlock()
+	if err := s.replaced(); err != nil || !failed {
+		return err
+	}
+	return s.Health()
+}
+
 // Health returns why changes are not persisted, or nil.
 func (s *Store) Health() error {
 	if err := s.replaced(); err != nil {

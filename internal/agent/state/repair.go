@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -74,10 +73,11 @@ func openBolt(path string, readOnly bool) (db *bolt.DB, err error) {
 	// A page that a cut file does not have is a fault of memory, and no panic unless asked for.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	db, err = bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second, ReadOnly: readOnly})
-	switch {
-	case errors.Is(err, berrors.ErrTimeout):
+	if errors.Is(err, berrors.ErrTimeout) {
 		return nil, ErrInUse
-	case err == nil, errors.Is(err, fs.ErrPermission), errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOSPC):
+	}
+	// What the system refuses, such as to write on a read-only file system, says nothing of the database.
+	if _, refused := errors.AsType[syscall.Errno](err); err == nil || refused {
 		return db, err
 	}
 	return nil, fmt.Errorf("%w: %w", errDamaged, err)
