@@ -87,23 +87,22 @@ func coresText(cores *float64) string {
 
 // pressureText returns the highest pressure and its resource, or procstats.NoValue.
 func pressureText(f usage) string {
-	word, most, known := "", 0.0, false
+	word, most := "", (*float64)(nil)
 	for _, p := range []struct {
 		word  string
 		share *float64
 	}{{"cpu", f.CPUPressure}, {"memory", f.MemoryPressure}, {"io", f.IOPressure}} {
-		if p.share == nil {
-			continue
-		}
-		known = true
-		if *p.share > most {
-			word, most = p.word, *p.share
+		if p.share != nil && (most == nil || *p.share > *most) {
+			word, most = p.word, p.share
 		}
 	}
-	if !known {
+	switch {
+	case most == nil:
 		return procstats.NoValue
+	case *most == 0:
+		return procstats.Share.Text(0)
 	}
-	return strings.TrimSpace(procstats.Share.Text(min(most, 1)) + " " + word)
+	return procstats.Share.Text(min(*most, 1)) + " " + word
 }
 
 // processTree returns live processes as a tree.
