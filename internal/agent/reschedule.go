@@ -15,7 +15,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/state"
 )
 
-// replaceRetry is the first delay before a replacement that could not be persisted is tried again.
+// replaceRetry is the delay before a replacement that could not be persisted is tried again.
 const replaceRetry = 10 * time.Second
 
 // reschedule replaces an allocation that has failed, if the policy of its group says so.
@@ -29,17 +29,9 @@ func (a *Agent) reschedule(l *alloc.Alloc) {
 		if !a.pause(left) {
 			return
 		}
-		past = append(past, time.Now())
-		for wait := replaceRetry; ; wait = min(2*wait, time.Minute) { // a disk that is full may have room later
-			err := a.replace(l, past)
-			if err == nil {
-				break
-			}
-			a.log.Error("replace allocation", "alloc_id", l.ID, "job", l.Job.ID, "error", err, "retry_in", wait)
+		if err := a.replace(l, append(past, time.Now())); err != nil {
+			a.log.Error("replace allocation", "alloc_id", l.ID, "job", l.Job.ID, "error", err, "retry_in", replaceRetry)
 			a.host.Counts.Fail("reschedule")
-			if !a.pause(wait) {
-				return
-			}
 		}
 		l.Rescheduled()
 	})
@@ -117,8 +109,8 @@ func (a *Agent) replace(l *alloc.Alloc, past []time.Time) error {
 	switch {
 	case err == nil && len(placed.Unplaced) == 0:
 		a.setUnplaced(current.ID, nil)
-	case err != nil && runs:
-		a.deferPlacement(current, v, true)
+	case err != nil: // a disk that is full may have room later
+		a.deferPlacement(current, v, runs)
 	}
 	return err
 }
