@@ -103,7 +103,7 @@ func (m *memoryEvents) look() (record.OOMCounters, bool, error) {
 		}
 	}
 	if m.nested != nil {
-		m.nested.attribute(limited, c.Own+sum(c.Above))
+		m.nested.attribute(limited, c.Hits()-c.Below)
 		c.Kills += m.nested.kills
 		c.Below += m.nested.atLimit
 	}
@@ -117,13 +117,6 @@ func (m *memoryEvents) close() error {
 		errs = append(errs, f.Close())
 	}
 	return errors.Join(errs...)
-}
-
-func sum(counts []int64) (total int64) {
-	for _, count := range counts {
-		total += count
-	}
-	return total
 }
 
 // localEvents reports whether cgroup2 is mounted with memory_localevents: then memory.events omits what happens below

@@ -128,32 +128,36 @@ func openWatcher(host kernel.FS, cgroup procstats.Cgroup) *watcher {
 }
 
 func (w *watcher) register(host kernel.FS, cgroup procstats.Cgroup) (reason string) {
-	var err error
 	if w.groups, reason = findGroups(host, cgroup); reason != "" {
 		return reason
 	}
-	if w.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+	if err := w.watch(host); err != nil {
 		return "watch memory events: " + err.Error()
+	}
+	return ""
+}
+
+func (w *watcher) watch(host kernel.FS) (err error) {
+	if w.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return err
 	}
 	if w.groups.version == 2 {
 		w.layout, w.watches, err = openMemoryEvents(w.groups, localEvents(host))
 	} else {
 		w.layout, w.watches, err = openOOMControl(w.groups)
 	}
-	if err != nil {
-		return "watch memory events: " + err.Error()
-	}
 	for i, each := range w.watches {
-		event := unix.EpollEvent{Events: each.events | unix.EPOLLONESHOT, Fd: int32(i)}
-		if err := unix.EpollCtl(w.epoll, unix.EPOLL_CTL_ADD, each.fd, &event); err != nil {
-			return "watch memory events: " + err.Error()
-		}
+		err = errors.Join(err, w.control(unix.EPOLL_CTL_ADD, i, each))
 	}
-	if err := unix.SetNonblock(w.epoll, true); err != nil {
-		return "watch memory events: " + err.Error()
+	if err = errors.Join(err, unix.SetNonblock(w.epoll, true)); err == nil {
+		w.poll = os.NewFile(uintptr(w.epoll), "memory events")
 	}
-	w.poll = os.NewFile(uintptr(w.epoll), "memory events")
-	return ""
+	return err
+}
+
+func (w *watcher) control(operation, i int, each *watch) error {
+	event := unix.EpollEvent{Events: each.events | unix.EPOLLONESHOT, Fd: int32(i)}
+	return unix.EpollCtl(w.epoll, operation, each.fd, &event)
 }
 
 // findGroups returns the folders to watch, or why they cannot be watched.
@@ -275,8 +279,7 @@ func (w *watcher) arm(now time.Time) error {
 		if each.armNext.IsZero() || each.armNext.After(now) {
 			continue
 		}
-		event := unix.EpollEvent{Events: each.events | unix.EPOLLONESHOT, Fd: int32(i)}
-		if err := unix.EpollCtl(w.epoll, unix.EPOLL_CTL_MOD, each.fd, &event); err != nil {
+		if err := w.control(unix.EPOLL_CTL_MOD, i, each); err != nil {
 			return err
 		}
 		each.armed, each.armNext = now, time.Time{}
@@ -305,7 +308,7 @@ func (w *watcher) report(before, after record.OOMCounters, notice func(before, a
 // the kernel counts the chosen process, then the group, then all of its processes. The watcher looks again soon.
 func (w *watcher) awaitsGroup(before, after record.OOMCounters) bool {
 	if w.groups.version == 1 || after.GroupKills > before.GroupKills ||
-		hits(after)-after.Below == hits(before)-before.Below || !grouped([]string{w.groups.own}) {
+		after.Hits()-after.Below == before.Hits()-before.Below || !grouped([]string{w.groups.own}) {
 		return false
 	}
 	if w.awaited.IsZero() {
@@ -333,7 +336,7 @@ func (w *watcher) step() (before, after record.OOMCounters, ok bool) {
 		w.recheck = 0
 		return before, before, false
 	}
-	if hits(after) != hits(last) {
+	if after.Hits() != last.Hits() {
 		w.hitAt = now
 	}
 	killed := after.Kills > before.Kills
@@ -350,9 +353,6 @@ func (w *watcher) step() (before, after record.OOMCounters, ok bool) {
 	w.mu.Unlock()
 	return before, after, true
 }
-
-// hits returns how often any of the limits was hit.
-func hits(c record.OOMCounters) int64 { return c.Own + c.Below + sum(c.Above) }
 
 // firstRecheck is the first pause before another look while the OOM killer is at work.
 const firstRecheck = 2 * time.Millisecond

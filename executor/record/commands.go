@@ -166,7 +166,7 @@ func (c *Commands) sum() (processes int64, cpu float64) {
 
 // close puts into the exited row of the processes what is known of those that have ended: in place of the last
 // samples of some of them, the last account of all. What the others used after their last sample is in it.
-func (p *Processes) close(c *Commands) {
+func (p *ProcessTable[M]) close(c *Commands) {
 	if c == nil || c.Reason != "" || p.TotalCPUSeconds == nil || p.Exited.CPUSeconds == nil {
 		return
 	}

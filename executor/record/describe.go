@@ -6,6 +6,8 @@ package record
 import (
 	"cmp"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/tachograph/tacho/procstats"
@@ -345,16 +347,29 @@ func (v *Victim) label() string { return fmt.Sprintf("%s[%d]", v.Command, v.PID)
 
 // signalName writes a signal of Linux as people know it: 9 (SIGKILL).
 func signalName(number int) string {
-	names := [...]string{
+	if names := signalNames(); number > 0 && number < len(names) {
+		return fmt.Sprintf("%d (SIG%s)", number, names[number])
+	}
+	return fmt.Sprint(number)
+}
+
+// ParseSignal reads a signal of Linux, TERM, SIGTERM or 15; ok is false for anything else.
+func ParseSignal(word string) (number int, ok bool) {
+	word = strings.ToUpper(strings.TrimSpace(word))
+	if i := slices.Index(signalNames(), strings.TrimPrefix(word, "SIG")); i > 0 {
+		return i, true
+	}
+	number, err := strconv.Atoi(word)
+	return number, err == nil && number > 0 && number <= 64
+}
+
+func signalNames() []string {
+	return []string{
 		1: "HUP", 2: "INT", 3: "QUIT", 4: "ILL", 5: "TRAP", 6: "ABRT", 7: "BUS", 8: "FPE", 9: "KILL", 10: "USR1",
 		11: "SEGV", 12: "USR2", 13: "PIPE", 14: "ALRM", 15: "TERM", 16: "STKFLT", 17: "CHLD", 18: "CONT", 19: "STOP",
 		20: "TSTP", 21: "TTIN", 22: "TTOU", 23: "URG", 24: "XCPU", 25: "XFSZ", 26: "VTALRM", 27: "PROF", 28: "WINCH",
 		29: "IO", 30: "PWR", 31: "SYS",
 	}
-	if number <= 0 || number >= len(names) {
-		return fmt.Sprint(number)
-	}
-	return fmt.Sprintf("%d (SIG%s)", number, names[number])
 }
 
 // RetryReason says why another start may end better; empty unless the diagnosis is retryable.

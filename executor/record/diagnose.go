@@ -197,14 +197,7 @@ func numbers(e Evidence) map[string]any {
 		n["oom_group_kill_before"], n["oom_group_kill_after"] = e.OOMBefore.GroupKills, e.OOMAfter.GroupKills
 		n["oom_own_limit"] = e.OOMAfter.Own - e.OOMBefore.Own
 		n["oom_limits_below"] = e.OOMAfter.Below - e.OOMBefore.Below
-		above := int64(0)
-		for _, count := range e.OOMAfter.Above {
-			above += count
-		}
-		for _, count := range e.OOMBefore.Above {
-			above -= count
-		}
-		n["oom_limits_above"] = above
+		n["oom_limits_above"] = e.OOMAfter.above() - e.OOMBefore.above()
 	}
 	return n
 }

@@ -68,6 +68,16 @@ type OOMCounters struct {
 	Above      []int64
 }
 
+func (c OOMCounters) above() (hits int64) {
+	for _, count := range c.Above {
+		hits += count
+	}
+	return hits
+}
+
+// Hits counts how often a limit of any visible group was hit.
+func (c OOMCounters) Hits() int64 { return c.Own + c.Below + c.above() }
+
 // Kill is one notice of an OOM kill: several processes can be killed before we look.
 type Kill struct {
 	At time.Time `json:"at"`

@@ -164,28 +164,35 @@ func (h *HeadlineValue) Known() (value *float64, reason string) {
 	return h.Value, ""
 }
 
-// Processes is the task's CPU time by process: rows, exited and unattributed add up to the total.
-type Processes struct {
+// Processes are those of a record.
+type Processes = ProcessTable[any]
+
+// ProcessTable is the task's CPU time by process: rows, exited and unattributed add up to the total.
+type ProcessTable[M any] struct {
 	// Rows are the processes of the last sample and, after the end, the largest that were seen.
-	Rows []ProcessRow `json:"rows"`
+	Rows []TableRow[M] `json:"rows"`
 	// Exited sums what was read of processes that are gone and have no row.
 	Exited ProcessSum `json:"exited"`
-	// UnattributedCPUSeconds closes the sum: short-lived processes that no sample saw, or never had a row. Signed.
+	// UnattributedCPUSeconds closes the sum: short-lived processes that no sample saw, or without a row. Signed.
 	UnattributedCPUSeconds *float64 `json:"unattributed_cpu_seconds"`
 	TotalCPUSeconds        *float64 `json:"total_cpu_seconds"`
-	Omitted                int      `json:"omitted,omitempty"`
+	// Omitted counts live processes without a row.
+	Omitted int `json:"omitted,omitempty"`
 	// Reason says why there are no rows, where there are none.
 	Reason string `json:"reason,omitempty"`
 }
 
-// ProcessRow is one process over the run.
-type ProcessRow struct {
+// ProcessRow is one process of a record.
+type ProcessRow = TableRow[any]
+
+// TableRow is one process over a run or a window.
+type TableRow[M any] struct {
 	PID        int    `json:"pid"`
 	StartTicks uint64 `json:"start_ticks"`
 	PPID       int    `json:"ppid"`
 	Command    string `json:"command"`
-	// Measurements are the last readings, by table name.
-	Measurements map[string]any `json:"measurements"`
+	// Measurements are the last readings, by table name, or what is left of those of a window.
+	Measurements map[string]M `json:"measurements"`
 	// States counts the samples in which the process was seen in each state of process_state.
 	States map[string]int64 `json:"states,omitempty"`
 }
@@ -273,10 +280,12 @@ func (r *Record) Redacted() *Record {
 		Origin:    Origin{PID: r.PID, StartTicks: r.StartTicks, BootID: r.BootID},
 		StartedAt: r.StartedAt, EndedAt: r.EndedAt, WallSeconds: r.WallSeconds, SpanSeconds: r.SpanSeconds,
 		ExitCode: r.ExitCode, Signal: r.Signal, Diagnosis: r.Diagnosis.redacted(),
-		Headline: r.Headline, Measurements: r.Measurements, Absent: r.Absent, Processes: r.Processes.redacted(),
-		Commands: r.Commands,
+		Headline: r.Headline, Measurements: r.Measurements, Absent: r.Absent,
+		Processes: altered(r.Processes, func(p *Processes) { p.Rows = redactedRows(p.Rows) }),
+		Commands:  r.Commands,
 		Surroundings: Surroundings{
-			Peak: r.Peak.redacted(), Limits: redactedLimits(r.Limits), Sources: r.Sources, Selection: r.Selection,
+			Peak:   altered(r.Peak, func(p *Peak) { p.Largest = redactedRows(p.Largest) }),
+			Limits: alteredAll(r.Limits, func(l *Limit) { l.Where = "" }), Sources: r.Sources, Selection: r.Selection,
 		},
 		Sampling: Sampling{Interval: r.Interval, FirstInterval: r.FirstInterval, Samples: r.Samples},
 	}
@@ -285,45 +294,33 @@ func (r *Record) Redacted() *Record {
 	return c
 }
 
-// redacted returns processes without command lines.
-func (p *Processes) redacted() *Processes {
-	if p == nil {
+// altered returns a changed copy; nil of nil.
+func altered[T any](value *T, change func(*T)) *T {
+	if value == nil {
 		return nil
 	}
-	c := *p
-	c.Rows = redactedRows(p.Rows)
+	c := *value
+	change(&c)
 	return &c
 }
 
-func (p *Peak) redacted() *Peak {
-	if p == nil {
-		return nil
+func alteredAll[T any](list []T, change func(*T)) []T {
+	c := slices.Clone(list)
+	for i := range c {
+		change(&c[i])
 	}
-	c := *p
-	c.Largest = redactedRows(p.Largest)
-	return &c
+	return c
 }
 
 // redactedRows leaves out the texts of rows: of measurements that are not numbers only command lines are known.
 func redactedRows(rows []ProcessRow) []ProcessRow {
-	some := slices.Clone(rows)
-	for i := range some {
-		some[i].Measurements = maps.Clone(some[i].Measurements)
-		maps.DeleteFunc(some[i].Measurements, func(_ string, value any) bool {
+	return alteredAll(rows, func(row *ProcessRow) {
+		row.Measurements = maps.Clone(row.Measurements)
+		maps.DeleteFunc(row.Measurements, func(_ string, value any) bool {
 			_, number := value.(float64)
 			return !number
 		})
-	}
-	return some
-}
-
-// redactedLimits leaves out the directories of the limits.
-func redactedLimits(limits []Limit) []Limit {
-	some := slices.Clone(limits)
-	for i := range some {
-		some[i].Where = ""
-	}
-	return some
+	})
 }
 
 // redacted returns a diagnosis without sentences.
@@ -338,13 +335,11 @@ func (d Diagnosis) redacted() Diagnosis {
 	if c.OOM.Reason != "" {
 		c.OOM.Reason = redacted
 	}
-	c.OOM.Notices = slices.Clone(d.OOM.Notices)
-	for i := range c.OOM.Notices {
-		n := &c.OOM.Notices[i]
-		n.Where = ""
-		if n.Reason != "" {
-			n.Reason = redacted
+	c.OOM.Notices = alteredAll(d.OOM.Notices, func(k *Kill) {
+		k.Where = ""
+		if k.Reason != "" {
+			k.Reason = redacted
 		}
-	}
+	})
 	return c
 }

@@ -84,11 +84,12 @@ func (s sources) schemaOf(t reflect.Type, defs node) node {
 	case t.Kind() == reflect.Pointer:
 		return node{"anyOf": []any{s.schemaOf(t.Elem(), defs), node{"type": "null"}}}
 	case t.Kind() == reflect.Struct:
-		if defs[t.Name()] == nil {
-			defs[t.Name()] = node{} // it may have itself in it
-			defs[t.Name()] = s.structOf(t, defs)
+		name := nameOf(t)
+		if defs[name] == nil {
+			defs[name] = node{} // it may have itself in it
+			defs[name] = s.structOf(t, defs)
 		}
-		return node{"$ref": "#/$defs/" + t.Name()}
+		return node{"$ref": "#/$defs/" + name}
 	case t.Kind() == reflect.Slice:
 		return node{"anyOf": []any{node{"type": "array", "items": s.schemaOf(t.Elem(), defs)}, node{"type": "null"}}}
 	case t.Kind() == reflect.Map:
@@ -109,6 +110,12 @@ func (s sources) schemaOf(t reflect.Type, defs node) node {
 	return n
 }
 
+// nameOf is the name of a type without its parameters.
+func nameOf(t reflect.Type) string {
+	name, _, _ := strings.Cut(t.Name(), "[")
+	return name
+}
+
 func (s sources) structOf(t reflect.Type, defs node) node {
 	properties, required := node{}, []string{}
 	for field := range t.Fields() {
@@ -123,7 +130,7 @@ func (s sources) structOf(t reflect.Type, defs node) node {
 			continue
 		}
 		property := s.schemaOf(field.Type, defs)
-		if text := s.fields[t.Name()+"."+field.Name]; text != "" {
+		if text := s.fields[nameOf(t)+"."+field.Name]; text != "" {
 			property["description"] = text
 		}
 		if properties[name] = property; options == "" {

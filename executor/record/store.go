@@ -327,20 +327,16 @@ func Read(dir string) (*Record, error) {
 }
 
 // Decode reads a record from the text of an info.json. Fields that this version does not know are passed over.
-func Decode(content []byte) (*Record, error) {
-	return decode[Record](content)
-}
+func Decode(content []byte) (*Record, error) { return decode[Record](content, 1) }
 
-// DecodeUsage reads one line of a usage.jsonl.
-func DecodeUsage(line []byte) (*Usage, error) { return decode[Usage](line) }
-
-func decode[T any](text []byte) (*T, error) {
-	if err := checkSchema(text); err != nil {
+// decode reads a text that begins in a line of its file.
+func decode[T any](text []byte, line int) (*T, error) {
+	if err := checkSchema(text, line); err != nil {
 		return nil, err
 	}
 	value := new(T)
 	if err := json.Unmarshal(text, value); err != nil {
-		return nil, placed(err, text)
+		return nil, placed(err, text, line)
 	}
 	return value, nil
 }
@@ -372,13 +368,12 @@ func decodeLines(text io.Reader, path string, yield func(*Usage, error) bool) {
 			yield(nil, fmt.Errorf("read %s: line %d: %w", path, number, err))
 			return
 		}
-		u, err := DecodeUsage(line)
+		u, err := decode[Usage](line, number)
+		if errors.Is(err, ErrForeign) {
+			err = fmt.Errorf("line %d: %w", number, err)
+		}
 		if err != nil {
-			// The place within the line helps no reader; the line is.
-			if misplaced := (*lineError)(nil); errors.As(err, &misplaced) {
-				err = misplaced.err
-			}
-			u, err = nil, fmt.Errorf("read %s: line %d: %w", path, number, err)
+			err = fmt.Errorf("read %s: %w", path, err)
 		}
 		if !yield(u, err) {
 			return
@@ -387,7 +382,7 @@ func decodeLines(text io.Reader, path string, yield func(*Usage, error) bool) {
 }
 
 // checkSchema refuses what is not ours before its fields are taken for something else.
-func checkSchema(content []byte) error {
+func checkSchema(content []byte, line int) error {
 	var head struct {
 		SchemaVersion *string `json:"schema_version"`
 	}
@@ -395,7 +390,7 @@ func checkSchema(content []byte) error {
 		return fmt.Errorf("the file is empty: %w", ErrForeign)
 	}
 	if err := json.Unmarshal(content, &head); err != nil {
-		return placed(err, content)
+		return placed(err, content, line)
 	}
 	if head.SchemaVersion == nil {
 		return fmt.Errorf("it has no schema_version: %w", ErrForeign)
@@ -407,18 +402,8 @@ func checkSchema(content []byte) error {
 	return nil
 }
 
-// lineError is a fault in a text, with the line it is on.
-type lineError struct {
-	line int
-	err  error
-}
-
-func (e *lineError) Error() string { return fmt.Sprintf("line %d: %v", e.line, e.err) }
-
-func (e *lineError) Unwrap() error { return e.err }
-
 // placed adds the line to an error of encoding/json, which knows the offset.
-func placed(err error, content []byte) error {
+func placed(err error, content []byte, first int) error {
 	offset := int64(len(content))
 	if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
 		offset = syntax.Offset
@@ -429,5 +414,5 @@ func placed(err error, content []byte) error {
 		err = errors.New(strings.TrimPrefix(strings.Join(keys, ".")+": unexpected "+kind.Value, ": "))
 	}
 	before := content[:min(offset, int64(len(content)))]
-	return &lineError{line: 1 + bytes.Count(bytes.TrimRight(before, "\n"), []byte{'\n'}), err: err}
+	return fmt.Errorf("line %d: %w", first+bytes.Count(bytes.TrimRight(before, "\n"), []byte{'\n'}), err)
 }

@@ -40,7 +40,7 @@ func exampleUsage(from time.Time) *Usage {
 			"cgroup_cpu_usage_seconds_total": {Last: new(3.0), Delta: new(1.0), Rate: new(1.0)},
 		},
 		Absent:    map[string]string{"cgroup_memory_peak_bytes": "no memory controller"},
-		Processes: &UsageProcesses{Rows: []UsageRow{{PID: 1, Command: "x<y", States: map[string]int64{"R": 2}}}},
+		Processes: &ProcessTable[Reduced]{Rows: []TableRow[Reduced]{{PID: 1, Command: "x<y", States: map[string]int64{"R": 2}}}},
 	}
 }
 
@@ -264,7 +264,7 @@ func FuzzDecodeUsage(f *testing.F) {
 	for _, seed := range []string{"", "{}", `{"schema_version":"1.0","measurements":{"x":{"last":null}}}`} {
 		f.Add([]byte(seed))
 	}
-	fuzzDecode(f, DecodeUsage, exampleUsage(time.Unix(0, 0).UTC()))
+	fuzzDecode(f, func(line []byte) (*Usage, error) { return decode[Usage](line, 1) }, exampleUsage(time.Unix(0, 0).UTC()))
 }
 
 // fuzzDecode holds that what was read can be written, and read again.

@@ -26,7 +26,6 @@ func (r *Record) FillFromReports(reports iter.Seq2[*Usage, error]) {
 	if u.last == nil {
 		return
 	}
-	sample := sampleOf(u.last)
 	r.AsOf, r.Samples = u.last.To, u.samples
 	// Not by the time of day, but for the moment before the first line: the clock may have been set, or the machine
 	// suspended.
@@ -34,8 +33,8 @@ func (r *Record) FillFromReports(reports iter.Seq2[*Usage, error]) {
 	if span > 0 {
 		r.SpanSeconds = &span
 	}
-	r.Measurements, r.Absent = Values(sample.Task)
-	r.Headline = Headlines(procstats.Headlines(sample, procstats.History{
+	r.Measurements, r.Absent = Values(u.sample.Task)
+	r.Headline = Headlines(procstats.Headlines(u.sample, procstats.History{
 		Previous: u.began, Elapsed: time.Duration(span * float64(time.Second)), Largest: u.largest,
 	}))
 	// What only grows is at least this by now. An upper bound is one of the time until then only.
@@ -57,6 +56,7 @@ func (r *Record) FillFromReports(reports iter.Seq2[*Usage, error]) {
 type unfinished struct {
 	samples int64
 	last    *Usage
+	sample  *procstats.Sample // the readings of last
 	// began has the counters at the beginning of the first line.
 	first   *Usage
 	began   *procstats.Sample
@@ -65,56 +65,43 @@ type unfinished struct {
 
 func (u *unfinished) add(report *Usage) {
 	u.samples += report.Samples
-	u.last = report
+	began, sample, largest := samplesOf(report)
+	u.last, u.sample = report, sample
 	if u.began == nil {
-		u.first, u.began = report, beginOf(report)
+		u.first, u.began = report, began
 	}
-	u.largest.Add(largestOf(report))
+	u.largest.Add(largest)
 }
 
-// largestOf returns the largest readings in a line.
-func largestOf(report *Usage) *procstats.Sample {
-	s := &procstats.Sample{}
-	for name, reduced := range report.Measurements {
-		if m, known := procstats.LookupName(name); known && reduced.Max != nil {
-			s.SetNumber(m.ID, *reduced.Max)
-		}
-	}
-	return s
-}
-
-// beginOf returns the counters at the beginning of a line.
-func beginOf(report *Usage) *procstats.Sample {
-	s := &procstats.Sample{Stamp: stampOf(report.From, report.FromMono)}
-	for name, reduced := range report.Measurements {
-		if m, known := procstats.LookupName(name); known && reduced.Last != nil && reduced.Delta != nil {
-			s.Task.Put(procstats.NumberReading(m.ID, *reduced.Last-*reduced.Delta))
-		}
-	}
-	return s
-}
-
-// sampleOf returns the last readings of a line.
-func sampleOf(report *Usage) *procstats.Sample {
-	s := &procstats.Sample{Stamp: stampOf(report.To, report.ToMono)}
+// samplesOf returns the counters at the beginning of a line, its last readings, and its largest ones.
+func samplesOf(report *Usage) (began, last, largest *procstats.Sample) {
+	began, last = sampleAt(report.From, report.FromMono), sampleAt(report.To, report.ToMono)
+	largest = &procstats.Sample{}
 	for name, reduced := range report.Measurements {
 		m, known := procstats.LookupName(name)
-		switch {
-		case !known || m.Scope != procstats.TaskScope:
-		case reduced.Text != nil:
-			s.Task.Put(procstats.TextReading(m.ID, *reduced.Text))
-		case reduced.Last != nil:
-			s.Task.Put(procstats.NumberReading(m.ID, *reduced.Last))
+		if !known || m.Scope != procstats.TaskScope {
+			continue
+		}
+		if reduced.Text != nil {
+			last.Task.Put(procstats.TextReading(m.ID, *reduced.Text))
+		} else if reduced.Last != nil {
+			last.SetNumber(m.ID, *reduced.Last)
+		}
+		if reduced.Last != nil && reduced.Delta != nil {
+			began.SetNumber(m.ID, *reduced.Last-*reduced.Delta)
+		}
+		if reduced.Max != nil {
+			largest.SetNumber(m.ID, *reduced.Max)
 		}
 	}
 	for name, reason := range report.Absent {
 		if m, known := procstats.LookupName(name); known && m.Scope == procstats.TaskScope {
-			s.Task.Put(procstats.AbsentReading(m.ID, reason))
+			last.SetAbsent(m.ID, reason)
 		}
 	}
-	return s
+	return began, last, largest
 }
 
-func stampOf(wall time.Time, mono float64) procstats.Stamp {
-	return procstats.Stamp{Wall: wall, Mono: time.Duration(mono * float64(time.Second))}
+func sampleAt(wall time.Time, mono float64) *procstats.Sample {
+	return &procstats.Sample{Stamp: procstats.Stamp{Wall: wall, Mono: time.Duration(mono * float64(time.Second))}}
 }

@@ -27,7 +27,7 @@ type Usage struct {
 	Measurements map[string]Reduced       `json:"measurements"`
 	Absent       map[string]string        `json:"absent,omitempty"`
 	Headline     map[string]HeadlineValue `json:"headline,omitempty"`
-	Processes    *UsageProcesses          `json:"processes,omitempty"`
+	Processes    *ProcessTable[Reduced]   `json:"processes,omitempty"`
 	// Commands is what all processes used that ended from the start of the task to To, by command: at most 20 rows,
 	// and others. It is absent if that is not counted.
 	Commands *Commands `json:"commands,omitempty"`
@@ -65,30 +65,6 @@ func (r *Reduced) field(reduction procstats.Reduction) **float64 {
 		procstats.Last: &r.Last, procstats.Min: &r.Min, procstats.Max: &r.Max, procstats.Mean: &r.Mean,
 		procstats.Delta: &r.Delta, procstats.Rate: &r.Rate, procstats.Tally: nil,
 	}[reduction]
-}
-
-// UsageProcesses is the task's CPU time by process at the end of a window: the last CPU readings of the rows,
-// exited and unattributed add up to the total.
-type UsageProcesses struct {
-	Rows   []UsageRow `json:"rows"`
-	Exited ProcessSum `json:"exited"`
-	// UnattributedCPUSeconds closes the sum: short-lived processes that no sample saw, and live ones without a row.
-	// Signed.
-	UnattributedCPUSeconds *float64 `json:"unattributed_cpu_seconds"`
-	TotalCPUSeconds        *float64 `json:"total_cpu_seconds"`
-	// Omitted counts live processes without a row.
-	Omitted int `json:"omitted,omitempty"`
-}
-
-// UsageRow is one process over a window.
-type UsageRow struct {
-	PID          int                `json:"pid"`
-	StartTicks   uint64             `json:"start_ticks"`
-	PPID         int                `json:"ppid"`
-	Command      string             `json:"command"`
-	Measurements map[string]Reduced `json:"measurements"`
-	// States counts the samples in which the process was seen in each state of process_state.
-	States map[string]int64 `json:"states,omitempty"`
 }
 
 // NewUsage reduces a report's window to one line of usage.jsonl. rows is its last sample with process rows, cpus how
@@ -149,9 +125,9 @@ func reduce(
 	return r, ""
 }
 
-func usageProcesses(w *procstats.Window, rows *procstats.Sample) *UsageProcesses {
+func usageProcesses(w *procstats.Window, rows *procstats.Sample) *ProcessTable[Reduced] {
 	kept := mostCPU(rows.Processes)
-	p := &UsageProcesses{Rows: []UsageRow{}, Omitted: rows.Omitted + len(rows.Processes) - len(kept)}
+	p := &ProcessTable[Reduced]{Rows: []TableRow[Reduced]{}, Omitted: rows.Omitted + len(rows.Processes) - len(kept)}
 	seen := make(map[procstats.ProcessID]*procstats.ProcessWindow)
 	for _, process := range w.Processes() {
 		seen[process.ProcessID] = &process
@@ -216,8 +192,8 @@ func rowsCPU(rows []*procstats.ProcessRow) (seconds float64) {
 	return seconds
 }
 
-func usageRow(p *procstats.ProcessRow, w *procstats.ProcessWindow) UsageRow {
-	row := UsageRow{
+func usageRow(p *procstats.ProcessRow, w *procstats.ProcessWindow) TableRow[Reduced] {
+	row := TableRow[Reduced]{
 		PID: p.PID, StartTicks: p.Start, PPID: p.PPID, Command: p.Command, Measurements: map[string]Reduced{},
 	}
 	for _, reading := range p.Readings {
