@@ -131,7 +131,10 @@ func findExecutor(ctx context.Context, folder string) (*wire.Address, error) {
 // endEarlier ends what an earlier start of a task has left, such as one whose handle its host did not get to persist: a
 // task is never adopted under another configuration, and never runs twice.
 func (d *Tacho) endEarlier(ctx context.Context, config *TaskConfig) error {
-	if err := d.awaitEarlier(ctx, config); err != nil {
+	d.mu.Lock()
+	earlier := d.starting[config.ID].earlier
+	d.mu.Unlock()
+	if err := await(ctx, "an earlier start", earlier...); err != nil {
 		return err
 	}
 	folders, err := client.Folders(runtimeDir(d.currentConfig()))
@@ -157,7 +160,7 @@ func (d *Tacho) endTask(ctx context.Context, address wire.Address) error {
 		d.log.Warn("killed an earlier start of a task, whose host did not know of it", "executor", address.ID,
 			"alloc_id", address.AllocID, "task", address.Task)
 		return endExecutor(ctx, address)
-	case d.watch != nil && !t.confirmed.Load(): // the host does not know of it, and destroys it never
+	case d.hosts != nil && !t.confirmed.Load(): // the host does not know of it, and destroys it never
 		t.log.Warn("killed an earlier start of a task, whose host did not know of it", "executor", address.ID)
 		return d.DestroyTask(ctx, t.config.ID, true)
 	case !t.running():

@@ -7,7 +7,6 @@ package driver
 
 import (
 	"context"
-	"sync"
 	"time"
 )
 
@@ -19,60 +18,41 @@ const confirmLimit = time.Minute
 // hold up its recoveries, and a task whose end is lost would run again.
 const forgetLimit = time.Hour
 
-// confirmationWatch ends the tasks that a host does not know of: it was killed before it had persisted their handles,
-// and asks for them neither by StartTask nor by RecoverTask if their job was stopped meanwhile.
-type confirmationWatch struct {
-	connected chan time.Time // the newest connection that was not waited for yet
-	work      sync.WaitGroup
-}
+// confirmations has the newest connection of a host that was not waited for yet; it is nil for a host in this process.
+// Tasks are ended that a host does not know of: it was killed before it had persisted their handles, and asks for them
+// neither by StartTask nor by RecoverTask if their job was stopped meanwhile.
+type confirmations chan time.Time
 
-// newConfirmationWatch calls end after each connection, with its time, unless another follows at once, until ctx is
-// done: after confirmLimit, and after forgetLimit unless there was another connection until then, when ended tasks
-// are forgotten as well.
-func newConfirmationWatch(
-	ctx context.Context, end func(ctx context.Context, before time.Time, forget bool),
-) *confirmationWatch {
-	w := &confirmationWatch{connected: make(chan time.Time, 1)}
-	w.work.Go(func() {
-		var forget <-chan time.Time // nil if nothing is to be forgotten
-		var at time.Time
-		for {
-			select {
-			case at = <-w.connected:
-				if pause(ctx, time.Until(at.Add(confirmLimit))); ctx.Err() != nil {
-					return
-				}
-				end(ctx, at, false)
-				forget = time.After(time.Until(at.Add(forgetLimit)))
-			case <-forget:
-				end(ctx, at, true)
-			case <-ctx.Done():
+// watch calls end after each connection, with its time, unless another follows at once, until ctx is done: after
+// confirmLimit and, to forget ended tasks too, after forgetLimit.
+func (c confirmations) watch(ctx context.Context, end func(ctx context.Context, before time.Time, forget bool)) {
+	var forget <-chan time.Time // nil if nothing is to be forgotten
+	var at time.Time
+	for {
+		select {
+		case at = <-c:
+			if pause(ctx, time.Until(at.Add(confirmLimit))); ctx.Err() != nil {
 				return
 			}
+			end(ctx, at, false)
+			forget = time.After(time.Until(at.Add(forgetLimit)))
+		case <-forget:
+			end(ctx, at, true)
+		case <-ctx.Done():
+			return
 		}
-	})
-	return w
+	}
 }
 
-// hostConnected is called when a host connects. A nil watch does nothing.
-func (w *confirmationWatch) hostConnected() {
-	if w == nil {
-		return
-	}
+// connected is called when a host connects.
+func (c confirmations) connected() {
 	select {
-	case <-w.connected: // a newer one includes it
+	case <-c: // a newer one includes it
 	default:
 	}
 	select {
-	case w.connected <- time.Now():
-	default: // another connects now
-	}
-}
-
-// join waits for the end of the watch, whose context is done.
-func (w *confirmationWatch) join() {
-	if w != nil {
-		w.work.Wait()
+	case c <- time.Now():
+	default: // another connects now, or there is no watch
 	}
 }
 

@@ -7,6 +7,7 @@ package driver
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,22 +41,26 @@ func TestConfirmationWatch(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
 				defer cancel()
 				var ends []time.Duration
-				w := newConfirmationWatch(ctx, func(_ context.Context, before time.Time, forget bool) {
-					ends = append(ends, time.Since(began))
-					want := confirmLimit
-					if forget {
-						want = forgetLimit
-					}
-					if age := time.Since(before); age != want {
-						t.Errorf("called %s after the connection", age)
-					}
+				w := make(confirmations, 1)
+				var watching sync.WaitGroup
+				watching.Go(func() {
+					w.watch(ctx, func(_ context.Context, before time.Time, forget bool) {
+						ends = append(ends, time.Since(began))
+						want := confirmLimit
+						if forget {
+							want = forgetLimit
+						}
+						if age := time.Since(before); age != want {
+							t.Errorf("called %s after the connection", age)
+						}
+					})
 				})
 				for _, at := range test.connects {
 					pause(ctx, time.Until(began.Add(at)))
-					w.hostConnected()
+					w.connected()
 					synctest.Wait()
 				}
-				w.join()
+				watching.Wait()
 				testkit.Diff(t, "ends", test.ends, ends)
 			})
 		})

@@ -37,7 +37,7 @@ const (
 
 // Fingerprint sends the driver's state at once and then whenever it changes, until ctx ends.
 func (d *Tacho) Fingerprint(ctx context.Context) (Stream[*Fingerprint], error) {
-	d.watch.hostConnected()
+	d.hosts.connected()
 	return &fingerprintStream{ctx: ctx, driver: d}, nil
 }
 

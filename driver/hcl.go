@@ -4,6 +4,7 @@
 package driver
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -95,7 +96,7 @@ func decodeLoosely(body hcl.Body, decoder hcldec.Spec, vars *hcl.EvalContext) (c
 	if err != nil {
 		return cty.NilVal, err
 	}
-	text, err := ctyjson.Marshal(tree, tree.Type())
+	text, err := json.Marshal(tree)
 	if err != nil {
 		return cty.NilVal, fmt.Errorf("encode as JSON: %w", err)
 	}
@@ -112,31 +113,28 @@ func decodeLoosely(body hcl.Body, decoder hcldec.Spec, vars *hcl.EvalContext) (c
 }
 
 // looseTree is a body as an object: attributes by name, blocks as lists of objects by type and labels.
-func looseTree(body *hclsyntax.Body, vars *hcl.EvalContext) (cty.Value, error) {
-	tree := make(map[string]cty.Value, len(body.Attributes))
+func looseTree(body *hclsyntax.Body, vars *hcl.EvalContext) (map[string]any, error) {
+	tree := make(map[string]any, len(body.Attributes))
 	for name, attribute := range body.Attributes {
 		value, diags := attribute.Expr.Value(vars)
 		if diags.HasErrors() {
-			return cty.NilVal, diags
+			return nil, diags
 		}
-		tree[name] = value
+		tree[name] = ctyjson.SimpleJSONValue{Value: value}
 	}
-	lists := make(map[string][]cty.Value)
 	for _, block := range body.Blocks {
-		if _, taken := tree[block.Type]; taken {
-			return cty.NilVal, fmt.Errorf("%s is both an attribute and a block", block.Type)
+		list, isBlock := tree[block.Type].([]any)
+		if tree[block.Type] != nil && !isBlock {
+			return nil, fmt.Errorf("%s is both an attribute and a block", block.Type)
 		}
 		value, err := looseTree(block.Body, vars)
 		if err != nil {
-			return cty.NilVal, err
+			return nil, err
 		}
 		for _, label := range slices.Backward(block.Labels) {
-			value = cty.ObjectVal(map[string]cty.Value{label: value})
+			value = map[string]any{label: value}
 		}
-		lists[block.Type] = append(lists[block.Type], value)
+		tree[block.Type] = append(list, value)
 	}
-	for name, list := range lists {
-		tree[name] = cty.TupleVal(list)
-	}
-	return cty.ObjectVal(tree), nil
+	return tree, nil
 }

@@ -87,7 +87,7 @@ func (d *Tacho) DestroyTask(ctx context.Context, id string, force bool) error {
 			return err
 		}
 	}
-	if d.watch != nil {
+	if d.hosts != nil {
 		t.markDestroyed()
 	}
 	failpoint.At("driver.destroy")

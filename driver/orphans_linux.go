@@ -143,7 +143,7 @@ const confirmedFile = "confirmed"
 // confirm notes that the host knows of a task: it recovers it, or waits for its end, which it does once it has
 // persisted the handle.
 func (d *Tacho) confirm(t *task) {
-	if d.watch == nil || t.confirmed.Swap(true) {
+	if d.hosts == nil || t.confirmed.Swap(true) {
 		return
 	}
 	if err := t.note(confirmedFile, nil, "plugin.confirm"); err != nil {

@@ -14,14 +14,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/tachograph/tacho/executor/cgroup"
 	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -335,15 +333,9 @@ func CheckSignal(name string) error {
 
 // parseSignal returns the signal of a name such as SIGTERM or term, or of a number.
 func parseSignal(name string) (syscall.Signal, error) {
-	full := strings.ToUpper(strings.TrimSpace(name))
-	if !strings.HasPrefix(full, "SIG") {
-		full = "SIG" + full
+	number, ok := record.ParseSignal(name)
+	if !ok {
+		return 0, invalid("signal %q: must be a name such as TERM or a number from 1 to 64", name)
 	}
-	if signal := unix.SignalNum(full); signal != 0 {
-		return signal, nil
-	}
-	if number, err := strconv.Atoi(strings.TrimSpace(name)); err == nil && number > 0 && number <= 64 {
-		return syscall.Signal(number), nil
-	}
-	return 0, invalid("signal %q: must be a name such as TERM or a number from 1 to 64", name)
+	return syscall.Signal(number), nil
 }

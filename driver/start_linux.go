@@ -46,6 +46,7 @@ func (d *Tacho) settle(id string, t *task) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	close(d.starting[id].settled)
 	delete(d.starting, id)
 	if t != nil {
 		d.tasks[id] = t
@@ -104,7 +105,7 @@ func (d *Tacho) launch(
 ) (*client.Client, *proto.LaunchResponse, error) {
 	defer d.starts.acquire(ctx)()
 	// A host behind a wire opens a stream of each task; one in this process says whether it does.
-	counted := config.Sampled || d.watch != nil
+	counted := config.Sampled || d.hosts != nil
 	if counted {
 		defer d.loop.Load()()
 	}

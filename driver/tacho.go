@@ -85,24 +85,24 @@ type Tacho struct {
 	endpoint atomic.Pointer[endpoint]
 	serving  sync.Mutex
 
-	// watch ends tasks of a host behind a wire that does not know of them; nil for a host in this process.
-	watch *confirmationWatch
+	// hosts leads to the end of tasks of a host behind a wire that does not know of them; nil for a host in this process.
+	hosts    confirmations
+	watching sync.WaitGroup
 
 	mu       sync.Mutex // guards following
 	config   Config
 	coreMHz  float64 // the node's mean core speed; 0 where not known
 	tasks    map[string]*task
-	starting map[string]reservation // what is being started or recovered, by id
-	reserved uint64                 // counts reservations
-	changed  chan struct{}          // closed and replaced when the configuration changes
+	starting map[string]*reservation // what is being started or recovered, by id
+	changed  chan struct{}           // closed and replaced when the configuration changes
 }
 
 // New returns a driver that has started nothing.
 func New(o Options) *Tacho {
 	d := &Tacho{
 		log: o.Logger, version: o.Version, binary: o.Binary, host: kernel.HostFS(), events: newDelivery(o.Remote),
-		config: o.Config, tasks: make(map[string]*task), starting: make(map[string]reservation), changed: make(chan struct{}),
-		starts: newStartLimit(), waits: process.NewEpollSet(),
+		config: o.Config, tasks: make(map[string]*task), starting: make(map[string]*reservation),
+		changed: make(chan struct{}), starts: newStartLimit(), waits: process.NewEpollSet(),
 		patience: patience{quiet: time.Second, overdue: 4 * time.Second, silent: 3 * time.Second, launch: 2 * time.Minute},
 	}
 	if d.log == nil {
@@ -112,7 +112,8 @@ func New(o Options) *Tacho {
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	d.loop = sampling.New(d.log, o.ExecutorStats)
 	if o.Remote {
-		d.watch = newConfirmationWatch(d.ctx, d.endUnconfirmed)
+		d.hosts = make(confirmations, 1)
+		d.watching.Go(func() { d.hosts.watch(d.ctx, d.endUnconfirmed) })
 	}
 	return d
 }
@@ -120,7 +121,7 @@ func New(o Options) *Tacho {
 // Close lets go of all tasks, which run on, and waits for the driver's goroutines.
 func (d *Tacho) Close() error {
 	d.cancel()
-	d.watch.join()
+	d.watching.Wait()
 	d.loop.Close()
 	d.events.log.Close()
 	errs := []error{d.stopServing()}
@@ -201,61 +202,46 @@ func (d *Tacho) reserve(config *TaskConfig) error {
 	if _, starting := d.starting[id]; starting || d.tasks[id] != nil {
 		return fmt.Errorf("task %s: %w", id, ErrTaskExists)
 	}
-	d.reserved++
-	d.starting[id] = reservation{allocID: config.AllocID, task: config.Name, number: d.reserved}
+	r := &reservation{allocID: config.AllocID, task: config.Name, settled: make(chan struct{})}
+	for _, other := range d.starting {
+		if other.allocID == r.allocID && other.task == r.task {
+			r.earlier = append(r.earlier, other)
+		}
+	}
+	d.starting[id] = r
 	return nil
 }
 
 // reservation is a task that is being started or recovered.
 type reservation struct {
 	allocID, task string
-	number        uint64
+	earlier       []*reservation // of the same task, such as for a host that has died since
+	settled       chan struct{}  // is closed when it is over
 }
 
-// settled returns a task once it is not being started or recovered any more, such as for a host that has given that up.
+// await waits until reservations are over.
+func await(ctx context.Context, what string, all ...*reservation) error {
+	for _, r := range all {
+		select {
+		case <-r.settled:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s of the task: %w", what, context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// settled returns a task once its start is over.
 func (d *Tacho) settled(ctx context.Context, id string) (*task, error) {
-	err := await(ctx, func() bool {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		_, starting := d.starting[id]
-		return !starting
-	})
-	if err != nil {
-		return nil, fmt.Errorf("wait for the start of the task: %w", err)
+	d.mu.Lock()
+	r := d.starting[id]
+	d.mu.Unlock()
+	if r != nil {
+		if err := await(ctx, "the start", r); err != nil {
+			return nil, err
+		}
 	}
 	return d.find(id)
-}
-
-// awaitEarlier waits until no earlier start of the same task is under way, such as one for a host that has died since.
-func (d *Tacho) awaitEarlier(ctx context.Context, config *TaskConfig) error {
-	if err := await(ctx, func() bool { return !d.startsEarlier(config.ID) }); err != nil {
-		return fmt.Errorf("wait for an earlier start of the task: %w", err)
-	}
-	return nil
-}
-
-// await waits until something is the case.
-func await(ctx context.Context, is func() bool) error {
-	const interval = 10 * time.Millisecond
-	for !is() {
-		if pause(ctx, interval); ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-	}
-	return nil
-}
-
-// startsEarlier reports whether the task of a reservation has an earlier one.
-func (d *Tacho) startsEarlier(id string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	own := d.starting[id]
-	for _, r := range d.starting {
-		if r.number < own.number && r.allocID == own.allocID && r.task == own.task {
-			return true
-		}
-	}
-	return false
 }
 
 // slowStart is how long a start counts towards the limit: one that hangs must not delay the others.

@@ -7,8 +7,6 @@ import (
 	"context"
 	"os"
 	"os/signal"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -16,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/command/cli"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -52,17 +51,11 @@ func (s *session) forward(ctx context.Context, signals <-chan os.Signal) {
 
 // parseSignal parses TERM, SIGTERM or 15.
 func parseSignal(flag, word string) (syscall.Signal, error) {
-	name := strings.ToUpper(strings.TrimSpace(word))
-	if !strings.HasPrefix(name, "SIG") {
-		name = "SIG" + name
+	number, ok := record.ParseSignal(word)
+	if !ok {
+		return 0, cli.Usagef("%s %s: must be a name such as TERM or a number from 1 to 64", flag, word)
 	}
-	if number := unix.SignalNum(name); number != 0 {
-		return number, nil
-	}
-	if number, err := strconv.Atoi(strings.TrimSpace(word)); err == nil && number > 0 && number <= 64 {
-		return syscall.Signal(number), nil
-	}
-	return 0, cli.Usagef("%s %s: must be a name such as TERM or a number from 1 to 64", flag, word)
+	return syscall.Signal(number), nil
 }
 
 // followEvents handles the events of the executor until ctx or the task ends. When the command was stopped by a key
