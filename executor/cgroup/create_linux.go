@@ -258,11 +258,11 @@ func (m *maker) noteLost() {
 // inheritCpuset fills a new v1 cpuset group: it is empty at first, and takes no process without CPUs and nodes.
 func inheritCpuset(parent, dir string) error {
 	for _, file := range []string{cpusetFile, memsFile} {
-		text, err := os.ReadFile(filepath.Join(parent, file))
+		text, err := readText(parent, file)
 		if err != nil {
 			return fmt.Errorf("create cgroup: %w", err)
 		}
-		if err := write(dir, file, strings.TrimSpace(string(text))); err != nil {
+		if err := write(dir, file, text); err != nil {
 			return err
 		}
 	}

@@ -5,10 +5,8 @@ package cgroup
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
@@ -33,17 +31,10 @@ func setQuotaV2(dir string, cores float64) error {
 	const file = "cpu.max"
 	quota, period := quota(cores)
 	value := fmt.Sprintf("%d %d", quota, period)
-	if err := write(dir, file, value); err != nil {
-		return fmt.Errorf("set limit: %w", err)
-	}
-	text, err := os.ReadFile(filepath.Join(dir, file))
-	if err != nil {
-		return fmt.Errorf("read limit back: %w", err)
-	}
-	if held := strings.TrimSpace(string(text)); held != value {
-		return newHostError("set limit: %s: wrote %q, read back %q", filepath.Join(dir, file), value, held)
-	}
-	return nil
+	return set(dir, file, value, func() (string, bool, error) {
+		held, err := readText(dir, file)
+		return held, held == value, err
+	})
 }
 
 // setQuotaV1 sets quota and period, which have separate files on v1. There the kernel rejects a quota above that of
@@ -137,19 +128,14 @@ func (s *setter) cpuset() error {
 		return newHostError("cpuset %s cannot be applied here: %s has only the CPUs %s",
 			s.limits.GetCpuset(), parent, FormatCPUs(there))
 	}
-	if err := write(dir, cpusetFile, FormatCPUs(wanted)); err != nil {
-		return fmt.Errorf("set limit: %w", err)
+	err = set(dir, cpusetFile, FormatCPUs(wanted), func() (string, bool, error) {
+		held, err := readCPUs(dir, effectiveFile)
+		return FormatCPUs(held), slices.Equal(held, wanted), err
+	})
+	if err == nil {
+		s.addCpuset(wanted, wanted, dir)
 	}
-	held, err := readCPUs(dir, effectiveFile)
-	if err != nil {
-		return fmt.Errorf("read limit back: %w", err)
-	}
-	if !slices.Equal(held, wanted) {
-		return newHostError("set limit: %s: wrote %s, read back %s",
-			filepath.Join(dir, cpusetFile), FormatCPUs(wanted), FormatCPUs(held))
-	}
-	s.addCpuset(wanted, held, dir)
-	return nil
+	return err
 }
 
 // fillCpuset sets the CPUs and memory nodes of a host's v1 group if they are missing, because it takes no process
@@ -164,17 +150,17 @@ func fillCpuset(dir string, cpus []int) error {
 	if !isBlank(dir, memsFile) {
 		return nil
 	}
-	nodes, err := os.ReadFile(filepath.Join(filepath.Dir(dir), memsFile))
+	nodes, err := readText(filepath.Dir(dir), memsFile)
 	if err != nil {
 		return err
 	}
-	return write(dir, memsFile, strings.TrimSpace(string(nodes)))
+	return write(dir, memsFile, nodes)
 }
 
 // isBlank reports whether a file exists and is empty.
 func isBlank(dir, file string) bool {
-	text, err := os.ReadFile(filepath.Join(dir, file))
-	return err == nil && strings.TrimSpace(string(text)) == ""
+	text, err := readText(dir, file)
+	return err == nil && text == ""
 }
 
 func (s *setter) addCpuset(wanted, held []int, dir string) {
@@ -186,11 +172,11 @@ func (s *setter) addCpuset(wanted, held []int, dir string) {
 }
 
 func readCPUs(dir, file string) ([]int, error) {
-	text, err := os.ReadFile(filepath.Join(dir, file))
+	text, err := readText(dir, file)
 	if err != nil {
 		return nil, err
 	}
-	cpus, err := ParseCPUs(strings.TrimSpace(string(text)))
+	cpus, err := ParseCPUs(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, file), err)
 	}

@@ -69,16 +69,14 @@ func (s *setter) ioV1(dir string, limit *proto.IOLimit) error {
 		if key.value == nil {
 			continue
 		}
-		if err := write(dir, key.fileV1, fmt.Sprintf("%s %d", limit.GetDevice(), *key.value)); err != nil {
-			return fmt.Errorf("set limit: %w", err)
-		}
-		text, err := os.ReadFile(filepath.Join(dir, key.fileV1))
+		value := strconv.FormatInt(*key.value, 10)
+		err := set(dir, key.fileV1, limit.GetDevice()+" "+value, func() (string, bool, error) {
+			text, err := readText(dir, key.fileV1)
+			held := deviceValue(text, limit.GetDevice())
+			return held, held == value, err
+		})
 		if err != nil {
-			return fmt.Errorf("read limit back: %w", err)
-		}
-		held, ok := deviceValue(string(text), limit.GetDevice())
-		if !ok || held != strconv.FormatInt(*key.value, 10) {
-			return newHostError("set limit: %s: wrote %d, read back %q", filepath.Join(dir, key.fileV1), *key.value, held)
+			return err
 		}
 		s.add(key.fileV1+" "+limit.GetDevice(), number(key.value), float64(*key.value), dir, true)
 	}
@@ -92,12 +90,11 @@ func (s *setter) ioV1(dir string, limit *proto.IOLimit) error {
 // readIOMax reads one key of one device from lines such as "8:16 rbps=2097152 wbps=max riops=max wiops=120"; ok is
 // false if there is no limit.
 func readIOMax(dir, device, key string) (limit int64, ok bool) {
-	text, err := os.ReadFile(filepath.Join(dir, ioMax))
+	text, err := readText(dir, ioMax)
 	if err != nil {
 		return 0, false
 	}
-	values, _ := deviceValue(string(text), device)
-	for field := range strings.FieldsSeq(values) {
+	for field := range strings.FieldsSeq(deviceValue(text, device)) {
 		if value, found := strings.CutPrefix(field, key+"="); found {
 			limit, err := strconv.ParseInt(value, 10, 64)
 			return limit, err == nil
@@ -107,13 +104,13 @@ func readIOMax(dir, device, key string) (limit int64, ok bool) {
 }
 
 // deviceValue returns the text after a device in a file with one line for each.
-func deviceValue(text, device string) (value string, ok bool) {
+func deviceValue(text, device string) string {
 	for line := range strings.Lines(text) {
-		if value, ok = strings.CutPrefix(line, device+" "); ok {
-			return strings.TrimSpace(value), true
+		if value, ok := strings.CutPrefix(line, device+" "); ok {
+			return strings.TrimSpace(value)
 		}
 	}
-	return "", false
+	return ""
 }
 
 // explainDevice says what is wrong with a device when the kernel only says ENODEV.

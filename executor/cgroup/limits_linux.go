@@ -281,26 +281,38 @@ func setBytes(dir, file string, value int64) error {
 
 // setNumber writes a number into a file and reads it back; the kernel may round it down to a multiple of grain.
 func setNumber(dir, file string, value, grain int64) error {
-	if err := write(dir, file, strconv.FormatInt(value, 10)); err != nil {
+	return set(dir, file, strconv.FormatInt(value, 10), func() (string, bool, error) {
+		held, err := readNumber(dir, file)
+		return strconv.FormatInt(held, 10), held == value-value%grain, err
+	})
+}
+
+// set writes a limit, and reads back what the kernel holds: ok reports whether that is what was meant.
+func set(dir, file, value string, held func() (text string, ok bool, err error)) error {
+	if err := write(dir, file, value); err != nil {
 		return fmt.Errorf("set limit: %w", err)
 	}
-	held, err := readNumber(dir, file)
+	text, ok, err := held()
 	if err != nil {
 		return fmt.Errorf("read limit back: %w", err)
 	}
-	if held != value-value%grain {
-		return newHostError("set limit: %s: wrote %d, read back %d", filepath.Join(dir, file), value, held)
+	if !ok {
+		return newHostError("set limit: %s: wrote %s, read back %s", filepath.Join(dir, file), value, text)
 	}
 	return nil
 }
 
 // readNumber reads a file of one number; "max" is the largest.
-func readNumber(dir, file string) (int64, error) {
+func readText(dir, file string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(dir, file))
+	return strings.TrimSpace(string(text)), err
+}
+
+func readNumber(dir, file string) (int64, error) {
+	word, err := readText(dir, file)
 	if err != nil {
 		return 0, err
 	}
-	word := strings.TrimSpace(string(text))
 	if word == "max" {
 		return math.MaxInt64, nil
 	}
