@@ -203,11 +203,11 @@ func TestRunnerStateLeftBehind(t *testing.T) {
 		within   time.Duration
 	}{
 		"running and not recovered is lost":   {hook.State{Phase: hook.PhaseRunning}, hook.EventCompleted, 1, 1, 20 * time.Second},
-		"delay from before the clock was set": {hook.State{Restarts: 1, RestartAt: long}, hook.EventCompleted, 1, 1, 25 * time.Hour},
+		"delay from before the clock was set": {hook.State{Restarts: 1, RestartAt: long, Restart: hook.Deadline{From: hook.Instant{Wall: long}, Delay: 24 * time.Hour}}, hook.EventCompleted, 1, 1, 25 * time.Hour},
 		"completed, not persisted":            {hook.State{Phase: hook.PhasePending, Exit: &hook.Exit{}}, hook.EventCompleted, 0, 0, 0},
 		"ended, not decided over":             {hook.State{Phase: hook.PhasePending, Exit: &hook.Exit{Code: 1}}, hook.EventCompleted, 1, 1, 20 * time.Second},
 		"killed while it was started again":   {hook.State{Restarts: 1, Exit: &hook.Exit{Code: 1}, RestartAt: time.Unix(1, 0)}, hook.EventCompleted, 1, 1, time.Second},
-		"clock was set back":                  {hook.State{Exit: &hook.Exit{Code: 1}, Window: hook.RestartWindow{Start: long, Used: 3}}, hook.EventCompleted, 1, 1, 20 * time.Second},
+		"clock was set back":                  {hook.State{Exit: &hook.Exit{Code: 1}, Window: hook.RestartWindow{From: hook.Instant{Wall: long}, Used: 3}}, hook.EventCompleted, 1, 1, 20 * time.Second},
 		"delay that is over":                  {hook.State{Restarts: 1, RestartAt: time.Unix(1, 0)}, hook.EventCompleted, 1, 1, time.Second},
 	}
 	for name, c := range cases {

@@ -62,8 +62,7 @@ const (
 // RestartWindow counts the attempts of one interval. It is persisted with the task's state, so that a restart of the
 // agent gives no task new attempts.
 type RestartWindow struct {
-	Start time.Time
-	// From is the same moment, which intervals are measured from; zero in the state of earlier builds.
+	// From is its start, which intervals are measured from.
 	From Instant `json:",omitzero"`
 	Used int
 	// Retried counts the retries in a row: they are not attempts.
@@ -157,13 +156,9 @@ func (p RestartPolicy) attempt(w *RestartWindow, now Instant) decision {
 	if p.Attempts <= 0 {
 		return decision{last: EventNotRestarting, reason: "policy allows no restarts"}
 	}
-	from := w.From
-	if from.IsZero() {
-		from.Wall = w.Start
-	}
-	passed := now.Since(from)
-	if passed >= p.Interval || from.Boot == "" && from.Wall.After(now.Wall) { // a clock that was set back
-		w.Start, w.From, w.Used, passed = now.Wall, now, 0, 0
+	passed := now.Since(w.From)
+	if passed >= p.Interval || w.From.Boot == "" && w.From.Wall.After(now.Wall) { // a clock that was set back
+		w.From, w.Used, passed = now, 0, 0
 	}
 	w.Used++
 	delay := p.Delay + rand.N(p.Delay/4+1)
@@ -175,10 +170,4 @@ func (p RestartPolicy) attempt(w *RestartWindow, now Instant) decision {
 		return decision{delay: max(delay, p.Interval-passed), reason: exceeded}
 	}
 	return decision{last: EventNotRestarting, reason: exceeded}
-}
-
-// longest is the longest delay that decide returns.
-func (p RestartPolicy) longest() time.Duration {
-	retry := max(p.Delay, maxRetryDelay)
-	return max(retry+retry/4, p.Interval)
 }

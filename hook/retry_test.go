@@ -109,7 +109,7 @@ func TestRunnerCountsRetriesOverRestarts(t *testing.T) {
 				exit.At = time.Now().Add(-test.away)
 				state := hook.State{
 					Phase: hook.PhasePending, Exit: &exit, Restarts: 10, StartedAt: exit.At.Add(-test.ran),
-					Window: hook.RestartWindow{Start: time.Now(), Retried: 10},
+					Window: hook.RestartWindow{From: hook.Instant{Wall: time.Now()}, Retried: 10},
 				}
 				record := &recorder{name: "all"}
 				driver := &taskDriver{script: []taskStart{{runs: time.Second}}}

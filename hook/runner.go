@@ -190,11 +190,7 @@ func (r *Runner) resume(ctx, life context.Context) *ending {
 		r.exited(ctx, &ExitedRequest{Exit: *state.Exit})
 		return &ending{exit: *state.Exit}
 	case !state.RestartAt.IsZero() && state.RestartRequested == "":
-		left := state.Restart.Left(r.config.Now())
-		if state.Restart.IsZero() { // of an earlier build; the clock may have been set back since
-			left = min(time.Until(state.RestartAt), r.config.Restart.longest())
-		}
-		r.pause(life, left)
+		r.pause(life, state.Restart.Left(r.config.Now()))
 	}
 	return nil
 }
@@ -247,8 +243,8 @@ func (r *Runner) start(life context.Context) (Handle, error) {
 	r.emit(EventStarted, "task started", func(s *State) {
 		s.Phase, s.Started, s.RestartRequested = PhaseRunning, r.config.Now(), ""
 		s.StartedAt, s.RestartAt, s.Restart = s.Started.Wall, time.Time{}, Deadline{}
-		if s.Window.Start.IsZero() {
-			s.Window.Start, s.Window.From = s.StartedAt, s.Started
+		if s.Window.From.IsZero() {
+			s.Window.From = s.Started
 		}
 	})
 	return handle, nil

@@ -38,7 +38,7 @@ type State struct {
 	// RestartAt is when the next start is due, zero before the first and while the task runs. An Exit without it is one
 	// that the restart policy has not been applied to.
 	RestartAt time.Time
-	// Restart is the delay until RestartAt; zero in the state of earlier builds.
+	// Restart is the delay until RestartAt.
 	Restart Deadline `json:",omitzero"`
 	Window  RestartWindow
 	// RestartRequested is why [Runner.Restart] was called, until the task has started again; empty otherwise. A later

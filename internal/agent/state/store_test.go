@@ -36,7 +36,7 @@ func TestStoreGivesBackWhatItKept(t *testing.T) {
 	j := &Job{ID: "a/b", Version: 3, Source: job.Source{Filename: "f", Text: "job", Variables: map[string]string{"x": "y"}}, SubmitTime: at, Current: true}
 	l := &Allocation{ID: "one", JobID: "a/b", Index: 2, CreateTime: at, Cores: map[string][]int{"t": {1, 2}}}
 	task := &Task{
-		State:  hook.State{Phase: hook.PhaseRunning, StartedAt: at, Exit: &hook.Exit{Code: 3}, Window: hook.RestartWindow{Start: at, Used: 1}},
+		State:  hook.State{Phase: hook.PhaseRunning, StartedAt: at, Exit: &hook.Exit{Code: 3}, Window: hook.RestartWindow{From: hook.Instant{Wall: at}, Used: 1}},
 		Events: []allocation.Event{{Type: hook.EventStarted, Time: at, Message: "m"}}, Starts: 2,
 		Handle: &driver.TaskHandle{Version: 1, Config: &driver.TaskConfig{ID: "i", DriverConfig: []byte{0, 255}}, DriverState: []byte("s")},
 	}
