@@ -129,18 +129,6 @@ func TestBeforeLaunch(t *testing.T) {
 	}
 }
 
-func TestLaunchTwice(t *testing.T) {
-	t.Parallel()
-	f := start(t)
-	f.runSleeper()
-	if _, err := f.Launch(t.Context(), f.request("echo again")); status.Code(err) != codes.FailedPrecondition {
-		t.Errorf("a second Launch: %v", err)
-	}
-	if len(f.processes()) != 1 {
-		t.Errorf("processes %v", f.processes())
-	}
-}
-
 func TestShutdown(t *testing.T) {
 	t.Parallel()
 	f := start(t)

@@ -32,17 +32,9 @@ const (
 	exited
 	// ending is the last: the process ends.
 	ending
-
-	phases = iota
 )
 
 // String returns the name in the table.
-func (p phase) String() string {
-	return [phases]string{
-		"waiting", "launching", "canceled", "refused", "unconfirmed", "running", "killing", "unseen", "exited", "ending",
-	}[p]
-}
-
 // event is what happens to an executor.
 type event int
 
@@ -67,18 +59,9 @@ const (
 	onEnd
 	// onOverdue is when the task could not be killed in time.
 	onOverdue
-
-	events = iota
 )
 
 // String returns the name in the table.
-func (ev event) String() string {
-	return [events]string{
-		"Launch", "started", "failed", "any call", "Stop", "Shutdown",
-		"caller gone", "caller away", "unused", "task gone", "end", "overdue",
-	}[ev]
-}
-
 // next returns the phase that an event leads to. ok is false for a call that is rejected, which changes nothing.
 func (p phase) next(ev event) (next phase, ok bool) {
 	switch ev {

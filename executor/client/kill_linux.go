@@ -44,14 +44,6 @@ func (c *Client) Abandon() error {
 	return errors.Join(End(ctx, c.Address(), unix.SIGKILL, 0), c.Close())
 }
 
-func (c *Client) stopAndShutdown(ctx context.Context, signal syscall.Signal, grace time.Duration) error {
-	err := c.Stop(ctx, signal, grace)
-	if err != nil && status.Code(err) != codes.FailedPrecondition { // there is no task
-		return err
-	}
-	return c.Shutdown(ctx)
-}
-
 // End ends an executor and its task, also of another owner: the task gets a signal, 0 for its own, and the grace. An
 // executor that does not answer, or does not end, is killed, and what is left of its task with it.
 func End(ctx context.Context, address wire.Address, signal syscall.Signal, grace time.Duration) error {
@@ -93,7 +85,11 @@ func askToEnd(ctx context.Context, address wire.Address, signal syscall.Signal, 
 	}
 	stop, cancel := context.WithTimeout(ctx, grace+abandonLimit)
 	defer cancel()
-	return errors.Join(c.stopAndShutdown(stop, signal, grace), c.Close())
+	err = c.Stop(stop, signal, grace)
+	if err == nil || status.Code(err) == codes.FailedPrecondition { // there is no task
+		err = c.Shutdown(stop)
+	}
+	return errors.Join(err, c.Close())
 }
 
 // Kill kills an executor that does not answer. The caller that learns of the loss kills what is left of its task.
