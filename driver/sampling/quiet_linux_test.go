@@ -93,17 +93,27 @@ func TestSets(t *testing.T) {
 	of := k.task()
 	of.RowInterval = 200 * time.Millisecond
 	s := testkit.Value(newLoop(t).Open(t.Context(), of, 20*time.Millisecond))(t)
-	for range 120 { // it is young for ten intervals of the rows
-		recv(t, s)
-	}
 	before := recv(t, s)
+	rests := 0 // on a busy machine the task may have no CPU for a whole interval, which has its processes read
+	next := func() *procstats.Sample {
+		sample := recv(t, s)
+		was, _ := before.Task.Number(procstats.CgroupCPUUsage)
+		if is, _ := sample.Task.Number(procstats.CgroupCPUUsage); is == was {
+			rests++
+		}
+		return sample
+	}
+	for range 119 { // it is young for ten intervals of the rows
+		before = recv(t, s)
+	}
+	before = next()
 	if _, ok := before.Task.Number(procstats.CgroupPidsCurrent); !ok {
 		t.Skip("without a pids controller every sample has rows of its own")
 	}
 	sets := map[time.Duration]bool{}
 	began := before.Mono
 	for range 40 {
-		sample := recv(t, s)
+		sample := next()
 		set, _ := sample.RowsAt()
 		sets[set.Mono] = true
 		checkSet(t, before, sample)
@@ -111,8 +121,8 @@ func TestSets(t *testing.T) {
 		before = sample
 	}
 	took := before.Mono - began
-	if n := len(sets); n < 3 || n > int(took/of.RowInterval)+2 {
-		t.Errorf("%d sets in %v, want one every %v", n, took, of.RowInterval)
+	if n := len(sets); n < 3 || n > int(took/of.RowInterval)+2+rests {
+		t.Errorf("%d sets in %v with %d rests, want one every %v", n, took, rests, of.RowInterval)
 	}
 	s.Look()
 	for range 5 {
