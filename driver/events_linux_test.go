@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -34,9 +35,7 @@ func TestStartedText(t *testing.T) {
 			Cgroup:  &proto.Cgroup{V2: "/sys/fs/cgroup/x"},
 			Sources: []*proto.Source{{Name: "cgroup", Version: "v2", Available: true}},
 		})
-		if got := startedText(a); got != test.want {
-			t.Errorf("%q, want %q", got, test.want)
-		}
+		testkit.Equal(t, startedText(a), test.want, "result")
 		if a["cgroup"] != "/sys/fs/cgroup/x" || a["sources"] != "cgroup v2" {
 			t.Errorf("annotations %v", a)
 		}

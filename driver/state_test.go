@@ -9,8 +9,6 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tachograph/tacho/internal/testkit"
 )
 
@@ -30,8 +28,6 @@ func FuzzState(f *testing.F) {
 		}
 		encoded := testkit.Value(s.encode())(t)
 		again := testkit.Value(decodeState(&TaskHandle{Version: HandleVersion, DriverState: encoded}))(t)
-		if d := cmp.Diff(s, again); d != "" {
-			t.Errorf("state (-before +after):\n%s", d)
-		}
+		testkit.Diff(t, "state", s, again)
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -104,9 +105,7 @@ func TestWrites(t *testing.T) {
 			if what, since := written.Text(); strings.TrimSuffix(what+", "+since, ", ") != test.words {
 				t.Errorf("got %q and %q, want %q", what, since, test.words)
 			}
-			if got := written.Short(); got != test.short {
-				t.Errorf("got %q, want %q", got, test.short)
-			}
+			testkit.Equal(t, written.Short(), test.short, "result")
 		})
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"math"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -95,9 +93,7 @@ func TestCloneSharesNothing(t *testing.T) {
 	s.SetNumber(procstats.CgroupCPUUsage, 99)
 	s.Processes[0].Readings.Put(number(procstats.ProcessCPU, 99))
 	s.Processes[0].Command = "other"
-	if diff := cmp.Diff(before, string(procstats.AppendJSON(nil, c, nil))); diff != "" {
-		t.Errorf("the clone changed (-before +after):\n%s", diff)
-	}
+	testkit.Diff(t, "the clone changed", before, string(procstats.AppendJSON(nil, c, nil)))
 }
 
 func TestReadAt(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -101,9 +102,7 @@ func TestWordsOfUnknownValues(t *testing.T) {
 		procstats.Scope(99).String(): "scope(99)", procstats.SourceID(99).String(): "source(99)",
 		procstats.Label.String(): "label", procstats.Category.String(): "category",
 	} {
-		if got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
+		testkit.Equal(t, got, want, "result")
 	}
 }
 

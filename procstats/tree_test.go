@@ -6,6 +6,8 @@ package procstats
 import (
 	"fmt"
 	"testing"
+
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestTree(t *testing.T) {
@@ -28,9 +30,7 @@ func TestTree(t *testing.T) {
 				}
 				got += fmt.Sprintf("%d:%d", b.Depth, b.Process.pid)
 			}
-			if got != test.want {
-				t.Errorf("%s, want %s", got, test.want)
-			}
+			testkit.Equal(t, got, test.want, "result")
 		})
 	}
 }

@@ -77,7 +77,5 @@ func TestConsole(t *testing.T) {
 	if _, err := c.Write([]byte("\x1bc\x1b[?7l\x1b[2Jbooting\r\n\x1b[0mup\n")); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := c.String(), "booting\nup\n"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	testkit.Equal(t, c.String(), "booting\nup\n", "result")
 }

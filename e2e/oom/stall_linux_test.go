@@ -66,9 +66,7 @@ func TestStallWords(t *testing.T) {
 			if test.want != record.CPUThrottled {
 				number(t, r, procstats.PSICPUSome)
 			}
-			if r.Diagnosis.Stall != test.want {
-				t.Errorf("%q, want %q", r.Diagnosis.Stall, test.want)
-			}
+			testkit.Equal(t, r.Diagnosis.Stall, test.want, "result")
 		})
 	}
 }
@@ -146,9 +144,7 @@ func TestStarved(t *testing.T) {
 		if math.Abs(some[i]/waited[i]-1) > tolerance {
 			t.Errorf("pressure %.3f s, want %.3f s and at most %.0f %% off", some[i], waited[i], 100*tolerance)
 		}
-		if r.Diagnosis.Stall != record.CPUStarved {
-			t.Errorf("%q, want %q", r.Diagnosis.Stall, record.CPUStarved)
-		}
+		testkit.Equal(t, r.Diagnosis.Stall, record.CPUStarved, "result")
 	}
 }
 

@@ -16,8 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tachograph/tacho/e2e/page/pagetest"
 	"github.com/tachograph/tacho/internal/agent/page"
 	"github.com/tachograph/tacho/internal/testkit"
@@ -139,9 +137,7 @@ func TestReadOutFormat(t *testing.T) {
 		}
 		got := evaluate[[]string](t, tab,
 			fmt.Sprintf("[0,%s].map((v) => v === null ? '–' : format(%s, v))", values, quote(unit.String())))
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s: the script writes other values than the server: %s", unit, diff)
-		}
+		testkit.Diff(t, fmt.Sprintf("%s: the script writes other values than the server", unit), want, got)
 	}
 }
 

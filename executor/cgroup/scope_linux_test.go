@@ -208,9 +208,7 @@ func TestNewScopeFails(t *testing.T) {
 			m := newManager(t)
 			m.result, m.refuse = test.result, test.refuse
 			o := execute(t, plan{Scope: test.patience}, 0, "", "DBUS_SYSTEM_BUS_ADDRESS="+m.serve())
-			if o.Error != test.want {
-				t.Errorf("%q, want %q", o.Error, test.want)
-			}
+			testkit.Equal(t, o.Error, test.want, "result")
 		})
 	}
 }

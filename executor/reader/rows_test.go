@@ -34,9 +34,7 @@ func TestReapedIsWhole(t *testing.T) {
 		IO:       kernel.ProcIO{Rchar: 10, Wchar: 11, ReadBytes: 12, WriteBytes: 13, CancelledWriteBytes: 14},
 		IOMissed: 15, Outside: 16, Watched: true, Processes: 17, At: procstats.Stamp{Mono: 18},
 	}
-	if got := ToReaped(FromReaped(want), want.At); got != want {
-		t.Errorf("%+v, want %+v", got, want)
-	}
+	testkit.Equal(t, ToReaped(FromReaped(want), want.At), want, "result")
 	m := FromReaped(want).ProtoReflect()
 	for i := range m.Descriptor().Fields().Len() {
 		if f := m.Descriptor().Fields().Get(i); !m.Has(f) {

@@ -11,8 +11,6 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -168,9 +166,7 @@ func TestRecordHasItsEnd(t *testing.T) {
 			end := r.End()
 			got := [...]string{string(r.Diagnosis.Outcome), r.Diagnosis.Summary, r.Diagnosis.Operator}
 			want := [...]string{string(end.Outcome), end.Summary, end.Operator()}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("%s (-end +record):\n%s", c.name, diff)
-			}
+			testkit.Diff(t, c.name, want, got)
 			if sentence := r.Sentence(); !strings.HasPrefix(sentence, end.Summary) || !strings.HasSuffix(sentence, end.LastReading) {
 				t.Errorf("%s: %q, want it to have %+v", c.name, sentence, end)
 			}
@@ -336,9 +332,7 @@ func TestRefusedForks(t *testing.T) {
 			Before: sample(test.before, test.limit), After: sample(test.after, test.limit), ExitCode: test.exit, Signal: test.signal,
 			OOMBefore: OOMCounters{Read: true}, OOMAfter: OOMCounters{Read: true},
 		})
-		if d.Summary != test.want {
-			t.Errorf("%q, want %q", d.Summary, test.want)
-		}
+		testkit.Equal(t, d.Summary, test.want, "result")
 	}
 }
 
@@ -361,8 +355,6 @@ func TestSamplingText(t *testing.T) {
 			"every 250 ms, at the end every 750 ms",
 		},
 	} {
-		if got := c.record.SamplingText(); got != c.want {
-			t.Errorf("got %q, want %q", got, c.want)
-		}
+		testkit.Equal(t, c.record.SamplingText(), c.want, "result")
 	}
 }

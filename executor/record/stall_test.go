@@ -62,9 +62,7 @@ func TestStallOf(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if got := StallOf(test.w); got != test.want {
-				t.Errorf("%q, want %q", got, test.want)
-			}
+			testkit.Equal(t, StallOf(test.w), test.want, "result")
 		})
 	}
 }

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tachograph/tacho/internal/testkit"
 )
 
@@ -56,9 +54,7 @@ func TestStoreWritesWhatReadReads(t *testing.T) {
 	for _, want := range []*Record{first, second} {
 		must(t, store.Put(want))
 		got := testkit.Value(Read(dir))(t)
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("record (-written +read):\n%s", diff)
-		}
+		testkit.Diff(t, "record", want, got)
 	}
 
 	lines := []*Usage{exampleUsage(started), exampleUsage(started.Add(time.Minute))}
@@ -78,9 +74,7 @@ func TestStoreWritesWhatReadReads(t *testing.T) {
 		must(t, err)
 		got = append(got, line)
 	}
-	if diff := cmp.Diff(lines, got); diff != "" {
-		t.Errorf("usage (-written +read):\n%s", diff)
-	}
+	testkit.Diff(t, "usage", lines, got)
 }
 
 // TestReserve holds that a record takes the place of what was reserved for it, and that a reservation can be given up.

@@ -38,9 +38,7 @@ func TestRestartDoesNotEvaluate(t *testing.T) {
 	must(t, errors.Join(store.Apply(state.ChangeJob(version)), store.Close()))
 	r = begin(t, c)
 	defer r.end(true)
-	if diff := cmp.Diff(before, r.jobJSON("test")); diff != "" {
-		t.Errorf("the job (-before +after):\n%s", diff)
-	}
+	testkit.Diff(t, "the job", before, r.jobJSON("test"))
 	r.goesOn(l)
 }
 

@@ -7,10 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/figures"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -112,9 +111,7 @@ func TestLast(t *testing.T) {
 	if last, list := tracker.Last(); last != alive || len(list) == 0 {
 		t.Errorf("the last reading is of %s", last.Mono)
 	}
-	if diff := cmp.Diff(2.0, tracker.Measurements()["cgroup_cpu_usage_seconds_total"]); diff != "" {
-		t.Errorf("counters end with the newest reading: %s", diff)
-	}
+	testkit.Diff(t, "counters end with the newest reading", 2.0, tracker.Measurements()["cgroup_cpu_usage_seconds_total"])
 }
 
 // TestRateWithoutLateTime leaves out CPU time that was used before it was seen, unless a cgroup counts it.

@@ -4,6 +4,7 @@
 package series
 
 import (
+	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
@@ -91,9 +92,7 @@ func TestStepsOfTheWallClock(t *testing.T) {
 				}
 				check := func(q Query, want []time.Time) {
 					t.Helper()
-					if diff := cmp.Diff(want, walls(t, r, q), cmp.Comparer(nearTime)); diff != "" {
-						t.Errorf("%+v: %s", q, diff)
-					}
+					testkit.Diff(t, fmt.Sprintf("%+v", q), want, walls(t, r, q), cmp.Comparer(nearTime))
 				}
 				check(Query{}, want)
 				check(Query{Until: c.now.Wall.Add(time.Minute)}, want)

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -123,9 +121,7 @@ func TestPointRoundTrip(t *testing.T) {
 	before, after := sampled(0, 1, 10e6), sampled(1500*time.Millisecond, 1.75, 12345678)
 	p := PointOf(before, after)
 	got := testkit.Value(decodeRow(header(), p.Fields()))(t)
-	if diff := cmp.Diff(p.Fields(), got.Fields()); diff != "" {
-		t.Errorf("(-wrote +read):\n%s", diff)
-	}
+	testkit.Diff(t, "result", p.Fields(), got.Fields())
 	for _, want := range []struct {
 		id    procstats.ID
 		keep  procstats.Reduction

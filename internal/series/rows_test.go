@@ -63,9 +63,7 @@ func TestTop(t *testing.T) {
 		{"fewer than there is room for", few, nil, []int{5, 6}},
 		{"none", sample(1, nil), before, nil},
 	} {
-		if diff := cmp.Diff(tt.want, pids(Top(tt.now, tt.before))); diff != "" {
-			t.Errorf("%s: %s", tt.name, diff)
-		}
+		testkit.Diff(t, tt.name, tt.want, pids(Top(tt.now, tt.before)))
 	}
 	if len(now.Processes) != 20 {
 		t.Error("the sample was changed")
@@ -100,9 +98,7 @@ func TestRingHasProcesses(t *testing.T) {
 	all[2] = []procstats.ProcessRow{} // none is not nil,
 	all = append(all, nil)            // but for a gap
 	testkit.Diff(t, "result", all, read(Query{Processes: true}), cmp.AllowUnexported(procstats.Reading{}))
-	if diff := cmp.Diff(make([][]procstats.ProcessRow, 7), read(Query{})); diff != "" {
-		t.Errorf("not asked for: %s", diff)
-	}
+	testkit.Diff(t, "not asked for", make([][]procstats.ProcessRow, 7), read(Query{}))
 	p, err := r.Points(Query{Nearest: origin.Add(6e9), Processes: true})
 	if err != nil || len(p) != 1 || len(p[0].Processes) != 3 {
 		t.Errorf("nearest %+v, %v", p, err)

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -52,9 +51,7 @@ func TestWireGolden(t *testing.T) {
 	}
 	golden := testkit.Value(os.ReadFile(wireGolden))(t)
 	want := strings.Split(strings.TrimSuffix(string(golden), "\n"), "\n")
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("the generated code and %s differ (-golden +generated):\n%s", wireGolden, d)
-	}
+	testkit.Diff(t, fmt.Sprintf("the generated code and %s differ", wireGolden), want, got)
 }
 
 // Golden lists what the descriptors say; this is what grpc really serves.
@@ -85,9 +82,7 @@ func TestServiceNames(t *testing.T) {
 		}
 		slices.Sort(got)
 		slices.Sort(want)
-		if d := cmp.Diff(want, got); d != "" {
-			t.Errorf("%s (-descriptor +served):\n%s", tt.wire.FullName(), d)
-		}
+		testkit.Diff(t, string(tt.wire.FullName()), want, got)
 	}
 	const start = "/hashicorp.nomad.plugins.drivers.proto.Driver/StartTask"
 	testkit.Equal(t, drivers.Driver_StartTask_FullMethodName, start, "StartTask is called as")

@@ -59,9 +59,7 @@ func overWire[M proto.Message](t *testing.T, m M) M {
 
 func same[T any](t *testing.T, want, got T) {
 	t.Helper()
-	if d := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.EquateNaNs()); d != "" {
-		t.Errorf("%T (-sent +received):\n%s", want, d)
-	}
+	testkit.Diff(t, fmt.Sprintf("%T", want), want, got, cmpopts.EquateEmpty(), cmpopts.EquateNaNs())
 }
 
 func TestRoundTrips(t *testing.T) {

@@ -84,9 +84,7 @@ func TestLags(t *testing.T) {
 		dirs["devices/system/cpu/cpu"+strconv.Itoa(i)+"/"] = ""
 	}
 	page := int64(os.Getpagesize())
-	if got, want := RSSLag(FS{Sys: writeTree(t, dirs)}), 64*128*page; got != want {
-		t.Errorf("%d, want %d", got, want)
-	}
+	testkit.Equal(t, RSSLag(FS{Sys: writeTree(t, dirs)}), 64*128*page, "result")
 	dirs["devices/system/node/node0/"], dirs["devices/system/node/node1/"] = "", ""
 	root := FS{Sys: writeTree(t, dirs)}
 	for total, threshold := range map[int64]int64{0: 125, 1 << 30: 2 * 7 * (1 + 4), 256 << 30: 125} {

@@ -77,12 +77,8 @@ func checkLater(t *testing.T, target Target, first *Collector, read *procstats.S
 	closing(t, later)
 	var s procstats.Sample
 	later.Collect(&s)
-	if diff := cmp.Diff(read.Task, s.Task, cmp.AllowUnexported(procstats.Reading{})); diff != "" {
-		t.Errorf("another reader differs (-first +later):\n%s", diff)
-	}
-	if diff := cmp.Diff(target.Before, later.Before()); diff != "" {
-		t.Errorf("counters of another reader begin elsewhere (-first +later):\n%s", diff)
-	}
+	testkit.Diff(t, "another reader differs", read.Task, s.Task, cmp.AllowUnexported(procstats.Reading{}))
+	testkit.Diff(t, "counters of another reader begin elsewhere", target.Before, later.Before())
 }
 
 // TestCPUQuotasAbove sets quotas on groups at any time, and reads what they cost the task since its start.

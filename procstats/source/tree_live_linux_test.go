@@ -75,9 +75,7 @@ func compareWithLibraries(t *testing.T, row *procstats.ProcessRow) {
 	stat := testkit.Value(p.Stat())(t)
 	want := procstats.ProcessRow{ProcessID: procstats.ProcessID{PID: stat.PID, Start: stat.Starttime}, PPID: stat.PPID, Command: stat.Comm}
 	got := procstats.ProcessRow{ProcessID: row.ProcessID, PPID: row.PPID, Command: row.Command}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-procfs +tacho)\n%s", diff)
-	}
+	testkit.Diff(t, "result", want, got)
 	const tick = 0.01
 	if cpu, ok := row.Readings.Number(procstats.ProcessCPU); !ok || math.Abs(cpu-stat.CPUTime()) > 2*tick {
 		t.Errorf("process %d used %v s (%v), procfs says %v", row.PID, cpu, ok, stat.CPUTime())

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/node"
@@ -56,9 +54,7 @@ func TestEnvironment(t *testing.T) {
 		"NOMAD_ALLOC_DIR": "/data/alloc/0123-4567/alloc", "NOMAD_DC": "dc1",
 	}
 	for name, value := range want {
-		if diff := cmp.Diff(value, env[name]); diff != "" {
-			t.Errorf("%s: %s", name, diff)
-		}
+		testkit.Diff(t, name, value, env[name])
 	}
 	for _, name := range []string{"SECRET_OF_THE_AGENT", "HOME", "NOMAD_CPU_CORES"} {
 		if value, there := env[name]; there {
@@ -102,9 +98,7 @@ func TestPortVariables(t *testing.T) {
 	}
 	got := s.portVariables()
 	for name, value := range want {
-		if d := cmp.Diff(value, got[name]); d != "" {
-			t.Errorf("%s: %s", name, d)
-		}
+		testkit.Diff(t, name, value, got[name])
 	}
 }
 

@@ -18,7 +18,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/hashicorp/go-hclog"
 
@@ -268,8 +267,6 @@ func TestHistoryOfSleep(t *testing.T) {
 		if len(got) < 100 { // that there is room for
 			t.Fatalf("every %s: %d points", keep, len(got))
 		}
-		if diff := cmp.Diff(want[len(want)-len(got):], got, cmpopts.EquateApprox(0, 1e-6)); diff != "" {
-			t.Errorf("every %s (-want +got): %s", keep, diff)
-		}
+		testkit.Diff(t, fmt.Sprintf("every %s", keep), want[len(want)-len(got):], got, cmpopts.EquateApprox(0, 1e-6))
 	}
 }

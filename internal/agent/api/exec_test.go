@@ -121,9 +121,7 @@ func TestExec(t *testing.T) {
 			testkit.Must(t, err)
 			got = append(got, strings.TrimSpace(string(text)))
 		}
-		if diff := cmp.Diff(tt.want, got); diff != "" {
-			t.Errorf("%s: %s", name, diff)
-		}
+		testkit.Diff(t, name, tt.want, got)
 		if diff := cmp.Diff([]driver.TerminalSize{{Rows: 24, Columns: 80}}, f.exec.sizes); tt.err == nil && diff != "" {
 			t.Error(diff)
 		}

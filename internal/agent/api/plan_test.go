@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/testkit"
@@ -57,8 +55,6 @@ func TestJobDiff(t *testing.T) {
 				}
 			}
 		}
-		if diff := cmp.Diff(test.want, got); diff != "" {
-			t.Errorf("%s: %s", test.name, diff)
-		}
+		testkit.Diff(t, test.name, test.want, got)
 	}
 }

@@ -56,9 +56,7 @@ func TestPathsAreEscaped(t *testing.T) {
 	if _, err := c.Job(t.Context(), "a/b?c%d e"); err != nil {
 		t.Fatal(err)
 	}
-	if want := "/v1/job/a%2Fb%3Fc%25d%20e"; asked != want {
-		t.Errorf("%s, want %s", asked, want)
-	}
+	testkit.Equal(t, asked, "/v1/job/a%2Fb%3Fc%25d%20e", "result")
 }
 
 func TestErrorsHaveTheAgentsText(t *testing.T) {

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/config"
 	"github.com/tachograph/tacho/internal/exposition"
@@ -69,9 +67,7 @@ func TestSpareMemory(t *testing.T) {
 		step.change()
 		got := ""
 		shared.with(t.Context(), func(families []exposition.Family, _ *scratch) { got = pageOf(families) })
-		if diff := cmp.Diff(page(newTestCollector(f)), got); diff != "" {
-			t.Errorf("%s (-alone +shared): %s", step.name, diff)
-		}
+		testkit.Diff(t, step.name, page(newTestCollector(f)), got)
 	}
 	if s := shared.spare.Load(); s == nil || len(s.labels) > 3 {
 		t.Errorf("the memory has the labels of tasks that are gone: %v", s)

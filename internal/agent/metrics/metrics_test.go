@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"io"
 	"math"
 	"net/http/httptest"
@@ -18,7 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -223,9 +223,7 @@ func TestFilter(t *testing.T) {
 		for _, f := range filter(telemetry, []exposition.Family{{Name: "a_b"}, {Name: "a_c"}, {Name: "d"}}) {
 			kept = append(kept, f.Name)
 		}
-		if diff := cmp.Diff(tt.kept, kept); diff != "" {
-			t.Errorf("%v: %s", tt.rules, diff)
-		}
+		testkit.Diff(t, fmt.Sprintf("%v", tt.rules), tt.kept, kept)
 	}
 }
 

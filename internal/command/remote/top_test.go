@@ -5,6 +5,7 @@ package remote
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -258,9 +259,7 @@ func TestParseKeys(t *testing.T) {
 		{"\x1b[1;5A\x1b[200~x\x01\xff", []key{{r: 'x'}}},
 		{"\x1b[", nil},
 	} {
-		if diff := cmp.Diff(test.want, parseKeys([]byte(test.text)), cmp.AllowUnexported(key{})); diff != "" {
-			t.Errorf("%q: %s", test.text, diff)
-		}
+		testkit.Diff(t, fmt.Sprintf("%q", test.text), test.want, parseKeys([]byte(test.text)), cmp.AllowUnexported(key{}))
 	}
 }
 
@@ -310,9 +309,7 @@ func TestTopShowsNoOldReadings(t *testing.T) {
 		{21, 5, "", new(2.0), true},
 	} {
 		row := look(step.seconds, step.cpu, step.reason)
-		if diff := cmp.Diff(step.cores, row.Cores); diff != "" {
-			t.Errorf("after %d s, %q: %s", step.seconds, step.reason, diff)
-		}
+		testkit.Diff(t, fmt.Sprintf("after %d s, %q", step.seconds, step.reason), step.cores, row.Cores)
 		if fresh := row.sample != nil && row.Charged != nil; fresh != step.fresh || row.Reason != step.reason {
 			t.Errorf("after %d s: usage (shown: %v) and %q, want %q", step.seconds, fresh, row.Reason, step.reason)
 		}

@@ -55,9 +55,7 @@ func TestPressureText(t *testing.T) {
 		{usage{CPUPressure: new(0.1), IOPressure: new(0.5)}, "50 % io"},
 		{usage{MemoryPressure: new(1.02)}, "100 % memory"},
 	} {
-		if got := pressureText(test.usage); got != test.want {
-			t.Errorf("%q, want %q", got, test.want)
-		}
+		testkit.Equal(t, pressureText(test.usage), test.want, "result")
 	}
 }
 
@@ -84,9 +82,7 @@ func TestLastLines(t *testing.T) {
 }
 
 func TestSparkText(t *testing.T) {
-	if got := sparkText([]*float64{new(0.0), nil, new(1.0), new(2.0)}, 6); got != "  ▁ ▅█" {
-		t.Errorf("%q", got)
-	}
+	testkit.Equal(t, sparkText([]*float64{new(0.0), nil, new(1.0), new(2.0)}, 6), "  ▁ ▅█", "result")
 	testkit.Equal(t, sparkText([]*float64{new(9.0), new(0.01), new(0.05)}, 2), "▁▅", "little CPU is shown as little")
 }
 

@@ -30,9 +30,7 @@ func TestLimitsSummary(t *testing.T) {
 		}},
 	}
 	const want = "memory 95.4 MiB, cpu 1.50 cores (0.50 cores by /sys/fs/cgroup/a), cpuset 0,1, io.max 8:0 wbps 1 MiB"
-	if got := limitsSummary(r); got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
+	testkit.Equal(t, limitsSummary(r), want, "result")
 	testkit.Equal(t, limitsSummary(&record.Record{}), "", "no limits")
 	p := NewPage(cli.Palette{}, "x", r)
 	p.section("Limits", LimitTable(r))

@@ -53,9 +53,7 @@ func TestContradictions(t *testing.T) {
 			},
 		},
 	}
-	if got, want := contradictionSummary(r), "lower bounds: processes ran outside"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
+	testkit.Equal(t, contradictionSummary(r), "lower bounds: processes ran outside", "result")
 	testkit.Equal(t, strings.Join(r.AllNotes(), ", "), "CPU differs, memory differs", "notes")
 	testkit.Equal(t, contradictionSummary(&record.Record{}), "", "without a contradiction")
 }
@@ -97,9 +95,7 @@ func TestCommands(t *testing.T) {
 		},
 		UnattributedCPUSeconds: new(0.0), TotalCPUSeconds: new(121.0), LostRecords: 5,
 	}}
-	if got, want := Commands(r), "cc1 ×412 79.3 %, sh\\x1b 19.8 %"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
+	testkit.Equal(t, Commands(r), "cc1 ×412 79.3 %, sh\\x1b 19.8 %", "result")
 	p := NewPage(cli.Palette{}, "run", r)
 	p.commands()
 	const want = `
@@ -117,7 +113,5 @@ Commands, all processes that ended
 	r.Commands = &record.Commands{Reason: "no BTF"}
 	p = NewPage(cli.Palette{}, "run", r)
 	p.commands()
-	if got := p.String() + Commands(r); got != "\nCommands, all processes that ended\n  unknown: no BTF\n" {
-		t.Errorf("%q", got)
-	}
+	testkit.Equal(t, p.String()+Commands(r), "\nCommands, all processes that ended\n  unknown: no BTF\n", "result")
 }
