@@ -27,14 +27,8 @@ func Now() procstats.Stamp {
 	return procstats.Stamp{Mono: time.Since(processStart) + 1, Wall: time.Now()}
 }
 
-// FileLimit is how many files this process may have open; 0 if that is not known.
-func FileLimit() int { return 0 }
-
 // OpenFolder fails: there is no openat2(2) here.
 func OpenFolder(int, string) (int, error) { return -1, errors.ErrUnsupported }
-
-// SinceBoot is the time since this process has started: the system tells no boots apart.
-func SinceBoot() time.Duration { return Now().Mono }
 
 // File is a file that is opened once and read again and again: here those that were captured on Linux.
 type File struct{ file *os.File }
@@ -98,6 +92,3 @@ func (*Writes) Look() {}
 
 // Close does nothing.
 func (*Writes) Close() error { return nil }
-
-// Suspended returns 0: it is not known here.
-func Suspended() time.Duration { return 0 }

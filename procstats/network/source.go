@@ -1,6 +1,8 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
+//go:build linux
+
 // Package network counts the IP packets and bytes that the sockets of a cgroup receive and send.
 //
 // Two BPF programs of some dozen instructions, assembled here, are attached to the ingress and egress hooks of a
