@@ -74,44 +74,28 @@ func (e *StatusError) Error() string {
 	return e.Text
 }
 
-// AddressError says why an address is not one of an agent.
-type AddressError string
-
-// Error implements error.
-func (e AddressError) Error() string { return string(e) }
-
-const errAddress AddressError = "must be unix:/path, http://host:port or https://host:port; " +
-	"/path, host:port and host are understood"
-
 // IsNotFound reports whether the agent says that there is no such thing.
 func IsNotFound(err error) bool {
 	status, ok := errors.AsType[*StatusError](err)
 	return ok && status.Status == http.StatusNotFound
 }
 
-// New returns a client that has not connected yet. It rejects an address with an AddressError.
+// New returns a client that has not connected yet.
 func New(o Options) (*Client, error) {
 	c := &Client{address: o.Address, token: o.Token}
 	transport := &http.Transport{MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute, DisableCompression: true}
 	if path, ok := strings.CutPrefix(o.Address, "unix:"); ok {
 		if path = "/" + strings.TrimLeft(path, "/"); path == "/" {
-			return nil, errAddress
+			return nil, fmt.Errorf("address %q has no path", o.Address)
 		}
 		c.base = url.URL{Scheme: "http", Host: "localhost"}
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", path)
 		}
 	} else {
-		_, rest, _ := strings.Cut(o.Address, "://")
-		host, _, _ := strings.Cut(rest, "/")
-		if _, port, err := net.SplitHostPort(host); err == nil {
-			if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-				return nil, AddressError(fmt.Sprintf("%q is not a port; must be 1 to 65535", port))
-			}
-		}
 		base, err := url.Parse(o.Address)
-		if err != nil || base.Hostname() == "" || base.Scheme != "http" && base.Scheme != "https" {
-			return nil, errAddress
+		if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+			return nil, fmt.Errorf("address %q is neither unix:/path nor http://host:port nor https://host:port", o.Address)
 		}
 		c.base = url.URL{Scheme: base.Scheme, Host: base.Host}
 	}

@@ -139,7 +139,9 @@ func (f *fakeAgent) NodeStats(context.Context) (*node.Stats, error) {
 }
 
 func newTestCollector(f *fakeAgent) *Collector {
-	c := New(f, streams.New(streams.DefaultLimits()))
+	room := streams.New(streams.DefaultLimits())
+	room.Connections = streams.NewConnections(1)
+	c := New(f, room)
 	c.now = func() time.Time { return epoch }
 	c.began = epoch.Add(-time.Hour)
 	return c

@@ -75,7 +75,10 @@ func (o *execOptions) run(c *call, id string, options client.ExecOptions) (code 
 	if o.stdin {
 		go passStdin(running, c.cmd.InOrStdin())
 	}
-	return copyExec(running, c.out, c.cmd.ErrOrStderr())
+	if o.tty { // the command draws on it
+		return copyExec(running, c.out, c.cmd.ErrOrStderr())
+	}
+	return copyExec(running, cli.TameTerminal(c.out), cli.TameTerminal(c.cmd.ErrOrStderr()))
 }
 
 // copyExec prints the output of the command until its end.

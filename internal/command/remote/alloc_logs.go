@@ -21,8 +21,8 @@ import (
 
 // logsOptions are the flags of tacho alloc logs.
 type logsOptions struct {
-	follow, stderr bool
-	tail           int
+	follow, stderr, raw bool
+	tail                int
 }
 
 // everything is the tail if --tail is not given: all lines.
@@ -33,6 +33,7 @@ func newAllocLogs() *cobra.Command {
 	o := &logsOptions{}
 	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "follow the output")
 	cmd.Flags().BoolVar(&o.stderr, "stderr", false, "print stderr instead of stdout")
+	cmd.Flags().BoolVar(&o.raw, "raw", false, "pass everything on to a terminal, not only text and colors")
 	o.tail = everything
 	cmd.Flags().VarP(cli.Number(&o.tail, 0, math.MaxInt), "tail", "n", "start with the last `N` lines (default: all)")
 	return withAllocation(cmd, completeTasks, untilInterrupted(func(c *call) error {
@@ -50,7 +51,11 @@ func newAllocLogs() *cobra.Command {
 			}
 			q.FromEnd = true
 		}
-		return copyLog(c, id, q, c.out)
+		out := c.out
+		if !o.raw {
+			out = cli.TameTerminal(out)
+		}
+		return copyLog(c, id, q, out)
 	}))
 }
 

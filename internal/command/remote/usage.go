@@ -87,22 +87,23 @@ func coresText(cores *float64) string {
 
 // pressureText returns the highest pressure and its resource, or procstats.NoValue.
 func pressureText(f usage) string {
-	word, most := "", (*float64)(nil)
+	word, most, known := "", 0.0, false
 	for _, p := range []struct {
 		word  string
 		share *float64
 	}{{"cpu", f.CPUPressure}, {"memory", f.MemoryPressure}, {"io", f.IOPressure}} {
-		if p.share != nil && (most == nil || *p.share > *most) {
-			word, most = p.word, p.share
+		if p.share == nil {
+			continue
+		}
+		known = true
+		if *p.share > most {
+			word, most = p.word, *p.share
 		}
 	}
-	switch {
-	case most == nil:
+	if !known {
 		return procstats.NoValue
-	case *most == 0:
-		return procstats.Share.Text(0)
 	}
-	return procstats.Share.Text(min(*most, 1)) + " " + word
+	return strings.TrimSpace(procstats.Share.Text(min(most, 1)) + " " + word)
 }
 
 // processTree returns live processes as a tree.
