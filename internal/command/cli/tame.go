@@ -8,9 +8,9 @@ import (
 	"io"
 )
 
-// Tame returns a writer that passes text, colours and the control of lines on to a terminal, and nothing else: the
-// output of a task must not set the clipboard, the title or the keys of who reads it, or clear the screen. Sequences are
-// those of ECMA-48 and of xterm.
+// Tame returns a writer that passes text, colors and the control of lines on to a terminal, and nothing else: the
+// output of a task must not set the clipboard, the title or the keys of its reader, or clear the screen. The sequences
+// are those of ECMA-48 and of xterm.
 func Tame(to io.Writer) io.Writer { return &tame{to: to} }
 
 // TameTerminal is Tame for a terminal, and to itself for anything else.
