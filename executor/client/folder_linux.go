@@ -165,7 +165,7 @@ func RemoveFolder(folder string) error {
 	const pause, limit = 10 * time.Millisecond, 2 * time.Second
 	for began := time.Now(); ; {
 		err := removal.All(context.Background(), folder)
-		passes := errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE)
+		passes := errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, removal.ErrWritten)
 		if !passes || time.Since(began) > limit {
 			return err
 		}

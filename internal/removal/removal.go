@@ -6,6 +6,7 @@
 package removal
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -44,7 +45,7 @@ func (r *Remains) add(path string, err error) {
 		r.More++
 		return
 	}
-	r.Named = append(r.Named, Remain{path, err})
+	r.Named = append(r.Named, Remain{cmp.Or(path, "."), err})
 }
 
 // Count returns how many entries remain.
