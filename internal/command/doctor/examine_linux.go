@@ -35,7 +35,7 @@ func Examine(host Host) (*Report, error) {
 	tried := network.Try(host.FS)
 	r.Checks = append(r.Checks, checkGroup(host, group)...)
 	r.Checks = append(r.Checks,
-		checkClone(group), checkSecurityModule(host, group),
+		checkClone(group), checkSeccomp(host), checkSecurityModule(host, group),
 		checkPressure(host), checkPidfd(), checkKmsg(host), checkExits(host, group), checkNetwork(tried, group),
 		checkChildren(host), checkOwnProcess(host), checkOtherUsers(host), checkOOMScore(host))
 	return r, errors.Join(r.tryCollect(host, group, tried), group.Remove())
@@ -136,8 +136,11 @@ func checkKernel(host Host) Check {
 	return c
 }
 
-// allowCall is the remedy for a system call that a filter denies, seccomp(2).
-const allowCall = "; in a container: a newer runtime, or docker run --security-opt seccomp=PROFILE that allows the call"
+// What is lost without a system call.
+const (
+	costsOfNoClone = "exact memory: a few pages of the executor are charged to the task"
+	costsOfNoPidfd = "signals that cannot reach a wrong process"
+)
 
 // checkClone checks CLONE_INTO_CGROUP, clone3(2): the process is charged to its cgroup from the first instruction.
 func checkClone(group *cgroup.Group) Check {
@@ -152,8 +155,7 @@ func checkClone(group *cgroup.Group) Check {
 	if err != nil {
 		err = fmt.Errorf("the executor enters the cgroup to fork: %w", err)
 	}
-	return c.unless(err, "exact memory: a few pages of the executor are charged to the task",
-		"Linux 5.7 or newer"+allowCall)
+	return c.unless(err, costsOfNoClone, "Linux 5.7 or newer, without a system call filter that denies clone3")
 }
 
 func checkPressure(host Host) Check {
@@ -171,7 +173,7 @@ func checkPressure(host Host) Check {
 
 func checkPidfd() Check {
 	return works("pidfd", "processes are referred to by file descriptor, pidfd_open(2)").
-		unless(process.Supported(), "signals that cannot reach a wrong process", "Linux 5.3 or newer"+allowCall)
+		unless(process.Supported(), costsOfNoPidfd, "Linux 5.3 or newer")
 }
 
 // checkKmsg checks the kernel log, which names the victim of an OOM kill. Opening does not block; reading would.

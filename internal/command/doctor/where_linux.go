@@ -17,6 +17,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/cgroup"
 	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -154,6 +155,26 @@ func inGroup(group string) bool {
 	}
 	groups, err := os.Getgroups()
 	return err == nil && (slices.Contains(groups, gid) || os.Getegid() == gid)
+}
+
+// checkSeccomp checks which optional system calls a filter denies, seccomp(2).
+func checkSeccomp(host Host) Check {
+	if statusField(host, "Seccomp") != "2" {
+		return works("system call filter", "none")
+	}
+	c := works("system call filter", "active; allows all calls that tacho makes")
+	var denied, costs []string
+	for i, err := range []error{cgroup.CanClone(), process.Supported()} {
+		if err != nil {
+			denied = append(denied, err.Error())
+			costs = append(costs, []string{costsOfNoClone, costsOfNoPidfd}[i])
+		}
+	}
+	if len(denied) == 0 {
+		return c
+	}
+	return c.partly("denies "+strings.Join(denied, ", "), strings.Join(costs, "; "),
+		"in a container: a newer runtime, or docker run --security-opt seccomp=PROFILE that allows these calls")
 }
 
 // statusField returns a field of /proc/self/status, proc_pid_status(5).

@@ -115,3 +115,13 @@ func TestSecurityModule(t *testing.T) {
 		}
 	}
 }
+
+func TestSeccomp(t *testing.T) {
+	if c := checkSeccomp(hostOf(t, map[string]string{"proc/self/status": "Seccomp:\t0\n"})); c.Found != "none" {
+		t.Errorf("%+v", c)
+	}
+	// What a filter denies is tried; that needs one, which e2e/where has.
+	if c := checkSeccomp(hostOf(t, map[string]string{"proc/self/status": "Seccomp:\t2\n"})); !strings.HasPrefix(c.Found, "active") && c.State != Partly {
+		t.Errorf("%+v", c)
+	}
+}
