@@ -122,6 +122,10 @@ func (s *EpollSet) dispatch(epoll int) (broken bool) {
 			return err != nil
 		}
 		s.mu.Lock()
+		if s.closed { // what is ready stays so, and nobody asks for it
+			s.mu.Unlock()
+			return true
+		}
 		for _, event := range events[:n] {
 			// It may have been removed since, and another descriptor may have its number.
 			if ready := s.ready[event.Fd]; ready != nil && !ready() {

@@ -143,3 +143,17 @@ func TestEpollSetAddRefuses(t *testing.T) {
 		t.Errorf("add a plain file: %v, want %v", err, unix.EPERM)
 	}
 }
+
+// TestEpollSetClosesWhileReady closes a set of which a descriptor is ready, and stays so.
+func TestEpollSetClosesWhileReady(t *testing.T) {
+	t.Parallel()
+	for range 200 {
+		set := NewEpollSet()
+		r, w, err := os.Pipe()
+		testkit.Must(t, err)
+		testkit.Must(t, set.Add(int(r.Fd()), func() bool { return true }))
+		testkit.Must(t, w.Close())
+		testkit.Must(t, set.Close())
+		testkit.Must(t, r.Close())
+	}
+}
