@@ -100,6 +100,14 @@ func (a *Agent) isReady() error {
 	}
 }
 
+// Recovering returns how far the recovery of tasks is, as an allocation.ErrRecovering; nil once it is done.
+func (a *Agent) Recovering() error {
+	if err := a.isReady(); errors.Is(err, allocation.ErrRecovering) {
+		return err
+	}
+	return nil
+}
+
 // current returns the effective configuration.
 func (a *Agent) current() config.Config {
 	a.mu.Lock()

@@ -66,7 +66,7 @@ func (a *Agent) removeGarbage(all bool) (removed int, err error) {
 		}
 	}
 	for _, id := range orphans {
-		if a.clear(datadir.In(a.host.Dir, id), id, "") == nil {
+		if _, err := a.clear(datadir.In(a.host.Dir, id), id, ""); err == nil {
 			removed++
 		}
 	}
@@ -80,16 +80,15 @@ func (a *Agent) removeGarbage(all bool) (removed int, err error) {
 const removalLimit = time.Minute
 
 // clear removes the directory of an allocation. What cannot be removed is said in the log once, counted and shown, and
-// is tried again with the next collection.
-func (a *Agent) clear(dir datadir.Allocation, id, jobID string) error {
+// is tried again with the next collection. reason is the error without paths.
+func (a *Agent) clear(dir datadir.Allocation, id, jobID string) (reason string, err error) {
 	ctx, cancel := context.WithTimeout(a.host.Context, removalLimit)
 	defer cancel()
-	err := dir.Remove(ctx)
-	text := ""
+	err = dir.Remove(ctx)
 	if err != nil {
-		text = err.Error()
+		reason = err.Error()
 		if remains, ok := errors.AsType[*removal.Remains](err); ok {
-			text = remains.Reason()
+			reason = remains.Reason()
 		}
 	}
 	a.mu.Lock()
@@ -97,14 +96,14 @@ func (a *Agent) clear(dir datadir.Allocation, id, jobID string) error {
 	if err == nil {
 		delete(a.unremoved, id)
 	} else {
-		a.unremoved[id] = text
+		a.unremoved[id] = reason
 	}
 	a.mu.Unlock()
-	if err != nil && before != text {
+	if err != nil && before != reason {
 		a.log.Warn("an ended allocation cannot be removed; trying again", "alloc_id", id, "job", jobID, "error", err)
 		a.host.Counts.Fail("gc")
 	}
-	return err
+	return reason, err
 }
 
 // endedAlloc is an allocation that has ended, and that no other is to replace.
@@ -144,8 +143,8 @@ var errNotRemoved = errors.New("collect garbage")
 // remove removes the directory of an allocation and then forgets it: what cannot be removed stays visible.
 func (a *Agent) remove(l *alloc.Alloc) error {
 	closed := alloc.Close(a.host.Context, l)
-	if err := a.clear(l.Dir, l.ID, l.Job.ID); err != nil {
-		if l.NotRemoved(a.reason(l.ID)) {
+	if reason, err := a.clear(l.Dir, l.ID, l.Job.ID); err != nil {
+		if l.NotRemoved(reason) {
 			l.Publish(snapshot.AllocationUpdated)
 		}
 		return fmt.Errorf("%w: %w", errNotRemoved, err)
@@ -162,13 +161,6 @@ func (a *Agent) remove(l *alloc.Alloc) error {
 		Namespace: l.Job.Namespace, Allocation: last,
 	})
 	return closed
-}
-
-// reason says why the directory of an allocation is not removed; empty if it is, or was not tried.
-func (a *Agent) reason(id string) string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.unremoved[id]
 }
 
 // forgetVersions forgets versions of jobs that nothing refers to.

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/tachograph/tacho/internal/agent/streams"
 )
 
 // The keys of a request's context: whether it is trusted, whether it came over the unix socket, and the context that
@@ -75,10 +77,7 @@ const (
 // deny counts a wrong token, logs the first of a minute, and waits.
 func (d *denials) deny(s *Server, r *http.Request) {
 	s.options.Streams.Denied.Add(1)
-	caller, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		caller = r.RemoteAddr
-	}
+	caller := streams.Caller(r.RemoteAddr)
 	d.mu.Lock()
 	now := s.now()
 	first := now.Sub(d.minute).Abs() >= time.Minute

@@ -326,6 +326,8 @@ func (f *fakeAgent) Feed() *snapshot.Feed { return f.feed }
 
 func (f *fakeAgent) Health() error { return f.unhealthy }
 
+func (f *fakeAgent) Recovering() error { return nil }
+
 func (f *fakeAgent) node() node.Node {
 	return node.Node{
 		ID: nodeID, Name: "node1", Datacenter: "dc1", Region: "global", StartedAt: epoch.Add(-time.Hour),

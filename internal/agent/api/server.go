@@ -35,8 +35,10 @@ type Agent interface {
 	History(allocID, task string, q series.Query) ([]series.Point, error)
 	Record(allocID, task string) (*record.Record, error)
 	Commands(allocID, task string) (*record.Commands, error)
-	// Health returns why the agent is not healthy; nil if it is.
+	// Health returns why the agent is not healthy; nil if it is. It looks at files, which Recovering does not.
 	Health() error
+	// Recovering returns an allocation.ErrRecovering until the tasks of an earlier run are recovered.
+	Recovering() error
 	Feed() *snapshot.Feed
 
 	Validate(ctx context.Context, source job.Source) (*job.Job, error)
@@ -142,8 +144,8 @@ func (s *Server) Handler(local bool) http.Handler {
 // admit rejects requests that identify rejects, and all but those for the health while too little is known.
 func (s *Server) admit(r *http.Request, local bool) (trusted bool, err error) {
 	trusted, err = s.identify(r, local)
-	if health := s.agent.Health(); err == nil && errors.Is(health, allocation.ErrRecovering) && r.URL.Path != healthPath {
-		err = health
+	if err == nil && r.URL.Path != healthPath {
+		err = s.agent.Recovering()
 	}
 	return trusted, err
 }

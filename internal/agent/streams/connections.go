@@ -81,7 +81,7 @@ func (b *bounded) Accept() (net.Conn, error) {
 
 // admit counts a connection; nil if there is no room for it.
 func (c *Connections) admit(conn net.Conn) *connection {
-	own := &connection{Conn: conn, all: c, caller: callerOf(conn), idle: time.Now()}
+	own := &connection{Conn: conn, all: c, caller: Caller(conn.RemoteAddr().String()), idle: time.Now()}
 	var oldest *connection
 	defer func() {
 		if oldest != nil {
@@ -123,10 +123,11 @@ func (c *Connections) remove(own *connection) {
 	}
 }
 
-func callerOf(conn net.Conn) string {
-	host, _, err := net.SplitHostPort(conn.RemoteAddr().String())
+// Caller returns the IP address in the address of a client, or all of an address without a port.
+func Caller(address string) string {
+	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return ""
+		return address
 	}
 	return host
 }

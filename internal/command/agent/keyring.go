@@ -8,7 +8,6 @@ package agent
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -132,7 +131,7 @@ func readCertificate(c config.TLS) (tls.Certificate, error) {
 	}
 	uses := certificate.Leaf.ExtKeyUsage
 	if len(uses) > 0 && !slices.Contains(uses, x509.ExtKeyUsageServerAuth) && !slices.Contains(uses, x509.ExtKeyUsageAny) {
-		return tls.Certificate{}, fmt.Errorf("%s: %w", c.CertFile, errors.New("its key usage does not allow a server"))
+		return tls.Certificate{}, fmt.Errorf("%s: its key usage does not allow a server", c.CertFile)
 	}
 	return certificate, nil
 }
