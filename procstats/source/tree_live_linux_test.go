@@ -202,10 +202,11 @@ func TestTreeCountsZombies(t *testing.T) {
 			must(t, parent.hold.Close())
 			awaitEnd(t, pidfd)
 			collect(&s, tree)
-			if want := slices.Sorted(slices.Values([]int{parent.Process.Pid, parent.child})); !cmp.Equal(pidsOf(&s), want) {
-				t.Fatalf("PIDs %v, want %v", pidsOf(&s), want)
+			pids := pidsOf(&s)
+			if want := slices.Sorted(slices.Values([]int{parent.Process.Pid, parent.child})); !cmp.Equal(pids, want) {
+				t.Fatalf("PIDs %v, want %v", pids, want)
 			}
-			zombie := s.Processes[1].Readings
+			zombie := s.Processes[slices.Index(pids, parent.child)].Readings
 			cpu, _ := zombie.Number(procstats.ProcessCPU)
 			rss, ok := zombie.Number(procstats.ProcessRSS)
 			state, _ := zombie.Get(procstats.ProcessState)
