@@ -25,7 +25,6 @@ import (
 	"github.com/tachograph/tacho/internal/agent/alloc"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/config"
-	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/node"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/agent/state"
@@ -168,11 +167,6 @@ func (a *Agent) openStore() error {
 	}
 	h.Store, h.Feed, h.Node = store, snapshot.NewFeed(feedSize, next), a.describeNode(id)
 	return nil
-}
-
-// Trials are the kinds of work that the agent tries in a process of its own first.
-func Trials() map[string]job.TrialWork {
-	return map[string]job.TrialWork{job.Trial: job.Evaluate, state.Trial: state.Verify}
 }
 
 // logDamage names what was wrong with the state.

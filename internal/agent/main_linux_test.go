@@ -20,8 +20,8 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "executor" {
 		syscall.Exit(executor.Main(version.String())) // with -race, os.Exit sleeps for a second
 	}
-	if len(os.Args) == 4 && os.Args[2] == job.TrialCommand {
-		os.Exit(job.TrialMain(os.Args[3], Trials(), os.Stdin))
+	if len(os.Args) == 3 && os.Args[2] == job.TrialCommand {
+		os.Exit(job.TrialMain(os.Stdin))
 	}
 	// The race detector would keep each short process for a second.
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {

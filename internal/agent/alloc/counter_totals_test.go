@@ -7,7 +7,6 @@ package alloc
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -31,18 +30,6 @@ import (
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
-
-// TestMain lets the test binary be the process that tries to read a state database first.
-func TestMain(m *testing.M) {
-	if len(os.Args) == 4 && os.Args[2] == job.TrialCommand {
-		os.Exit(job.TrialMain(os.Args[3], map[string]job.TrialWork{state.Trial: state.Verify}, os.Stdin))
-	}
-	// The race detector would keep each short process for a second.
-	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
-		panic(err)
-	}
-	os.Exit(m.Run())
-}
 
 // totalsTest is a task with agents one after the other, which are killed, and whoever reads their metrics.
 type totalsTest struct {

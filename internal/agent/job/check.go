@@ -12,9 +12,6 @@ import (
 	"time"
 )
 
-// Trial is the kind of trial that Check runs, with Evaluate as its work.
-const Trial = "job"
-
 // Check evaluates a job file with its templates in a trial, because neither an expression nor a template can be stopped
 // from outside. It returns an error only for a file that costs too much: Read reports all other mistakes.
 func Check(ctx context.Context, source Source) error { return check(ctx, source, 5*time.Second) }
@@ -27,19 +24,19 @@ func check(ctx context.Context, source Source, limit time.Duration) error {
 	if err != nil {
 		return fmt.Errorf("check job file: %w", err)
 	}
-	err = RunTrial(ctx, Trial, input, limit)
+	err = runTrial(ctx, input, limit)
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, ErrTrialFailed), errors.Is(err, errTrialTime):
+	case errors.Is(err, errTrialFailed), errors.Is(err, errTrialTime):
 		return Mistakes(tooLarge(startOf(source.Filename), fmt.Sprintf("its evaluation takes more than %s or %d MiB; "+
 			"let the task compute large values, or write fewer and shorter loops", limit, maxTrialMemory>>20)))
 	}
 	return fmt.Errorf("check job file: %w", err)
 }
 
-// Evaluate evaluates a source and its templates. Mistakes are not an error.
-func Evaluate(stdin io.Reader) error {
+// evaluate evaluates a source and its templates. Mistakes are not an error.
+func evaluate(stdin io.Reader) error {
 	var source Source
 	if err := json.NewDecoder(stdin).Decode(&source); err != nil {
 		return err

@@ -15,8 +15,8 @@ import (
 
 // TestMain lets the test binary be the process that evaluates a job file.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 4 && os.Args[2] == TrialCommand {
-		os.Exit(TrialMain(os.Args[3], map[string]TrialWork{Trial: Evaluate}, os.Stdin))
+	if len(os.Args) == 3 && os.Args[2] == TrialCommand {
+		os.Exit(TrialMain(os.Stdin))
 	}
 	// The race detector would keep each short process for a second.
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {

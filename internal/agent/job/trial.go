@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Limits of the process of a trial, beside the time that RunTrial gives it.
+// Limits of the process of a trial, beside the time that runTrial gives it.
 const (
 	maxTrialMemory = 256 << 20
 	maxStack       = 64 << 20
@@ -27,29 +27,26 @@ const (
 // TrialMain would otherwise start itself without end.
 const trialMarker = "TACHO_TRIAL"
 
-// TrialCommand is the subcommand of tacho agent that calls TrialMain, with the kind of work as its argument.
+// TrialCommand is the subcommand of tacho agent that calls TrialMain.
 const TrialCommand = "trial"
 
-// ErrTrialFailed is returned for work that failed, crashed or took too much memory, errTrialTime for work that did not
-// end in time.
+// errTrialFailed is returned for an evaluation that failed, crashed or took too much memory, errTrialTime for one that
+// did not end in time.
 var (
-	ErrTrialFailed = errors.New("failed in a process of its own")
+	errTrialFailed = errors.New("failed in a process of its own")
 	errTrialTime   = errors.New("did not end in time in a process of its own")
 )
 
-// TrialWork reads its input.
-type TrialWork func(stdin io.Reader) error
-
-// RunTrial does work of a kind in another process of this executable, for as long as a limit, before the agent does it:
-// what the work reads may be so damaged or so costly that it ends the process, or never ends itself.
-func RunTrial(ctx context.Context, kind string, input []byte, limit time.Duration) error {
+// runTrial evaluates the input in another process of this executable, for as long as a limit, before the agent does it:
+// it may be so costly that it ends the process, or never ends itself.
+func runTrial(ctx context.Context, input []byte, limit time.Duration) error {
 	if os.Getenv(trialMarker) != "" {
 		return errors.New("a trial starts no other trial")
 	}
 	const self = "/proc/self/exe" // valid even after an upgrade has replaced the file
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	cmd := exec.CommandContext(limited, self, "agent", TrialCommand, kind)
+	cmd := exec.CommandContext(limited, self, "agent", TrialCommand)
 	cmd.Args[0] = os.Args[0]
 	cmd.Env = append(os.Environ(), trialMarker+"=1")
 	cmd.Stdin = bytes.NewReader(input)
@@ -61,16 +58,16 @@ func RunTrial(ctx context.Context, kind string, input []byte, limit time.Duratio
 	case ended && limited.Err() != nil:
 		return errTrialTime
 	case ended && exit.Exited(): // a signal comes from elsewhere, such as the OOM killer, and says nothing of the input
-		return ErrTrialFailed
+		return errTrialFailed
 	}
 	return err
 }
 
-// TrialMain is the process that RunTrial starts, for one kind of some works. It returns the exit status.
-func TrialMain(kind string, works map[string]TrialWork, stdin io.Reader) int {
+// TrialMain is the process that runTrial starts. It returns the exit status.
+func TrialMain(stdin io.Reader) int {
 	debug.SetMaxStack(maxStack)
 	go enforceLimits(time.Now())
-	if work := works[kind]; work == nil || work(stdin) != nil {
+	if evaluate(stdin) != nil {
 		return 1
 	}
 	return 0

@@ -5,12 +5,10 @@ package state
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -20,8 +18,6 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
-
-	"github.com/tachograph/tacho/internal/agent/job"
 )
 
 // Damage is what was wrong with a database when it was opened.
@@ -33,34 +29,6 @@ type Damage struct {
 
 	// newestIndex is the largest index of the records, in case the feed's index was lost.
 	newestIndex uint64
-}
-
-// Trial is the kind of trial that Open runs, with Verify as its work.
-const Trial = "state"
-
-// Verify has bbolt read all of the database whose path is its input. bbolt takes what it finds in a damaged one for
-// addresses: the process may end by that, or recurse without end.
-func Verify(stdin io.Reader) error {
-	path, err := io.ReadAll(stdin)
-	if err != nil {
-		return err
-	}
-	db, err := openBolt(string(path), true)
-	if errors.Is(err, errDamaged) {
-		return err
-	}
-	if err != nil {
-		return nil //nolint:nilerr // Open reports it
-	}
-	defer func() { _ = db.Close() }() // nothing was written
-	debug.SetPanicOnFault(true)
-	return db.View(func(tx *bolt.Tx) error {
-		_, err := survey(tx, false)
-		for fault := range tx.Check() {
-			err = errors.Join(err, fault)
-		}
-		return err
-	})
 }
 
 // openBolt opens a database. errDamaged is wrapped for one that bbolt refuses, some of them with a panic.
@@ -86,24 +54,22 @@ func openBolt(path string, readOnly bool) (db *bolt.DB, err error) {
 // openWhole opens a database, or creates it. A damaged one is moved, and its records that are whole are put into
 // another.
 func openWhole(path string) (*bolt.DB, *Damage, error) {
+	var stale error
 	if info, err := os.Stat(path); err == nil && info.Size() > 0 {
-		const limit = time.Minute
-		err := job.RunTrial(context.Background(), Trial, []byte(path), limit)
-		if errors.Is(err, job.ErrTrialFailed) { // any other error, such as of a slow disk, does not say that it is damaged
-			return replace(path, nil, errDamaged)
+		if stale, err = verify(path); errors.Is(err, errDamaged) {
+			return replace(path, nil, err)
+		} else if err != nil {
+			return nil, nil, err
 		}
 	}
 	db, err := openBolt(path, false)
-	if errors.Is(err, errDamaged) {
-		return replace(path, nil, err)
-	}
 	if err != nil {
 		return nil, nil, err
 	}
 	var found *records
 	err = db.View(func(tx *bolt.Tx) (err error) {
-		if found, err = survey(tx, false); err == nil && len(found.faults) > 0 {
-			found, err = survey(tx, true)
+		if found, err = survey(tx, false, stale); err == nil && len(found.faults) > 0 {
+			found, err = survey(tx, true, stale)
 		}
 		return err
 	})
@@ -160,9 +126,13 @@ type records struct {
 	version, newestIndex uint64
 }
 
-// survey reads all records, and keeps those that can be used if asked to. The error is bbolt's.
-func survey(tx *bolt.Tx, keep bool) (*records, error) {
+// survey reads all records, and keeps those that can be used if asked to. A reason why they may be stale is a
+// fault. The error is bbolt's.
+func survey(tx *bolt.Tx, keep bool, stale error) (*records, error) {
 	r := &records{keep: keep}
+	if stale != nil {
+		r.faults = append(r.faults, stale)
+	}
 	missing := len(bucketNames()) // a later version may have others too
 	err := tx.ForEach(func(name []byte, b *bolt.Bucket) error {
 		if !slices.Contains(bucketNames(), string(name)) {

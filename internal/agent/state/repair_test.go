@@ -93,7 +93,7 @@ func TestAnyDamage(t *testing.T) {
 			}
 			want := contents(t, s)
 			testkit.Must(t, s.Close())
-			rounds := 3_000 / (size + 50)
+			rounds := 9_000 / (size + 50)
 			random := rand.New(rand.NewPCG(7, uint64(size)))
 			for i := range rounds {
 				b := damaged(whole, random)

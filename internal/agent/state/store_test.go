@@ -165,15 +165,3 @@ func TestStoreIsOneAgents(t *testing.T) {
 	}
 	testkit.NoError(t, s.Close())
 }
-
-// TestMain lets the test binary be the process that verifies a database.
-func TestMain(m *testing.M) {
-	if len(os.Args) == 4 && os.Args[2] == job.TrialCommand {
-		os.Exit(job.TrialMain(os.Args[3], map[string]job.TrialWork{Trial: Verify}, os.Stdin))
-	}
-	// The race detector would keep each short process for a second.
-	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
-		panic(err)
-	}
-	os.Exit(m.Run())
-}

@@ -67,15 +67,15 @@ func Command() *cobra.Command {
 	return cmd
 }
 
-// newTrial returns the command in which the agent does what may not end before it does so itself.
+// newTrial returns the command in which the agent evaluates a job file, which may not end, before it does so itself.
 func newTrial() *cobra.Command {
 	return &cobra.Command{
 		Use:    job.TrialCommand,
-		Short:  "Do work within limits; started by the agent",
+		Short:  "Evaluate a job file within limits; started by the agent",
 		Hidden: true,
-		Args:   cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if job.TrialMain(args[0], agent.Trials(), cmd.InOrStdin()) != 0 {
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if job.TrialMain(cmd.InOrStdin()) != 0 {
 				return cli.ExitWith(1, nil)
 			}
 			return nil
