@@ -154,7 +154,7 @@ func forRunner(err error) error {
 	case errors.Is(err, driver.ErrUnavailable):
 		return fmt.Errorf("%w: %w", hook.ErrPluginRestarting, err)
 	case errors.Is(err, driver.ErrTaskNotFound):
-		return attemptError{err, false}
+		return driver.Recoverable(err, false)
 	case errors.Is(err, driver.ErrTaskNotRunning):
 		return fmt.Errorf("%w: %w", hook.ErrNotRunning, err)
 	}

@@ -131,13 +131,16 @@ func (t *Task) start(ctx context.Context) (*handle, error) {
 		return nil, forRunner(err)
 	}
 	if err := t.apply(func(own *state.Task) { own.Starting = config }); err != nil {
-		return nil, attemptError{err, true}
+		return nil, driver.Recoverable(err, true)
 	}
 	failpoint.At("agent.start.intended")
 	started, err := t.host.Driver.StartTask(ctx, config)
 	if err != nil {
 		t.notStarted()
-		return nil, forStart(err)
+		if errors.Is(err, driver.ErrUnavailable) {
+			err = forRunner(err)
+		}
+		return nil, err
 	}
 	failpoint.At("agent.start.started")
 	t.started(ctx, started)
@@ -179,18 +182,6 @@ func newRunID(allocID, name string) string {
 	return allocID + "/" + name + "/" + hex.EncodeToString(b[:])
 }
 
-// attemptError says whether another attempt can help.
-type attemptError struct {
-	error
-	recoverable bool
-}
-
-// Recoverable implements hook.Recoverable.
-func (e attemptError) Recoverable() bool { return e.recoverable }
-
-// Unwrap returns the error of the attempt.
-func (e attemptError) Unwrap() error { return e.error }
-
 // hostFault is an error of a start for which the host lacked something.
 type hostFault struct{ error }
 
@@ -209,16 +200,6 @@ func blame(err error) error {
 		if errors.Is(err, lacking) {
 			return hostFault{err}
 		}
-	}
-	return err
-}
-
-func forStart(err error) error {
-	if errors.Is(err, driver.ErrUnavailable) {
-		return forRunner(err)
-	}
-	if recoverable, known := driver.IsRecoverable(err); known {
-		return attemptError{err, recoverable}
 	}
 	return err
 }
