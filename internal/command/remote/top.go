@@ -25,7 +25,6 @@ type topOptions struct {
 	delay      time.Duration
 	iterations int
 	sort       *cli.Choice
-	percent    bool
 	filter     string
 	output     *outputFlags
 }
@@ -43,13 +42,12 @@ func newTop() *cobra.Command {
 	o.delay = 2 * time.Second
 	f.VarP(cli.Duration(&o.delay), "delay", "d", "time between updates")
 	f.VarP(cli.Number(&o.iterations, 1, math.MaxInt), "iterations", "n", "print `N` tables and exit, also on a terminal")
-	f.BoolVar(&o.percent, "percent", false, "show CPU in percent of a core, and memory in percent of the limit")
 	f.StringVar(&o.filter, "filter", "", "show only tasks whose name contains this `TEXT`")
 	return withAgent(cmd, nil, untilInterrupted(func(c *call) error {
 		if o.delay < shortestDelay || o.delay > longestDelay {
 			return cli.Usagef("--delay %s: must be between %s and %s", o.delay, shortestDelay, longestDelay)
 		}
-		m := &topModel{palette: c.palette, delay: o.delay, sort: o.sort.String(), percent: o.percent, filter: o.filter}
+		m := &topModel{palette: c.palette, delay: o.delay, sort: o.sort.String(), filter: o.filter}
 		poll := &taskPoll{agent: c.Client}
 		in := c.cmd.InOrStdin()
 		if o.iterations == 0 && !o.output.set() && cli.IsTerminal(in) && cli.CanDraw(c.out) {

@@ -46,7 +46,6 @@ type topModel struct {
 	delay   time.Duration
 	sort    string // the word of a topOrder
 	reverse bool
-	percent bool
 	filter  string
 	// typing is set while the filter is typed; help and tree are other pages.
 	typing, help, tree bool
@@ -105,9 +104,6 @@ func compareKnown(a, b *float64) int {
 
 // weight returns the number by which rows are sorted.
 func (m *topModel) weight() func(*usage) *float64 {
-	if m.sort == "memory" && m.percent {
-		return func(u *usage) *float64 { return ratio(u.Memory, u.Limit) }
-	}
 	orders := topOrders()
 	return orders[max(0, slices.IndexFunc(orders, func(o topOrder) bool { return o.word == m.sort }))].weight
 }
@@ -200,12 +196,6 @@ func (m *topModel) press(k key) topAction {
 		m.help, m.scroll = !m.help, 0
 	case k.r == 'f':
 		m.failedFirst = !m.failedFirst
-	case k.r == '%':
-		m.percent = !m.percent
-	case k.r == '+':
-		m.delay = min(longestDelay, m.delay+delayStep(m.delay))
-	case k.r == '-':
-		m.delay = max(shortestDelay, m.delay-delayStep(m.delay-1))
 	case k.r == '/':
 		m.typing, m.help, m.tree = true, false, false
 	case k.name == "enter":
@@ -223,14 +213,6 @@ func (m *topModel) opened() string {
 		return ""
 	}
 	return m.selected
-}
-
-// delayStep returns the change of the delay by one key: a second, less below a second.
-func delayStep(delay time.Duration) time.Duration {
-	if delay < time.Second {
-		return 200 * time.Millisecond
-	}
-	return time.Second
 }
 
 // order handles a key for sorting; false if it is not one.

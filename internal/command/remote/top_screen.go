@@ -116,7 +116,6 @@ func (l *topLoop) run(ctx context.Context) error {
 				l.pollNow(ctx)
 			}
 		case keys := <-l.keys:
-			delay := l.model.delay
 			for _, k := range keys {
 				switch l.model.press(k) {
 				case topQuit:
@@ -125,9 +124,6 @@ func (l *topLoop) run(ctx context.Context) error {
 					l.pollNow(ctx)
 				case topNothing:
 				}
-			}
-			if l.model.delay != delay {
-				timer.Reset(l.model.delay)
 			}
 		}
 	}

@@ -46,7 +46,7 @@ func (m *topModel) head(width int) []string {
 	}
 	first := cli.Fit([]string{
 		"tacho top", m.at.Local().Format("15:04:05"), fmt.Sprintf("tasks: %d, running: %d", len(m.rows), running),
-		"CPU " + m.cpu(cores),
+		"CPU " + coresText(cores),
 		"memory " + cli.Optional(procstats.Bytes, memory), order, "h: help", "every " + m.delay.String(),
 	}, "  ", width)
 	second := ""
@@ -124,8 +124,8 @@ func (m *topModel) table(sparks bool, width int) *cli.Table {
 			pressure = cli.Painted(cli.OneLine(r.Reason), m.palette.Faint)
 		}
 		row := []any{
-			r.title(), cli.Painted(word, paint), cli.Painted(m.cpu(f.Cores), m.palette.Bold), spark,
-			cli.Painted(m.memory(f), sharePaint(m.palette, ratio(f.Memory, f.Limit))),
+			r.title(), cli.Painted(word, paint), cli.Painted(coresText(f.Cores), m.palette.Bold), spark,
+			cli.Painted(cli.Optional(procstats.Bytes, f.Memory), sharePaint(m.palette, ratio(f.Memory, f.Limit))),
 		}
 		for _, value := range []*float64{f.Limit, f.Peak, f.Read, f.Written} {
 			row = append(row, cli.Optional(procstats.Bytes, value))
@@ -134,22 +134,6 @@ func (m *topModel) table(sparks bool, width int) *cli.Table {
 			cli.Painted(shortID(r.Alloc), m.palette.Faint))...)
 	}
 	return t
-}
-
-// cpu returns cores, or percent of one core.
-func (m *topModel) cpu(cores *float64) string {
-	if !m.percent || cores == nil {
-		return coresText(cores)
-	}
-	return procstats.Share.Text(*cores)
-}
-
-// memory returns bytes, or percent of the limit if there is one.
-func (m *topModel) memory(f usage) string {
-	if share := ratio(f.Memory, f.Limit); m.percent && share != nil {
-		return procstats.Share.Text(*share)
-	}
-	return cli.Optional(procstats.Bytes, f.Memory)
 }
 
 // sharePaint returns a warning colour if most of a limit is used.
@@ -219,7 +203,7 @@ func (m *topModel) treeLines(width int) []string {
 		if text, ok := p.Measurements[procstats.ProcessState.String()].(string); ok {
 			state = cli.Printable(text)
 		}
-		t.AddTexts(strconv.Itoa(p.PID), m.cpu(processCores(row, p)),
+		t.AddTexts(strconv.Itoa(p.PID), coresText(processCores(row, p)),
 			summary.FirstValue(p.Measurements, procstats.ProcessCPU, procstats.PortableProcessCPU),
 			summary.FirstValue(p.Measurements, procstats.ProcessRunDelay),
 			summary.FirstValue(p.Measurements, procstats.ProcessRSS, procstats.PortableProcessRSS),
@@ -231,7 +215,7 @@ func (m *topModel) treeLines(width int) []string {
 		add("", sum[1], sum[0])
 	}
 	total := cmp.Or(processes.Total.CPUSeconds, row.sample.Headline[procstats.HeadlineCPU.String()].Value)
-	add(m.cpu(row.Cores), cli.Optional(procstats.Seconds, total), "total")
+	add(coresText(row.Cores), cli.Optional(procstats.Seconds, total), "total")
 	for _, note := range notes {
 		add("", "", note)
 	}
@@ -242,7 +226,7 @@ func (m *topModel) treeLines(width int) []string {
 // what leaves it.
 func (m *topModel) taskHead(row *topRow, width int) []string {
 	f := row.usage
-	name := []string{cli.Printable(row.title()), row.word(), "CPU " + m.cpu(f.Cores)}
+	name := []string{cli.Printable(row.title()), row.word(), "CPU " + coresText(f.Cores)}
 	use := []string{
 		"memory " + cli.Optional(procstats.Bytes, f.Memory) + " of " + cli.Optional(procstats.Bytes, f.Limit),
 		"peak " + cli.Optional(procstats.Bytes, f.Peak), "pressure " + pressureText(f),
