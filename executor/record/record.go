@@ -6,6 +6,7 @@
 package record
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -162,6 +163,26 @@ func (h *HeadlineValue) Known() (value *float64, reason string) {
 		return nil, procstats.ReasonVacuous
 	}
 	return h.Value, ""
+}
+
+// WallName is the name of the wall time of a run, which is not in the table of measurements.
+const WallName = "wall_seconds"
+
+// Number returns a headline, a measurement or the wall time by its name. Without a value, Reason says why.
+func (r *Record) Number(name string) HeadlineValue {
+	h, known := r.Headline[name]
+	switch {
+	case name == WallName:
+		h = HeadlineValue{Value: r.WallSeconds, Guarantee: procstats.Exact, Reason: "the run has no end"}
+	case !known:
+		m, _ := procstats.LookupName(name)
+		h = HeadlineValue{Guarantee: m.Guarantee, Reason: r.Absent[name]}
+		if value, ok := r.Measurements[name].(float64); ok {
+			h.Value = &value
+		}
+	}
+	h.Reason = cmp.Or(h.Reason, "not recorded")
+	return h
 }
 
 // Processes are those of a record.

@@ -84,7 +84,7 @@ func TestOutputThatCannotBeWrittenIsAFault(t *testing.T) {
 		{"explain", "memory_bytes"},
 		{"explain", "--format", "json"},
 		{"ls", "--output-dir", "testdata/runs"},
-		{"ls", "--output-dir", "testdata/runs", "--format", "csv"},
+		{"export", "testdata/runs/2026.03.04T10.00.00-100"},
 		{"show", "testdata/runs/2026.03.04T10.00.00-100"},
 		{"plot", "testdata/runs/2026.03.04T10.00.00-100"},
 		{"diff", "testdata/runs/2026.03.04T10.00.00-100", "testdata/runs/2026.03.04T11.00.00-200"},

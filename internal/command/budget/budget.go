@@ -210,11 +210,8 @@ func (v value) text(unit procstats.Unit, other float64) string {
 	return bound + text
 }
 
-// wallName is the duration of a run, which is not in the table of measurements.
-const wallName = "wall_seconds"
-
 func lookUp(name string) (procstats.Measurement, bool) {
-	if name == wallName {
+	if name == record.WallName {
 		return procstats.Measurement{
 			Name: name, Unit: procstats.Seconds, Kind: procstats.Gauge, Guarantee: procstats.Exact,
 		}, true
@@ -236,7 +233,7 @@ func find(word string) (procstats.Measurement, error) {
 			return m, nil
 		}
 	}
-	names := []string{wallName}
+	names := []string{record.WallName}
 	for _, m := range procstats.Table() {
 		for _, suffix := range suffixes {
 			if name, found := strings.CutSuffix(m.Name, suffix); found {
@@ -286,27 +283,14 @@ func valueOf(r *record.Record, m procstats.Measurement) (value, error) {
 	if r.State != record.Exited {
 		return value{}, fmt.Errorf("the run is %s, and its record is not complete", r.State)
 	}
-	var number *float64
-	reason, guarantee := "", m.Guarantee
-	switch {
-	case m.Name == wallName:
-		number = r.WallSeconds
-	case m.Scope == procstats.HeadlineScope:
-		h := r.Headline[m.Name]
-		number, reason, guarantee = h.Value, h.Reason, h.Guarantee
+	switch number := r.Number(m.Name); {
+	case number.Value == nil:
+		return value{}, fmt.Errorf("not measured: %s", number.Reason)
+	case number.Guarantee == procstats.LowerBound:
+		return value{*number.Value, math.Inf(1)}, nil
+	case number.Guarantee == procstats.UpperBound:
+		return value{math.Inf(-1), *number.Value}, nil
 	default:
-		if measured, ok := r.Measurements[m.Name].(float64); ok {
-			number = &measured
-		}
-		reason = r.Absent[m.Name]
+		return value{*number.Value, *number.Value}, nil
 	}
-	switch {
-	case number == nil:
-		return value{}, fmt.Errorf("not measured: %s", cmp.Or(reason, "not recorded"))
-	case guarantee == procstats.LowerBound:
-		return value{*number, math.Inf(1)}, nil
-	case guarantee == procstats.UpperBound:
-		return value{math.Inf(-1), *number}, nil
-	}
-	return value{*number, *number}, nil
 }

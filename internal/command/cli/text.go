@@ -270,14 +270,6 @@ func Optional(unit procstats.Unit, value *float64) string {
 	return unit.Text(*value)
 }
 
-// Exactly returns a value with all its digits, for CSV; empty if it is unknown.
-func Exactly(value *float64) string {
-	if value == nil {
-		return ""
-	}
-	return strconv.FormatFloat(*value, 'f', -1, 64)
-}
-
 // OrDash returns text, or procstats.NoValue if it is empty.
 func OrDash(text string) string { return cmp.Or(text, procstats.NoValue) }
 

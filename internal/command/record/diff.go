@@ -173,10 +173,8 @@ func newRunDiff(a, b record.Entry, increases []string) (*runDiff, error) {
 	if err != nil {
 		return nil, err
 	}
-	wall := diffRow{Name: "wall_seconds", A: a.Record.WallSeconds, B: b.Record.WallSeconds}
-	wall.compare(groups)
 	d := &runDiff{
-		A: list(a), B: list(b), Warnings: unlike(a.Record, b.Record), Headline: []diffRow{wall}, Measurements: []diffRow{},
+		A: list(a), B: list(b), Warnings: unlike(a.Record, b.Record), Headline: []diffRow{}, Measurements: []diffRow{},
 	}
 	add := func(rows *[]diffRow, groups []repeat.Group, names []string) {
 		for _, name := range names {
@@ -187,7 +185,7 @@ func newRunDiff(a, b record.Entry, increases []string) (*runDiff, error) {
 			*rows = append(*rows, row)
 		}
 	}
-	add(&d.Headline, groups, namesOf(a.Record.Headline, b.Record.Headline))
+	add(&d.Headline, groups, append([]string{record.WallName}, namesOf(a.Record.Headline, b.Record.Headline)...))
 	add(&d.Measurements, nil, namesOf(a.Record.Measurements, b.Record.Measurements))
 	for _, text := range increases {
 		most, err := budget.ParseIncrease(text)
@@ -226,19 +224,12 @@ func namesOf[V any](a, b map[string]V) []string {
 
 // valueOf returns the headline or measurement of a name, a number or a text, or the reason for its absence.
 func valueOf(r *record.Record, name string) (number *float64, text, absent string) {
-	if h, ok := r.Headline[name]; ok {
-		number, absent = h.Known()
+	if text, ok := r.Measurements[name].(string); ok {
+		return nil, text, ""
 	}
-	switch value := r.Measurements[name].(type) {
-	case float64:
-		number = &value
-	case string:
-		text = value
-	}
-	if number == nil && text == "" {
-		absent = cmp.Or(absent, r.Absent[name], "not recorded")
-	}
-	return number, text, absent
+	h := r.Number(name)
+	number, absent = h.Known()
+	return number, "", absent
 }
 
 // unlike lists the differences that make two runs hard to compare.

@@ -6,11 +6,8 @@ package record
 
 import (
 	_ "embed" // of the help
-	"encoding/csv"
-	"io"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -47,7 +44,7 @@ type lsOptions struct {
 func newLs() *cobra.Command {
 	cmd := cli.Described(help, "ls")
 	cmd.Aliases = []string{"list"}
-	o := &lsOptions{outputDir: rundir.AddOutputDir(cmd), format: cli.AddFormat(cmd, "table", "json", "csv")}
+	o := &lsOptions{outputDir: rundir.AddOutputDir(cmd), format: cli.AddFormat(cmd, "table", "json")}
 	cmd.Flags().StringArrayVar(&o.labels, "label", nil,
 		"list only runs with this label: `KEY=VALUE`, or KEY for any value; may be repeated, all must match")
 	cmd.Flags().StringSliceVar(&o.states, "state", nil,
@@ -143,9 +140,6 @@ func list(entry record.Entry) listedRun {
 }
 
 func (o *lsOptions) print(cmd *cobra.Command, runs []listedRun) error {
-	if o.format.String() == "csv" {
-		return printRunsCSV(cmd.OutOrStdout(), runs)
-	}
 	if runs == nil {
 		runs = []listedRun{} // an empty list, not null
 	}
@@ -193,30 +187,4 @@ func bounded(g procstats.Guarantee, unit procstats.Unit, value *float64) string 
 	}
 	sign := map[procstats.Guarantee]string{procstats.LowerBound: "≥ ", procstats.UpperBound: "≤ "}
 	return sign[g] + unit.Text(*value)
-}
-
-// printRunsCSV writes CSV, RFC 4180, with the names of the JSON. Fields that were not measured are empty.
-func printRunsCSV(out io.Writer, runs []listedRun) error {
-	w := csv.NewWriter(out)
-	lines := [][]string{{
-		"name", "path", "state", "started_at", "wall_seconds", "exit_code", "signal", "cpu_seconds_total",
-		"memory_peak_bytes", "verdict", "command", "message", "cpu_seconds_total_guarantee", "memory_peak_bytes_guarantee",
-		"outcome", "cpu_seconds_total_source", "memory_peak_bytes_source",
-	}}
-	for _, run := range runs {
-		lines = append(lines, []string{
-			run.Name, run.Path, string(run.State), run.StartedAt.UTC().Format(time.RFC3339Nano),
-			cli.Exactly(run.WallSeconds), exactInt(run.ExitCode), exactInt(run.Signal), cli.Exactly(run.CPUSeconds),
-			cli.Exactly(run.PeakBytes), string(run.Verdict), cli.CommandLine(run.Command), run.Message,
-			string(run.CPUGuarantee), string(run.PeakGuarantee), string(run.Outcome), run.CPUSource, run.PeakSource,
-		})
-	}
-	return w.WriteAll(lines)
-}
-
-func exactInt(value *int) string {
-	if value == nil {
-		return ""
-	}
-	return strconv.Itoa(*value)
 }

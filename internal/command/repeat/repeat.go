@@ -6,7 +6,6 @@
 package repeat
 
 import (
-	"cmp"
 	"math"
 	"path/filepath"
 	"slices"
@@ -195,12 +194,9 @@ type Row struct {
 	WithinNoise *bool `json:"within_noise"`
 }
 
-// wallName is the row of the duration, which is not in the table of measurements.
-const wallName = "wall_seconds"
-
 // measurements returns the names of what is compared.
 func measurements() []string {
-	names := []string{wallName}
+	names := []string{record.WallName}
 	for _, id := range []procstats.ID{
 		procstats.HeadlineCPU, procstats.HeadlineMemoryPeak,
 		procstats.HeadlineIORead, procstats.HeadlineIOWrite, procstats.HeadlineIOHanded,
@@ -212,12 +208,8 @@ func measurements() []string {
 
 // valueOf returns a value of a run.
 func valueOf(r *record.Record, name string) record.HeadlineValue {
-	h := r.Headline[name]
-	if name == wallName {
-		h = record.HeadlineValue{Value: r.WallSeconds, Guarantee: procstats.Exact, Reason: "the run has no end"}
-	}
-	value, reason := h.Known()
-	h.Value, h.Reason = value, cmp.Or(reason, "not recorded")
+	h := r.Number(name)
+	h.Value, h.Reason = h.Known()
 	if r.Diagnosis.Verdict == record.StartFailed {
 		h.Reason = "the command was not started"
 	}

@@ -4,7 +4,6 @@
 package repeat
 
 import (
-	"encoding/csv"
 	"fmt"
 	"io"
 	"strconv"
@@ -15,15 +14,13 @@ import (
 )
 
 // Formats are the words of --format.
-func Formats() []string { return []string{"table", "json", "csv", "markdown"} }
+func Formats() []string { return []string{"table", "json", "markdown"} }
 
 // Write writes rows in one of the Formats.
 func Write(out io.Writer, p cli.Palette, format string, rows []Row) error {
 	switch format {
 	case "json":
 		return cli.PrintJSON(out, rows)
-	case "csv":
-		return writeCSV(out, rows)
 	case "markdown":
 		_, err := io.WriteString(out, Markdown(rows))
 		return err
@@ -141,28 +138,4 @@ func Markdown(rows []Row) string {
 		write(rows[i].Texts())
 	}
 	return b.String()
-}
-
-// writeCSV writes CSV, RFC 4180, with the names of the JSON. What is not known is empty.
-func writeCSV(out io.Writer, rows []Row) error {
-	w := csv.NewWriter(out)
-	lines := [][]string{{
-		"measurement", "series", "n", "mean", "stddev", "min", "max",
-		"guarantee", "change_ratio", "within_noise", "outliers", "reason",
-	}}
-	for i := range rows {
-		r := &rows[i]
-		line := []string{r.Name, r.Group, "0", "", "", "", ""}
-		if s := r.Statistics; s != nil {
-			line = append(line[:2], strconv.Itoa(s.N),
-				cli.Exactly(&s.Mean), cli.Exactly(s.StdDev), cli.Exactly(&s.Min), cli.Exactly(&s.Max))
-		}
-		within := ""
-		if r.WithinNoise != nil {
-			within = strconv.FormatBool(*r.WithinNoise)
-		}
-		lines = append(lines, append(line,
-			string(r.Guarantee), cli.Exactly(r.ChangeRatio), within, strings.Join(r.Outliers, " "), r.Reason))
-	}
-	return w.WriteAll(lines)
 }
