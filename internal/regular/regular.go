@@ -6,6 +6,7 @@
 package regular
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -74,6 +75,19 @@ const mostSecret = 1 << 20
 
 // Secret reads a file with a certificate or a key.
 func Secret(path string) ([]byte, error) { return Read(path, mostSecret) }
+
+// Certificates reads a file with certificates to trust, in PEM form.
+func Certificates(path string) (*x509.CertPool, error) {
+	text, err := Secret(path)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s contains no certificate", path)
+	}
+	return pool, nil
+}
 
 // Token reads a file with one token.
 func Token(path string) (string, error) {

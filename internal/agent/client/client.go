@@ -9,7 +9,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -80,29 +79,38 @@ func IsNotFound(err error) bool {
 	return ok && status.Status == http.StatusNotFound
 }
 
+// AddressError says what is wrong with an address.
+type AddressError string
+
+// Error implements error.
+func (e AddressError) Error() string { return string(e) }
+
+const errAddress = AddressError("must be unix:/path, http://host:port or https://host:port; " +
+	"/path, host:port and host are understood")
+
 // New returns a client that has not connected yet.
 func New(o Options) (*Client, error) {
 	c := &Client{address: o.Address, token: o.Token}
 	transport := &http.Transport{MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute, DisableCompression: true}
 	if path, ok := strings.CutPrefix(o.Address, "unix:"); ok {
 		if path = "/" + strings.TrimLeft(path, "/"); path == "/" {
-			return nil, fmt.Errorf("address %q has no path", o.Address)
+			return nil, errAddress
 		}
 		c.base = url.URL{Scheme: "http", Host: "localhost"}
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", path)
 		}
 	} else {
-		base, err := url.Parse(o.Address)
-		if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-			return nil, fmt.Errorf("address %q is neither unix:/path nor http://host:port nor https://host:port", o.Address)
-		}
-		c.base = url.URL{Scheme: base.Scheme, Host: base.Host}
-	}
-	if o.CAFile != "" {
-		roots, err := readRoots(o.CAFile)
+		base, err := parseBase(o.Address)
 		if err != nil {
 			return nil, err
+		}
+		c.base = *base
+	}
+	if o.CAFile != "" {
+		roots, err := regular.Certificates(o.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("read certificates: %w", err)
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	}
@@ -110,16 +118,20 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-func readRoots(path string) (*x509.CertPool, error) {
-	text, err := regular.Secret(path)
-	if err != nil {
-		return nil, fmt.Errorf("read certificates: %w", err)
+// parseBase returns the scheme and the host of an address over TCP.
+func parseBase(address string) (*url.URL, error) {
+	_, rest, _ := strings.Cut(address, "://")
+	host, _, _ := strings.Cut(rest, "/")
+	if _, port, err := net.SplitHostPort(host); err == nil {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return nil, AddressError(fmt.Sprintf("%q is not a port; must be 1 to 65535", port))
+		}
 	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("read certificates: %s has none in PEM form", path)
+	base, err := url.Parse(address)
+	if err != nil || base.Hostname() == "" || base.Scheme != "http" && base.Scheme != "https" {
+		return nil, errAddress
 	}
-	return roots, nil
+	return &url.URL{Scheme: base.Scheme, Host: base.Host}, nil
 }
 
 // SignInLink is a link that signs a browser in to the agent's page, once and within a minute.

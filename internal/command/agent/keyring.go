@@ -22,8 +22,6 @@ import (
 type secrets struct {
 	token string      // empty for none
 	tls   *tls.Config // nil for none
-	// rules is what is asked of clients: connections of before a change are closed.
-	rules string
 	// keyFile and expires are of the certificate.
 	keyFile string
 	expires time.Time
@@ -86,7 +84,7 @@ func (k *keyring) replace(now secrets) (stricter bool) {
 		k.secrets.token = now.token
 		return stricter
 	}
-	stricter = stricter || k.secrets.rules != now.rules
+	stricter = stricter || !k.secrets.tls.ClientCAs.Equal(now.tls.ClientCAs)
 	k.secrets = now
 	return stricter
 }
@@ -104,15 +102,10 @@ func (s *secrets) readTLS(c config.TLS) error {
 	if !c.VerifyClient {
 		return nil
 	}
-	text, err := regular.Secret(c.CAFile)
-	if err != nil {
+	s.tls.ClientAuth = tls.RequireAndVerifyClientCert
+	if s.tls.ClientCAs, err = regular.Certificates(c.CAFile); err != nil {
 		return fmt.Errorf("read ca_file: %w", err)
 	}
-	s.tls.ClientCAs, s.tls.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
-	if !s.tls.ClientCAs.AppendCertsFromPEM(text) {
-		return fmt.Errorf("read ca_file: %s contains no certificate", c.CAFile)
-	}
-	s.rules = "certificates of " + string(text)
 	return nil
 }
 

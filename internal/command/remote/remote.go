@@ -16,12 +16,10 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -104,13 +102,11 @@ func (c *connection) open(ctx context.Context) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	address := c.address(ctx)
-	if c.addr != "" {
-		if err := checkAddress(address); err != nil {
-			return nil, cli.Usagef("--addr %s: %w", c.addr, err)
-		}
+	agent, err := client.New(client.Options{Address: c.address(ctx), Token: token, CAFile: c.caFile})
+	if _, invalid := errors.AsType[client.AddressError](err); invalid {
+		err = cli.Usagef("--addr %s: %w", c.addr, err)
 	}
-	return client.New(client.Options{Address: address, Token: token, CAFile: c.caFile})
+	return agent, err
 }
 
 func (c *connection) token() (string, error) {
@@ -147,30 +143,6 @@ func (c *connection) address(ctx context.Context) string {
 		return "unix:" + socket
 	}
 	return defaultAddress
-}
-
-// checkAddress rejects an address that is not one of an agent.
-func checkAddress(address string) error {
-	errAddress := errors.New("must be unix:/path, http://host:port or https://host:port; " +
-		"/path, host:port and host are understood")
-	if path, ok := strings.CutPrefix(address, "unix:"); ok {
-		if strings.Trim(path, "/") == "" {
-			return errAddress
-		}
-		return nil
-	}
-	_, rest, _ := strings.Cut(address, "://")
-	host, _, _ := strings.Cut(rest, "/")
-	if _, port, err := net.SplitHostPort(host); err == nil {
-		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return fmt.Errorf("%q is not a port; must be 1 to 65535", port)
-		}
-	}
-	parsed, err := url.Parse(address)
-	if err != nil || parsed.Hostname() == "" || parsed.Scheme != "http" && parsed.Scheme != "https" {
-		return errAddress
-	}
-	return nil
 }
 
 // withPort adds the port of an agent to a host without one: no agent serves the port of http.
