@@ -6,208 +6,73 @@ package procstats
 // treeRows are what is counted over the task's processes, live, exited and reaped, and over its directory.
 //
 //nolint:gochecknoglobals // part of the one table, never written to
-var treeRows = [...]Measurement{{
-	ID: TreeCPU, Name: "tree_cpu_seconds_total",
-	Unit: Seconds, Kind: Counter, Scope: TaskScope, Source: SourceTree, Guarantee: LowerBound,
+var treeRows = [...]section{{TaskScope, SourceTree, []Measurement{{
+	ID: TreeCPU, Name: "tree_cpu_seconds_total", Unit: Seconds, Kind: Counter, Guarantee: LowerBound,
 	File: "process CPU clocks, /proc/PID/stat cutime and cstime, wait4(2) of reaped children",
 	Help: "CPU time of the task counted from its processes: that of the children the executor reaped, and for each " +
 		"live process its own and that of the children it reaped.",
 	Pitfall: "Used if there is no cgroup. Time of processes whose parents ignore SIGCHLD is lost.",
 }, {
-	ID: TreeRSS, Name: "tree_rss_bytes",
-	Unit: Bytes, Kind: Gauge, Scope: TaskScope, Source: SourceTree, Guarantee: UpperBound,
+	ID: TreeRSS, Name: "tree_rss_bytes", Unit: Bytes, Kind: Gauge, Guarantee: UpperBound,
 	File:    "/proc/PID/statm resident, summed",
 	Help:    "The resident memory of all live processes, added up.",
 	Pitfall: "Pages shared by several processes are counted once in each of them.",
 }, {
-	ID: TreeProcesses, Name: "tree_processes",
-	Unit: None, Kind: Gauge, Scope: TaskScope, Source: SourceTree, Guarantee: Exact,
+	ID: TreeProcesses, Name: "tree_processes", Kind: Gauge, Guarantee: Exact,
 	File: "cgroup.procs or /proc/PID/task/TID/children",
 	Help: "Live processes of the task.",
 }, {
-	ID: TreeThreads, Name: "tree_threads",
-	Unit: None, Kind: Gauge, Scope: TaskScope, Source: SourceTree, Guarantee: Sampled,
+	ID: TreeThreads, Name: "tree_threads", Kind: Gauge, Guarantee: Sampled,
 	File: "/proc/PID/stat num_threads, summed",
 	Help: "Threads of all live processes.",
 }, {
-	ID: TreeCPULive, Name: "tree_cpu_live_seconds",
-	Unit: Seconds, Kind: Gauge, Scope: TaskScope, Source: SourceTree, Guarantee: Sampled,
+	ID: TreeCPULive, Name: "tree_cpu_live_seconds", Unit: Seconds, Kind: Gauge, Guarantee: Sampled,
 	File:    "process CPU clocks, summed",
 	Help:    "CPU time of the processes that are alive now, their own only.",
 	Pitfall: "Falls when a process exits; not a counter.",
 }, {
-	ID: TreeCPUExited, Name: "tree_cpu_exited_seconds_total",
-	Unit: Seconds, Kind: Counter, Scope: TaskScope, Source: SourceTree, Guarantee: LowerBound,
+	ID: TreeCPUExited, Name: "tree_cpu_exited_seconds_total", Unit: Seconds, Kind: Counter, Guarantee: LowerBound,
 	File: "the last reading of each exited process",
 	Help: "CPU time of processes that were seen and have exited, up to the last time each was seen.",
 }, {
-	ID: TreeCPUUnattributed, Name: "tree_cpu_unattributed_seconds",
-	Unit: Seconds, Kind: Gauge, Scope: TaskScope, Source: SourceTree, Guarantee: Sampled,
+	ID: TreeCPUUnattributed, Name: "tree_cpu_unattributed_seconds", Unit: Seconds, Kind: Gauge, Guarantee: Sampled,
 	File: "task total minus live minus exited",
 	Help: "CPU time of the task that no process row accounts for: short-lived processes that exited before a sample " +
 		"could see them. Signed: the difference between the total and the rows.",
 	Pitfall: "Below 0 by 0.5 % of the total or 2 ms at most: the clocks of processes and the counter of their cgroup " +
 		"are brought up to date at different moments.",
 }, {
-	ID: TreeProcessesExited, Name: "tree_processes_exited_total",
-	Unit: None, Kind: Counter, Scope: TaskScope, Source: SourceTree, Guarantee: LowerBound,
+	ID: TreeProcessesExited, Name: "tree_processes_exited_total", Kind: Counter, Guarantee: LowerBound,
 	File: "membership of successive samples",
 	Help: "Processes that were alive in an earlier sample and have exited.",
 }, {
-	ID: TreeVsize, Name: "tree_vsize_bytes",
-	Unit: Bytes, Kind: Gauge, Scope: TaskScope, Source: SourceTree, Guarantee: Sampled,
+	ID: TreeVsize, Name: "tree_vsize_bytes", Unit: Bytes, Kind: Gauge, Guarantee: Sampled,
 	File: "/proc/PID/statm size, summed",
 	Help: "The address space of all live processes, added up.",
 	Pitfall: "Says nothing about memory in use: what is reserved and never touched counts, and what processes share " +
 		"counts in each.",
 }, {
-	ID: TreeIORchar, Name: "tree_io_rchar_bytes_total",
-	Unit: Bytes, Kind: Counter, Scope: TaskScope, Source: SourceIO, Guarantee: LowerBound,
-	File: "/proc/PID/io rchar, of live and reaped processes",
-	Help: "Bytes that read system calls returned, page cache and pipes included.",
-	Pitfall: "A parent's counter includes its children's once it has reaped them; processes that exited between " +
-		"samples and were not reaped are missing.",
-}, {
-	ID: TreeIOWchar, Name: "tree_io_wchar_bytes_total",
-	Unit: Bytes, Kind: Counter, Scope: TaskScope, Source: SourceIO, Guarantee: LowerBound,
-	File:    "/proc/PID/io wchar, of live and reaped processes",
-	Help:    "Bytes that were passed to write system calls, pipes and terminals included.",
-	Pitfall: "A parent's counter includes its children's once it has reaped them.",
-}, {
-	ID: TreeIORead, Name: "tree_io_read_bytes_total",
-	Unit: Bytes, Kind: Counter, Scope: TaskScope, Source: SourceIO, Guarantee: LowerBound,
-	File: "/proc/PID/io read_bytes, of live and reaped processes",
-	Help: "Bytes that the processes caused to be read from storage.",
-}, {
-	ID: TreeIOWrite, Name: "tree_io_write_bytes_total",
-	Unit: Bytes, Kind: Counter, Scope: TaskScope, Source: SourceIO, Guarantee: LowerBound,
-	File: "/proc/PID/io write_bytes, of live and reaped processes",
-	Help: "Bytes that the processes handed to the kernel to be written to storage, counted when the page is dirtied.",
-	Pitfall: "They reach storage later. A file that is deleted before writeback never does: see " +
-		"tree_io_cancelled_write_bytes_total.",
-}, {
-	ID: TreeIOCancelledWrite, Name: "tree_io_cancelled_write_bytes_total",
-	Unit: Bytes, Kind: Counter, Scope: TaskScope, Source: SourceIO, Guarantee: LowerBound,
-	File: "/proc/PID/io cancelled_write_bytes, of live and reaped processes",
-	Help: "Bytes whose writing was cancelled because the page cache was truncated.",
-}, {
-	ID: RusageCPU, Name: "rusage_cpu_seconds_total",
-	Unit: Seconds, Kind: Counter, Scope: TaskScope, Source: SourceRusage, Guarantee: LowerBound,
-	File: "wait4(2) ru_utime + ru_stime, of children the executor reaped",
-	Help: "CPU time of reaped children and of everything they reaped themselves.",
-}, {
-	ID: RusageMaxRSS, Name: "rusage_maxrss_bytes",
-	Unit: Bytes, Kind: Gauge, Scope: TaskScope, Source: SourceRusage, Guarantee: UpperBound,
-	File: "wait4(2) ru_maxrss",
-	Help: "The largest resident memory of any single reaped process.",
-	Pitfall: "A child inherits the value of the process that forked it, so it can be its launcher's. It is that of the " +
-		"largest process, never a sum over processes.",
-}, {
-	ID: RusageMinflt, Name: "rusage_minflt_total",
-	Unit: None, Kind: Counter, Scope: TaskScope, Source: SourceRusage, Guarantee: LowerBound,
-	File: "wait4(2) ru_minflt",
-	Help: "Page faults of reaped children that needed no storage.",
-}, {
-	ID: RusageMajflt, Name: "rusage_majflt_total",
-	Unit: None, Kind: Counter, Scope: TaskScope, Source: SourceRusage, Guarantee: LowerBound,
-	File: "wait4(2) ru_majflt",
-	Help: "Page faults of reaped children that waited for storage.",
-}, {
-	ID: RusageNvcsw, Name: "rusage_nvcsw_total",
-	Unit: None, Kind: Counter, Scope: TaskScope, Source: SourceRusage, Guarantee: LowerBound,
-	File: "wait4(2) ru_nvcsw",
-	Help: "Voluntary context switches of reaped children: they waited for something.",
-}, {
-	ID: RusageNivcsw, Name: "rusage_nivcsw_total",
-	Unit: None, Kind: Counter, Scope: TaskScope, Source: SourceRusage, Guarantee: LowerBound,
-	File: "wait4(2) ru_nivcsw",
-	Help: "Involuntary context switches of reaped children.",
-}, {
-	ID: RusageInblock, Name: "rusage_inblock_bytes_total",
-	Unit: Bytes, Kind: Counter, Scope: TaskScope, Source: SourceRusage, Guarantee: LowerBound,
-	File: "wait4(2) ru_inblock, units of 512 bytes",
-	Help: "Bytes that reaped children caused to be read from storage.",
-}, {
-	ID: RusageOublock, Name: "rusage_oublock_bytes_total",
-	Unit: Bytes, Kind: Counter, Scope: TaskScope, Source: SourceRusage, Guarantee: LowerBound,
-	File: "wait4(2) ru_oublock, units of 512 bytes",
-	Help: "Bytes that reaped children handed to the kernel to be written to storage.",
-}, {
-	ID: SmapsPSS, Name: "smaps_pss_bytes",
-	Unit: Bytes, Kind: Gauge, Scope: TaskScope, Source: SourceSmaps, Guarantee: Sampled,
-	File: "/proc/PID/smaps_rollup Pss, summed",
-	Help: "Proportional memory of all live processes: a page shared by n processes counts one nth in each.",
-	Pitfall: "Costly for large processes: read at a longer interval, within a time budget; absent if a process was " +
-		"skipped.",
-}, {
-	ID: SmapsSwapPSS, Name: "smaps_swap_pss_bytes",
-	Unit: Bytes, Kind: Gauge, Scope: TaskScope, Source: SourceSmaps, Guarantee: Sampled,
-	File: "/proc/PID/smaps_rollup SwapPss, summed",
-	Help: "Swapped memory of all live processes, shared entries split among their users.",
-}, {
-	ID: SmapsSkipped, Name: "smaps_skipped_processes",
-	Unit: None, Kind: Gauge, Scope: TaskScope, Source: SourceSmaps, Guarantee: Exact,
-	File: "processes omitted from the last reading",
-	Help: "Processes whose smaps_rollup was not read: too large, over the time budget, or not permitted.",
-}, {
-	ID: DiskUsage, Name: "disk_usage_bytes",
-	Unit: Bytes, Kind: Gauge, Scope: TaskScope, Source: SourceDisk, Guarantee: Sampled,
-	File:    "a walk of the task's directory, allocated blocks",
-	Help:    "Disk space of the task's own directory, hard links counted once.",
-	Pitfall: "Read at a longer interval of its own; see the time of the reading.",
-}, {
-	ID: DiskFiles, Name: "disk_files",
-	Unit: None, Kind: Gauge, Scope: TaskScope, Source: SourceDisk, Guarantee: Sampled,
-	File: "a walk of the task's directory",
-	Help: "Files and directories in the task's own directory.",
-}, {
-	// What the scheduler counts of each live process besides its CPU time.
-	ID: ProcessRunDelay, Name: "process_run_delay_seconds_total",
-	Unit: Seconds, Kind: Counter, Scope: ProcessScope, Source: SourceTree, Set: RunQueueSet, Guarantee: LowerBound,
-	File: "/proc/PID/task/TID/schedstat run_delay",
-	Help: "Time for which threads of this process could run and waited for a CPU, added up over its threads.",
-	Pitfall: "Includes the time for which a CPU quota throttled them. A wait counts once it has ended. Of a " +
-		"thread that has ended, what it " +
-		"waited after it was last read is missing. Not read of processes with more than 128 threads.",
-}, {
-	ID: ProcessVoluntarySwitches, Name: "process_voluntary_switches_total",
-	Unit: None, Kind: Counter, Scope: ProcessScope, Source: SourceTree, Set: RunQueueSet, Guarantee: LowerBound,
-	File: "/proc/PID/task/TID/status voluntary_ctxt_switches",
-	Help: "How often threads of this process gave up their CPU to wait for something.",
-	Pitfall: "Of a thread that has ended, what came after it was last read is missing. Not read of processes with more " +
-		"than 128 threads.",
-}, {
-	ID: ProcessInvoluntarySwitches, Name: "process_involuntary_switches_total",
-	Unit: None, Kind: Counter, Scope: ProcessScope, Source: SourceTree, Set: RunQueueSet, Guarantee: LowerBound,
-	File: "/proc/PID/task/TID/status nonvoluntary_ctxt_switches",
-	Help: "How often the CPU was taken away from threads of this process that could have used it.",
-	Pitfall: "Of a thread that has ended, what came after it was last read is missing. Not read of processes with more " +
-		"than 128 threads.",
-}, {
-	// Rows that say which processes of the task run outside its cgroup: the cgroup's totals have nothing of them.
-	ID: TreeOutside, Name: "tree_processes_outside_cgroup",
-	Unit: None, Kind: Gauge, Scope: TaskScope, Source: SourceTree, Set: OutsideSet, Guarantee: LowerBound,
+	// Which processes of the task run outside its cgroup: the cgroup's totals have nothing of them.
+	ID: TreeOutside, Name: "tree_processes_outside_cgroup", Kind: Gauge, Set: OutsideSet, Guarantee: LowerBound,
 	File:    "/proc/PID/cgroup, and children that cgroup.procs does not list",
 	Help:    "Live processes of the task that run outside its cgroup in some hierarchy, as far as they are known.",
 	Pitfall: "Processes are looked at in turn, so in a large task one that left can be found late.",
 }, {
-	ID: TreeLeftCPU, Name: "tree_processes_left_cpu_cgroup_total",
-	Unit: None, Kind: Counter, Scope: TaskScope, Source: SourceTree, Set: OutsideSet, Guarantee: LowerBound,
+	ID: TreeLeftCPU, Name: "tree_processes_left_cpu_cgroup_total", Kind: Counter, Set: OutsideSet, Guarantee: LowerBound,
 	File: "/proc/PID/cgroup: cpuacct (v1) or v2",
 	Help: "Processes of the task that were seen outside the cgroup that counts its CPU time.",
 }, {
 	ID: TreeLeftMemory, Name: "tree_processes_left_memory_cgroup_total",
-	Unit: None, Kind: Counter, Scope: TaskScope, Source: SourceTree, Set: OutsideSet, Guarantee: LowerBound,
+	Kind: Counter, Set: OutsideSet, Guarantee: LowerBound,
 	File: "/proc/PID/cgroup: memory (v1) or v2",
 	Help: "Processes of the task that were seen outside the cgroup that its memory is charged to.",
 }, {
-	ID: TreeLeftIO, Name: "tree_processes_left_io_cgroup_total",
-	Unit: None, Kind: Counter, Scope: TaskScope, Source: SourceTree, Set: OutsideSet, Guarantee: LowerBound,
+	ID: TreeLeftIO, Name: "tree_processes_left_io_cgroup_total", Kind: Counter, Set: OutsideSet, Guarantee: LowerBound,
 	File: "/proc/PID/cgroup: blkio (v1) or v2",
 	Help: "Processes of the task that were seen outside the cgroup that its I/O is charged to.",
 }, {
 	ID: TreeOutsideCPU, Name: "tree_cpu_outside_cgroup_seconds_total",
-	Unit: Seconds, Kind: Counter, Scope: TaskScope, Source: SourceTree, Set: OutsideSet, Guarantee: Sampled,
+	Unit: Seconds, Kind: Counter, Set: OutsideSet, Guarantee: Sampled,
 	File: "the CPU clocks of processes that two successive samples found outside the task's cgroup",
 	Help: "CPU time that processes used while they ran outside the cgroup that counts the task's CPU time, as far " +
 		"as it was seen.",
@@ -215,55 +80,17 @@ var treeRows = [...]Measurement{{
 		"inside again between two samples, the cgroup has part of it too.",
 }, {
 	ID: TreeLeftPressure, Name: "tree_processes_left_pressure_cgroup_total",
-	Unit: None, Kind: Counter, Scope: TaskScope, Source: SourceTree, Set: OutsideSet, Guarantee: LowerBound,
+	Kind: Counter, Set: OutsideSet, Guarantee: LowerBound,
 	File: "/proc/PID/cgroup: v2",
 	Help: "Processes of the task that were seen outside the cgroup that its pressure is read of.",
 }, {
-	// What the ends of processes say of those that ran outside.
-	ID: RusageOutside, Name: "rusage_processes_outside_cgroup_total",
-	Unit: None, Kind: Counter, Scope: TaskScope, Source: SourceRusage, Guarantee: LowerBound,
-	File: "/proc/PID/cgroup (v2) of a child that has ended, before the executor reaps it",
-	Help: "Processes that the executor reaped and that ended outside the task's cgroup, however short they were there.",
-	Pitfall: "Only the main process and orphans are reaped by the executor. A process that left groups of version " +
-		"1 alone is not seen: the " +
-		"kernel says of none that has ended in which it was.",
-}, {
-	ID: TreeJoined, Name: "tree_processes_joined_total",
-	Unit: None, Kind: Counter, Scope: TaskScope, Source: SourceTree, Set: OutsideSet, Guarantee: LowerBound,
+	ID: TreeJoined, Name: "tree_processes_joined_total", Kind: Counter, Set: OutsideSet, Guarantee: LowerBound,
 	File: "cgroup.procs, and the parents of what it lists for the first time",
 	Help: "Processes that another program moved into the task's cgroup, as far as they were seen. What they had " +
 		"used before is not the task's.",
 }, {
-	ID: ExitsCPU, Name: "exits_cpu_seconds_total",
-	Unit: Seconds, Kind: Counter, Scope: TaskScope, Source: SourceExits, Guarantee: LowerBound,
-	File: "task_struct.se.sum_exec_runtime of each thread that ended in the task's v2 cgroup, by a BPF program on " +
-		"sched_switch",
-	Help: "CPU time of the processes that ended in the task's cgroup of version 2, over their whole lives, however " +
-		"short. Only the record of an ended task has it.",
-	Pitfall: "Absent if processes are known to have joined the cgroup: what they used before is in it too.",
-}, {
-	// What the ends of processes in the cgroup say of those that are missing.
-	ID: ExitsLeft, Name: "exits_processes_left_cgroup_total",
-	Unit: None, Kind: Counter, Scope: TaskScope, Source: SourceExits, Guarantee: LowerBound,
-	File: "sched_process_fork and sched_switch, by BPF programs: processes that were forked in the task's v2 " +
-		"cgroup, and those that ended there",
-	Help: "Processes that began in the task's cgroup of version 2 and did not end there, however short they lived. " +
-		"Only the record of an ended task has it.",
-	Pitfall: "A process that joined the cgroup and ended there makes up for one that left.",
-}, {
-	// What is worked out from several counters of I/O.
-	ID: TreeIOStored, Name: "tree_io_stored_bytes_total",
-	Unit: Bytes, Kind: Counter, Scope: TaskScope, Source: SourceIO, Guarantee: LowerBound,
-	File: "/proc/PID/io write_bytes - cancelled_write_bytes, of live and reaped processes, - /proc/meminfo Dirty, " +
-		"Writeback, WritebackTmp and 125 pages a CPU",
-	Help: "Bytes that the processes wrote and that have reached storage at least: all that the machine has yet to " +
-		"write may be theirs.",
-	Pitfall: "Far too low while other tasks have much to write. What someone outside the task deletes before it is " +
-		"written counts as if it had reached storage.",
-}, {
 	// What a task holds where no cgroup says it: the memory of its processes, and huge pages.
-	ID: TreeMemory, Name: "tree_memory_bytes",
-	Unit: Bytes, Kind: Gauge, Scope: TaskScope, Source: SourceTree, Guarantee: LowerBound,
+	ID: TreeMemory, Name: "tree_memory_bytes", Unit: Bytes, Kind: Gauge, Guarantee: LowerBound,
 	File: "/proc/PID/statm resident - shared, and Pss_Anon and Pss_Shmem of /proc/PID/smaps_rollup (since Linux " +
 		"5.4) on a slow clock",
 	Help: "Anonymous and shared memory that all live processes map, without the pages of files; what several of " +
@@ -272,41 +99,13 @@ var treeRows = [...]Measurement{{
 		"and pipes, huge pages, kernel memory. If the task's cgroup accounts memory, or smaps_rollup cannot be read, it " +
 		"is that of the largest process.",
 }, {
-	ID: TreeSwap, Name: "tree_swap_bytes",
-	Unit: Bytes, Kind: Gauge, Scope: TaskScope, Source: SourceTree, Guarantee: LowerBound,
+	ID: TreeSwap, Name: "tree_swap_bytes", Unit: Bytes, Kind: Gauge, Guarantee: LowerBound,
 	File:    "/proc/PID/smaps_rollup SwapPss, summed over the processes that could be read",
 	Help:    "Swapped memory of the live processes; what several of them map counts once.",
 	Pitfall: "Read on the slow clock of tree_memory_bytes, and only if the task's cgroup does not account memory.",
 }, {
-	ID: HugetlbCgroupCurrent, Name: "hugetlb_cgroup_current_bytes",
-	Unit: Bytes, Kind: Gauge, Scope: TaskScope, Source: SourceHugetlb, Guarantee: Exact,
-	File:    "hugetlb.*.current (v2), hugetlb.*.usage_in_bytes (v1), all sizes",
-	Help:    "Huge pages of hugetlbfs that are charged to the cgroup.",
-	Pitfall: "Transparent huge pages are ordinary memory and not counted here.",
-}, {
-	ID: HugetlbMapped, Name: "hugetlb_mapped_bytes",
-	Unit: Bytes, Kind: Gauge, Scope: TaskScope, Source: SourceHugetlb, Guarantee: LowerBound,
-	File: "/proc/PID/smaps_rollup Private_Hugetlb, summed, and the largest Shared_Hugetlb",
-	Help: "Huge pages of hugetlbfs that the live processes map.",
-	Pitfall: "Files in hugetlbfs that no process maps are missing. Read on a slow clock, and only if the machine's " +
-		"pools of huge pages are in use and no cgroup counts them.",
-}, {
-	ID: HugetlbUncharged, Name: "hugetlb_uncharged_bytes",
-	Unit: Bytes, Kind: Gauge, Scope: TaskScope, Source: SourceHugetlb, Guarantee: LowerBound,
-	File: "hugetlb_cgroup_current_bytes, else hugetlb_mapped_bytes; 0 if cgroup2 is mounted with " +
-		"memory_hugetlb_accounting",
-	Help: "Huge pages that the task holds and that cgroup_memory_current_bytes does not count.",
-}, {
-	ID: RusagePeakRSS, Name: "rusage_peak_rss_bytes",
-	Unit: Bytes, Kind: Gauge, Scope: TaskScope, Source: SourceRusage, Guarantee: LowerBound,
-	File: "wait4(2) ru_maxrss of children the executor reaped, if it is above the executor's own",
-	Help: "The most resident memory that a single reaped process had at any time, mapped files included.",
-	Pitfall: "Absent if no process had more than the executor: a child inherits that value from it. It is that of one " +
-		"process, and the task can have held more.",
-}, {
-	// Rows that say what is not in rates of CPU time.
-	ID: TreeCPULate, Name: "tree_cpu_late_seconds_total",
-	Unit: Seconds, Kind: Counter, Scope: TaskScope, Source: SourceTree, Guarantee: Sampled,
+	// What is not in rates of CPU time.
+	ID: TreeCPULate, Name: "tree_cpu_late_seconds_total", Unit: Seconds, Kind: Counter, Guarantee: Sampled,
 	File: "the CPU clocks of processes that are older than the sample before the one that found them, and the " +
 		"growth of tree_cpu_seconds_total",
 	Help: "The part of tree_cpu_seconds_total that the sample before had missed: what processes that were " +
@@ -314,30 +113,146 @@ var treeRows = [...]Measurement{{
 		"can have done since. Rates of tree_cpu_seconds_total are without it.",
 	Pitfall: "What a process that is found late has used since the sample before is in it too.",
 }, {
-	// Rows that say when processes were read, and what the task had used by then.
-	ID: TreeCPUAtRows, Name: "tree_cpu_at_rows_seconds",
-	Unit: Seconds, Kind: Gauge, Scope: TaskScope, Source: SourceTree, Guarantee: Sampled,
+	// When processes were read, and what the task had used by then.
+	ID: TreeCPUAtRows, Name: "tree_cpu_at_rows_seconds", Unit: Seconds, Kind: Gauge, Guarantee: Sampled,
 	File: "the task's total that is read together with its processes",
 	Help: "CPU time of the task when its processes were last read: the rows, what has exited and what is " +
 		"unattributed add up to it.",
+}}}, {TaskScope, SourceIO, []Measurement{{
+	ID: TreeIORchar, Name: "tree_io_rchar_bytes_total", Unit: Bytes, Kind: Counter, Guarantee: LowerBound,
+	File: "/proc/PID/io rchar, of live and reaped processes",
+	Help: "Bytes that read system calls returned, page cache and pipes included.",
+	Pitfall: "A parent's counter includes its children's once it has reaped them; processes that exited between " +
+		"samples and were not reaped are missing.",
 }, {
-	ID: HeadlineProcessesAge, Name: "process_rows_age_seconds",
-	Unit: Seconds, Kind: Gauge, Scope: HeadlineScope,
-	File: "the time of the sample minus that of tree_processes, CLOCK_MONOTONIC",
-	Help: "How long before the sample the processes of the task were read, whose rows it has; absent if it is 0. " +
-		"The measurements of the sources tree and io are as old.",
+	ID: TreeIOWchar, Name: "tree_io_wchar_bytes_total", Unit: Bytes, Kind: Counter, Guarantee: LowerBound,
+	File:    "/proc/PID/io wchar, of live and reaped processes",
+	Help:    "Bytes that were passed to write system calls, pipes and terminals included.",
+	Pitfall: "A parent's counter includes its children's once it has reaped them.",
 }, {
-	// How often a task is sampled.
-	ID: ExecutorInterval, Name: "executor_sampling_interval_seconds",
-	Unit: Seconds, Kind: Gauge, Scope: TaskScope, Source: SourceExecutor, Guarantee: Exact,
-	File: "the own count of the process that samples",
-	Help: "Time between two samples of the task, by its executor or in the driver's loop, stretched if sampling " +
-		"would take more than its budget.",
-	Pitfall: "Compare with executor_sampling_interval_requested_seconds. Absent while samples are only taken when they " +
-		"are asked for.",
+	ID: TreeIORead, Name: "tree_io_read_bytes_total", Unit: Bytes, Kind: Counter, Guarantee: LowerBound,
+	File: "/proc/PID/io read_bytes, of live and reaped processes",
+	Help: "Bytes that the processes caused to be read from storage.",
 }, {
-	ID: ExecutorIntervalRequested, Name: "executor_sampling_interval_requested_seconds",
-	Unit: Seconds, Kind: Gauge, Scope: TaskScope, Source: SourceExecutor, Guarantee: Exact,
-	File: "the own count of the process that samples",
-	Help: "Time between two samples of the task as it was requested; the shortest one of several readers.",
-}}
+	ID: TreeIOWrite, Name: "tree_io_write_bytes_total", Unit: Bytes, Kind: Counter, Guarantee: LowerBound,
+	File: "/proc/PID/io write_bytes, of live and reaped processes",
+	Help: "Bytes that the processes handed to the kernel to be written to storage, counted when the page is dirtied.",
+	Pitfall: "They reach storage later. A file that is deleted before writeback never does: see " +
+		"tree_io_cancelled_write_bytes_total.",
+}, {
+	ID: TreeIOCancelledWrite, Name: "tree_io_cancelled_write_bytes_total",
+	Unit: Bytes, Kind: Counter, Guarantee: LowerBound,
+	File: "/proc/PID/io cancelled_write_bytes, of live and reaped processes",
+	Help: "Bytes whose writing was cancelled because the page cache was truncated.",
+}, {
+	// What is worked out from several counters of I/O.
+	ID: TreeIOStored, Name: "tree_io_stored_bytes_total", Unit: Bytes, Kind: Counter, Guarantee: LowerBound,
+	File: "/proc/PID/io write_bytes - cancelled_write_bytes, of live and reaped processes, - /proc/meminfo Dirty, " +
+		"Writeback, WritebackTmp and 125 pages a CPU",
+	Help: "Bytes that the processes wrote and that have reached storage at least: all that the machine has yet to " +
+		"write may be theirs.",
+	Pitfall: "Far too low while other tasks have much to write. What someone outside the task deletes before it is " +
+		"written counts as if it had reached storage.",
+}}}, {TaskScope, SourceRusage, []Measurement{{
+	ID: RusageCPU, Name: "rusage_cpu_seconds_total", Unit: Seconds, Kind: Counter, Guarantee: LowerBound,
+	File: "wait4(2) ru_utime + ru_stime, of children the executor reaped",
+	Help: "CPU time of reaped children and of everything they reaped themselves.",
+}, {
+	ID: RusageMaxRSS, Name: "rusage_maxrss_bytes", Unit: Bytes, Kind: Gauge, Guarantee: UpperBound,
+	File: "wait4(2) ru_maxrss",
+	Help: "The largest resident memory of any single reaped process.",
+	Pitfall: "A child inherits the value of the process that forked it, so it can be its launcher's. It is that of the " +
+		"largest process, never a sum over processes.",
+}, {
+	ID: RusageMinflt, Name: "rusage_minflt_total", Kind: Counter, Guarantee: LowerBound,
+	File: "wait4(2) ru_minflt",
+	Help: "Page faults of reaped children that needed no storage.",
+}, {
+	ID: RusageMajflt, Name: "rusage_majflt_total", Kind: Counter, Guarantee: LowerBound,
+	File: "wait4(2) ru_majflt",
+	Help: "Page faults of reaped children that waited for storage.",
+}, {
+	ID: RusageNvcsw, Name: "rusage_nvcsw_total", Kind: Counter, Guarantee: LowerBound,
+	File: "wait4(2) ru_nvcsw",
+	Help: "Voluntary context switches of reaped children: they waited for something.",
+}, {
+	ID: RusageNivcsw, Name: "rusage_nivcsw_total", Kind: Counter, Guarantee: LowerBound,
+	File: "wait4(2) ru_nivcsw",
+	Help: "Involuntary context switches of reaped children.",
+}, {
+	ID: RusageInblock, Name: "rusage_inblock_bytes_total", Unit: Bytes, Kind: Counter, Guarantee: LowerBound,
+	File: "wait4(2) ru_inblock, units of 512 bytes",
+	Help: "Bytes that reaped children caused to be read from storage.",
+}, {
+	ID: RusageOublock, Name: "rusage_oublock_bytes_total", Unit: Bytes, Kind: Counter, Guarantee: LowerBound,
+	File: "wait4(2) ru_oublock, units of 512 bytes",
+	Help: "Bytes that reaped children handed to the kernel to be written to storage.",
+}, {
+	// What the ends of processes say of those that ran outside.
+	ID: RusageOutside, Name: "rusage_processes_outside_cgroup_total", Kind: Counter, Guarantee: LowerBound,
+	File: "/proc/PID/cgroup (v2) of a child that has ended, before the executor reaps it",
+	Help: "Processes that the executor reaped and that ended outside the task's cgroup, however short they were there.",
+	Pitfall: "Only the main process and orphans are reaped by the executor. A process that left groups of version " +
+		"1 alone is not seen: the " +
+		"kernel says of none that has ended in which it was.",
+}, {
+	ID: RusagePeakRSS, Name: "rusage_peak_rss_bytes", Unit: Bytes, Kind: Gauge, Guarantee: LowerBound,
+	File: "wait4(2) ru_maxrss of children the executor reaped, if it is above the executor's own",
+	Help: "The most resident memory that a single reaped process had at any time, mapped files included.",
+	Pitfall: "Absent if no process had more than the executor: a child inherits that value from it. It is that of one " +
+		"process, and the task can have held more.",
+}}}, {TaskScope, SourceSmaps, []Measurement{{
+	ID: SmapsPSS, Name: "smaps_pss_bytes", Unit: Bytes, Kind: Gauge, Guarantee: Sampled,
+	File: "/proc/PID/smaps_rollup Pss, summed",
+	Help: "Proportional memory of all live processes: a page shared by n processes counts one nth in each.",
+	Pitfall: "Costly for large processes: read at a longer interval, within a time budget; absent if a process was " +
+		"skipped.",
+}, {
+	ID: SmapsSwapPSS, Name: "smaps_swap_pss_bytes", Unit: Bytes, Kind: Gauge, Guarantee: Sampled,
+	File: "/proc/PID/smaps_rollup SwapPss, summed",
+	Help: "Swapped memory of all live processes, shared entries split among their users.",
+}, {
+	ID: SmapsSkipped, Name: "smaps_skipped_processes", Kind: Gauge, Guarantee: Exact,
+	File: "processes omitted from the last reading",
+	Help: "Processes whose smaps_rollup was not read: too large, over the time budget, or not permitted.",
+}}}, {TaskScope, SourceDisk, []Measurement{{
+	ID: DiskUsage, Name: "disk_usage_bytes", Unit: Bytes, Kind: Gauge, Guarantee: Sampled,
+	File:    "a walk of the task's directory, allocated blocks",
+	Help:    "Disk space of the task's own directory, hard links counted once.",
+	Pitfall: "Read at a longer interval of its own; see the time of the reading.",
+}, {
+	ID: DiskFiles, Name: "disk_files", Kind: Gauge, Guarantee: Sampled,
+	File: "a walk of the task's directory",
+	Help: "Files and directories in the task's own directory.",
+}}}, {TaskScope, SourceExits, []Measurement{{
+	ID: ExitsCPU, Name: "exits_cpu_seconds_total", Unit: Seconds, Kind: Counter, Guarantee: LowerBound,
+	File: "task_struct.se.sum_exec_runtime of each thread that ended in the task's v2 cgroup, by a BPF program on " +
+		"sched_switch",
+	Help: "CPU time of the processes that ended in the task's cgroup of version 2, over their whole lives, however " +
+		"short. Only the record of an ended task has it.",
+	Pitfall: "Absent if processes are known to have joined the cgroup: what they used before is in it too.",
+}, {
+	// What the ends of processes in the cgroup say of those that are missing.
+	ID: ExitsLeft, Name: "exits_processes_left_cgroup_total", Kind: Counter, Guarantee: LowerBound,
+	File: "sched_process_fork and sched_switch, by BPF programs: processes that were forked in the task's v2 " +
+		"cgroup, and those that ended there",
+	Help: "Processes that began in the task's cgroup of version 2 and did not end there, however short they lived. " +
+		"Only the record of an ended task has it.",
+	Pitfall: "A process that joined the cgroup and ended there makes up for one that left.",
+}}}, {TaskScope, SourceHugetlb, []Measurement{{
+	ID: HugetlbCgroupCurrent, Name: "hugetlb_cgroup_current_bytes", Unit: Bytes, Kind: Gauge, Guarantee: Exact,
+	File:    "hugetlb.*.current (v2), hugetlb.*.usage_in_bytes (v1), all sizes",
+	Help:    "Huge pages of hugetlbfs that are charged to the cgroup.",
+	Pitfall: "Transparent huge pages are ordinary memory and not counted here.",
+}, {
+	ID: HugetlbMapped, Name: "hugetlb_mapped_bytes", Unit: Bytes, Kind: Gauge, Guarantee: LowerBound,
+	File: "/proc/PID/smaps_rollup Private_Hugetlb, summed, and the largest Shared_Hugetlb",
+	Help: "Huge pages of hugetlbfs that the live processes map.",
+	Pitfall: "Files in hugetlbfs that no process maps are missing. Read on a slow clock, and only if the machine's " +
+		"pools of huge pages are in use and no cgroup counts them.",
+}, {
+	ID: HugetlbUncharged, Name: "hugetlb_uncharged_bytes", Unit: Bytes, Kind: Gauge, Guarantee: LowerBound,
+	File: "hugetlb_cgroup_current_bytes, else hugetlb_mapped_bytes; 0 if cgroup2 is mounted with " +
+		"memory_hugetlb_accounting",
+	Help: "Huge pages that the task holds and that cgroup_memory_current_bytes does not count.",
+}}}}

@@ -6,6 +6,7 @@ package procstats
 import (
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -34,22 +35,23 @@ type Measurement struct {
 	Pitfall string
 }
 
-// sections are the table, one array a file. They are laid out at build time, so that a process which asks for nothing
-// pays nothing at its start; Table and Lookup hand out copies.
-//
-//nolint:gochecknoglobals // the one table, never written to
-var sections = [...][]Measurement{
-	cgroupRows[:], headlineRows[:], processRows[:], treeRows[:],
+// section is a part of the table: the rows that have a scope and a source in common, which stand once.
+type section struct {
+	scope  Scope
+	source SourceID
+	rows   []Measurement
 }
 
-// rows has the table by ID.
+// rows has the table by ID. It is made when it is first asked for: a process that does not ask pays nothing at its
+// start. Table and Lookup hand out copies.
 //
-//nolint:gochecknoglobals // as the table
+//nolint:gochecknoglobals // the one table, never written to
 var rows = sync.OnceValue(func() *[64 * selectionWords]*Measurement {
 	var byID [64 * selectionWords]*Measurement
-	for _, section := range sections {
-		for i := range section {
-			byID[section[i].ID] = &section[i]
+	for _, s := range slices.Concat(cgroupRows[:], headlineRows[:], processRows[:], treeRows[:]) {
+		for _, m := range s.rows {
+			m.Scope, m.Source = s.scope, s.source
+			byID[m.ID] = &m
 		}
 	}
 	return &byID
