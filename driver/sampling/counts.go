@@ -21,10 +21,8 @@ const unusedLimit = 10 * time.Second
 // counts are what the kernel counts of a task only for a watcher.
 type counts struct {
 	exits *reader.Exits
-	// packets is the counter until a source has it; nil with the reason why there is none, or if packets are not
-	// selected.
-	packets *network.Counter
-	reason  string
+	// packets is the source of the packets until the reader has it; nil if they are not selected.
+	packets *network.Source
 }
 
 // Count counts what ends in the cgroup of a task that is about to be started, and its packets if that is wanted. A
@@ -36,10 +34,7 @@ func (l *Loop) Count(id string, cgroup procstats.Cgroup, packets bool) {
 	r := l.newReading(id)
 	r.exits = l.programs.WatchExits(cgroup, nil)
 	if packets {
-		var err error
-		if r.packets, err = l.programs.CountPackets(cgroup); err != nil {
-			r.reason = err.Error()
-		}
+		r.packets = l.programs.OpenPackets(procstats.SourceSelection(procstats.SourceSkb), cgroup, false)
 	}
 	l.mu.Lock()
 	fits := l.ctx.Err() == nil && l.readings[id] == nil && len(l.readings) < l.limit
@@ -122,21 +117,12 @@ func (l *Loop) Network(id string) (s *procstats.Sample, d procstats.SourceDescri
 		if r.Reader != nil {
 			s = &procstats.Sample{}
 			d = r.AddPackets(s)
-		} else if source := r.counter(procstats.SourceSelection(procstats.SourceSkb)); source != nil {
-			s, d = &procstats.Sample{}, source.Describe()
-			source.Collect(s)
+		} else if r.packets != nil {
+			s, d = &procstats.Sample{}, r.packets.Describe()
+			r.packets.Collect(s)
 		}
 	})
 	return s, d
-}
-
-// counter is a source of the packets of a selection that are counted since before the start; nil if they are not, and
-// without a reason.
-func (r *reading) counter(selection procstats.Selection) *network.Source {
-	if r.packets == nil && r.reason == "" {
-		return nil
-	}
-	return network.Of(selection, r.packets, r.reason)
 }
 
 // openPackets begins to count the packets of the task, if they are selected and can be counted on this machine. The
@@ -145,8 +131,9 @@ func (r *reading) openPackets(selection procstats.Selection, executors *procstat
 	if reading, found := executors.Task.Get(procstats.SkbReceived); found && !selection.HasSource(procstats.SourceSkb) {
 		return network.Absent(procstats.SourceSelection(procstats.SourceSkb), reading.Reason())
 	}
-	if counted := r.counter(selection); counted != nil {
-		r.packets, r.reason = nil, "" // the source closes it
+	if counted := r.packets; counted != nil {
+		r.packets = nil // the reader closes it
+		counted.Select(selection)
 		return counted
 	}
 	return r.loop.programs.OpenPackets(selection, r.task.Cgroup, true)

@@ -235,15 +235,6 @@ func (p *Programs) EndTrial() {
 	p.counter = nil
 }
 
-// CountPackets begins to count the packets of a cgroup.
-func (p *Programs) CountPackets(group procstats.Cgroup) (*network.Counter, error) {
-	defer p.EndTrial()
-	if err := p.TryPackets(); err != nil {
-		return nil, err
-	}
-	return network.Count(kernel.HostFS(), group.V2)
-}
-
 // OpenPackets opens the packets of a task as a source; started says that the task has been started.
 func (p *Programs) OpenPackets(selection procstats.Selection, group procstats.Cgroup, started bool) *network.Source {
 	defer p.EndTrial()

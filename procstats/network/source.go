@@ -66,11 +66,8 @@ func Open(host kernel.FS, selection procstats.Selection, dir string, started boo
 	return s
 }
 
-// Of returns a source of what a counter has counted since before the start of its task, or that says why there is
-// none. It closes the counter.
-func Of(selection procstats.Selection, counter *Counter, reason string) *Source {
-	return &Source{selection: selection, counter: counter, reason: reason}
-}
+// Select replaces what the source puts into samples.
+func (s *Source) Select(selection procstats.Selection) { s.selection = selection }
 
 // Continue adds what an earlier reader of the task has counted, by its last sample. What came between the two was not
 // counted: it is known without a gap since this one was opened.
