@@ -4,7 +4,6 @@
 package driver
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"syscall"
@@ -96,7 +95,7 @@ func (t *task) handover() *reader.Handover {
 	if err != nil {
 		t.log.Warn("read last samples of lost task", "error", err)
 	}
-	return cmp.Or(h, &reader.Handover{})
+	return h
 }
 
 // lostTotals reads what the kernel has counted in the task's own cgroup. It is nil if the task has none: a cgroup that

@@ -89,9 +89,6 @@ func (t *task) handover() *reader.Handover {
 	if err != nil {
 		t.log.Warn("samples of the caller are missing in the record", "error", err)
 	}
-	if h == nil {
-		return &reader.Handover{}
-	}
 	return h
 }
 

@@ -155,9 +155,6 @@ func (r *reading) takeOver() *reader.Handover {
 	if err != nil {
 		r.loop.log.Warn("counts of an earlier reader are lost", "task", r.task.ID, "error", err)
 	}
-	if earlier == nil {
-		earlier = &reader.Handover{}
-	}
 	if r.handover == nil {
 		if r.handover, err = reader.OpenHandover(r.task.Folder); err != nil {
 			r.warn(err)

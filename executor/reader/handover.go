@@ -132,14 +132,14 @@ func (w *HandoverWriter) writeSlot(slot int, text []byte) error {
 // Close closes the file, which stays.
 func (w *HandoverWriter) Close() error { return w.file.Close() }
 
-// ReadHandover reads what was handed over of a task. It is nil if nothing was.
+// ReadHandover reads what was handed over of a task; an empty one if nothing was. It is never nil.
 func ReadHandover(folder string) (*Handover, error) {
 	file, err := os.Open(filepath.Join(folder, handoverFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil //nolint:nilnil // nothing was handed over
+		return &Handover{}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read handover: %w", err)
+		return &Handover{}, fmt.Errorf("read handover: %w", err)
 	}
 	defer file.Close()
 	var errs [rowSlot + 1]error

@@ -66,7 +66,7 @@ func (h *Handover) hold(t *testing.T, last, before, rows int) {
 // has continued.
 func TestHandover(t *testing.T) {
 	folder := t.TempDir()
-	if h, err := ReadHandover(folder); h != nil || err != nil {
+	if h, err := ReadHandover(folder); *h != (Handover{}) || err != nil {
 		t.Errorf("without a handover: %+v, %v", h, err)
 	}
 	var m Memory

@@ -135,7 +135,7 @@ func (r *Reader) Before() *procstats.Sample {
 
 // Continue continues what another reader has handed over; alive tells which processes of it are still there.
 func (r *Reader) Continue(h *Handover, alive func(procstats.ProcessID) bool) {
-	if h == nil || h.Last == nil {
+	if h.Last == nil {
 		return
 	}
 	r.mu.Lock()
