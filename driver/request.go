@@ -189,8 +189,8 @@ func placement(host kernel.FS, task *TaskConfig, b *ConfigBlock, config Config) 
 	v2, ok := v2Mount(mounts, task.Resources.Linux.CpusetCgroup)
 	if !ok {
 		// On v1 it is of the cpuset controller alone, and the host moves cores in it between tasks.
-		if i := mountOf(mounts, "cpuset"); i >= 0 {
-			dir := belowMount(mounts[i].Point, task.Resources.Linux.CpusetCgroup)
+		if mount, ok := kernel.MountOf(mounts, "cpuset"); ok {
+			dir := belowMount(mount.Point, task.Resources.Linux.CpusetCgroup)
 			if info, err := os.Stat(dir); err == nil && info.IsDir() {
 				p.V1 = map[string]string{"cpuset": dir}
 			}
@@ -238,13 +238,6 @@ func isLimiting(controller string) bool {
 	return slices.Contains([]string{"cpu", "cpuset", "memory", "pids", "blkio"}, controller)
 }
 
-// mountOf is the index of the v1 hierarchy of a controller, -1 where there is none.
-func mountOf(mounts []kernel.CgroupMount, controller string) int {
-	return slices.IndexFunc(mounts, func(m kernel.CgroupMount) bool {
-		return m.Version == 1 && slices.Contains(m.Controllers, controller)
-	})
-}
-
 // belowMount is a cgroup's directory, given as a path in the file system or within the hierarchy.
 func belowMount(mount, path string) string {
 	if path == mount || strings.HasPrefix(path, mount+"/") {
@@ -261,20 +254,20 @@ func override(host kernel.FS, b *ConfigBlock) (*proto.CgroupPlacement, error) {
 	}
 	p := &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_GIVEN, Shared: true}
 	if b.CgroupV2 != "" {
-		i := slices.IndexFunc(mounts, func(m kernel.CgroupMount) bool { return m.Version == 2 })
-		if i < 0 {
+		mount, ok := kernel.MountOf(mounts, "")
+		if !ok {
 			return nil, invalid("cgroup_v2_override: cgroup v2 is not mounted here")
 		}
-		p.V2 = belowMount(mounts[i].Point, b.CgroupV2)
+		p.V2 = belowMount(mount.Point, b.CgroupV2)
 		return p, nil
 	}
 	p.V1 = make(map[string]string, len(b.CgroupV1))
 	for controller, path := range b.CgroupV1 {
-		i := mountOf(mounts, controller)
-		if i < 0 {
+		mount, ok := kernel.MountOf(mounts, controller)
+		if !ok {
 			return nil, invalid("cgroup_v1_override: no hierarchy of the controller %q is mounted here", controller)
 		}
-		p.V1[controller] = belowMount(mounts[i].Point, path)
+		p.V1[controller] = belowMount(mount.Point, path)
 	}
 	return p, nil
 }

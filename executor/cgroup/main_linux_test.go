@@ -337,7 +337,8 @@ func version(t *testing.T, controller string) int {
 		t.Fatal(err)
 	case mountedV1(mounts, nameV1(controller)):
 		return 1
-	case mounted(mounts, 2, controller):
+	}
+	if v2, _ := kernel.MountOf(mounts, ""); slices.Contains(v2.Controllers, controller) {
 		return 2
 	}
 	return 0

@@ -4,9 +4,7 @@
 package cgroup
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,13 +28,14 @@ type Remedy struct {
 func (r Remedy) Lack(controller string) (found, enable string) {
 	v1 := nameV1(controller)
 	// With v1 hierarchies beside it, v2 has the controllers that those do not have.
-	onV2 := isPureV2(r.Mounts) || mounted(r.Mounts, 2, controller)
+	v2, _ := kernel.MountOf(r.Mounts, "")
+	onV2 := isPureV2(r.Mounts) || slices.Contains(v2.Controllers, controller)
 	switch {
 	case len(r.Mounts) == 0 || r.readOnly():
 		return "", r.Delegation()
 	case kernel.ControllerDisabled(r.FS, v1):
 		return "switched off in the kernel", "boot with cgroup_enable=" + v1
-	case onV2 && !delegates(r.Mounts, controller) && !mustMoveAway(r.v2()):
+	case onV2 && !slices.Contains(readWords(v2.Point, subtreeControl), controller) && !mustMoveAway(r.v2()):
 		file := filepath.Join(r.v2(), subtreeControl)
 		return "not delegated by the root", fmt.Sprintf("echo +%s | sudo tee %s", controller, file)
 	case onV2:
@@ -92,10 +91,8 @@ func (r Remedy) readOnly() bool {
 
 // v2 returns where the v2 hierarchy is mounted.
 func (r Remedy) v2() string {
-	for _, m := range r.Mounts {
-		if m.Version == 2 {
-			return m.Point
-		}
+	if m, ok := kernel.MountOf(r.Mounts, ""); ok {
+		return m.Point
 	}
 	return "/sys/fs/cgroup"
 }
@@ -128,30 +125,14 @@ func isPureV2(mounts []kernel.CgroupMount) bool {
 	})
 }
 
-// delegates reports whether a v2 root delegates a controller to its children.
-func delegates(mounts []kernel.CgroupMount, controller string) bool {
-	return slices.ContainsFunc(mounts, func(m kernel.CgroupMount) bool {
-		return m.Version == 2 && slices.Contains(readWords(m.Point, subtreeControl), controller)
-	})
-}
-
 // mountedV1 reports whether a controller has a v1 hierarchy.
 func mountedV1(mounts []kernel.CgroupMount, controller string) bool {
-	return mounted(mounts, 1, controller)
+	_, ok := kernel.MountOf(mounts, controller)
+	return ok
 }
 
-// mounted reports whether a version of cgroups has a controller, which v2 can delegate then.
-func mounted(mounts []kernel.CgroupMount, version int, controller string) bool {
-	return slices.ContainsFunc(mounts, func(m kernel.CgroupMount) bool {
-		return m.Version == version && slices.Contains(m.Controllers, controller)
-	})
-}
-
-// isRoot reports whether a v2 folder is the real root of the hierarchy: only the root has no cgroup.type.
-func isRoot(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, "cgroup.type"))
-	return errors.Is(err, fs.ErrNotExist)
-}
+// isRoot reports whether a v2 folder is the real root of the hierarchy.
+func isRoot(dir string) bool { return kernel.IsCgroupRoot(2, dir) }
 
 // isDelegated reports whether a v2 folder was delegated to this user. Ownership says so, but below a systemd manager
 // all groups belong to its user, and only those marked so are delegated, https://systemd.io/CGROUP_DELEGATION. The

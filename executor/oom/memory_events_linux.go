@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -41,7 +40,7 @@ func readCounters(f kernel.File, keys ...string) ([]int64, error) {
 }
 
 // openMemoryEvents opens the files of the task and of every group above it except the root, which has none.
-func openMemoryEvents(g groups, local bool) (layout, []*watch, error) {
+func openMemoryEvents(host kernel.FS, g groups) (layout, []*watch, error) {
 	m := &memoryEvents{}
 	var err error
 	if m.own, err = kernel.Open(filepath.Join(g.own, "memory.events")); err != nil {
@@ -51,7 +50,7 @@ func openMemoryEvents(g groups, local bool) (layout, []*watch, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, errors.Join(err, m.close())
 	}
-	if local {
+	if kernel.HasCgroupOption(host, g.own, "memory_localevents") { // then memory.events omits what happens below a group
 		m.nested = newNestedV2(g.own)
 	}
 	watches := []*watch{newWatch(m.own.FD(), unix.EPOLLPRI, taskPause)}
@@ -117,18 +116,6 @@ func (m *memoryEvents) close() error {
 		errs = append(errs, f.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// localEvents reports whether cgroup2 is mounted with memory_localevents: then memory.events omits what happens below
-// a group.
-func localEvents(host kernel.FS) bool {
-	mounts, err := kernel.Mounts(host)
-	if err != nil {
-		return false
-	}
-	return slices.ContainsFunc(mounts, func(m kernel.Mount) bool {
-		return m.FSType == "cgroup2" && slices.Contains(m.SuperOptions, "memory_localevents")
-	})
 }
 
 // counters returns the values of some keys of memory.events or memory.oom_control; ok is false if one of them is

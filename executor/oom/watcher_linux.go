@@ -142,7 +142,7 @@ func (w *watcher) watch(host kernel.FS) (err error) {
 		return err
 	}
 	if w.groups.version == 2 {
-		w.layout, w.watches, err = openMemoryEvents(w.groups, localEvents(host))
+		w.layout, w.watches, err = openMemoryEvents(host, w.groups)
 	} else {
 		w.layout, w.watches, err = openOOMControl(w.groups)
 	}

@@ -27,8 +27,8 @@ type CgroupMount struct {
 	Controllers []string
 	// ReadOnly reports that no groups can be made in it and no limits set.
 	ReadOnly bool
-	// ChargesHugetlb reports that memory.* counts the huge pages of hugetlbfs: memory_hugetlb_accounting, since Linux 6.6.
-	ChargesHugetlb bool
+	// Options are those of a v2 hierarchy.
+	Options []string
 }
 
 // Mount is a line of /proc/PID/mountinfo, proc_pid_mountinfo(5).
@@ -64,6 +64,15 @@ func (m CgroupMount) Has(controller string) bool {
 		return m.Version == 2
 	}
 	return m.Version == 1 && slices.Contains(m.Controllers, controller)
+}
+
+// MountOf returns the first mount of a controller of version 1, or of version 2 for the empty name.
+func MountOf(mounts []CgroupMount, controller string) (mount CgroupMount, ok bool) {
+	i := slices.IndexFunc(mounts, func(m CgroupMount) bool { return m.Has(controller) })
+	if i < 0 {
+		return CgroupMount{}, false
+	}
+	return mounts[i], true
 }
 
 // controllersV1 are all that cgroup v1 ever had; it gets no new ones. The list distinguishes controllers from the
@@ -170,8 +179,7 @@ func (m Mount) cgroupMount() (mount CgroupMount, ok bool) {
 	}
 	switch m.FSType {
 	case "cgroup2":
-		mount.Version = 2
-		mount.ChargesHugetlb = slices.Contains(m.SuperOptions, "memory_hugetlb_accounting")
+		mount.Version, mount.Options = 2, m.SuperOptions
 		return mount, true
 	case "cgroup":
 		mount.Version = 1

@@ -38,11 +38,12 @@ func CgroupMounts(fs FS) ([]CgroupMount, error) {
 	return mounts, nil
 }
 
-// ChargesHugetlb reports whether the v2 mount that a cgroup's folder is below counts huge pages among its memory.
-func ChargesHugetlb(fs FS, dir string) bool {
+// HasCgroupOption reports whether the v2 mount that a cgroup's folder is below has an option: memory_localevents, or
+// memory_hugetlb_accounting, since Linux 6.6.
+func HasCgroupOption(fs FS, dir, option string) bool {
 	mounts, err := CgroupMounts(fs)
-	charges := func(m CgroupMount) bool { return m.ChargesHugetlb && within(m.Point, dir) }
-	return err == nil && slices.ContainsFunc(mounts, charges)
+	has := func(m CgroupMount) bool { return slices.Contains(m.Options, option) && within(m.Point, dir) }
+	return err == nil && slices.ContainsFunc(mounts, has)
 }
 
 // FindCgroup returns where the cgroups of a process are, from /proc/PID/cgroup and /proc/self/mountinfo below fs.Proc.

@@ -108,11 +108,11 @@ func TestCgroupMounts(t *testing.T) {
 `, "")
 	got := testkit.Value(CgroupMounts(fs))(t)
 	want := []CgroupMount{
-		{Point: dir, Root: "/", Version: 2, Controllers: []string{"cpu", "io", "memory"}},
+		{Point: dir, Root: "/", Version: 2, Controllers: []string{"cpu", "io", "memory"}, Options: []string{"rw", "seclabel", "nsdelegate"}},
 		{Point: "/cg/cpu,cpuacct", Root: "/part", Version: 1, Controllers: []string{"cpu", "cpuacct"}},
 		{Point: "/cg/memory", Root: "/", Version: 1, Controllers: []string{"memory"}, ReadOnly: true},
 		{Point: "/cg/pids", Root: "/", Version: 1, Controllers: []string{"pids"}},
-		{Point: "/nowhere", Root: "/", Version: 2, Controllers: []string{}},
+		{Point: "/nowhere", Root: "/", Version: 2, Controllers: []string{}, Options: []string{"rw"}},
 	}
 	testkit.Diff(t, "mounts differ", want, got)
 }

@@ -96,7 +96,7 @@ func openCPUQuotas(t Target, sel procstats.Selection, read []cgroupFile) (q cpuQ
 // none.
 func cpuGroup(c procstats.Cgroup, mounts []kernel.CgroupMount) (dir string, version int) {
 	// Where version 1 has the quotas, version 2 has none, also beside it.
-	inVersion1 := slices.ContainsFunc(mounts, func(m kernel.CgroupMount) bool { return m.Has("cpu") })
+	_, inVersion1 := kernel.MountOf(mounts, "cpu")
 	if dir = c.V1["cpu"]; dir != "" || inVersion1 {
 		return dir, 1
 	}

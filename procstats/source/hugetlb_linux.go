@@ -104,7 +104,8 @@ func (h *hugetlbSource) openFiles() {
 	if !c.Encloses() {
 		return
 	}
-	h.charged = c.V1["memory"] == "" && kernel.ChargesHugetlb(h.fs, c.V2)
+	// Then memory.* counts the huge pages of hugetlbfs.
+	h.charged = c.V1["memory"] == "" && kernel.HasCgroupOption(h.fs, c.V2, "memory_hugetlb_accounting")
 	for _, pattern := range []string{
 		filepath.Join(c.V2, "hugetlb.*.current"), filepath.Join(c.V1["hugetlb"], "hugetlb.*.usage_in_bytes"),
 	} {
