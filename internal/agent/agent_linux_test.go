@@ -94,9 +94,7 @@ func (r *running) end(stop bool) {
 	r.t.Helper()
 	if stop {
 		for _, l := range r.Snapshot().Allocations {
-			if err := r.StopAlloc(l.ID); err != nil {
-				r.t.Error(err)
-			}
+			r.findByID(l.ID).Stop(userStopped)
 			r.await(l.ID, "dead", func(l *allocation.Allocation) bool { return l.ClientStatus.Ended() })
 		}
 	}
@@ -205,7 +203,7 @@ func TestBatchJobRunsToItsEnd(t *testing.T) {
 	if final.Diagnosis.Verdict != "completed" || final.ExitCode == nil || *final.ExitCode != 0 {
 		t.Errorf("record %+v", final)
 	}
-	log := testkit.Value(l.Dir.OpenLog("t", "stdout"))(t)
+	log := testkit.Value(l.Dir.OpenLog("t", "stdout", ""))(t)
 	text, err := io.ReadAll(log)
 	if err != nil || !strings.HasPrefix(string(text), "out t\nt!/") {
 		t.Errorf("log %q, error %v", text, err)
@@ -316,7 +314,7 @@ func TestSnapshotsShare(t *testing.T) {
 	if of(id) != before {
 		t.Error("a reading made another allocation")
 	}
-	must(t, r.StopAlloc(id))
+	r.findByID(id).Stop(userStopped)
 	if now := of(id); now.DesiredStatus != allocation.DesiredStop || before.DesiredStatus != allocation.DesiredRun {
 		t.Errorf("desired to %s, before %s", now.DesiredStatus, before.DesiredStatus)
 	}
@@ -377,7 +375,7 @@ func TestPublishingIsSwitchedWhileAJobIsPlaced(t *testing.T) {
 			if on {
 				r.eventually("a reading", sampled)
 			}
-			must(t, r.StopAlloc(l.ID))
+			r.findByID(l.ID).Stop(userStopped)
 			r.await(l.ID, "dead", func(l *allocation.Allocation) bool { return l.ClientStatus.Ended() })
 			if sampled() != on {
 				t.Errorf("sampled is %t, want %t", !on, on)

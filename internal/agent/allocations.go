@@ -59,15 +59,6 @@ func onTask[T any](a *Agent, allocID, name string, do func(*alloc.Task) (T, erro
 	return do(t)
 }
 
-// StopAlloc stops an allocation for good, by its full ID.
-func (a *Agent) StopAlloc(id string) error {
-	l, err := a.find(id)
-	if err == nil {
-		l.Stop(userStopped)
-	}
-	return err
-}
-
 // RestartAlloc restarts the running tasks of an allocation, or the one that is named.
 func (a *Agent) RestartAlloc(id, task string) error {
 	l, err := a.find(id)

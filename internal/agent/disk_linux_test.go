@@ -91,9 +91,7 @@ func (r *running) checkUnwritable(service *allocation.Allocation) {
 		r.t.Errorf("the job is there: %v", err)
 	}
 	testkit.Equal(r.t, len(r.Snapshot().Allocations), 1, "allocations")
-	if err := r.StopAlloc(service.ID); err != nil {
-		r.t.Error(err)
-	}
+	r.findByID(service.ID).Stop(userStopped)
 	r.await(service.ID, "complete", func(l *allocation.Allocation) bool { return l.ClientStatus == allocation.Complete })
 	if r.Cost().Errors["state"] == 0 {
 		r.t.Error("no error counted")

@@ -132,7 +132,7 @@ func TestAgentEndsOnADiskThatHangs(t *testing.T) {
 	r.await(l.ID, "running", isRunning)
 	own := testkit.Value(r.find(l.ID))(t)
 	r.eventually("reading", func() bool { return r.Cost().Samples > 0 })
-	must(t, r.StopAlloc(l.ID))
+	r.findByID(l.ID).Stop(userStopped)
 	r.await(l.ID, "dead", func(l *allocation.Allocation) bool { return l.ClientStatus.Ended() })
 	r.cancel()
 	select {

@@ -159,7 +159,7 @@ func TestActsOnTasks(t *testing.T) {
 	r.await(l.ID, "running", isRunning)
 	logged := func(text string) func() bool {
 		return func() bool {
-			log, err := l.Dir.OpenLog("t", "stdout")
+			log, err := l.Dir.OpenLog("t", "stdout", "")
 			if err != nil {
 				return false
 			}

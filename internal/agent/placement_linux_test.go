@@ -98,7 +98,7 @@ func TestPortsAreAwaited(t *testing.T) {
 		t.Fatalf("%d allocations", len(own))
 	}
 	r.waits("test", "port 3 (p) of group g is used by")
-	must(t, r.StopAlloc(own[0].ID))
+	r.findByID(own[0].ID).Stop(userStopped)
 	r.await(own[0].ID, "complete", func(l *allocation.Allocation) bool { return l.ClientStatus == allocation.Complete })
 	r.placed("test", 1)
 }

@@ -184,7 +184,7 @@ func TestEndedAllocationStaysAsItIs(t *testing.T) {
 	r := begin(t, c)
 	l := r.submit(oneTask("batch", "restart {\n attempts = 1\n interval = \"2h\"\n delay = \"1h\"\n mode = \"delay\"\n}", "exit 3"))[0]
 	r.await(l.ID, "waiting for its restart", func(l *allocation.Allocation) bool { return !l.Tasks["t"].State.RestartAt.IsZero() })
-	must(t, r.StopAlloc(l.ID))
+	r.findByID(l.ID).Stop(userStopped)
 	ended := func() bool { return len(r.endedAllocs()) == 1 }
 	r.eventually("the end", ended)
 	l = testkit.Value(r.Snapshot().Allocation(l.ID))(t)

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -110,7 +111,7 @@ func (s *start) variables() map[string]string {
 	}
 	names := s.node.Names()
 	for key, value := range s.task.Meta {
-		value, name := node.Interpolate(value, names, env), strings.Map(variableRune, key)
+		value, name := node.Interpolate(value, names, env), notInVariable.ReplaceAllString(key, "_")
 		env["NOMAD_META_"+name], env["NOMAD_META_"+strings.ToUpper(name)] = value, value
 	}
 	maps.Copy(env, s.portVariables())
@@ -132,7 +133,7 @@ func (s *start) portVariables() map[string]string {
 			"PORT": strconv.Itoa(port), "HOST_PORT": strconv.Itoa(host), "IP": ip, "HOST_IP": ip,
 			"ADDR": net.JoinHostPort(ip, strconv.Itoa(host)), "HOST_ADDR": net.JoinHostPort(ip, strconv.Itoa(host)),
 		}
-		for _, label := range slices.Compact([]string{p.Label, strings.Map(variableRune, p.Label)}) {
+		for _, label := range slices.Compact([]string{p.Label, notInVariable.ReplaceAllString(p.Label, "_")}) {
 			for kind, value := range values {
 				env["NOMAD_"+kind+"_"+label] = value
 			}
@@ -141,14 +142,8 @@ func (s *start) portVariables() map[string]string {
 	return env
 }
 
-// variableRune keeps what can stand in the name of a variable.
-func variableRune(r rune) rune {
-	switch {
-	case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_':
-		return r
-	}
-	return '_'
-}
+// notInVariable matches what cannot stand in the name of a variable.
+var notInVariable = regexp.MustCompile(`[^A-Za-z0-9_]`)
 
 // scope returns what expressions of the job file may refer to at this start.
 func (s *start) scope(env map[string]string) map[string]cty.Value {

@@ -17,7 +17,6 @@ import (
 
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/apijson"
-	"github.com/tachograph/tacho/internal/agent/config"
 	"github.com/tachograph/tacho/internal/agent/node"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/version"
@@ -37,18 +36,6 @@ func (s *Server) health(*request) (any, error) {
 		return nil, err
 	}
 	return nil, &problem{http.StatusInternalServerError, string(text)}
-}
-
-// addressOf returns the agent's address for clients on this machine; empty if it listens on its socket only.
-func addressOf(c *config.Config) string {
-	if c.Ports.HTTP < 0 {
-		return ""
-	}
-	host := c.BindAddr
-	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	return net.JoinHostPort(host, strconv.Itoa(c.Ports.HTTP))
 }
 
 // self returns the configuration; for untrusted callers only the switches that explain the numbers.
@@ -115,9 +102,9 @@ func (s *Server) members(q *request) (any, error) {
 	}, nil
 }
 
-func (s *Server) leader(q *request) (any, error) { return addressOf(&q.now.Config), nil }
+func (s *Server) leader(q *request) (any, error) { return q.now.Config.Address(), nil }
 
-func (s *Server) servers(q *request) (any, error) { return []string{addressOf(&q.now.Config)}, nil }
+func (s *Server) servers(q *request) (any, error) { return []string{q.now.Config.Address()}, nil }
 
 func (s *Server) regions(q *request) (any, error) { return []string{q.now.Config.Region}, nil }
 
@@ -193,7 +180,7 @@ type object = map[string]any
 // nodeOf returns the machine, for the list and alone.
 func nodeOf(q *request, now *snapshot.Agent) object {
 	n, c := now.Node, now.Config
-	address := addressOf(&c)
+	address := c.Address()
 	if ip := net.ParseIP(c.BindAddr); isLocal(q.Context()) {
 		address = "" // clients would use it instead of the socket, and not be trusted there
 	} else if ip != nil && ip.IsUnspecified() && q.Host != "" {

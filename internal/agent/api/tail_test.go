@@ -19,8 +19,8 @@ type rotatingDir struct {
 	listed func()
 }
 
-func (d *rotatingDir) OpenLogAfter(task, stream, path string) (*datadir.Log, error) {
-	log, err := d.Allocation.OpenLogAfter(task, stream, path)
+func (d *rotatingDir) OpenLog(task, stream, path string) (*datadir.Log, error) {
+	log, err := d.Allocation.OpenLog(task, stream, path)
 	d.listed()
 	return log, err
 }

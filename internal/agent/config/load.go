@@ -5,11 +5,13 @@ package config
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
@@ -211,6 +213,18 @@ func readToken(path string) (string, error) {
 		return "", fmt.Errorf("read token: %w", err)
 	}
 	return token, nil
+}
+
+// Address returns the agent's address for clients on this machine; empty if it listens on its socket only.
+func (c *Config) Address() string {
+	if c.Ports.HTTP < 0 {
+		return ""
+	}
+	host := c.BindAddr
+	if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, strconv.Itoa(c.Ports.HTTP))
 }
 
 // Socket returns the path of the unix socket on which everything is served.

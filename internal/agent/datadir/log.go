@@ -63,13 +63,9 @@ type Log struct {
 	offset int64
 }
 
-// OpenLog opens a stream's files. The error wraps fs.ErrNotExist if there are no files.
-func (a Allocation) OpenLog(task, stream string) (*Log, error) {
-	return a.OpenLogAfter(task, stream, "")
-}
-
-// OpenLogAfter opens the files of a stream that follow the one at a path, which may be gone by now; empty for all.
-func (a Allocation) OpenLogAfter(task, stream, path string) (log *Log, err error) {
+// OpenLog opens the files of a stream that follow the one at a path, which may be gone by now; empty for all. The error
+// wraps fs.ErrNotExist if there are no files.
+func (a Allocation) OpenLog(task, stream, path string) (log *Log, err error) {
 	after := -1
 	if path != "" {
 		if after, err = numberOf(path); err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/tachograph/tacho/internal/testkit"
 )
 
-// TestOpenLogAfter goes on behind a file, which is there or not.
-func TestOpenLogAfter(t *testing.T) {
+// TestOpenLog goes on behind a file, which is there or not.
+func TestOpenLog(t *testing.T) {
 	a := In(t.TempDir(), "11111111-2222-4333-8444-555555555555")
 	testkit.Must(t, os.MkdirAll(a.Logs(), 0o700))
 	path := func(name string) string { return filepath.Join(a.Logs(), name) }
@@ -32,17 +32,17 @@ func TestOpenLogAfter(t *testing.T) {
 		"": {all, "nine ten twelve"}, path("t.stdout.8"): {all, "nine ten twelve"}, path("t.stdout.9"): {all[1:], "ten twelve"},
 		path("t.stdout.11"): {all[2:], "twelve"},
 	} {
-		log := testkit.Value(a.OpenLogAfter("t", "stdout", after))(t)
+		log := testkit.Value(a.OpenLog("t", "stdout", after))(t)
 		text, err := io.ReadAll(log)
 		if diff := cmp.Diff(want.files, log.Files()); diff != "" || string(text) != want.text || err != nil {
 			t.Errorf("after %q: %q, %v; %s", after, text, err, diff)
 		}
 		testkit.NoError(t, log.Close())
 	}
-	if log, err := a.OpenLogAfter("t", "stdout", path("t.stdout.12")); !errors.Is(err, fs.ErrNotExist) {
+	if log, err := a.OpenLog("t", "stdout", path("t.stdout.12")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("after the last: %v, %v", log, err)
 	}
-	if log, err := a.OpenLogAfter("t", "stdout", path("other")); err == nil {
+	if log, err := a.OpenLog("t", "stdout", path("other")); err == nil {
 		t.Errorf("after what is none: %v", log)
 	}
 }

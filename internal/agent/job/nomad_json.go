@@ -127,6 +127,8 @@ func (w *jsonWriter) labelled(path, kind, key string, o object, inside func()) {
 	w.line(path, "}")
 }
 
+var notInKey = regexp.MustCompile(`[^a-z0-9_]`)
+
 // fileKey returns the key of a job file for one of the JSON: MaxFiles is max_files.
 func fileKey(key string) string {
 	var b strings.Builder
@@ -136,12 +138,7 @@ func fileKey(key string) string {
 		}
 		b.WriteRune(unicode.ToLower(r))
 	}
-	return strings.Map(func(r rune) rune {
-		if r == '_' || r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
-			return r
-		}
-		return '_'
-	}, "x"+b.String())[1:]
+	return notInKey.ReplaceAllString(b.String(), "_")
 }
 
 // empty reports whether a value means the same as an absent one.

@@ -5,6 +5,7 @@ package metrics
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -98,14 +99,11 @@ func (l labelling) meta(meta map[string]string) (pairs []string) {
 	return pairs
 }
 
+var notInLabel = regexp.MustCompile(`[^A-Za-z0-9_]`)
+
 // labelName replaces characters that are invalid in label names by underscores. Names that begin with two are reserved.
 func labelName(key string) string {
-	name := strings.Map(func(r rune) rune {
-		if r == '_' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
-			return r
-		}
-		return '_'
-	}, key)
+	name := notInLabel.ReplaceAllString(key, "_")
 	if rest := strings.TrimLeft(name, "_"); rest == "" || len(rest) < len(name) || rest[0] <= '9' {
 		return "_" + rest
 	}

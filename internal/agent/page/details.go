@@ -160,7 +160,7 @@ func (p *Page) logs(t task) []logTail {
 }
 
 func tailOf(t task, stream string) (tail logTail, err error) {
-	f, err := t.allocation.Dir.OpenLog(t.state.Name, stream)
+	f, err := t.allocation.Dir.OpenLog(t.state.Name, stream, "")
 	if err != nil {
 		return tail, err
 	}

@@ -46,18 +46,14 @@ type services struct {
 
 // pageAddress is where a browser on this machine finds the page; empty if it does not.
 func pageAddress(c config.Config) string {
-	if c.Ports.HTTP == -1 {
+	switch address := c.Address(); {
+	case address == "":
 		return ""
+	case c.TLS.CertFile != "":
+		return "https://" + address
+	default:
+		return "http://" + address
 	}
-	scheme := "http"
-	if c.TLS.CertFile != "" {
-		scheme = "https"
-	}
-	host := c.BindAddr
-	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(c.Ports.HTTP))
 }
 
 // endpoint is what the agent needs before it starts anything: tasks must not run under an unreachable agent.
