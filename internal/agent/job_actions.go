@@ -60,9 +60,6 @@ func (a *Agent) PlanJob(ctx context.Context, source job.Source) (*snapshot.Plan,
 	return plan, nil
 }
 
-// errJobChanged says that a job is not what a change of it was derived from.
-var errJobChanged = errors.New("the job has changed meanwhile")
-
 // ScaleJob changes how many allocations a group has; changed is false if it has as many.
 func (a *Agent) ScaleJob(
 	ctx context.Context, id, group string, count int,
@@ -76,20 +73,10 @@ func (a *Agent) ScaleJob(
 		if err != nil {
 			return nil, false, refused{fmt.Errorf("scale job %s: %w", id, err)}
 		}
-		status, changed, err := a.runJob(ctx, source, unchanged(now))
-		if !errors.Is(err, errJobChanged) {
+		status, changed, err := a.RunJob(ctx, source, &now.ModifyIndex)
+		if !errors.Is(err, allocation.ErrChanged) {
 			return status, changed, err
 		}
-	}
-}
-
-// unchanged checks that a job is still what it was.
-func unchanged(now *snapshot.Job) func(state.Job) error {
-	return func(was state.Job) error {
-		if was.Version != now.Version || !was.Current || was.Stopped {
-			return errJobChanged
-		}
-		return nil
 	}
 }
 
@@ -111,9 +98,9 @@ func scaled(now *snapshot.Job, group string, count int) (source job.Source, err 
 	return source, nil
 }
 
-// StopJob stops all allocations of a job; with purge the job is forgotten too. check, if there is one, may reject
-// that by the index of the job's last change.
-func (a *Agent) StopJob(id string, purge bool, check func(index uint64) error) error {
+// StopJob stops all allocations of a job; with purge the job is forgotten too. The error is allocation.ErrChanged if
+// expected, which may be nil, is not the index of the job's last change.
+func (a *Agent) StopJob(id string, purge bool, expected *uint64) error {
 	if err := a.isReady(); err != nil {
 		return err
 	}
@@ -125,11 +112,9 @@ func (a *Agent) StopJob(id string, purge bool, check func(index uint64) error) e
 		a.mu.Unlock()
 		return fmt.Errorf("job %q: %w", id, allocation.ErrNotFound)
 	}
-	if check != nil {
-		if err := check(r.current.ModifyIndex); err != nil {
-			a.mu.Unlock()
-			return err
-		}
+	if expected != nil && *expected != r.current.ModifyIndex {
+		a.mu.Unlock()
+		return allocation.ErrChanged
 	}
 	r.current.Stopped, r.current.Current, r.current.Unplaced, r.unplaced = true, !purge, nil, nil
 	persisted := r.current

@@ -112,25 +112,10 @@ func (a *Agent) check(ctx context.Context, file *job.File) error {
 
 // RunJob registers a job and starts its allocations; those that this node cannot run wait until it can. Allocations
 // of an earlier version go on if their group means the same, and are stopped if not. changed is false if nothing had
-// to be done. check, if there is one, may reject that by the index of the job's last change, which is 0 if the job is
-// not registered.
+// to be done. The error is allocation.ErrChanged if expected, which may be nil, is not the index of the job's last
+// change; 0 stands for a job that is not registered.
 func (a *Agent) RunJob(
-	ctx context.Context, source job.Source, check func(index uint64) error,
-) (status *snapshot.Job, changed bool, err error) {
-	return a.runJob(ctx, source, func(was state.Job) error {
-		switch {
-		case check == nil:
-			return nil
-		case !was.Current:
-			return check(0)
-		}
-		return check(was.ModifyIndex)
-	})
-}
-
-// runJob is RunJob, unless check rejects a change of the job that is registered.
-func (a *Agent) runJob(
-	ctx context.Context, source job.Source, check func(was state.Job) error,
+	ctx context.Context, source job.Source, expected *uint64,
 ) (status *snapshot.Job, changed bool, err error) {
 	j, err := a.Validate(ctx, source)
 	if err != nil {
@@ -145,8 +130,12 @@ func (a *Agent) runJob(
 		was = before.current
 	}
 	a.mu.Unlock()
-	if err := check(was); err != nil {
-		return nil, false, err
+	index := uint64(0)
+	if was.Current {
+		index = was.ModifyIndex
+	}
+	if expected != nil && *expected != index {
+		return nil, false, allocation.ErrChanged
 	}
 	if was.Current && !was.Stopped && was.Spec.Namespace != j.Namespace {
 		err := fmt.Errorf("job %s: registered in namespace %s; jobs of all namespaces share their IDs here",

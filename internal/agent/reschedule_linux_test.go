@@ -282,7 +282,7 @@ func TestScaleOfStoppedJob(t *testing.T) {
 	now := testkit.Value(r.job("test"))(t)
 	source := testkit.Value(scaled(now, "g", 2))(t)
 	must(t, r.StopJob("test", false, nil))
-	if _, _, err := r.runJob(t.Context(), source, unchanged(now)); !errors.Is(err, errJobChanged) {
+	if _, _, err := r.RunJob(t.Context(), source, &now.ModifyIndex); !errors.Is(err, allocation.ErrChanged) {
 		t.Errorf("registration of what was read before: %v", err)
 	}
 	if _, _, err := r.ScaleJob(t.Context(), "test", "g", 2); err == nil || !strings.Contains(err.Error(), "stopped") {

@@ -45,7 +45,7 @@ func (a *Agent) RestartAlloc(id, task string) error { return a.note("restart " +
 func (a *Agent) ReplaceAlloc(id string) error { return a.note("stop " + id) }
 
 // StopJob notes that it was called.
-func (a *Agent) StopJob(id string, _ bool, _ func(index uint64) error) error {
+func (a *Agent) StopJob(id string, _ bool, _ *uint64) error {
 	return a.note("stop job " + id)
 }
 

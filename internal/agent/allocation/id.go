@@ -17,6 +17,8 @@ var (
 	ErrRecovering = errors.New("the agent is recovering tasks")
 	// ErrNotFound is wrapped for an allocation, a task or a job that there is not.
 	ErrNotFound = errors.New("not found")
+	// ErrChanged says that a job is not what a change of it was derived from.
+	ErrChanged = errors.New("the job has changed meanwhile")
 	// ErrAmbiguous is wrapped where a prefix stands for several allocations.
 	ErrAmbiguous = errors.New("ambiguous prefix")
 )

@@ -217,12 +217,12 @@ func (f *fakeAgent) Validate(_ context.Context, source job.Source) (*job.Job, er
 	return f.jobs[len(f.jobs)-1].Job, nil
 }
 
-func (f *fakeAgent) RunJob(ctx context.Context, source job.Source, check func(index uint64) error) (*snapshot.Job, bool, error) {
+func (f *fakeAgent) RunJob(ctx context.Context, source job.Source, expected *uint64) (*snapshot.Job, bool, error) {
 	if _, err := f.Validate(ctx, source); err != nil {
 		return nil, false, err
 	}
-	if err := check(f.jobs[len(f.jobs)-1].ModifyIndex); err != nil {
-		return nil, false, err
+	if expected != nil && *expected != f.jobs[len(f.jobs)-1].ModifyIndex {
+		return nil, false, allocation.ErrChanged
 	}
 	if len(source.Counts) > 0 {
 		return f.jobs[len(f.jobs)-1], true, f.note("run %s %v %v", source.Filename, source.Variables, source.Counts)
@@ -242,7 +242,7 @@ func (f *fakeAgent) PlanJob(ctx context.Context, source job.Source) (*snapshot.P
 	return &snapshot.Plan{Job: j, Groups: map[string]snapshot.Changes{"cache": {Place: 1, Stop: 2}}}, nil
 }
 
-func (f *fakeAgent) StopJob(id string, purge bool, _ func(index uint64) error) error {
+func (f *fakeAgent) StopJob(id string, purge bool, _ *uint64) error {
 	if purge {
 		f.jobs = slices.DeleteFunc(slices.Clone(f.jobs), func(j *snapshot.Job) bool { return j.Job.ID == id })
 	}

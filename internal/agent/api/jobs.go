@@ -48,9 +48,6 @@ type registration struct {
 
 	source      job.Source
 	translation *job.Translation
-	// countsOf is the index of the job whose counts are preserved; 0 if there is none.
-	countsOf uint64
-	job      *job.Job
 }
 
 // jobFile names a job's text in errors if the client does not.
@@ -100,27 +97,48 @@ func (reg *registration) warnings(j *job.Job) string {
 }
 
 func (s *Server) runJob(q *request, reg *registration) (any, error) {
-	id := q.PathValue("id")
-	if id != "" || reg.EnforceIndex || reg.PreserveCounts || reg.stops() || q.values.Has("namespace") {
-		j, err := s.agent.Validate(q.Context(), reg.source)
-		if err != nil {
+	var j *job.Job // nil if nothing depends on what is registered
+	if q.PathValue("id") != "" || reg.EnforceIndex || reg.PreserveCounts || reg.stops() || q.values.Has("namespace") {
+		var err error
+		if j, err = s.agent.Validate(q.Context(), reg.source); err != nil {
 			return nil, reg.explain(err)
 		}
 		if err := q.checkJob(j); err != nil {
 			return nil, err
 		}
-		if reg.stops() {
-			return s.registerStopped(reg, j.ID, q.now)
+	}
+	for now := q.now; ; now = s.agent.Snapshot() {
+		answer, err := s.registerOver(q, reg, j, now)
+		if !errors.Is(err, allocation.ErrChanged) {
+			return answer, reg.explain(err)
 		}
-		reg.preserveCounts(j, q.now)
 	}
-	status, changed, err := s.agent.RunJob(q.Context(), reg.source, reg.check)
-	for errors.Is(err, errCountsChanged) {
-		reg.preserveCounts(reg.job, s.agent.Snapshot())
-		status, changed, err = s.agent.RunJob(q.Context(), reg.source, reg.check)
+}
+
+// registerOver runs or stops a job over what is registered. The error is allocation.ErrChanged if that has changed since and
+// the client, or the counts, depend on it.
+func (s *Server) registerOver(q *request, reg *registration, j *job.Job, now *snapshot.Agent) (any, error) {
+	var before *snapshot.Job
+	var index uint64
+	if j != nil {
+		if known, err := now.Job(j.ID); err == nil {
+			before, index = known, known.ModifyIndex
+		}
 	}
+	if err := reg.checkIndex(index); err != nil {
+		return nil, err
+	}
+	var expected *uint64
+	if reg.EnforceIndex || reg.PreserveCounts {
+		expected = &index
+	}
+	if reg.stops() {
+		return s.registerStopped(j.ID, before, expected)
+	}
+	reg.preserveCounts(j, before)
+	status, changed, err := s.agent.RunJob(q.Context(), reg.source, expected)
 	if err != nil {
-		return nil, reg.explain(err)
+		return nil, err
 	}
 	return newRegistered(status, changed, reg.warnings(status.Job)), nil
 }
@@ -141,17 +159,15 @@ func (q *request) checkJob(j *job.Job) error {
 func (reg *registration) stops() bool { return reg.translation != nil && reg.translation.Stop }
 
 // preserveCounts gives the groups of a job the counts of the registered ones.
-func (reg *registration) preserveCounts(j *job.Job, now *snapshot.Agent) {
+func (reg *registration) preserveCounts(j *job.Job, before *snapshot.Job) {
 	if !reg.PreserveCounts {
 		return
 	}
-	reg.job, reg.countsOf, reg.source.Counts = j, 0, make(map[string]int)
-	registered, err := now.Job(j.ID)
-	if err != nil {
-		return // not registered
+	reg.source.Counts = make(map[string]int)
+	if before == nil {
+		return
 	}
-	reg.countsOf = registered.ModifyIndex
-	for _, g := range registered.Job.Groups {
+	for _, g := range before.Job.Groups {
 		if j.Group(g.Name) != nil {
 			reg.source.Counts[g.Name] = g.Count
 		}
@@ -159,35 +175,21 @@ func (reg *registration) preserveCounts(j *job.Job, now *snapshot.Agent) {
 }
 
 // registerStopped stops a job that was sent back with Stop, or leaves it stopped.
-func (s *Server) registerStopped(reg *registration, id string, now *snapshot.Agent) (any, error) {
-	j, err := now.Job(id)
-	if err != nil {
+func (s *Server) registerStopped(id string, before *snapshot.Job, expected *uint64) (any, error) {
+	switch {
+	case before == nil:
 		return nil, badRequest(fmt.Sprintf("Stop: job %q is not registered", id))
+	case before.Stopped:
+		return newRegistered(before, false, ""), nil
 	}
-	if err := reg.checkIndex(j.ModifyIndex); err != nil {
+	if err := s.agent.StopJob(id, false, expected); err != nil {
 		return nil, err
 	}
-	if j.Stopped {
-		return newRegistered(j, false, ""), nil
-	}
-	if err := s.agent.StopJob(id, false, reg.checkIndex); err != nil {
+	stopped, err := s.agent.Snapshot().Job(id)
+	if err != nil {
 		return nil, err
 	}
-	if j, err = s.agent.Snapshot().Job(id); err != nil {
-		return nil, err
-	}
-	return newRegistered(j, true, ""), nil
-}
-
-// errCountsChanged says that a job has changed since its counts were read.
-var errCountsChanged = errors.New("the counts of the job have changed meanwhile")
-
-// check rejects a job that has changed since its client, or the server, read it.
-func (reg *registration) check(index uint64) error {
-	if reg.PreserveCounts && index != reg.countsOf {
-		return errCountsChanged
-	}
-	return reg.checkIndex(index)
+	return newRegistered(stopped, true, ""), nil
 }
 
 // checkIndex rejects a job that has changed since its client read it, in the words that clients look for. index is

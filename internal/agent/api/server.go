@@ -42,10 +42,10 @@ type Agent interface {
 	Feed() *snapshot.Feed
 
 	Validate(ctx context.Context, source job.Source) (*job.Job, error)
-	RunJob(ctx context.Context, source job.Source, check func(index uint64) error) (*snapshot.Job, bool, error)
+	RunJob(ctx context.Context, source job.Source, expected *uint64) (*snapshot.Job, bool, error)
 	ScaleJob(ctx context.Context, id, group string, count int) (status *snapshot.Job, changed bool, err error)
 	PlanJob(ctx context.Context, source job.Source) (*snapshot.Plan, error)
-	StopJob(id string, purge bool, check func(index uint64) error) error
+	StopJob(id string, purge bool, expected *uint64) error
 
 	ReplaceAlloc(id string) error
 	RestartAlloc(id, task string) error

@@ -50,7 +50,7 @@ type Agent interface {
 	RestartAlloc(id, task string) error
 	// ReplaceAlloc stops an allocation; another takes its place, unless its job was stopped.
 	ReplaceAlloc(id string) error
-	StopJob(id string, purge bool, check func(index uint64) error) error
+	StopJob(id string, purge bool, expected *uint64) error
 }
 
 // Options are a page's settings.
