@@ -20,6 +20,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/alloc"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/config"
+	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/state"
 	"github.com/tachograph/tacho/internal/figures"
@@ -203,7 +204,7 @@ func TestBatchJobRunsToItsEnd(t *testing.T) {
 	if final.Diagnosis.Verdict != "completed" || final.ExitCode == nil || *final.ExitCode != 0 {
 		t.Errorf("record %+v", final)
 	}
-	log := testkit.Value(l.Dir.OpenLog("t", "stdout", ""))(t)
+	log := testkit.Value(l.Dir.OpenLog("t", "stdout", datadir.WholeLog))(t)
 	text, err := io.ReadAll(log)
 	if err != nil || !strings.HasPrefix(string(text), "out t\nt!/") {
 		t.Errorf("log %q, error %v", text, err)

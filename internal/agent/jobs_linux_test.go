@@ -22,6 +22,7 @@ import (
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/alloc"
 	"github.com/tachograph/tacho/internal/agent/allocation"
+	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/testkit"
 )
@@ -159,7 +160,7 @@ func TestActsOnTasks(t *testing.T) {
 	r.await(l.ID, "running", isRunning)
 	logged := func(text string) func() bool {
 		return func() bool {
-			log, err := l.Dir.OpenLog("t", "stdout", "")
+			log, err := l.Dir.OpenLog("t", "stdout", datadir.WholeLog)
 			if err != nil {
 				return false
 			}

@@ -269,7 +269,7 @@ func seekTo(f io.Seeker, offset int64, fromEnd bool) (int64, error) {
 
 // logDir has the log files of an allocation's tasks.
 type logDir interface {
-	OpenLog(task, stream, path string) (*datadir.Log, error)
+	OpenLog(task, stream string, after int) (*datadir.Log, error)
 }
 
 // tail reads a task's log files over their rotation.
@@ -337,7 +337,7 @@ func hasEnded(now *snapshot.Agent, id, task string, plain bool) bool {
 
 // open opens the files as one and goes to the offset.
 func (t *tail) open() error {
-	log, err := t.dir.OpenLog(t.task, t.stream, "")
+	log, err := t.dir.OpenLog(t.task, t.stream, datadir.WholeLog)
 	if err != nil {
 		return err
 	}
@@ -358,8 +358,7 @@ func (t *tail) read(p []byte) (n int, err error) {
 		_ = t.log.Close() // it was only read
 		t.log, t.next = t.next, nil
 	} else {
-		files := t.log.Files()
-		t.next, err = t.dir.OpenLog(t.task, t.stream, files[len(files)-1])
+		t.next, err = t.dir.OpenLog(t.task, t.stream, t.log.Last)
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

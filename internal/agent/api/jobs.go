@@ -115,8 +115,8 @@ func (s *Server) runJob(q *request, reg *registration) (any, error) {
 	}
 }
 
-// registerOver runs or stops a job over what is registered. The error is allocation.ErrChanged if that has changed since and
-// the client, or the counts, depend on it.
+// registerOver runs or stops a job over what is registered. The error is allocation.ErrChanged if that has changed
+// since, and the client or the counts depend on it.
 func (s *Server) registerOver(q *request, reg *registration, j *job.Job, now *snapshot.Agent) (any, error) {
 	var before *snapshot.Job
 	var index uint64

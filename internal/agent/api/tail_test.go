@@ -19,8 +19,8 @@ type rotatingDir struct {
 	listed func()
 }
 
-func (d *rotatingDir) OpenLog(task, stream, path string) (*datadir.Log, error) {
-	log, err := d.Allocation.OpenLog(task, stream, path)
+func (d *rotatingDir) OpenLog(task, stream string, after int) (*datadir.Log, error) {
+	log, err := d.Allocation.OpenLog(task, stream, after)
 	d.listed()
 	return log, err
 }

@@ -105,7 +105,7 @@ func TestWriteFileStaysInside(t *testing.T) {
 
 func TestLogIsReadAsOne(t *testing.T) {
 	a := made(t)
-	if _, err := a.OpenLog("t", "stdout", ""); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := a.OpenLog("t", "stdout", WholeLog); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without a file: %v", err)
 	}
 	for name, text := range map[string]string{
@@ -116,7 +116,7 @@ func TestLogIsReadAsOne(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	write(t, secret, "secret")
 	testkit.Must(t, os.Symlink(secret, filepath.Join(a.Logs(), "t.stdout.12")))
-	log := testkit.Value(a.OpenLog("t", "stdout", ""))(t)
+	log := testkit.Value(a.OpenLog("t", "stdout", WholeLog))(t)
 	defer func() { testkit.NoError(t, log.Close()) }()
 	read := func() string {
 		text := testkit.Value(io.ReadAll(log))(t)
@@ -132,7 +132,7 @@ func TestLogIsReadAsOne(t *testing.T) {
 	if _, err := log.Seek(-100, io.SeekCurrent); err == nil {
 		t.Error("before the beginning")
 	}
-	other := testkit.Value(a.OpenLog("t", "stderr", ""))(t)
-	testkit.Diff(t, "result", []string{filepath.Join(a.Logs(), "t.stderr.0")}, other.Files())
+	other := testkit.Value(a.OpenLog("t", "stderr", WholeLog))(t)
+	testkit.Diff(t, "result", []string{filepath.Join(a.Logs(), "t.stderr.0")}, other.paths)
 	testkit.NoError(t, other.Close())
 }

@@ -49,13 +49,10 @@ func logFiles(root *os.Root, task, stream string) ([]logFile, error) {
 	return files, nil
 }
 
-// numberOf returns the number at the end of a log file's name.
-func numberOf(path string) (int, error) {
-	return strconv.Atoi(path[strings.LastIndexByte(path, '.')+1:])
-}
-
 // Log reads a stream's files as one. Data that is appended to the last file after OpenLog follows at the end.
 type Log struct {
+	// Last is the number of the newest file.
+	Last   int
 	paths  []string
 	files  []*os.File
 	starts []int64 // of each file within the whole
@@ -63,15 +60,12 @@ type Log struct {
 	offset int64
 }
 
-// OpenLog opens the files of a stream that follow the one at a path, which may be gone by now; empty for all. The error
-// wraps fs.ErrNotExist if there are no files.
-func (a Allocation) OpenLog(task, stream, path string) (log *Log, err error) {
-	after := -1
-	if path != "" {
-		if after, err = numberOf(path); err != nil {
-			return nil, fmt.Errorf("open log: %w", err)
-		}
-	}
+// WholeLog is the number before that of the first file.
+const WholeLog = -1
+
+// OpenLog opens the files of a stream that follow the one with a number, which may be gone by now. The error wraps
+// fs.ErrNotExist if there are no files.
+func (a Allocation) OpenLog(task, stream string, after int) (log *Log, err error) {
 	root, err := os.OpenRoot(a.Logs())
 	if err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
@@ -98,7 +92,7 @@ func (a Allocation) OpenLog(task, stream, path string) (log *Log, err error) {
 			return nil, errors.Join(fmt.Errorf("open log: %s is not a file", f.name), err, file.Close(), l.Close())
 		}
 		l.paths, l.files = append(l.paths, filepath.Join(a.Logs(), f.name)), append(l.files, file)
-		l.starts = append(l.starts, l.size)
+		l.starts, l.Last = append(l.starts, l.size), f.number
 		l.size += info.Size()
 	}
 	if len(l.files) == 0 {
@@ -106,9 +100,6 @@ func (a Allocation) OpenLog(task, stream, path string) (log *Log, err error) {
 	}
 	return l, nil
 }
-
-// Files returns the paths of the files that were opened, oldest first; at least one.
-func (l *Log) Files() []string { return l.paths }
 
 // Position is the file that the last byte was read from, and the position after it there.
 func (l *Log) Position() (path string, offset int64) {

@@ -134,25 +134,16 @@ func padded(numbers []int, length int) []int {
 	return append(slices.Clone(numbers), make([]int, max(0, length-len(numbers)))...)
 }
 
+var interpolation = regexp.MustCompile(`\$\{[^}]*\}`)
+
 // Interpolate replaces ${NAME} in a text that is not an expression. Unknown names stay as they are.
 func Interpolate(text string, layers ...map[string]string) string {
-	var all strings.Builder
-	for {
-		before, rest, found := strings.Cut(text, "${")
-		all.WriteString(before)
-		inner, after, closed := strings.Cut(rest, "}")
-		if !found || !closed {
-			all.WriteString(text[len(before):])
-			return all.String()
-		}
-		value := "${" + inner + "}"
+	return interpolation.ReplaceAllStringFunc(text, func(found string) string {
 		for _, layer := range layers {
-			if known, ok := layer[strings.TrimSpace(inner)]; ok {
-				value = known
-				break
+			if value, ok := layer[strings.TrimSpace(found[len("${"):len(found)-len("}")])]; ok {
+				return value
 			}
 		}
-		all.WriteString(value)
-		text = after
-	}
+		return found
+	})
 }

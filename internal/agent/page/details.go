@@ -18,6 +18,7 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 
 	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/procstats"
@@ -160,7 +161,7 @@ func (p *Page) logs(t task) []logTail {
 }
 
 func tailOf(t task, stream string) (tail logTail, err error) {
-	f, err := t.allocation.Dir.OpenLog(t.state.Name, stream, "")
+	f, err := t.allocation.Dir.OpenLog(t.state.Name, stream, datadir.WholeLog)
 	if err != nil {
 		return tail, err
 	}
