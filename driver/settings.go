@@ -149,7 +149,7 @@ func (s Settings) measure(r *proto.LaunchRequest) {
 	r.DiskIntervalNs, r.DiskBudgetNs, r.SamplingBudget = int64(s.DiskInterval), int64(s.DiskBudget), s.SamplingBudget
 	selection := s.Selection
 	if s.Disk {
-		selection = selection.Union(procstats.Select(procstats.DiskUsage, procstats.DiskFiles))
+		selection = selection.Union(procstats.SourceSelection(procstats.SourceDisk))
 	}
 	if s.Network == NetworkOff {
 		selection = selection.Minus(procstats.SourceSelection(procstats.SourceSkb))

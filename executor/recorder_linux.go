@@ -266,7 +266,7 @@ func (r *recorder) finish(
 func (r *recorder) fillFinal(merged *procstats.Sample, sampled bool, span time.Duration) {
 	info := r.info
 	info.Samples = r.reader.Collections()
-	info.Measurements, info.Absent = record.Values(merged.Task)
+	info.SetMeasured(merged)
 	history := procstats.History{Elapsed: span, Ended: true, Window: &r.whole, CPUs: r.cpus()}
 	info.Headline = record.Headlines(procstats.Headlines(merged, history))
 	info.Notes = append(info.Notes, record.Contradictions(info.Headline)...)

@@ -272,7 +272,7 @@ func (t *task) finish(end ended, last time.Time) {
 	evidence.ExitCode, evidence.Signal = exitCode(end.status)
 	t.oom.Finish(&evidence)
 	newest := t.newest() // the final sample is not one of them
-	final := t.reader.Whole()
+	final := t.reader.Final()
 	t.oom.NameMain(&evidence, final)
 	if err := t.reader.Close(final); err != nil {
 		t.log.Error("close kernel files", "error", err)

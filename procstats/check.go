@@ -93,16 +93,21 @@ func (f *facts) inform(h *HeadlineValue) {
 }
 
 // Guarantees returns how the readings of a task relate to the truth, by name: as the table says, but an account is a
-// lower bound if a headline that would have been taken from it was contradicted, and pressure says only something of
-// the processes in the cgroup: those outside can have waited longer, or have run while these waited.
+// lower bound if a headline that would have been taken from it was contradicted, a size is one if the walk has not
+// seen all, and pressure says only something of the processes in the cgroup: those outside can have waited longer, or
+// have run while these waited.
 func Guarantees(s *Sample, headlines []HeadlineValue) map[string]Guarantee {
 	all := make(map[string]Guarantee, len(s.Task))
 	_, _, left := (&facts{Sample: s}).left(TreeLeftPressure)
+	walk, walked := s.Task.Text(DiskWalk)
 	for _, r := range s.Task {
 		if m := rowOf(r.ID()); m != nil && r.Present() && m.Guarantee != "" {
 			all[m.Name] = m.Guarantee
 			if m.Source == SourcePSI && left {
 				all[m.Name] = Sampled
+			}
+			if (m.ID == DiskUsage || m.ID == DiskFiles) && walked && walk != WalkComplete {
+				all[m.Name] = LowerBound
 			}
 		}
 	}

@@ -93,6 +93,8 @@ const (
 	SmapsSkipped                      ID = 152
 	DiskUsage                         ID = 160
 	DiskFiles                         ID = 161
+	DiskWalk                          ID = 162
+	DiskWalkStart                     ID = 163
 	ProcessCPU                        ID = 200
 	ProcessChildrenCPU                ID = 201
 	ProcessRSS                        ID = 202

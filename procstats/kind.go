@@ -128,6 +128,9 @@ const (
 	Sampled Guarantee = "sampled"
 )
 
+// WalkComplete is the text of DiskWalk if the walk has looked at all there is.
+const WalkComplete = "complete"
+
 // ReasonVacuous is what is to be said of a value that is Vacuous.
 const ReasonVacuous = "at least 0, which is all that its source can say"
 

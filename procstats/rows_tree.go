@@ -224,6 +224,15 @@ var treeRows = [...]section{{TaskScope, SourceTree, []Measurement{{
 	ID: DiskFiles, Name: "disk_files", Kind: Gauge, Guarantee: Sampled,
 	File: "a walk of the task's directory",
 	Help: "Files and directories in the task's own directory.",
+}, {
+	ID: DiskWalk, Name: "disk_walk", Kind: Label, Guarantee: Exact,
+	File: "a walk of the task's directory",
+	Help: "complete, or why disk_usage_bytes and disk_files are lower bounds: the walk is under way, or could not read " +
+		"everything.",
+}, {
+	ID: DiskWalkStart, Name: "disk_walk_start_time_seconds", Unit: Time, Kind: Gauge, Guarantee: Exact,
+	File: "the clock when the walk of the task's directory began",
+	Help: "When the walk began that found disk_usage_bytes and disk_files, in seconds since 1970.",
 }}}, {TaskScope, SourceExits, []Measurement{{
 	ID: ExitsCPU, Name: "exits_cpu_seconds_total", Unit: Seconds, Kind: Counter, Guarantee: LowerBound,
 	File: "task_struct.se.sum_exec_runtime of each thread that ended in the task's v2 cgroup, by a BPF program on " +

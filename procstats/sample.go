@@ -105,6 +105,12 @@ func (rs Readings) Number(id ID) (value float64, ok bool) {
 	return r.Number()
 }
 
+// Text returns the text of a measurement; ok is false where it is absent or not mentioned.
+func (rs Readings) Text(id ID) (text string, ok bool) {
+	r, _ := rs.Get(id)
+	return r.Text()
+}
+
 // Put stores a reading, replacing one of the same id.
 func (rs *Readings) Put(r Reading) {
 	// Sources read in table order, so nearly every Put is an append.

@@ -107,6 +107,10 @@ func (s *Selection) add(m *Measurement) {
 		return
 	}
 	s.set(m.ID)
+	if m.ID == DiskUsage || m.ID == DiskFiles { // which are not to be read without
+		s.set(DiskWalk)
+		s.set(DiskWalkStart)
+	}
 }
 
 func (s *Selection) set(id ID) { s.bits[id/64] |= 1 << (id % 64) }

@@ -27,7 +27,8 @@ func TestParseSelection(t *testing.T) {
 		}},
 		{"psi_cpu,-psi,psi_cpu_full_seconds_total", []string{"psi_cpu_full_seconds_total"}},
 		{"disk,-disk", nil},
-		{"disk", []string{"disk_usage_bytes", "disk_files"}},
+		{"disk", []string{"disk_usage_bytes", "disk_files", "disk_walk", "disk_walk_start_time_seconds"}},
+		{"disk_files", []string{"disk_files", "disk_walk", "disk_walk_start_time_seconds"}},
 		{"smaps_pss_bytes,smaps_pss_bytes", []string{"smaps_pss_bytes"}},
 		{"portable_process", []string{"portable_process_cpu_seconds_total", "portable_process_rss_bytes"}},
 	}

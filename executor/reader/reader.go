@@ -210,6 +210,14 @@ func (r *Reader) Whole() *procstats.Sample {
 	return s
 }
 
+// Final is the last sample: Whole of a task of which no process is left, but its directory.
+func (r *Reader) Final() *procstats.Sample {
+	r.mu.Lock()
+	r.totals.Ending()
+	r.mu.Unlock()
+	return r.Whole()
+}
+
 // Look has the processes read for every sample for a while.
 func (r *Reader) Look() { r.sets.look(kernel.Now().Mono) }
 

@@ -4,8 +4,10 @@
 package record
 
 import (
+	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/tachograph/tacho/procstats"
 )
@@ -13,10 +15,10 @@ import (
 // finalRows bounds the process rows of a final record; the rest is summed in its exited row.
 const finalRows = 50
 
-// trueAfterEnd are gauges that still say something when the task is gone: peaks, limits, what is left to write, and
-// what closes the sum of the CPU time by process, which the processes of the last sample are among the exited ones of
-// by then. The others are taken from the last sample while it lived; a memory.current of an empty cgroup is not the
-// task's memory.
+// trueAfterEnd are gauges that still say something when the task is gone: peaks, limits, what is left on disk or to
+// write, and what closes the sum of the CPU time by process: the processes of the last sample are among its exited
+// ones by then. The others are taken from the last sample while it lived; a memory.current of an empty cgroup is not
+// the task's memory.
 func trueAfterEnd() procstats.Selection {
 	return procstats.Select(
 		procstats.CgroupMemoryPeak, procstats.CgroupMemorySwapPeak, procstats.CgroupPidsPeak, procstats.RusageMaxRSS,
@@ -25,6 +27,7 @@ func trueAfterEnd() procstats.Selection {
 		procstats.CgroupCPUQuota, procstats.CgroupCPUQuotaEffective, procstats.CgroupCPUWeight, procstats.CgroupCPUShares,
 		procstats.TreeCPULive, procstats.TreeCPUUnattributed, procstats.TreeCPUAtRows,
 		procstats.CgroupMemoryFileDirty, procstats.CgroupMemoryFileWriteback,
+		procstats.DiskUsage, procstats.DiskFiles, procstats.DiskWalkStart,
 	)
 }
 
@@ -62,7 +65,7 @@ func MergeFinal(final, rows *procstats.Sample) *procstats.Sample {
 		row, known := procstats.Lookup(reading.ID())
 		final, found := merged.Task.Get(reading.ID())
 		ofLife := row.Kind == procstats.Gauge && !keep.Has(reading.ID())
-		uncounted := row.Source == procstats.SourceSkb && !final.Present()
+		uncounted := (row.Source == procstats.SourceSkb || row.Source == procstats.SourceDisk) && !final.Present()
 		if !known || !found || ofLife || uncounted || fell(row.Kind, reading, final) {
 			merged.Task.Put(reading)
 		}
@@ -101,6 +104,30 @@ func Values(readings procstats.Readings) (present map[string]any, absent map[str
 	}
 	return present, absent
 }
+
+// SetMeasured sets the measurements to the last readings of the task.
+func (r *Record) SetMeasured(last *procstats.Sample) {
+	r.Measurements, r.Absent = Values(last.Task)
+	r.Guarantees = procstats.Guarantees(last, nil)
+	maps.DeleteFunc(r.Guarantees, func(name string, g procstats.Guarantee) bool {
+		m, _ := procstats.LookupName(name)
+		return g == m.Guarantee
+	})
+	walk, walked := last.Task.Text(procstats.DiskWalk)
+	began, _ := last.Task.Number(procstats.DiskWalkStart)
+	age := last.Wall.Sub(time.UnixMilli(int64(began * 1e3)))
+	switch before := procstats.AgeText(age) + " before"; {
+	case !walked:
+	case walk != procstats.WalkComplete:
+		r.Notes = append(r.Notes, "disk_usage_bytes and disk_files are lower bounds: walk of the directory: "+walk+
+			"; it began "+before)
+	case age > diskAge:
+		r.Notes = append(r.Notes, "disk_usage_bytes and disk_files are of a walk of the directory that began "+before)
+	}
+}
+
+// diskAge is how old the size of a directory is when its age is told.
+const diskAge = 2 * time.Second
 
 // Headlines returns headline values as a record has them.
 func Headlines(list []procstats.HeadlineValue) map[string]HeadlineValue {

@@ -4,6 +4,7 @@
 package record
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -143,4 +144,54 @@ func TestEndCounters(t *testing.T) {
 	if got := (&Record{}).EndCounters(); len(got) != 0 {
 		t.Errorf("of a record without measurements: %v", got)
 	}
+}
+
+// TestSetMeasured holds that a record says of the size of a directory whether it is a lower bound and how old it is.
+func TestSetMeasured(t *testing.T) {
+	end := time.Unix(1_000_000, 0)
+	sizes := []string{"disk_files", "disk_usage_bytes"}
+	for _, test := range []struct {
+		walk string
+		age  time.Duration
+		note string
+	}{
+		{procstats.WalkComplete, time.Second, ""},
+		{procstats.WalkComplete, 31 * time.Second, "are of a walk of the directory that began 31 s before"},
+		{"under way", time.Second, "are lower bounds: walk of the directory: under way; it began 1 s before"},
+		{"open: permission denied (and 1 more)", time.Hour, "walk of the directory: open: permission denied (and 1 more); it began 1h before"},
+		{"", 0, ""}, // of an older build
+	} {
+		last := &procstats.Sample{Stamp: procstats.Stamp{Mono: time.Hour, Wall: end}}
+		last.SetNumber(procstats.DiskUsage, 4096)
+		last.SetNumber(procstats.DiskFiles, 1)
+		if test.walk != "" {
+			last.Task.Put(procstats.TextReading(procstats.DiskWalk, test.walk))
+			last.SetNumber(procstats.DiskWalkStart, float64(end.Add(-test.age).Unix()))
+		}
+		r := &Record{}
+		r.SetMeasured(last)
+		if note := strings.Join(r.Notes, ""); !strings.Contains(note, test.note) || (note == "") != (test.note == "") {
+			t.Errorf("%q, %s: note %q, want %q", test.walk, test.age, note, test.note)
+		}
+		bound := test.walk != "" && test.walk != procstats.WalkComplete
+		for _, name := range sizes {
+			if got := r.Number(name).Guarantee; (got == procstats.LowerBound) != bound {
+				t.Errorf("%q: %s is %s", test.walk, name, got)
+			}
+		}
+		testkit.Equal(t, len(r.Guarantees) > 0, bound, "guarantees other than the table's")
+	}
+}
+
+// TestMergeFinalKeepsTheDirectory holds that the walk after the end is taken, and the last one if there is none.
+func TestMergeFinalKeepsTheDirectory(t *testing.T) {
+	rows := &procstats.Sample{}
+	rows.SetNumber(procstats.DiskFiles, 1)
+	final := &procstats.Sample{}
+	final.SetNumber(procstats.DiskFiles, 2)
+	files, _ := MergeFinal(final, rows).Task.Number(procstats.DiskFiles)
+	testkit.Equal(t, files, 2, "files by the last walk")
+	final.SetAbsent(procstats.DiskFiles, "open: no such file or directory")
+	files, _ = MergeFinal(final, rows).Task.Number(procstats.DiskFiles)
+	testkit.Equal(t, files, 1, "files of a directory that is gone")
 }

@@ -16,7 +16,7 @@ import (
 
 // SchemaVersion is the version of info.json, usage.jsonl and samples.csv. Under one major version fields are only
 // added, which raises the minor one; a correction of a text or of the schema raises the last.
-const SchemaVersion = "1.3.0"
+const SchemaVersion = "1.4.0"
 
 // State is where a run is in its life.
 type State string
@@ -107,6 +107,9 @@ type Sampling struct {
 	// AsOf is until when Samples, Headline, Measurements and Absent go where the record was not written to its end:
 	// they are from the reports. Zero in a whole record, and where there are no reports.
 	AsOf time.Time `json:"as_of,omitzero"`
+	// Guarantees has those measurements that say less in this run than in the table: sizes of a directory that was not
+	// walked to its end are lower bounds.
+	Guarantees map[string]procstats.Guarantee `json:"guarantees,omitempty"`
 }
 
 // About is the rest: the machine, and what people are told.
@@ -176,7 +179,7 @@ func (r *Record) Number(name string) HeadlineValue {
 		h = HeadlineValue{Value: r.WallSeconds, Guarantee: procstats.Exact, Reason: "the run has no end"}
 	case !known:
 		m, _ := procstats.LookupName(name)
-		h = HeadlineValue{Guarantee: m.Guarantee, Reason: r.Absent[name]}
+		h = HeadlineValue{Guarantee: cmp.Or(r.Guarantees[name], m.Guarantee), Reason: r.Absent[name]}
 		if value, ok := r.Measurements[name].(float64); ok {
 			h.Value = &value
 		}

@@ -33,7 +33,7 @@ func (r *Record) FillFromReports(reports iter.Seq2[*Usage, error]) {
 	if span > 0 {
 		r.SpanSeconds = &span
 	}
-	r.Measurements, r.Absent = Values(u.sample.Task)
+	r.SetMeasured(u.sample)
 	r.Headline = Headlines(procstats.Headlines(u.sample, procstats.History{
 		Previous: u.began, Elapsed: time.Duration(span * float64(time.Second)), Largest: u.largest,
 	}))

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
@@ -108,6 +109,13 @@ func (c *Collector) CollectBefore(into *procstats.Sample) {
 		}
 	}
 	c.putMissing(into)
+}
+
+// Ending lets the next collection, which is the task's last, walk the task's folder again, and for longer.
+func (c *Collector) Ending() {
+	if c.disk != nil {
+		c.disk.limits = DiskLimits{Every: time.Second, Budget: 10 * c.disk.limits.Budget}
+	}
 }
 
 // putMissing gives a reason for what no source has read.

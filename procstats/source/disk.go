@@ -4,6 +4,7 @@
 package source
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -19,14 +20,16 @@ type diskSource struct {
 	limits DiskLimits
 	now    func() procstats.Stamp
 
-	walk *diskWalk // the one under way, nil between walks
-	// last is what the last complete walk found; its stamp is the end of that walk.
+	walk  *diskWalk // the one under way, nil between walks
+	began procstats.Stamp
+	// last is what the last walk found that has ended.
 	last diskSums
 }
 
 // diskSums is what one walk found.
 type diskSums struct {
-	stamp        procstats.Stamp
+	// began is when the walk began, stamp when it ended, or when the sums were taken of one that is under way.
+	began, stamp procstats.Stamp
 	bytes, files int64
 	// unread counts folders and files that could not be looked at, reason says why the first could not. It names none of
 	// them: the task chooses their names, and readers who may see no paths see reasons.
@@ -36,7 +39,8 @@ type diskSums struct {
 
 // openDisk returns the source of the disk_ measurements: the allocated blocks of everything in the target's folder
 // and of the folder itself, a file with several names once, symbolic links not followed, other file systems not
-// entered. Only complete walks are published, stamped with their end.
+// entered. The sums of a walk that is under way are published, as lower bounds, once one of them is above that of the
+// walk before, and so are those of a walk that could not read all.
 func openDisk(t Target, sel procstats.Selection) *diskSource {
 	return &diskSource{
 		dir: t.Dir, task: selected(sel, procstats.SourceDisk, procstats.TaskScope),
@@ -45,8 +49,8 @@ func openDisk(t Target, sel procstats.Selection) *diskSource {
 }
 
 const (
-	reasonNoDir   = "the task has no directory of its own"
-	reasonWalking = "the first walk of the directory is under way"
+	reasonNoDir  = "the task has no directory of its own"
+	walkUnderWay = "under way"
 )
 
 // Describe implements Source.
@@ -73,19 +77,34 @@ func (d *diskSource) Collect(s *procstats.Sample) {
 		return
 	}
 	d.advance()
-	s.SetRead(procstats.SourceDisk, d.last.stamp)
+	sums := d.sums()
+	s.SetRead(procstats.SourceDisk, sums.stamp)
+	if sums.began.Zero() {
+		putAbsent(s, d.task, sums.reason)
+		return
+	}
 	for _, id := range d.task {
-		switch {
-		case d.last.stamp.Zero():
-			s.SetAbsent(id, reasonWalking)
-		case d.last.reason != "":
-			s.SetAbsent(id, d.last.reason)
-		case id == procstats.DiskUsage:
-			s.SetNumber(id, float64(d.last.bytes))
-		case id == procstats.DiskFiles:
-			s.SetNumber(id, float64(d.last.files))
+		switch id {
+		case procstats.DiskUsage:
+			s.SetNumber(id, float64(sums.bytes))
+		case procstats.DiskFiles:
+			s.SetNumber(id, float64(sums.files))
+		case procstats.DiskWalk:
+			s.Task.Put(procstats.TextReading(id, cmp.Or(sums.reason, procstats.WalkComplete)))
+		case procstats.DiskWalkStart:
+			s.SetNumber(id, float64(sums.began.Wall.UnixMilli())/1e3)
 		}
 	}
+}
+
+// sums are those of the last walk, or what the one under way has found if that is more.
+func (d *diskSource) sums() diskSums {
+	if d.walk == nil || d.walk.sums.bytes <= d.last.bytes && d.walk.sums.files <= d.last.files {
+		return d.last
+	}
+	sums := d.walk.sums
+	sums.began, sums.stamp, sums.reason = d.began, d.now(), walkUnderWay
+	return sums
 }
 
 // diskReason says what could not be done with a file, and why, without its name.
@@ -108,7 +127,7 @@ func (d *diskSource) advance() {
 			d.last = diskSums{stamp: began, unread: 1, reason: diskReason("open", err)}
 			return
 		}
-		d.walk = walk
+		d.walk, d.began = walk, began
 	}
 	for d.walk.step() {
 		if d.now().Mono-began.Mono >= d.limits.Budget {
@@ -116,7 +135,7 @@ func (d *diskSource) advance() {
 		}
 	}
 	d.last = d.walk.sums
-	d.last.stamp = d.now()
+	d.last.began, d.last.stamp = d.began, d.now()
 	if d.last.unread > 1 {
 		d.last.reason = procstats.WithCounts(d.last.reason, fmt.Sprintf("and %d more", d.last.unread-1))
 	}

@@ -23,7 +23,7 @@ import (
 
 func diskOf(tb testing.TB, dir string, limits DiskLimits, clock *testClock) *diskSource {
 	tb.Helper()
-	d := openDisk(Target{Dir: dir, Disk: limits}, procstats.Select(procstats.DiskUsage, procstats.DiskFiles))
+	d := openDisk(Target{Dir: dir, Disk: limits}, procstats.SourceSelection(procstats.SourceDisk))
 	if clock != nil {
 		d.now = clock.now
 	}
@@ -36,6 +36,21 @@ func sampleOf(source Source) *procstats.Sample {
 	s.Stamp = kernel.Now()
 	source.Collect(s)
 	return s
+}
+
+// boundOf returns why the sizes of a sample are lower bounds; empty if they are not.
+func boundOf(s *procstats.Sample) string {
+	walk, _ := s.Task.Text(procstats.DiskWalk)
+	for _, id := range []procstats.ID{procstats.DiskUsage, procstats.DiskFiles} {
+		bound := procstats.Guarantees(s, nil)[id.String()] == procstats.LowerBound
+		if bound != (walk != procstats.WalkComplete) {
+			return fmt.Sprintf("%s is a lower bound: %v, but the walk is %q", id.String(), bound, walk)
+		}
+	}
+	if walk == procstats.WalkComplete {
+		return ""
+	}
+	return walk
 }
 
 func writeFile(tb testing.TB, dir, name string, size int) string {
@@ -114,18 +129,19 @@ func TestDiskGoesOnWhereItWas(t *testing.T) {
 	clock := &testClock{mono: time.Hour, step: time.Millisecond}
 	d := diskOf(t, dir, DiskLimits{Every: time.Minute, Budget: time.Millisecond}, clock)
 	collections := 0
-	for {
+	for before := 0.0; ; {
 		s := sampleOf(d)
-		r, _ := s.Task.Get(procstats.DiskFiles)
-		if n, ok := r.Number(); ok {
-			if stamp, _ := s.ReadAt(procstats.DiskFiles); n != float64(files) || stamp.Mono != clock.mono {
-				t.Fatalf("%v files at %v, want %d at %v", n, stamp.Mono, files, clock.mono)
-			}
+		n, bound := mustNumber(t, s, procstats.DiskFiles), boundOf(s)
+		stamp, _ := s.ReadAt(procstats.DiskFiles)
+		if n < before || n > float64(files) || stamp.Mono != clock.mono {
+			t.Fatalf("%v files at %v, want %v to %d at %v", n, stamp.Mono, before, files, clock.mono)
+		}
+		before = n
+		if bound == "" {
+			testkit.Equal(t, n, float64(files), "files")
 			break
 		}
-		if r.Reason() != reasonWalking {
-			t.Fatalf("absent: %s", r.Reason())
-		}
+		testkit.Equal(t, bound, walkUnderWay, "why it is a lower bound")
 		if collections++; collections > 1000 {
 			t.Fatal("it never ends")
 		}
@@ -146,10 +162,12 @@ func TestDiskGoesOnWhereItWas(t *testing.T) {
 		s := sampleOf(d)
 		n := mustNumber(t, s, procstats.DiskFiles)
 		stamp, _ := s.ReadAt(procstats.DiskFiles)
-		if repeated = stamp.Mono == done; repeated && n != float64(files) || !repeated && n != float64(files+1) {
-			t.Fatalf("%v files at %v", n, stamp.Mono)
+		bound := boundOf(s)
+		if repeated = stamp.Mono == done; repeated && n != float64(files) || !repeated && n != float64(files+1) ||
+			repeated && bound != "" || bound != "" && bound != walkUnderWay {
+			t.Fatalf("%v files at %v, lower bound: %q", n, stamp.Mono, bound)
 		}
-		return repeated
+		return bound != "" || repeated
 	}
 	if !checkRepeated() {
 		t.Error("a walk was made too early")
@@ -217,11 +235,92 @@ func TestDiskThatCannotBeRead(t *testing.T) {
 	closed := filepath.Join(dir, "closed")
 	must(t, os.Chmod(closed, 0))
 	t.Cleanup(func() { _ = os.Chmod(closed, 0o700) })
-	for _, r := range sampleOf(diskOf(t, dir, DiskLimits{}, nil)).Task {
-		if r.Present() || !strings.Contains(r.Reason(), "open: permission denied") {
-			t.Errorf("a sum over what could be read is shown as whole: %+v", r)
+	if why := boundOf(sampleOf(diskOf(t, dir, DiskLimits{}, nil))); !strings.Contains(why, "open: permission denied") {
+		t.Errorf("a sum over what could be read is shown as whole: %q", why)
+	}
+}
+
+// TestDiskBounds holds that a look that has not seen all is a lower bound with its own time, for each way in which a
+// walk can be cut short, of a folder that was, or was not, walked before, and has grown or shrunk since.
+func TestDiskBounds(t *testing.T) {
+	t.Parallel()
+	deep := func(d *diskSource) { d.walk.push(strings.Repeat("d/", maxDiskDepth) + "d") }
+	cuts := map[string]struct {
+		cut func(d *diskSource) // of a walk that has begun
+		why string
+	}{
+		"time":           {func(*diskSource) {}, walkUnderWay},
+		"an error":       {func(d *diskSource) { d.walk.fail("open", unix.EACCES) }, "open: permission denied"},
+		"several errors": {func(d *diskSource) { deep(d); d.walk.fail("open", unix.EIO) }, "open: input/output error"},
+		"room":           {func(d *diskSource) { d.walk.room = -maxDiskHeld }, "walk: " + errTooManyNames.Error()},
+	}
+	for name, c := range cuts {
+		for _, before := range []int{-1, 10, 10 * diskChunk} { // files at the walk before, if there was one
+			t.Run(fmt.Sprint(name, " ", before), func(t *testing.T) {
+				t.Parallel()
+				dir := t.TempDir()
+				clock := &testClock{mono: time.Hour}
+				d := diskOf(t, dir, DiskLimits{Every: time.Minute, Budget: time.Millisecond}, clock)
+				for i := range max(0, before) {
+					must(t, os.WriteFile(filepath.Join(dir, fmt.Sprint("before", i)), nil, 0o600))
+				}
+				if before >= 0 {
+					testkit.Equal(t, boundOf(sampleOf(d)), "", "why the first walk is a lower bound")
+				}
+				for i := range max(0, before) {
+					must(t, os.Remove(filepath.Join(dir, fmt.Sprint("before", i))))
+				}
+				for i := range 3 * diskChunk {
+					must(t, os.WriteFile(filepath.Join(dir, fmt.Sprint("file", i)), nil, 0o600))
+				}
+				clock.mono += time.Minute
+				clock.step = time.Millisecond
+				began := clock.mono + clock.step
+				sampleOf(d) // begins
+				c.cut(d)
+				sampleOf(d) // has read one chunk
+				s := sampleOf(d)
+				files, why := mustNumber(t, s, procstats.DiskFiles), boundOf(s)
+				start := mustNumber(t, s, procstats.DiskWalkStart)
+				if c.why == walkUnderWay && before > 3*diskChunk {
+					if files != float64(before) || why != "" {
+						t.Errorf("%v files (%q), want the %d of the last whole walk", files, why, before)
+					}
+					return
+				}
+				for i := 0; c.why != walkUnderWay && !strings.HasPrefix(why, c.why); i++ { // the rest is read all the same
+					s = sampleOf(d)
+					files, why = mustNumber(t, s, procstats.DiskFiles), boundOf(s)
+					start = mustNumber(t, s, procstats.DiskWalkStart)
+					if i > 100 {
+						t.Fatalf("%v files, lower bound: %q, want %q", files, why, c.why)
+					}
+				}
+				if files < diskChunk || files > 3*diskChunk || !strings.HasPrefix(why, c.why) {
+					t.Errorf("%v files, lower bound: %q, want %q", files, why, c.why)
+				}
+				testkit.Equal(t, start, began.Seconds(), "start of the walk")
+			})
 		}
 	}
+}
+
+// TestDiskAtTheEnd holds that the last collection walks the folder again, however soon that is.
+func TestDiskAtTheEnd(t *testing.T) {
+	dir := t.TempDir()
+	c := Open(Target{Dir: dir, Disk: DiskLimits{Every: time.Hour}}, procstats.Select(procstats.DiskFiles))
+	closing(t, c)
+	clock := &testClock{mono: time.Hour}
+	c.disk.now = clock.now
+	s := new(procstats.Sample)
+	c.Collect(s)
+	writeFile(t, dir, "x", 1)
+	clock.mono += time.Minute
+	c.Collect(s)
+	testkit.Equal(t, mustNumber(t, s, procstats.DiskFiles), 0, "files before the next walk")
+	c.Ending()
+	c.Collect(s)
+	testkit.Equal(t, mustNumber(t, s, procstats.DiskFiles), 1, "files at the end")
 }
 
 // TestDiskOfTooManyNames holds that a walk that would have to remember too much ends, and says so.
@@ -286,9 +385,8 @@ func TestDiskOfDeepFolders(t *testing.T) {
 	}
 	must(t, unix.Close(at))
 	d := diskOf(t, dir, DiskLimits{Budget: time.Minute}, nil)
-	r, _ := sampleOf(d).Task.Get(procstats.DiskUsage)
-	if r.Present() || !strings.Contains(r.Reason(), "nested") {
-		t.Errorf("%+v", r)
+	if s := sampleOf(d); !strings.Contains(boundOf(s), "nested") || mustNumber(t, s, procstats.DiskFiles) < maxDiskDepth {
+		t.Errorf("%+v", s.Task)
 	}
 }
 

@@ -38,7 +38,7 @@ func combine(id procstats.ID) Combination {
 		procstats.ExecutorInterval, procstats.ExecutorIntervalRequested:
 		return Largest
 	case procstats.CgroupCPUWeight, procstats.CgroupCPUShares, procstats.CgroupCPUQuotaEffective,
-		procstats.CgroupCPUInheritedQuota, procstats.SkbStartTime:
+		procstats.CgroupCPUInheritedQuota, procstats.SkbStartTime, procstats.DiskWalkStart:
 		return NoCombination
 	}
 	return Sum

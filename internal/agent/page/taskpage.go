@@ -188,14 +188,21 @@ func writtenDetail(w procstats.Written) string {
 
 // selectedFigures are those of what was selected in addition to the default; also if it is absent, with the reason.
 func selectedFigures(s *procstats.Sample) (figures []figure) {
+	guarantees := procstats.Guarantees(s, nil)
 	add := func(id procstats.ID, key, label, detail string) {
 		if r, selected := s.Task.Get(id); selected {
-			figures = append(figures, figure{Key: key, Label: label, Value: reading(s, r), Detail: cmp.Or(r.Reason(), detail)})
+			value := readingAs(s, r, guarantees[id.String()])
+			figures = append(figures, figure{Key: key, Label: label, Value: value, Detail: cmp.Or(r.Reason(), detail)})
 		}
 	}
 	add(procstats.SmapsPSS, "pss", "Memory, proportional", "shared pages divided among their users")
 	files, _ := s.Task.Number(procstats.DiskFiles)
-	add(procstats.DiskUsage, "disk", "Directory", procstats.None.Text(files)+" files and directories")
+	detail := procstats.None.Text(files) + " files and directories"
+	if walk, ok := s.Task.Text(procstats.DiskWalk); ok && walk != procstats.WalkComplete {
+		began, _ := s.Task.Number(procstats.DiskWalkStart)
+		detail += "; walk " + walk + ", began " + procstats.Time.Text(began)
+	}
+	add(procstats.DiskUsage, "disk", "Directory", detail)
 	return figures
 }
 

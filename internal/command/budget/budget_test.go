@@ -66,6 +66,15 @@ func TestCondition(t *testing.T) {
 			t.Errorf("%s of %v (%s): %+v, want %v, %q", test.condition, test.peak, test.guarantee, got, test.failed, test.reason)
 		}
 	}
+	walked := &record.Record{
+		State: record.Exited, Measurements: map[string]any{"disk_files": 5.0},
+		Sampling: record.Sampling{Guarantees: map[string]procstats.Guarantee{"disk_files": low}},
+	}
+	for condition, failed := range map[string]bool{"disk_files > 4": true, "disk_files > 6": true, "disk_files < 4": false} {
+		if got := testkit.Value(Parse(condition))(t).Check(walked); got.Failed != failed {
+			t.Errorf("%s of at least 5: %+v", condition, got)
+		}
+	}
 	c := testkit.Value(Parse("wall < 1h"))(t)
 	if got := c.Check(&record.Record{State: record.Lost}); !got.Failed || !strings.HasPrefix(got.Reason, "the run is lost") {
 		t.Errorf("a lost run: %+v", got)

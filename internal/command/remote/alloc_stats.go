@@ -93,7 +93,7 @@ func (p *usagePage) task(name string, r *client.Reading) {
 	for _, text := range record.Contradictions(r.Sample.Headline) {
 		p.Hang("  ", "    ", cli.OneLine(text), p.Yellow)
 	}
-	p.selected(r.Sample)
+	p.selected(r)
 	waited := summary.PressureTable(r.Sample.Measurements, 0) // since the start of the task
 	waited.Header = []string{"waited for", "some", "", "all", ""}
 	p.Table(waited)
@@ -122,12 +122,15 @@ func ageText(r *client.Reading) string {
 }
 
 // selected writes what is measured only of tasks that select it, or why it is absent.
-func (p *usagePage) selected(s *client.Sample) {
+func (p *usagePage) selected(r *client.Reading) {
+	s := r.Sample
 	t := cli.Table{Indent: "  ", Right: []int{1}}
-	for _, id := range []procstats.ID{procstats.SmapsPSS, procstats.DiskUsage, procstats.DiskFiles} {
+	for _, id := range []procstats.ID{
+		procstats.SmapsPSS, procstats.DiskUsage, procstats.DiskFiles, procstats.DiskWalk, procstats.DiskWalkStart,
+	} {
 		name := id.String()
 		if value, ok := s.Measurements[name]; ok {
-			t.AddTexts(name, summary.ValueText(name, value))
+			t.AddTexts(name, summary.ValueText(name, value), cli.GuaranteeText(r.Guarantees[name]))
 		} else if reason, ok := s.Absent[name]; ok {
 			t.Add(name, procstats.NoValue, cli.Painted(reason, p.Faint))
 		}

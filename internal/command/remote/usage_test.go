@@ -98,11 +98,13 @@ func TestSelected(t *testing.T) {
 				Measurements: map[string]any{"disk_usage_bytes": float64(3 << 20), "disk_files": 2.0},
 				Absent:       map[string]string{"smaps_pss_bytes": "processes were skipped (1 of 2)"},
 			},
-			"  smaps_pss_bytes       –  processes were skipped (1 of 2)\n  disk_usage_bytes  3 MiB\n  disk_files            2\n",
+			"  smaps_pss_bytes       –  processes were skipped (1 of 2)\n  disk_usage_bytes  3 MiB\n  disk_files            2  at least\n",
 		},
 	} {
 		page := usagePage{Sheet: &cli.Sheet{}}
-		page.selected(&test.sample)
+		page.selected(&client.Reading{Sample: &test.sample, Guarantees: map[string]procstats.Guarantee{
+			"disk_files": procstats.LowerBound,
+		}})
 		if got := page.String(); got != test.want {
 			t.Errorf("%s:\n%q, want\n%q", name, got, test.want)
 		}

@@ -201,7 +201,7 @@ func (r *portableRun) finish(cause error, state *os.ProcessState) error {
 	final := record.MergeFinal(&procstats.Sample{Stamp: r.last.Stamp}, r.last)
 	final.SetNumber(procstats.RusageCPU, (state.UserTime() + state.SystemTime()).Seconds())
 	r.whole.Add(final)
-	info.Measurements, info.Absent = record.Values(final.Task)
+	info.SetMeasured(final)
 	past := procstats.History{Elapsed: wall, Ended: true, Window: &r.whole, CPUs: info.Host.CPUs}
 	info.Headline = record.Headlines(procstats.Headlines(final, past))
 	info.Processes = record.ProcessesOf(&r.whole, final, true, nil)

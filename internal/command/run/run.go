@@ -217,7 +217,7 @@ func (o *runOptions) check() (selection procstats.Selection, err error) {
 		return selection, cli.Usagef("--measurements %s: selects nothing", o.measurements)
 	}
 	if o.disk != "" {
-		selection = selection.Union(procstats.Select(procstats.DiskUsage, procstats.DiskFiles))
+		selection = selection.Union(procstats.SourceSelection(procstats.SourceDisk))
 	}
 	for _, text := range o.failIf {
 		condition, err := budget.Parse(text)
