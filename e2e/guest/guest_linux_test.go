@@ -62,7 +62,7 @@ type outcome struct {
 // runGuest runs the command guest in the package folder of the smoke tests.
 func runGuest(t *testing.T, role string, args ...string) outcome {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], args...)
 	cmd.Dir = "smoke"

@@ -93,7 +93,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	flags.StringVar(&o.append, "append", "", "more `parameters` for the kernel, such as psi=0; of two settings of one the later holds")
 	flags.Var(&o.files, "file", "put `FILE:/PATH` into the guest; a folder with everything in it")
 	flags.BoolVar(&o.kvm, "kvm", false, "try KVM first")
-	flags.DurationVar(&o.boot, "boot", time.Minute, "longest `time` until the test binary starts")
+	flags.DurationVar(&o.boot, "boot", 3*time.Minute, "longest `time` until the test binary starts")
 	flags.DurationVar(&o.grace, "grace", 2*time.Minute, "longest `time` beyond the test binary's own -test.timeout")
 	flags.BoolVar(&o.verbose, "v", false, "print the console also where all went well")
 	if err := flags.Parse(args); err != nil {
