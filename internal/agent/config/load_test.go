@@ -36,23 +36,6 @@ func TestLoadMergesFiles(t *testing.T) {
 	}
 }
 
-func TestMergeSaysWhere(t *testing.T) {
-	tests := map[string]struct{ text, want string }{
-		"type":     {"telemetry {\n publish_allocation_metrics = \"often\"\n}", "f.hcl:2,31-38: Invalid value; publish_allocation_metrics: a bool is required"},
-		"duration": {"history {\n span = \"long\"\n}", `f.hcl:2,9-15: Invalid value; span must be a duration such as "10s" or "1h30m"`},
-		"syntax":   {"x = ", "f.hcl:1"},
-		"of Nomad": {"plugin_dir = \"/opt\"", "f.hcl:1,14-20: Invalid value; plugin_dir is an option of Nomad clients"},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			c := Default()
-			if err := c.Merge("f.hcl", []byte(tt.text)); err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("error %v, want %q in it", err, tt.want)
-			}
-		})
-	}
-}
-
 func TestCheckRefusesTheAbsurd(t *testing.T) {
 	tests := map[string]struct {
 		change func(*Config)
@@ -91,24 +74,6 @@ func TestCheckRefusesTheAbsurd(t *testing.T) {
 	}
 }
 
-// TestCheckSaysWhatWasSet holds that an interval that no file sets is not reported beside the one that it follows, and
-// that of two values that do not fit both are named.
-func TestCheckSaysWhatWasSet(t *testing.T) {
-	for text, want := range map[string]string{
-		"telemetry {\n  collection_interval = \"1ms\"\n}":                                "f.hcl:2,25-30: Invalid value; telemetry.collection_interval 1ms is less than 100ms",
-		"history {\n  interval = \"1ms\"\n}":                                             "f.hcl:2,14-19: Invalid value; history.interval 1ms is less than 100ms",
-		"history {\n  interval = \"1h\"\n}":                                              "f.hcl:2,14-18: Invalid value; history.interval 1h is longer than history.span 15m",
-		"telemetry {\n  collection_interval = \"1h\"\n}":                                 "f.hcl:2,25-29: Invalid value; telemetry.collection_interval 1h is longer than history.span 15m",
-		"telemetry {\n  collection_interval = \"1ms\"\n}\nhistory {\n  span = \"2s\"\n}": "f.hcl:2,25-30: Invalid value; telemetry.collection_interval 1ms is less than 100ms",
-	} {
-		c := Default()
-		testkit.Must(t, c.Merge("f.hcl", []byte(text)))
-		if err := c.Check(); err == nil || err.Error() != want {
-			t.Errorf("%s: error\n%v, want\n%s", text, err, want)
-		}
-	}
-}
-
 // TestNoFiles holds that a directory without files is no configuration.
 func TestNoFiles(t *testing.T) {
 	dir := t.TempDir()
@@ -129,23 +94,27 @@ func TestTokenOfOthers(t *testing.T) {
 	}
 }
 
-// What no agent can run with is told with its place, in whichever file it stands.
+// TestCheckSaysWhere holds that what no agent can run with is told with its place, in whichever file it stands; that an
+// interval that no file sets is not reported beside the one that it follows; and that of two values that do not fit both
+// are named.
 func TestCheckSaysWhere(t *testing.T) {
-	tests := map[string]struct{ text, want string }{
-		"top":            {"data_dir = \"data\"", `b.hcl:1,12-18: Invalid value; data_dir must be an absolute path, not "data"`},
-		"block":          {"telemetry {\n  allocation_detail = \"all\"\n}", "b.hcl:2,23-28: Invalid value; telemetry.allocation_detail must be one of"},
-		"the other file": {"history {\n  interval = \"2m\"\n}", "a.hcl:2,10-14: Invalid value; history.span 1m is shorter than history.interval 2m"},
-		"the other key":  {"tls {\n  key_file = \"/k\"\n}", "b.hcl:2,14-18: Invalid value; tls.key_file requires both"},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			c := Default()
-			testkit.Must(t, c.Merge("a.hcl", []byte("history {\n  span = \"1m\"\n}")))
-			testkit.Must(t, c.Merge("b.hcl", []byte(tt.text)))
-			if err := c.Check(); err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("error %v, want %q in it", err, tt.want)
-			}
-		})
+	for _, tt := range []struct{ before, text, want string }{
+		{"", "data_dir = \"data\"", `b.hcl:1,12-18: Invalid value; data_dir must be an absolute path, not "data"`},
+		{"", "telemetry {\n  allocation_detail = \"all\"\n}", `b.hcl:2,23-28: Invalid value; telemetry.allocation_detail must be one of none, job, task, alloc, not "all"`},
+		{"history {\n  span = \"1m\"\n}", "history {\n  interval = \"2m\"\n}", "a.hcl:2,10-14: Invalid value; history.span 1m is shorter than history.interval 2m"},
+		{"", "tls {\n  key_file = \"/k\"\n}", "b.hcl:2,14-18: Invalid value; tls.key_file requires both cert_file and key_file"},
+		{"", "telemetry {\n  collection_interval = \"1ms\"\n}", "b.hcl:2,25-30: Invalid value; telemetry.collection_interval 1ms is less than 100ms"},
+		{"", "history {\n  interval = \"1ms\"\n}", "b.hcl:2,14-19: Invalid value; history.interval 1ms is less than 100ms"},
+		{"", "history {\n  interval = \"1h\"\n}", "b.hcl:2,14-18: Invalid value; history.interval 1h is longer than history.span 15m"},
+		{"", "telemetry {\n  collection_interval = \"1h\"\n}", "b.hcl:2,25-29: Invalid value; telemetry.collection_interval 1h is longer than history.span 15m"},
+		{"history {\n  span = \"2s\"\n}", "telemetry {\n  collection_interval = \"1ms\"\n}", "b.hcl:2,25-30: Invalid value; telemetry.collection_interval 1ms is less than 100ms"},
+	} {
+		c := Default()
+		testkit.Must(t, c.Merge("a.hcl", []byte(tt.before)))
+		testkit.Must(t, c.Merge("b.hcl", []byte(tt.text)))
+		if err := c.Check(); err == nil || err.Error() != tt.want {
+			t.Errorf("%s: error\n%v, want\n%s", tt.text, err, tt.want)
+		}
 	}
 }
 
@@ -167,6 +136,10 @@ func TestMergeDecodes(t *testing.T) {
 		t.Errorf("plugins %+v", c.Plugins)
 	}
 	for name, tt := range map[string]struct{ text, want string }{
+		"bool":         {"telemetry {\n publish_allocation_metrics = \"often\"\n}", "a.hcl:2,31-38: Invalid value; publish_allocation_metrics: a bool is required"},
+		"duration":     {"history {\n span = \"long\"\n}", `a.hcl:2,9-15: Invalid value; span must be a duration such as "10s" or "1h30m"`},
+		"syntax":       {"x = ", "a.hcl:1"},
+		"of Nomad":     {"plugin_dir = \"/opt\"", "a.hcl:1,14-20: Invalid value; plugin_dir is an option of Nomad clients"},
 		"key":          {"names = \"n\"", `a.hcl:1,1-6: Unknown attribute; unknown attribute "names" in the configuration; did you mean "name"?`},
 		"key in block": {"ports {\n  https = 1\n}", `a.hcl:2,3-8: Unknown attribute; unknown attribute "https" in ports; did you mean "http"?`},
 		"block":        {"server {}", "a.hcl:1,1-7: Unknown block"},

@@ -68,7 +68,7 @@ func TestCheckAcceptsMistakes(t *testing.T) { // not beside those that take all 
 		"loop":     jobText("", "", "env {\n X = join(\",\", [for i in range(1000) : format(\"%d\", i)])\n}"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := Check(t.Context(), Source{Filename: "f.hcl", Text: text}); err != nil {
+			if err := check(t.Context(), Source{Filename: "f.hcl", Text: text}, time.Minute); err != nil {
 				t.Error(err)
 			}
 		})

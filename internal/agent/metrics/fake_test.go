@@ -26,21 +26,20 @@ var epoch = time.Date(2026, 8, 12, 10, 0, 0, 0, time.UTC)
 type fakeAgent struct {
 	telemetry config.Telemetry
 	allocs    []*allocation.Allocation
-	usages    map[string]map[string]figures.Figures
+	usages    map[string]*figures.Figures
 	noNode    bool
 }
 
 func newFake() *fakeAgent {
-	f := &fakeAgent{telemetry: config.Default().Telemetry, usages: map[string]map[string]figures.Figures{}}
+	f := &fakeAgent{telemetry: config.Default().Telemetry, usages: map[string]*figures.Figures{}}
 	f.add("aaaaaaaa", 1)
 	f.add("bbbbbbbb", 10)
 	ended := f.add("cccccccc", 100)
 	end(ended, true)
-	u := f.usages["cccccccc"]["web"]
+	u := f.usages["cccccccc"]
 	kills, _ := u.Sample.Task.Number(procstats.CgroupMemoryEventsOOMKill)
 	u.Running, u.Counted, u.Totals.OOMKills = false, true, new(int64(kills))
 	u.Totals.Counters = map[procstats.ID]float64{procstats.CgroupMemoryEventsOOMKill: kills}
-	f.usages["cccccccc"]["web"] = u
 	return f
 }
 
@@ -65,12 +64,12 @@ func (f *fakeAgent) add(id string, scale float64) *allocation.Allocation {
 		}},
 	}
 	f.allocs = append(f.allocs, a)
-	f.usages[id] = map[string]figures.Figures{"web": usage(scale)}
+	f.usages[id] = usage(scale)
 	return a
 }
 
 // usage is a reading one second old in which every measurement of the task has a value.
-func usage(scale float64) figures.Figures {
+func usage(scale float64) *figures.Figures {
 	at := procstats.Stamp{Mono: 1000 * time.Second, Wall: epoch.Add(-time.Second)}
 	s, before := &procstats.Sample{Stamp: at}, &procstats.Sample{}
 	for _, m := range procstats.Table() {
@@ -95,7 +94,7 @@ func usage(scale float64) figures.Figures {
 		before.Sources[i].Mono -= time.Second
 	}
 	before.SetNumber(procstats.CgroupCPUUsage, scale/2)
-	return figures.Figures{
+	return &figures.Figures{
 		Running: true, Sample: s, Before: before, Interval: time.Second, Backlogged: 2,
 		Headlines: procstats.Headlines(s, procstats.History{Previous: before, Elapsed: time.Minute}),
 	}
@@ -111,8 +110,8 @@ func (f *fakeAgent) Snapshot(...string) *snapshot.Agent {
 	}
 	now.Config.Telemetry = f.telemetry
 	for _, a := range f.allocs {
-		for name, t := range a.Tasks {
-			u := f.usages[a.ID][name]
+		for _, t := range a.Tasks {
+			u := *f.usages[a.ID]
 			now.Usages[t] = &u
 		}
 	}

@@ -19,12 +19,12 @@ import (
 )
 
 func many(n int) *fakeAgent {
-	f := &fakeAgent{telemetry: config.Default().Telemetry, usages: map[string]map[string]figures.Figures{}}
+	f := &fakeAgent{telemetry: config.Default().Telemetry, usages: map[string]*figures.Figures{}}
 	selection := procstats.DefaultSelection()
 	for i := range n {
 		id := fmt.Sprintf("%08d-0000-4000-8000-000000000000", i)
 		f.add(id, 1.234567*float64(i+1))
-		u := f.usages[id]["web"]
+		u := f.usages[id]
 		kept := procstats.Readings{}
 		for _, r := range u.Sample.Task {
 			if selection.Has(r.ID()) {
@@ -32,7 +32,6 @@ func many(n int) *fakeAgent {
 			}
 		}
 		u.Sample.Task = kept
-		f.usages[id]["web"] = u
 	}
 	return f
 }

@@ -89,9 +89,7 @@ func TestPage(t *testing.T) {
 func TestLastValues(t *testing.T) {
 	const counter, gauge = "tacho_task_cpu_seconds_total", "tacho_task_memory_bytes"
 	f := newFake()
-	u := f.usages["cccccccc"]["web"]
-	u.Totals.Counters = map[procstats.ID]float64{procstats.HeadlineCPU: 7}
-	f.usages["cccccccc"]["web"] = u
+	f.usages["cccccccc"].Totals.Counters = map[procstats.ID]float64{procstats.HeadlineCPU: 7}
 	for age, want := range map[time.Duration]int{shownAfterEnd - time.Second: 3, shownAfterEnd: 2} {
 		f.allocs[2].Tasks["web"].State.FinishedAt = epoch.Add(-age)
 		got := parse(t, page(newTestCollector(f)))
@@ -133,9 +131,7 @@ func TestOOMKills(t *testing.T) {
 // TestStaleReading holds that numbers which are not fresh are not shown; how old they are is.
 func TestStaleReading(t *testing.T) {
 	f := newFake()
-	u := f.usages["aaaaaaaa"]["web"]
-	u.Reason = "the stream is silent"
-	f.usages["aaaaaaaa"]["web"] = u
+	f.usages["aaaaaaaa"].Reason = "the stream is silent"
 	got := parse(t, page(newTestCollector(f)))
 	if n := len(got["tacho_task_memory_bytes"].GetMetric()); n != 1 {
 		t.Errorf("memory of %d tasks", n)
@@ -263,7 +259,7 @@ func total(t *testing.T, c *Collector, name string) float64 {
 // TestTotals holds that counters by job never go down: not when a task ends, starts anew, or is forgotten.
 func TestTotals(t *testing.T) {
 	const cpu = "tacho_task_cgroup_cpu_usage_seconds_total"
-	f := &fakeAgent{telemetry: config.Default().Telemetry, usages: map[string]map[string]figures.Figures{}}
+	f := &fakeAgent{telemetry: config.Default().Telemetry, usages: map[string]*figures.Figures{}}
 	f.telemetry.AllocationDetail = DetailJob
 	f.add("aaaaaaaa", 10)
 	f.add("bbbbbbbb", 20)
@@ -275,22 +271,19 @@ func TestTotals(t *testing.T) {
 		}
 	}
 	check("two tasks", 30)
-	f.usages["aaaaaaaa"]["web"] = usage(15)
+	f.usages["aaaaaaaa"] = usage(15)
 	check("one grew by 5", 35)
 	end(f.allocs[1], false)
-	u := f.usages["bbbbbbbb"]["web"]
+	u := f.usages["bbbbbbbb"]
 	u.Running = false
-	f.usages["bbbbbbbb"]["web"] = u
 	check("one ended", 35)
 	u.Totals.Counters, u.Counted = map[procstats.ID]float64{procstats.CgroupCPUUsage: 24}, true
-	f.usages["bbbbbbbb"]["web"] = u
 	check("and had used 4 more", 39)
 	u = usage(20)
+	f.usages["aaaaaaaa"] = u
 	u.Totals.Counters = map[procstats.ID]float64{procstats.CgroupCPUUsage: 17}
-	f.usages["aaaaaaaa"]["web"] = u
 	check("one started anew after 2 more, and used 20", 61)
 	u.Reason = "no fresh reading"
-	f.usages["aaaaaaaa"]["web"] = u
 	check("it was not read", 61)
 	f.allocs = f.allocs[:1]
 	check("the ended one was removed", 61)
@@ -300,11 +293,11 @@ func TestTotals(t *testing.T) {
 	short.Running, short.Counted = false, true
 	short.Totals.Counters = map[procstats.ID]float64{procstats.CgroupCPUUsage: 3}
 	f.add("eeeeeeee", 1)
-	f.usages["eeeeeeee"]["web"] = short
+	f.usages["eeeeeeee"] = short
 	check("one came and ended between two readings", 65)
 	f.add("ffffffff", 100).CreateTime = c.began.Add(-time.Hour)
 	check("one of before the agent", 65)
-	f.usages["ffffffff"]["web"] = usage(101)
+	f.usages["ffffffff"] = usage(101)
 	check("used 1 under it", 66)
 }
 
@@ -326,11 +319,10 @@ func TestAbsentInfo(t *testing.T) {
 		f := newFake()
 		f.telemetry.AllocationDetail = test.detail
 		id := f.allocs[0].ID
-		u := f.usages[id]["web"]
+		u := f.usages[id]
 		u.Sample = u.Sample.Clone()
 		u.Sample.SetAbsent(test.id, reason)
-		test.change(&u)
-		f.usages[id]["web"] = u
+		test.change(u)
 		var got []exposition.Sample
 		for _, family := range newTestCollector(f).Gather(t.Context()) {
 			if family.Name == "tacho_task_absent_info" {

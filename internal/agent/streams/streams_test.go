@@ -41,12 +41,3 @@ func TestRoom(t *testing.T) {
 		t.Error("a stream that was closed leaves no room")
 	}
 }
-
-// TestDefaultLimits holds that every kind has room.
-func TestDefaultLimits(t *testing.T) {
-	for _, kind := range streams.Kinds() {
-		if streams.DefaultLimits()[kind] == 0 {
-			t.Errorf("no room for %s", kind)
-		}
-	}
-}
