@@ -26,7 +26,8 @@ import (
 
 // TestStarting holds that a run has a record before it has an executor, which belongs to this process.
 func TestStarting(t *testing.T) {
-	s := &session{options: &runOptions{outputDir: t.TempDir(), request: &proto.LaunchRequest{}}, id: "starting"}
+	options := &runOptions{outputDir: t.TempDir(), request: &proto.LaunchRequest{}}
+	s := &session{launch: launch{options: options, id: "starting"}}
 	must(t, s.createDir())
 	r := testkit.Value(record.Read(s.dir))(t)
 	if got := rundir.CurrentState(r, kernel.HostFS()); got != record.Running || !s.isStarting() {

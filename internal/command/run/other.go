@@ -43,26 +43,24 @@ var errTimeout = errors.New("timeout")
 // portableRun is a command that this process measures itself: the executor, cgroups and subreapers need Linux. It
 // records what the system reports of processes, and notes what is missing.
 type portableRun struct {
-	options   *runOptions
-	cmd       *cobra.Command
-	selection procstats.Selection
-	info      *record.Record
-	store     *record.Store // nil with --no-files
-	output    *recordOutput // nil for stderr
+	launch
+
+	info   *record.Record
+	store  *record.Store // nil with --no-files
+	output *recordOutput // nil for stderr
 
 	whole, current procstats.Window
 	last           *procstats.Sample
 }
 
 // run runs a command once.
-func run(
-	cmd *cobra.Command, o *runOptions, selection procstats.Selection, args []string, id string,
-) (*record.Record, error) {
-	path, err := findCommand(args[0])
+func run(l launch) (*record.Record, error) {
+	o := l.options
+	path, err := findCommand(l.args[0])
 	if err = cmp.Or(err, o.checkPortable()); err != nil {
 		return nil, err
 	}
-	r := &portableRun{options: o, cmd: cmd, selection: selection, info: o.newRecord(id, args, selection)}
+	r := &portableRun{launch: l, info: l.newRecord()}
 	r.info.Sampling = record.Sampling{Interval: o.interval.Seconds(), FirstInterval: o.firstInterval.Seconds()}
 	r.info.Notes = []string{
 		"measured without an executor, which needs Linux: processes whose parents have exited are not measured",
@@ -71,7 +69,7 @@ func run(
 		return nil, err
 	}
 	if !o.noFiles {
-		dir, err := filepath.Abs(filepath.Join(o.outputDir, id))
+		dir, err := filepath.Abs(filepath.Join(o.outputDir, l.id))
 		if err == nil {
 			r.store, err = record.Create(dir)
 		}
@@ -80,7 +78,7 @@ func run(
 		}
 		defer r.store.Close()
 	}
-	err = r.run(cmd.Context(), path, args)
+	err = r.run(l.cmd.Context(), path)
 	if r.info.State != record.Exited {
 		return nil, errors.Join(err, r.output.discard())
 	}
@@ -99,7 +97,7 @@ func (o *runOptions) checkPortable() error {
 	return nil
 }
 
-func (r *portableRun) run(ctx context.Context, path string, args []string) error {
+func (r *portableRun) run(ctx context.Context, path string) error {
 	if timeout := time.Duration(r.options.request.TimeoutNs); timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, timeout, errTimeout)
@@ -109,8 +107,8 @@ func (r *portableRun) run(ctx context.Context, path string, args []string) error
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt)
 	defer signal.Stop(signals)
-	child := exec.CommandContext(ctx, path, args[1:]...)
-	child.Args[0] = args[0]
+	child := exec.CommandContext(ctx, path, r.args[1:]...)
+	child.Args[0] = r.args[0]
 	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
 	r.info.StartedAt = time.Now()
 	if err := child.Start(); err != nil {

@@ -21,32 +21,31 @@ import (
 	"github.com/tachograph/tacho/internal/command/repeat"
 	"github.com/tachograph/tacho/internal/command/rundir"
 	"github.com/tachograph/tacho/internal/command/summary"
-	"github.com/tachograph/tacho/procstats"
 )
 
-// quietly returns options with which nothing is printed of a run but errors and the live line.
-func (o *runOptions) quietly() runOptions {
-	once := *o
-	once.request = protobuf.CloneOf(o.request)
+// quietly returns a launch that prints nothing but errors and the live line.
+func (l launch) quietly() launch {
+	once := *l.options
+	once.request = protobuf.CloneOf(once.request)
 	once.recordFile, once.recordFD = "", 0
 	once.format, once.summary = cli.NewChoice("text"), cli.NewChoice("none")
-	return once
+	l.options = &once
+	return l
 }
 
 // warmUp runs a command without a record.
-func warmUp(cmd *cobra.Command, o *runOptions, selection procstats.Selection, args []string, id string) error {
-	once := o.quietly()
-	once.noFiles, once.capture = true, nil
-	_, err := runTimes(cmd, o.warmUp, " before the measured ones", true, func(n int) (*record.Record, error) {
-		return run(cmd, &once, selection, args, fmt.Sprintf("%s-warmup%d", id, n))
-	})
+func (l launch) warmUp() error {
+	once := l.quietly()
+	once.options.noFiles, once.options.capture = true, nil
+	name := func(n int) string { return fmt.Sprintf("%s-warmup%d", l.id, n) }
+	_, err := once.runTimes(l.options.warmUp, " before the measured ones", true, name)
 	return err
 }
 
 // runTimes runs a command several times, until a run fails or a signal ends this process. more says that other runs
 // follow.
-func runTimes(
-	cmd *cobra.Command, times int, what string, more bool, run func(n int) (*record.Record, error),
+func (l launch) runTimes(
+	times int, what string, more bool, name func(n int) string,
 ) (finals []*record.Record, err error) {
 	// A signal that comes at the end of a run would be lost as the next one begins.
 	interrupts := make(chan os.Signal, 1)
@@ -58,10 +57,11 @@ func runTimes(
 	defer signal.Stop(interrupts)
 	for n := 1; n <= times; n++ {
 		which := fmt.Sprintf("run %d of %d%s", n, times, what)
-		final, err := run(n)
+		l.id = name(n)
+		final, err := run(l)
 		if err != nil {
 			if final != nil {
-				cli.PrintError(cmd.ErrOrStderr(), fmt.Errorf("%s: %s", which, final.End().Summary))
+				cli.PrintError(l.cmd.ErrOrStderr(), fmt.Errorf("%s: %s", which, final.End().Summary))
 			}
 			return nil, err
 		}
@@ -82,10 +82,8 @@ func seriesName(id string, n int) string { return fmt.Sprintf("%s-%03d", id, n) 
 
 // runRepeatedly runs a command several times, one after the other, and prints what the runs used on average. It ends
 // with the first run that fails.
-func runRepeatedly(
-	cmd *cobra.Command, o *runOptions, selection procstats.Selection, args []string, id string,
-) (err error) {
-	out := cmd.ErrOrStderr()
+func (l launch) runRepeatedly() (err error) {
+	o, out := l.options, l.cmd.ErrOrStderr()
 	if o.recordFile != "" {
 		file, err := os.OpenFile(o.recordFile, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 		if err != nil {
@@ -94,13 +92,12 @@ func runRepeatedly(
 		defer func() { err = errors.Join(err, file.Close()) }()
 		out = file
 	}
-	once := o.quietly()
-	name := func(n int) string { return seriesName(id, n) }
-	once.request.Labels = map[string]string{repeat.Label: name(1)}
-	maps.Copy(once.request.Labels, o.request.Labels)
-	finals, err := runTimes(cmd, o.runs, "", false, func(n int) (*record.Record, error) {
-		return run(cmd, &once, selection, args, name(n))
-	})
+	once := l.quietly()
+	name := func(n int) string { return seriesName(l.id, n) }
+	labels := map[string]string{repeat.Label: name(1)}
+	maps.Copy(labels, o.request.Labels)
+	once.options.request.Labels = labels
+	finals, err := once.runTimes(o.runs, "", false, name)
 	if err != nil {
 		return err
 	}
@@ -109,14 +106,14 @@ func runRepeatedly(
 		all.Runs = append(all.Runs, record.Entry{Name: name(i + 1), Record: final})
 	}
 	rows := repeat.Compare(all)
-	if err := o.writeSeries(cmd, out, rows, finals[0]); err != nil {
+	if err := o.writeSeries(l.cmd, out, rows, finals[0]); err != nil {
 		return err
 	}
 	markdown := func(_ *record.Record, results []budget.Result) string {
 		return summary.Title(finals[0].Command) + fmt.Sprintf("%d runs\n\n", len(finals)) +
 			repeat.Markdown(rows) + summary.Budgets(results)
 	}
-	return o.judge(cmd, finals, markdown, nil)
+	return o.judge(l.cmd, finals, markdown, nil)
 }
 
 // writeSeries writes rows as --format says.

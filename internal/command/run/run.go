@@ -62,6 +62,15 @@ type runOptions struct {
 	network, cgroup, format, summary, live  *cli.Choice
 }
 
+// launch is what a run starts, and its name.
+type launch struct {
+	options   *runOptions
+	cmd       *cobra.Command
+	id        string
+	args      []string
+	selection procstats.Selection
+}
+
 //go:embed help.txt
 var help string
 
@@ -81,14 +90,14 @@ func newRun() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		id := o.newID()
-		if err := warmUp(cmd, o, selection, args, id); err != nil {
+		l := launch{options: o, cmd: cmd, id: o.newID(), args: args, selection: selection}
+		if err := l.warmUp(); err != nil {
 			return err
 		}
 		if o.runs > 1 {
-			return runRepeatedly(cmd, o, selection, args, id)
+			return l.runRepeatedly()
 		}
-		final, err := run(cmd, o, selection, args, id)
+		final, err := run(l)
 		if final == nil {
 			return err // the command did not run, or was lost
 		}
@@ -362,17 +371,17 @@ func findCommand(name string) (string, error) {
 }
 
 // newRecord returns the record of a run that this process writes itself.
-func (o *runOptions) newRecord(id string, args []string, selection procstats.Selection) *record.Record {
+func (l *launch) newRecord() *record.Record {
 	host := record.Host{OS: runtime.GOOS, CPUs: runtime.NumCPU()}
 	host.Name, _ = os.Hostname() // what cannot be found out
 	dir, _ := os.Getwd()         // is not in the record
 	return &record.Record{
 		Version: record.Version{SchemaVersion: record.SchemaVersion, TachoVersion: version.String()},
-		State:   record.Running, ID: id, Command: args,
-		Origin:   record.Origin{Dir: dir, User: o.request.User, Message: o.request.Message},
+		State:   record.Running, ID: l.id, Command: l.args,
+		Origin:   record.Origin{Dir: dir, User: l.options.request.User, Message: l.options.request.Message},
 		Headline: map[string]record.HeadlineValue{}, Measurements: map[string]any{}, Absent: map[string]string{},
-		Surroundings: record.Surroundings{Selection: selection.Names()},
-		About:        record.About{Labels: o.request.Labels, Host: host},
+		Surroundings: record.Surroundings{Selection: l.selection.Names()},
+		About:        record.About{Labels: l.options.request.Labels, Host: host},
 	}
 }
 

@@ -32,18 +32,15 @@ import (
 
 // session is one run of tacho run, from its start to its exit code.
 type session struct {
-	options *runOptions
-	cmd     *cobra.Command
-	id      string
-	dir     string // of the run; empty with --no-files
+	launch
+
+	dir string // of the run; empty with --no-files
 	// created are dir and the directories above it that did not exist, the innermost first.
 	created []string
 	path    string
 	// refusal is why the command could not be started, an error of the command and not of tacho: the run has a record
 	// of it.
-	refusal   string
-	args      []string
-	selection procstats.Selection
+	refusal string
 	// killSignal is sent first to stop the command.
 	killSignal syscall.Signal
 	// output receives the final record; nil for stderr.
@@ -58,11 +55,9 @@ type session struct {
 }
 
 // run runs a command once.
-func run(
-	cmd *cobra.Command, o *runOptions, selection procstats.Selection, args []string, id string,
-) (*record.Record, error) {
-	s := &session{options: o, cmd: cmd, args: args, selection: selection, id: id}
-	err := s.run(cmd.Context())
+func run(l launch) (*record.Record, error) {
+	s := &session{launch: l}
+	err := s.run(l.cmd.Context())
 	return s.final, err
 }
 
@@ -139,7 +134,7 @@ func (s *session) createDir() error {
 // startingRecord returns the record of a run that has no executor yet. Until it has, this process stands for it: if
 // this process dies before, the run is lost.
 func (s *session) startingRecord() ([]byte, error) {
-	r, host := s.options.newRecord(s.id, s.args, s.selection), kernel.HostFS()
+	r, host := s.newRecord(), kernel.HostFS()
 	boot, bootErr := kernel.BootID(host)
 	self, err := kernel.Identify(host, os.Getpid())
 	r.StartedAt, r.BootID = time.Now(), boot
@@ -331,7 +326,7 @@ func (s *session) failed(err error) error {
 
 // recordRefusal writes the record of a run whose command could not be started.
 func (s *session) recordRefusal() error {
-	r := s.options.newRecord(s.id, s.args, s.selection)
+	r := s.newRecord()
 	r.State, r.StartedAt = record.Exited, time.Now()
 	r.EndedAt = r.StartedAt
 	nothing := record.OOMCounters{Read: true}
