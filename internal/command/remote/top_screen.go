@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -171,38 +172,18 @@ func namedKeys() map[string]string {
 	}
 }
 
+// keySequence matches one key: an escape sequence (ECMA-48, 5.4), which may be cut off, or a rune.
+const keySequence = `(?s)\x1b\[[^@-~]*[@-~]?|\x1bO.?|.`
+
 // parseKeys parses the keys in one read of a terminal. Unknown sequences are skipped.
-func parseKeys(text []byte) []key {
+func parseKeys(text []byte) (keys []key) {
 	named := namedKeys()
-	var keys []key
-	for len(text) > 0 {
-		n := sequence(text)
-		if name, ok := named[string(text[:n])]; ok {
+	for _, sequence := range regexp.MustCompile(keySequence).FindAll(text, -1) {
+		if name, ok := named[string(sequence)]; ok {
 			keys = append(keys, key{name: name})
-		} else if r, size := utf8.DecodeRune(text); size == n && r >= ' ' && r != utf8.RuneError {
+		} else if r, size := utf8.DecodeRune(sequence); size == len(sequence) && r >= ' ' && r != utf8.RuneError {
 			keys = append(keys, key{r: r})
 		}
-		text = text[n:]
 	}
 	return keys
-}
-
-// sequence returns the length of the first key in bytes: an escape sequence (ECMA-48, 5.4) or a rune.
-func sequence(text []byte) int {
-	if text[0] != 0x1b || len(text) == 1 {
-		_, size := utf8.DecodeRune(text)
-		return size
-	}
-	switch text[1] {
-	case '[':
-		for i := 2; i < len(text); i++ {
-			if text[i] >= 0x40 && text[i] <= 0x7e {
-				return i + 1
-			}
-		}
-		return len(text)
-	case 'O':
-		return min(3, len(text))
-	}
-	return 1
 }
