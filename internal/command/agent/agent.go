@@ -213,7 +213,7 @@ func serveAgent(
 		log.Debug("print addresses", "error", err)
 	}
 	if o.dev {
-		work.Go(func() { console{out: stdout, config: c, link: link}.run(ctx, a.Feed()) })
+		work.Go(func() { followEvents(ctx, stdout, a.Feed()) })
 	}
 	for _, file := range o.jobs {
 		if err := runFile(ctx, a, file); err != nil {

@@ -14,42 +14,20 @@ import (
 
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
-	"github.com/tachograph/tacho/internal/agent/config"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/command/cli"
 )
 
-// repeatAddresses is when a console shows the addresses again: the first events have moved them off the screen.
-const repeatAddresses = time.Minute
-
-// console shows what happens in a development agent to the person in front of it: one short line per event.
-type console struct {
-	out    io.Writer
-	config config.Config
-	// link returns the path of a new link that signs in.
-	link func() string
-}
-
-// run prints events until ctx is done. Errors of the terminal are ignored: the agent works without one.
-func (c console) run(ctx context.Context, events *snapshot.Feed) {
-	minute, cancel := context.WithTimeout(ctx, repeatAddresses)
-	defer cancel()
-	subscription := events.Subscribe(0)
-	c.follow(minute, subscription)
-	if ctx.Err() == nil {
-		_ = printAddresses(c.out, c.config, c.link)
-	}
-	c.follow(ctx, subscription)
-}
-
-func (c console) follow(ctx context.Context, events *snapshot.Subscription) {
-	for {
+// followEvents shows what happens in a development agent to the person in front of it, one short line per event, until
+// ctx is done. Errors of the terminal are ignored: the agent works without one.
+func followEvents(ctx context.Context, out io.Writer, feed *snapshot.Feed) {
+	for events := feed.Subscribe(0); ; {
 		e, err := events.Next(ctx)
 		if err != nil {
 			return
 		}
 		if text := consoleText(e); text != "" {
-			_, _ = fmt.Fprintln(c.out, e.Time.Local().Format(time.TimeOnly), text)
+			_, _ = fmt.Fprintln(out, e.Time.Local().Format(time.TimeOnly), text)
 		}
 	}
 }
