@@ -35,19 +35,15 @@ func newAllocStats() *cobra.Command {
 	o := &statsOptions{output: addOutputFlags(cmd)}
 	f := cmd.Flags()
 	f.BoolVar(&o.all, "all", false, "show all measurements, with the reason for each absent one")
-	f.BoolVar(&o.history, "history", false, "show past readings")
+	f.BoolVar(&o.history, "history", false, "show past readings; implied by the next three")
 	f.Func("since", "start of the history, a `TIME`", parsed(&o.past.Since, parseMoment))
 	f.Func("until", "end of the history, a `TIME`", parsed(&o.past.Until, parseMoment))
 	f.Func("step", "show at most one reading per `DURATION`", parsed(&o.past.Step, parseStep))
 	f.Func("at", "show the reading nearest to this `TIME`", parsed(&o.at, parseMoment))
 	f.StringVar(&o.process, "process", "", "show only the rows of processes with this `NAME`")
 	return withAllocation(cmd, completeTasks, func(c *call) error {
-		for _, name := range []string{"since", "until", "step"} {
-			if !o.history && cmd.Flags().Changed(name) {
-				return cli.Usagef("--%s requires --history (see %s --help)", name, cmd.CommandPath())
-			}
-		}
 		part := client.Part{Task: c.task(), Process: o.process}
+		o.history = o.history || o.past != client.Range{}
 		switch {
 		case o.history && o.at != "":
 			return cli.Usagef("--history and --at are mutually exclusive")
