@@ -175,12 +175,7 @@ func (i Increase) Check(before, after *record.Record) Result {
 	result.Failed = maybe
 	result.Reason = fmt.Sprintf("from %s to %s", a.text(i.Measurement.Unit, b.low), b.text(i.Measurement.Unit, a.low))
 	if a.exact() && b.exact() && a.low != 0 {
-		change := b.low/a.low - 1
-		text := procstats.Share.Text(change)
-		if change > 0 {
-			text = "+" + text
-		}
-		result.Reason += " (" + text + ")"
+		result.Reason += " (" + cli.Signed(procstats.Share, b.low/a.low-1) + ")"
 	}
 	if maybe && !surely {
 		result.Reason += ", which does not decide"

@@ -92,10 +92,10 @@ func (row *diffRow) cells(p cli.Palette) []any {
 	a, b := row.side(unit, row.A, row.TextA), row.side(unit, row.B, row.TextB)
 	change, relative := "", ""
 	if row.Change != nil {
-		change = signed(unit.Difference().Text(*row.Change), *row.Change)
+		change = cli.Signed(unit.Difference(), *row.Change)
 	}
 	if row.ChangeRatio != nil {
-		relative = signed(procstats.Share.Text(*row.ChangeRatio), *row.ChangeRatio)
+		relative = cli.Signed(procstats.Share, *row.ChangeRatio)
 	}
 	return []any{
 		cli.Plain(row.Name), cli.Plain(a), cli.Plain(b), cli.Painted(change, p.Bold), cli.Plain(relative),
@@ -126,13 +126,6 @@ func (row *diffRow) why() string {
 		return "within the noise of repeated runs"
 	}
 	return strings.Join(sides, "; ")
-}
-
-func signed(text string, value float64) string {
-	if value > 0 {
-		return "+" + text
-	}
-	return text
 }
 
 // runDiff is two runs side by side, and the JSON of diff --format json.

@@ -40,10 +40,7 @@ func (r *Row) Texts() []string {
 		deviation = "± " + unit.Difference().Text(*r.StdDev)
 	}
 	if r.ChangeRatio != nil {
-		change = procstats.Share.Text(*r.ChangeRatio)
-		if *r.ChangeRatio > 0 {
-			change = "+" + change
-		}
+		change = cli.Signed(procstats.Share, *r.ChangeRatio)
 	}
 	var remarks []string
 	if r.WithinNoise != nil && *r.WithinNoise && r.ChangeRatio != nil && *r.ChangeRatio != 0 {
