@@ -29,12 +29,8 @@ func (p *Page) commands() {
 		p.line("unknown: %s", cli.Printable(c.Reason))
 		return
 	}
-	if p.FailedFirst {
-		c = failedFirst(c)
-	}
-	t, rows := commandTable(c)
-	p.Table(t)
-	p.failures(rows)
+	p.Table(CommandTable(c, 0, p.FailedFirst))
+	p.failures(c)
 	for _, note := range CommandNotes(c) {
 		p.line("%s", note)
 	}
@@ -49,54 +45,46 @@ func CommandTable(c *record.Commands, width int, byFailures bool) *cli.Table {
 	if c == nil || c.Reason != "" {
 		return &cli.Table{}
 	}
-	if byFailures {
-		c = failedFirst(c)
-	}
-	t, _ := commandTable(c)
-	t.Width = width
-	return t
-}
-
-// failedFirst orders commands by how many of their processes failed.
-func failedFirst(c *record.Commands) *record.Commands {
-	sorted := *c
-	sorted.Rows = slices.Clone(c.Rows)
-	slices.SortStableFunc(sorted.Rows, func(a, b procstats.Command) int { return cmp.Compare(b.Failed, a.Failed) })
-	return &sorted
-}
-
-// commandTable returns the table, and its rows: the commands that have one, and the others.
-func commandTable(c *record.Commands) (*cli.Table, []procstats.Command) {
 	t := &cli.Table{
-		Indent: "  ", Header: []string{
+		Width: width, Indent: "  ", Header: []string{
 			"COMMAND", "STARTED", "FAILED", "CPU", "SHARE", "LARGEST", "READ", "WRITTEN",
 			"WAITED FOR CPU",
 		},
 		Right: []int{1, 2, 3, 4, 5, 6, 7, 8}, Leave: []int{7, 6, 8, 5},
 	}
-	rows, others := c.Split(pageCommands)
-	for i := range rows {
-		addCommand(t, cli.Printable(rows[i].Name), &rows[i], c.TotalCPUSeconds)
-	}
-	if others != nil {
-		others.Name = "others"
-		addCommand(t, others.Name, others, c.TotalCPUSeconds)
-		rows = append(rows, *others)
+	for _, row := range shownCommands(c, byFailures) {
+		addCommand(t, &row, c.TotalCPUSeconds)
 	}
 	sums := func(name string, cpu *float64) {
 		t.AddTexts(name, "", "", cli.Optional(procstats.Seconds, cpu), shareOf(cpu, c.TotalCPUSeconds))
 	}
 	sums("unattributed", c.UnattributedCPUSeconds)
 	sums("total", c.TotalCPUSeconds)
-	return t, rows
+	return t
 }
 
-func addCommand(t *cli.Table, name string, row *procstats.Command, total *float64) {
+// shownCommands returns the commands that have a row, and the others as one. With byFailures those with most failures
+// come first.
+func shownCommands(c *record.Commands, byFailures bool) []procstats.Command {
+	sorted := *c
+	if byFailures {
+		sorted.Rows = slices.Clone(c.Rows)
+		slices.SortStableFunc(sorted.Rows, func(a, b procstats.Command) int { return cmp.Compare(b.Failed, a.Failed) })
+	}
+	rows, others := sorted.Split(pageCommands)
+	if others != nil {
+		others.Name = "others"
+		rows = append(rows, *others)
+	}
+	return rows
+}
+
+func addCommand(t *cli.Table, row *procstats.Command, total *float64) {
 	largest := procstats.Bytes.Text(float64(row.PeakRSSBytes))
 	if row.PeakRSSGuarantee != procstats.Exact {
 		largest = cli.GuaranteeText(row.PeakRSSGuarantee) + " " + largest
 	}
-	t.AddTexts(name, strconv.FormatInt(row.Processes, 10), strconv.FormatInt(row.Failed, 10),
+	t.AddTexts(cli.Printable(row.Name), strconv.FormatInt(row.Processes, 10), strconv.FormatInt(row.Failed, 10),
 		procstats.Seconds.Text(row.CPUSeconds),
 		shareOf(&row.CPUSeconds, total), largest, optionalBytes(row.ReadBytes), optionalBytes(row.WrittenBytes),
 		cli.Optional(procstats.Seconds, row.RunDelaySeconds))
@@ -110,9 +98,8 @@ func optionalBytes(n *int64) string {
 }
 
 // failures writes how processes failed, one line a command.
-func (p *Page) failures(rows []procstats.Command) {
-	for i := range rows {
-		row := &rows[i]
+func (p *Page) failures(c *record.Commands) {
+	for _, row := range shownCommands(c, p.FailedFirst) {
 		if ways := row.FailureText(); ways != "" {
 			p.line("%d of %d %s failed: %s", row.Failed, row.Processes, cli.Printable(row.Name), ways)
 		}
