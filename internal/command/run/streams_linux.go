@@ -199,21 +199,6 @@ func (s *sessionStreams) proxy(ctx context.Context, work *sync.WaitGroup, screen
 	}
 }
 
-// capture writes to a file until the first error: the command must not fail because its output cannot be captured.
-type capture struct {
-	file   io.Writer
-	screen *screen
-}
-
-// Write implements io.Writer; it never fails.
-func (c *capture) Write(text []byte) (int, error) {
-	if _, err := c.file.Write(text); err != nil {
-		c.screen.fail(fmt.Errorf("capture: %w", err))
-		c.file = io.Discard
-	}
-	return len(text), nil
-}
-
 // copy copies what the command writes until all writers are closed, which a terminal reports as EIO, pty(7), or shortly
 // after the end of ctx, and so of the task: a process that is not the task's may keep the other end open. What is
 // buffered then is copied, too: the reader of our output may have been slower than the task.
@@ -226,16 +211,19 @@ func (t tee) copy(ctx context.Context, screen *screen) {
 	// The read fails then in any case.
 	readUntil := func(after time.Duration) { _ = t.from.SetReadDeadline(time.Now().Add(after)) }
 	defer context.AfterFunc(ctx, func() { readUntil(patience) })()
-	file := &capture{io.Discard, screen}
+	var file io.Writer = io.Discard
 	if t.file != nil {
-		file.file = t.file
+		file = t.file
 	}
 	buffer := make([]byte, 32<<10)
 	left, draining := most, false
 	for left > 0 {
 		n, err := t.from.Read(buffer)
 		writeErr := t.write(buffer[:n], screen)
-		_, _ = file.Write(buffer[:n]) // never fails
+		if _, err := file.Write(buffer[:n]); err != nil { // the command must not fail because of it
+			screen.fail(fmt.Errorf("capture: %w", err))
+			file = io.Discard
+		}
 		if errors.Is(err, os.ErrDeadlineExceeded) && !draining {
 			draining, err = true, nil
 		}
