@@ -28,7 +28,7 @@ import (
 // printed on stderr in one line. Cancelling ctx ends commands that wait for something.
 func Execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := Root()
-	root.SetArgs(agent.LongDashes(args))
+	root.SetArgs(cli.HelpAsFlag(agent.LongDashes(args)))
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -59,7 +59,7 @@ func Root() *cobra.Command {
 	cli.AddSubcommands(root, slices.Concat(run.Commands(), records.Commands(), remote.Commands(),
 		[]*cobra.Command{agent.Command(), doctor.Command(), newVersion()})...)
 	cli.DocumentEnvironment(root)
-	cli.WrapHelp(root)
+	cli.WrapFlags(root)
 	return root
 }
 

@@ -53,7 +53,7 @@ var help string
 func Command() *cobra.Command {
 	var o agentOptions
 	cmd := cli.Described(help, "agent")
-	cmd.GroupID, cmd.Long = cli.GroupHost, strings.ReplaceAll(cmd.Long, "{DIR}", datadir.Default)
+	cmd.GroupID = cli.GroupHost
 	flags := cmd.Flags()
 	flags.StringArrayVar(&o.config, "config", nil, "configuration `FILE`, or directory with *.hcl files; may be repeated")
 	flags.BoolVar(&o.dev, "dev", false,

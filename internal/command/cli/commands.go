@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -69,12 +70,8 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 }
 
 // RejectUnknownTopics makes the help of a command that does not exist an error: cobra prints the help of its parent
-// instead. The returned function has the error of "tacho nosuch --help", whose help function cannot return one.
+// instead. The returned function has the error, which a help function cannot return.
 func RejectUnknownTopics(root *cobra.Command) (unknown func() error) {
-	root.InitDefaultHelpCmd()
-	if help, _, err := root.Find([]string{"help"}); err == nil && help != root {
-		help.Run, help.RunE = nil, func(_ *cobra.Command, args []string) error { return helpOf(root, args) }
-	}
 	var failed error
 	print := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
@@ -85,21 +82,12 @@ func RejectUnknownTopics(root *cobra.Command) (unknown func() error) {
 	return func() error { return failed }
 }
 
-// helpOf prints the help of the command that words name.
-func helpOf(root *cobra.Command, words []string) error {
-	cmd, rest, err := root.Find(words)
-	if err != nil {
-		return Usagef("%w", err)
+// HelpAsFlag turns the arguments "help run" into "run --help", which does the same.
+func HelpAsFlag(args []string) []string {
+	if len(args) > 1 && args[0] == "help" {
+		return append(slices.Clone(args[1:]), "--help")
 	}
-	if err := unknownBelow(cmd, rest); err != nil {
-		return err
-	}
-	if len(rest) > 0 {
-		return Usagef("unexpected argument %q; %s has no subcommands", rest[0], cmd.CommandPath())
-	}
-	cmd.InitDefaultHelpFlag()
-	cmd.InitDefaultVersionFlag()
-	return cmd.Help()
+	return args
 }
 
 // unknownBelow rejects an argument of a command that only has subcommands: it is the name of none.
@@ -145,41 +133,10 @@ func argumentName(names []string, i int) (name string, known bool) {
 // helpWidth is how wide help is at most: what every terminal shows.
 const helpWidth = 80
 
-// WrapHelp breaks the help of all commands below root at words. Lines that begin with a blank stay as they are:
-// examples.
-func WrapHelp(root *cobra.Command) {
+// WrapFlags breaks the usage texts of flags at words, in the help of all commands below root.
+func WrapFlags(root *cobra.Command) {
 	wrapped := fmt.Sprintf(".FlagUsagesWrapped %d ", helpWidth)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", wrapped))
-	wrapLong(root)
-}
-
-func wrapLong(cmd *cobra.Command) {
-	cmd.Long = wrapParagraphs(cmd.Long, helpWidth)
-	for _, below := range cmd.Commands() {
-		wrapLong(below)
-	}
-}
-
-// wrapParagraphs joins the lines of each paragraph, and breaks them at width columns.
-func wrapParagraphs(text string, width int) string {
-	var lines []string
-	paragraph := ""
-	end := func() {
-		if paragraph != "" {
-			lines = append(lines, Wrap(paragraph, width)...)
-		}
-		paragraph = ""
-	}
-	for line := range strings.SplitSeq(text, "\n") {
-		if line == "" || strings.HasPrefix(line, " ") {
-			end()
-			lines = append(lines, line)
-			continue
-		}
-		paragraph = strings.TrimLeft(paragraph+" "+line, " ")
-	}
-	end()
-	return strings.Join(lines, "\n")
 }
 
 const (

@@ -34,7 +34,7 @@ const mostCoreMHz = 100_000
 
 func newAdvise() *cobra.Command {
 	cmd := cli.Described(help, "advise")
-	cmd.GroupID, cmd.Long = cli.GroupRecords, strings.ReplaceAll(cmd.Long, "{RUN}", rundir.Words)
+	cmd.GroupID = cli.GroupRecords
 	o := &adviseOptions{outputDir: rundir.AddOutputDir(cmd), format: cli.AddFormat(cmd, "text", "json")}
 	flags := cmd.Flags()
 	flags.StringVar(&o.job, "job", "", "advise on the tasks of all allocations of this `JOB`")

@@ -24,8 +24,8 @@ import (
 )
 
 // allocHelp is the help text for the argument ID, {ID} in help.txt.
-const allocHelp = `ID is the id of an allocation, a prefix that no other has, or the name of its job if no other of ` +
-	`its allocations runs.`
+const allocHelp = `ID is the id of an allocation, a prefix that no other has, or the name of its
+job if no other of its allocations runs.`
 
 func newAlloc() *cobra.Command {
 	cmd := &cobra.Command{Use: "alloc", Short: "Show allocations, and act on them"}

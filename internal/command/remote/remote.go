@@ -69,12 +69,13 @@ const (
 )
 
 // connectionHelp is the help text of all commands that connect to an agent.
-const connectionHelp = `Connects to the unix socket in the data directory if there is one, else to that of a ` +
-	`development agent of this
-user, else to ` + defaultAddress + `. --addr overrides: unix:/path, http://host:port or https://host:port; ` +
-	`/path, host:port and host are understood.
+const connectionHelp = `Connects to the unix socket in the data directory if there is one, else to that
+of a development agent of this user, else to ` + defaultAddress + `. --addr
+overrides: unix:/path, http://host:port or https://host:port; /path, host:port
+and host are understood.
 
-Over TCP the agent requires its token for more than numbers, names and states: --token-file or TACHO_TOKEN.`
+Over TCP the agent requires its token for more than numbers, names and states:
+--token-file or TACHO_TOKEN.`
 
 // connection has the flags for the connection to an agent.
 type connection struct {

@@ -24,25 +24,26 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// Words is the help text for what names a run, which Find resolves.
-const Words = `the name of a run as shown by tacho ls, a prefix of it, the path of its directory, last (the newest run),
-or last~1 (the one before it)`
+// words is the help text for what names a run, which Find resolves.
+const words = `RUN is the name of a run as shown by tacho ls, a prefix of it, the path of its
+directory, last (the newest run), or last~1 (the one before it). Without it,
+last is meant.`
 
 // last names the newest run.
 const last = "last"
 
 // ForRuns makes a command out of what it does with the runs that its arguments name, at most so many. Without arguments
-// these are the runs that defaults name. {RUN} in its help becomes Words.
+// these are the runs that defaults name. {RUN} in its help becomes words.
 func ForRuns(cmd *cobra.Command, most int, defaults []string, do func(*cobra.Command, []record.Entry) error) {
 	outputDir := AddOutputDir(cmd)
 	cmd.ValidArgsFunction = Complete(outputDir, most)
-	cmd.Long = strings.ReplaceAll(cmd.Long, "{RUN}", Words)
-	cmd.RunE = func(cmd *cobra.Command, words []string) error {
-		if len(words) == 0 {
-			words = defaults
+	cmd.Long = strings.ReplaceAll(cmd.Long, "{RUN}", words)
+	cmd.RunE = func(cmd *cobra.Command, names []string) error {
+		if len(names) == 0 {
+			names = defaults
 		}
 		var runs []record.Entry
-		for _, word := range words {
+		for _, word := range names {
 			run, err := Find(*outputDir, word)
 			if err != nil {
 				return err
