@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -158,18 +159,5 @@ func (s Settings) measure(r *proto.LaunchRequest) {
 	if selection.Empty() {
 		selection = procstats.Select(procstats.ExecutorInterval) // an empty one would mean the default
 	}
-	for _, id := range selection.IDs() {
-		r.Selection = append(r.Selection, uint32(id))
-	}
-}
-
-// selectsPackets reports whether the packets of a task that is started so are counted.
-func selectsPackets(r *proto.LaunchRequest) bool {
-	if len(r.GetSelection()) == 0 {
-		return procstats.DefaultSelection().HasSource(procstats.SourceSkb)
-	}
-	return slices.ContainsFunc(r.GetSelection(), func(id uint32) bool {
-		m, _ := procstats.Lookup(procstats.ID(id))
-		return m.Source == procstats.SourceSkb
-	})
+	r.Selection = wire.FromSelection(selection)
 }

@@ -155,7 +155,7 @@ func (d *Tacho) launchCounted(
 		return c.Launch(ctx, request)
 	}
 	return c.LaunchAnnounced(ctx, request, func(cgroup procstats.Cgroup) {
-		d.loop.Count(config.ID, cgroup, selectsPackets(request))
+		d.loop.Count(config.ID, cgroup, wire.ToSelection(request.GetSelection()).HasSource(procstats.SourceSkb))
 		failpoint.At("driver.start.announced")
 	})
 }

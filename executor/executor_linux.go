@@ -9,6 +9,7 @@ package executor
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"sync"
@@ -208,14 +209,21 @@ func selectionOf(request *proto.LaunchRequest) (procstats.Selection, error) {
 	if len(request.GetSelection()) == 0 {
 		return procstats.DefaultSelection(), nil
 	}
-	var ids []procstats.ID
-	for _, id := range request.GetSelection() {
-		if _, known := procstats.Lookup(procstats.ID(id)); !known || id > 1<<16-1 {
-			return procstats.Selection{}, status.Errorf(codes.InvalidArgument, "selection: unknown measurement %d", id)
+	for _, number := range request.GetSelection() {
+		if _, err := lookup(number); err != nil {
+			return procstats.Selection{}, err
 		}
-		ids = append(ids, procstats.ID(id))
 	}
-	return procstats.Select(ids...), nil
+	return wire.ToSelection(request.GetSelection()), nil
+}
+
+// lookup returns the measurement of a number in a request.
+func lookup(number uint32) (procstats.Measurement, error) {
+	m, known := procstats.Lookup(procstats.ID(number))
+	if !known || number > math.MaxUint16 {
+		return m, status.Errorf(codes.InvalidArgument, "unknown measurement %d", number)
+	}
+	return m, nil
 }
 
 // newRecord returns the record of a task that is about to run.

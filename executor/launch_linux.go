@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"syscall"
 	"time"
@@ -162,10 +161,9 @@ func (e *Executor) identify(pid int) procstats.ProcessID {
 // group.
 func (t *task) checkRequired(baseline *procstats.Sample) error {
 	for _, number := range t.request.GetRequired() {
-		id := procstats.ID(number)
-		m, known := procstats.Lookup(id)
-		if !known || number > math.MaxUint16 {
-			return status.Errorf(codes.InvalidArgument, "unknown measurement %d", number)
+		m, err := lookup(number)
+		if err != nil {
+			return err
 		}
 		if reason := t.whyAbsent(m, baseline); reason != "" {
 			return status.Errorf(codes.FailedPrecondition, "%s is not available here: %s", m.Name, reason)

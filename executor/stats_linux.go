@@ -115,9 +115,7 @@ func (e *Executor) Target(_ context.Context, request *proto.TargetRequest) (*pro
 		MaxRows: uint32(max(0, target.MaxRows)), //nolint:gosec // a number of rows
 		Used:    target.Used, PeaksReset: len(target.Opened) > 0,
 		Sample: wire.FromSample(t.reader.Get(0, false), false), Reaped: reader.FromReaped(target.Reaped()),
-	}
-	for _, id := range t.reader.Selection.IDs() {
-		r.Selection = append(r.Selection, uint32(id))
+		Selection: wire.FromSelection(t.reader.Selection),
 	}
 	var before procstats.Readings
 	for id, number := range t.reader.CountedFrom() {

@@ -138,7 +138,7 @@ func (r *reading) open(ctx context.Context) error {
 		return err // another user may have more time
 	}
 	executors := wire.ToSample(asked.GetSample())
-	r.openReader(target, selectionOf(asked), executors)
+	r.openReader(target, wire.ToSelection(asked.GetSelection()), executors)
 	r.resume(executors, earlier)
 	if r.failed = compare(r.Whole(), executors); r.failed != nil {
 		return r.failed

@@ -103,14 +103,6 @@ func leastPeaks(asked *proto.TargetResponse, peaks map[string]*os.File) map[proc
 	return least
 }
 
-func selectionOf(asked *proto.TargetResponse) procstats.Selection {
-	ids := make([]procstats.ID, 0, len(asked.GetSelection()))
-	for _, id := range asked.GetSelection() {
-		ids = append(ids, procstats.ID(id)) //nolint:gosec // the executor's numbers come from its table
-	}
-	return procstats.Select(ids...)
-}
-
 const (
 	// reapedAge is the least time between two questions for what an executor has reaped.
 	reapedAge = 10 * time.Second

@@ -244,6 +244,23 @@ func unpack(m *proto.PackedReadings) procstats.Readings {
 	return readings
 }
 
+// FromSelection returns the message of what is measured.
+func FromSelection(s procstats.Selection) (ids []uint32) {
+	for _, id := range s.IDs() {
+		ids = append(ids, uint32(id))
+	}
+	return ids
+}
+
+// ToSelection returns what a message of FromSelection selects.
+func ToSelection(ids []uint32) procstats.Selection {
+	var selected []procstats.ID
+	for id := range column(ids, ids) {
+		selected = append(selected, id)
+	}
+	return procstats.Select(selected...)
+}
+
 // column pairs the ids of readings with their values.
 func column[T any](ids []uint32, values []T) iter.Seq2[procstats.ID, T] {
 	return func(yield func(procstats.ID, T) bool) {
