@@ -22,6 +22,8 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/tachograph/tacho/executor/cgroup"
 )
 
 // findExecutable resolves a command as execvp(3) does in the task's directory, with the PATH of the task's
@@ -80,7 +82,7 @@ func searchPath(env []string) string {
 
 // startError says why a fork or exec failed, with the status that the caller turns into an exit code.
 func startError(c *command, err error) error {
-	code := shortageOr(codes.Internal, err)
+	code, err := shortageOr(codes.Internal, err), cgroup.NoRoom(err, c.group.Folders()...)
 	switch {
 	case c.credential != nil && errors.Is(err, unix.EPERM):
 		// execve(2) says EACCES of a file that may not be executed; this is setgroups(2), setgid(2) or setuid(2).

@@ -5,6 +5,7 @@ package hook_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,6 +78,30 @@ func TestCauses(t *testing.T) {
 			t.Errorf("%+v", exit)
 		}
 	})
+}
+
+// TestStartsThatTheHostPreventsAreBounded holds that retries of a start that never succeeds become rarer and end, also
+// if the task ran before, and that one that ran in between is retried as often again.
+func TestStartsThatTheHostPreventsAreBounded(t *testing.T) {
+	t.Parallel()
+	never := taskStart{err: lack{errors.New("too many open files")}}
+	row := make([]taskStart, 11)
+	for i := range row {
+		row[i] = never
+	}
+	ran := taskStart{runs: time.Hour, exit: hook.Exit{Lost: "its executor died"}}
+	for name, script := range map[string][]taskStart{
+		"at first": row, "after a run": append([]taskStart{ran}, row[:10]...), "twice": slices.Concat(row[:10], []taskStart{ran}, row[:10]),
+	} {
+		done := append(script, taskStart{}) // of one that is not given up
+		stageTest(t, done, hook.Config{Restart: hook.RestartPolicy{Delay: time.Second}}, func(t *testing.T, s *stage) {
+			s.run()
+			s.wantDead(hook.EventNotRestarting, true, len(script)-1)
+			if took := time.Since(s.State().StartedAt); name == "after a run" && took < 20*time.Minute {
+				t.Errorf("%s: given up after %s", name, took)
+			}
+		})
+	}
 }
 
 // TestRestartOverSteps holds that a task whose agent was killed is started again in time, however the clock was set.

@@ -332,7 +332,10 @@ func (r *Runner) afterEnd(life context.Context, end *ending) decision {
 	state, now := r.State(), r.config.Now()
 	window := state.Window
 	end.requested = end.requested || state.RestartRequested != ""
-	end.ran, end.retry = now.Since(state.Started), r.config.Retry != nil && r.config.Retry()
+	end.retry = r.config.Retry != nil && r.config.Retry()
+	if end.startErr == nil {
+		end.ran = now.Since(state.Started)
+	}
 	if !end.exit.At.IsZero() { // the agent may not have run then
 		end.ran = min(end.ran, end.exit.At.Sub(state.StartedAt))
 	}

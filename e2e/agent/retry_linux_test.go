@@ -23,6 +23,12 @@ const (
 func (h *host) await(name, script string, memoryMiB int, what string, is func(*allocation) bool) allocation {
 	h.t.Helper()
 	h.run(shellJob(name, "service", noRestart, memoryMiB, script))
+	return h.find(name, what, is)
+}
+
+// find waits until the allocation of a job is as wanted.
+func (h *host) find(name, what string, is func(*allocation) bool) allocation {
+	h.t.Helper()
 	var d allocation
 	h.eventually(what, func() bool {
 		for _, a := range h.allocations() {

@@ -38,7 +38,7 @@ func (m *maker) createV2(parent string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("create cgroup: %w", err)
+		return fmt.Errorf("create cgroup: %w", noRoom(err, ofGroups, []string{parent}))
 	}
 	g.V2 = dir
 	if reason := g.unusable(); reason != "" {

@@ -118,11 +118,17 @@ func socketOf(line string) (string, error) {
 // startError ends the process and returns why it could not be started, in its own words if it had any.
 func (c *child) startError(ctx context.Context, err error) error {
 	_ = c.kill() // or it has ended
-	_ = c.await()
-	_ = c.stdout.Close() // of what was only read
-	if text := c.takeStderr(); text != "" {
-		err = errors.New(strings.TrimPrefix(text, wire.ErrorPrefix))
-	}
+	c.ended.Do(func() {
+		_ = c.await()
+		c.confirmed()
+		text, _, _ := strings.Cut(c.takeStderr(), "\n\n") // the stacks of a crash follow
+		switch {
+		case strings.Contains(text, "failed to create new OS thread"):
+			err = fmt.Errorf("create a thread: %w", unix.EAGAIN)
+		case text != "":
+			err = errors.New(strings.TrimPrefix(text, wire.ErrorPrefix))
+		}
+	})
 	return errors.Join(context.Cause(ctx), err)
 }
 

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/tachograph/tacho/executor/cgroup"
 	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/wire"
@@ -105,17 +106,23 @@ func start(ctx context.Context, o Options, folder string, owner *os.File) (*Clie
 	}
 	child, socket, err := startChild(ctx, executorCommand(o, folder), log)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("start executor: %w", err), owner.Close())
+		return nil, errors.Join(startError(err), owner.Close())
 	}
 	address := wire.Address{ID: o.ID, Owner: o.Owner, Folder: folder, Socket: socket}
 	c := &Client{child: child, owner: owner, waits: o.Waits, address: address}
 	failpoint.At("client.start.listening")
 	if err := c.connect(ctx); err != nil {
-		_ = child.kill() // or it has ended
-		child.reap()
-		return nil, errors.Join(err, owner.Close())
+		return nil, errors.Join(startError(child.startError(ctx, err)), owner.Close())
 	}
 	return c, nil
+}
+
+// startError says why an executor could not be started: it is in the groups of this process.
+func startError(err error) error {
+	if own, findErr := kernel.FindCgroup(kernel.HostFS(), os.Getpid()); findErr == nil {
+		err = cgroup.NoRoom(err, own.V1["pids"], own.V2)
+	}
+	return fmt.Errorf("start executor: %w", err)
 }
 
 // executorCommand is how the executor's process is made: in a session of its own, so that a terminal's signals pass

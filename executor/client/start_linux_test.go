@@ -38,6 +38,29 @@ func TestStartIsGivenUp(t *testing.T) {
 	}
 }
 
+// What an executor says before it ends is why it could not be started, without the stacks of a crash.
+func TestStartSaysWhy(t *testing.T) {
+	for name, test := range map[string]struct{ says, want string }{
+		"error": {"echo no room >&2", "start executor: no room"},
+		"crash": {`printf 'fatal error: bad\n[signal 11]\n\ngoroutine 1:\nmain()\n' >&2`, "start executor: fatal error: bad\n[signal 11]"},
+		"thread": {
+			`printf 'runtime: failed to create new OS thread (have 5 already; errno=11)\n' >&2`,
+			"start executor: create a thread: resource temporarily unavailable",
+		},
+		"after its address": {
+			"echo '1|1|unix|/nowhere|grpc'; echo gone >&2; exit 2", "start executor: gone",
+		},
+	} {
+		dir := t.TempDir()
+		failing := filepath.Join(dir, "failing")
+		testkit.Must(t, os.WriteFile(failing, []byte("#!/bin/sh\n"+test.says+"\n"), 0o700))
+		_, err := Start(t.Context(), Options{Binary: failing, RuntimeDir: filepath.Join(dir, "run"), ID: "x"})
+		if err == nil || err.Error() != test.want {
+			t.Errorf("%s: %v, want %s", name, err, test.want)
+		}
+	}
+}
+
 // A folder whose sockets would have no names is refused in words, and not left behind.
 func TestStartInLongFolder(t *testing.T) {
 	const id = "0123456789"

@@ -9,11 +9,33 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"syscall"
 	"testing"
 
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/hook"
 )
+
+// TestBlame holds that what the driver calls worth another try, because the machine is short of something, is not the
+// task's fault.
+func TestBlame(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		err  error
+		host bool
+	}{
+		"the machine lacks processes": {driver.Recoverable(errors.New("EAGAIN"), true), true},
+		"state cannot be persisted":   {driver.Recoverable(errors.New("damaged"), true), true},
+		"no descriptors":              {fmt.Errorf("open: %w", syscall.EMFILE), true},
+		"no such command":             {driver.Recoverable(errors.New("not found"), false), false},
+		"a mistake":                   {errors.New("unknown user"), false},
+	} {
+		fault, ok := errors.AsType[hook.HostFault](blame(test.err))
+		if host := ok && fault.HostFault(); host != test.host {
+			t.Errorf("%s: the host's fault: %t, want %t", name, host, test.host)
+		}
+	}
+}
 
 // TestDriverErrors holds what the runner and the stats hook make of the driver's errors.
 func TestDriverErrors(t *testing.T) {
