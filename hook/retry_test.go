@@ -116,6 +116,9 @@ func TestRunnerCountsRetriesOverRestarts(t *testing.T) {
 				r := hook.New(hook.Config{Starter: driver, Observer: record, Retry: always, State: state})
 				testkit.Must(t, r.Run(t.Context()))
 				same(t, "events", test.want, record.types())
+				if at := r.State().FinishedAt; len(test.want) == 1 && !at.Equal(exit.At) {
+					t.Errorf("finished at %s, and the task ended at %s", at, exit.At)
+				}
 			})
 		})
 	}

@@ -98,7 +98,7 @@ func (r *Runner) Run(ctx context.Context) error {
 
 	for end := r.enter(ctx, life); end != nil; end = r.once(ctx, life) {
 		if d := r.afterEnd(life, end); d.last != "" {
-			r.die(ctx, d)
+			r.die(ctx, d, end.exit.At)
 			return nil
 		}
 	}
@@ -367,13 +367,16 @@ func (r *Runner) pause(life context.Context, delay time.Duration) {
 	}
 }
 
-// die calls the stop hooks and reports the last event.
-func (r *Runner) die(ctx context.Context, d decision) {
+// die calls the stop hooks and reports the last event. The task ended at a time, if that is not zero: perhaps long
+// before, while the agent did not run.
+func (r *Runner) die(ctx context.Context, d decision, at time.Time) {
 	r.stopHooks(ctx)
 	r.emit(d.last, d.reason, func(s *State) {
 		s.Phase, s.Failed = PhaseDead, d.last == EventNotRestarting
 		s.Finished, s.RestartAt, s.Restart, s.RestartRequested = r.config.Now(), time.Time{}, Deadline{}, ""
-		s.FinishedAt = s.Finished.Wall
+		if s.FinishedAt = at; at.IsZero() {
+			s.FinishedAt = s.Finished.Wall
+		}
 	})
 }
 

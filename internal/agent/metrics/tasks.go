@@ -222,7 +222,12 @@ const shownAfterEnd = 5 * time.Minute
 
 // removeEnded removes the table's counters of a task that died a while ago: they are in its final record.
 func (c *Collector) removeEnded(r *row) {
-	if r.task.State.Phase != hook.PhaseDead || r.at.Sub(r.task.State.FinishedAt) < shownAfterEnd {
+	s := &r.task.State
+	seen := s.FinishedAt // before an agent that did not run then
+	if s.Finished.Wall.After(seen) {
+		seen = s.Finished.Wall
+	}
+	if s.Phase != hook.PhaseDead || r.at.Sub(seen) < shownAfterEnd {
 		return
 	}
 	for i := range c.columns {
