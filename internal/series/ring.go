@@ -368,12 +368,7 @@ func (r *Ring) Rest() error {
 // Close closes the file, which stays; nothing is written after it.
 func (r *Ring) Close() error {
 	r.closed = true
-	if r.file == nil {
-		return nil
-	}
-	err := errors.Join(r.flush(), r.file.Close())
-	r.file = nil
-	return err
+	return r.Rest()
 }
 
 func setSequence(slot []byte, n uint64) { binary.LittleEndian.PutUint64(slot, n) }

@@ -63,23 +63,15 @@ func Top(s, before *procstats.Sample) []procstats.ProcessRow {
 
 // largest returns the indexes of the topRows rows that are largest by some number, largest first.
 func largest(rows []procstats.ProcessRow, by func(*procstats.ProcessRow) float64) []int {
-	var top []int
-	var numbers []float64
+	var named []int
+	numbers := make([]float64, len(rows))
 	for i := range rows {
-		if rows[i].Command == "" {
-			continue
-		}
-		n := by(&rows[i])
-		at := 0
-		for at < len(numbers) && numbers[at] >= n {
-			at++
-		}
-		if at < topRows {
-			top, numbers = slices.Insert(top, at, i), slices.Insert(numbers, at, n)
-			top, numbers = top[:min(len(top), topRows)], numbers[:min(len(numbers), topRows)]
+		if rows[i].Command != "" {
+			named, numbers[i] = append(named, i), by(&rows[i])
 		}
 	}
-	return top
+	slices.SortStableFunc(named, func(a, b int) int { return cmp.Compare(numbers[b], numbers[a]) })
+	return named[:min(len(named), topRows)]
 }
 
 // rowsFor is the room for n processes in each point: most tasks have one or two, and what is kept free is paid for.
