@@ -4,6 +4,7 @@
 package summary
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,7 +24,7 @@ func (p *Page) waited() {
 	t := PressureTable(p.record.Measurements, span)
 	p.Table(t)
 	if t.Empty() {
-		p.line("unknown: %s", cli.Printable(p.whyAbsent(procstats.PSICPUSome)))
+		p.line("unknown: %s", cli.Printable(cmp.Or(p.record.Absent[procstats.PSICPUSome.String()], whyUnknown(p.record.State))))
 	}
 	for _, text := range throttling(p.record) {
 		p.line("%s", text)
@@ -64,18 +65,6 @@ func numberOf[V any](values map[string]V, id procstats.ID) (value float64, ok bo
 	found, read := values[id.String()]
 	value, ok = any(found).(float64)
 	return value, ok && read
-}
-
-func (p *Page) whyAbsent(id procstats.ID) string {
-	switch reason := p.record.Absent[id.String()]; {
-	case reason != "":
-		return reason
-	case p.record.State == record.Running:
-		return "the record is completed at the end"
-	case p.record.State == record.Lost:
-		return "the record was not completed"
-	}
-	return "not selected"
 }
 
 // ended writes the section on how the run ended, with the evidence.
@@ -148,14 +137,19 @@ func (p *Page) peak() {
 	p.Table(&t)
 }
 
-// FirstValue returns the first of ids that a process has, as text.
-func FirstValue[V any](measurements map[string]V, ids ...procstats.ID) string {
+// firstNumber returns the first of ids that a process has; nil if it has none.
+func firstNumber[V any](measurements map[string]V, ids ...procstats.ID) *float64 {
 	for _, id := range ids {
 		if value, ok := numberOf(measurements, id); ok {
-			return procstats.UnitOf(id.String()).Text(value)
+			return &value
 		}
 	}
-	return procstats.NoValue
+	return nil
+}
+
+// FirstValue returns the first of ids that a process has, as text. All have one unit.
+func FirstValue[V any](measurements map[string]V, ids ...procstats.ID) string {
+	return cli.Optional(procstats.UnitOf(ids[0].String()), firstNumber(measurements, ids...))
 }
 
 // OutcomePaint returns the colour of an outcome; nil for none.

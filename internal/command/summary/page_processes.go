@@ -35,7 +35,7 @@ func (p *Page) processes() {
 	parts := []*float64{processes.Exited.CPUSeconds, processes.UnattributedCPUSeconds}
 	for i := range processes.Rows {
 		row := &processes.Rows[i]
-		cpu := rowCPU(row)
+		cpu := firstNumber(row.Measurements, procstats.ProcessCPU, procstats.PortableProcessCPU)
 		parts = append(parts, cpu)
 		t.AddTexts(strconv.Itoa(row.PID), strconv.Itoa(row.PPID), cli.Optional(procstats.Seconds, cpu), shareOf(cpu, total),
 			FirstValue(row.Measurements, procstats.ProcessRunDelay),
@@ -67,16 +67,6 @@ func rowCommand(row *record.ProcessRow) string {
 		return cli.Cut(cli.Printable(line), widestCommand)
 	}
 	return cli.Printable(row.Command)
-}
-
-// rowCPU returns the CPU time of a row; nil if it was not measured.
-func rowCPU(row *record.ProcessRow) *float64 {
-	for _, id := range []procstats.ID{procstats.ProcessCPU, procstats.PortableProcessCPU} {
-		if value, ok := numberOf(row.Measurements, id); ok {
-			return &value
-		}
-	}
-	return nil
 }
 
 func shareOf(part, whole *float64) string {
