@@ -9,8 +9,6 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
-
-	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestArguments(t *testing.T) {
@@ -40,31 +38,6 @@ func TestArguments(t *testing.T) {
 		err := Arguments(test.names...)(&cobra.Command{Use: "diff"}, test.args)
 		if own, ok := errors.AsType[*exitError](err); (err == nil) != (test.want == "") || err != nil && (err.Error() != test.want || !ok || own.code != codeUsage) {
 			t.Errorf("%q: %v, want %q", test.args, err, test.want)
-		}
-	}
-}
-
-// TestApplyEnvironment holds that flags override variables, and variables override defaults.
-func TestApplyEnvironment(t *testing.T) {
-	for _, test := range []struct {
-		variable string
-		args     []string
-		want     string
-		fails    string
-	}{
-		{"", nil, "table", ""},
-		{"json", nil, "json", ""},
-		{"json", []string{"--format", "table"}, "table", ""},
-		{"xml", nil, "table", "environment variable TACHO_LS_FORMAT=xml: must be table or json (see tacho ls --help)"},
-	} {
-		t.Setenv("TACHO_LS_FORMAT", test.variable)
-		cmd := &cobra.Command{Use: "ls"}
-		(&cobra.Command{Use: "tacho"}).AddCommand(cmd)
-		format := AddFormat(cmd, "table", "json")
-		testkit.Must(t, cmd.ParseFlags(test.args))
-		err := ApplyEnvironment(cmd, nil)
-		if (err == nil) != (test.fails == "") || err != nil && !strings.HasPrefix(err.Error(), test.fails) || format.String() != test.want {
-			t.Errorf("%q and %q: %s, %v, want %s", test.variable, test.args, format, err, test.want)
 		}
 	}
 }

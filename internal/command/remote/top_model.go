@@ -5,6 +5,7 @@ package remote
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -79,7 +80,7 @@ func (m *topModel) visible() []*topRow {
 	}
 	weight := m.weight()
 	slices.SortStableFunc(rows, func(a, b *topRow) int {
-		order := cmp.Or(-compareKnown(weight(&a.usage), weight(&b.usage)), cmp.Compare(a.title(), b.title()),
+		order := cmp.Or(cmp.Compare(orLeast(weight(&b.usage)), orLeast(weight(&a.usage))), cmp.Compare(a.title(), b.title()),
 			cmp.Compare(a.Alloc, b.Alloc))
 		if m.reverse {
 			return -order
@@ -89,17 +90,12 @@ func (m *topModel) visible() []*topRow {
 	return rows
 }
 
-// compareKnown orders nil before all values.
-func compareKnown(a, b *float64) int {
-	switch {
-	case a == nil && b == nil:
-		return 0
-	case a == nil:
-		return -1
-	case b == nil:
-		return 1
+// orLeast returns a value, or what is below all values for nil.
+func orLeast(value *float64) float64 {
+	if value == nil {
+		return math.Inf(-1)
 	}
-	return cmp.Compare(*a, *b)
+	return *value
 }
 
 // weight returns the number by which rows are sorted.

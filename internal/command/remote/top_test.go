@@ -134,20 +134,6 @@ func TestTopSelectionFollowsItsTask(t *testing.T) {
 	}
 }
 
-func TestTopView(t *testing.T) {
-	t.Setenv("TZ", "UTC")
-	m := exampleTop()
-	m.at = m.at.UTC()
-	got := strings.NewReplacer("\x1b[7m", "[", "\x1b[0m", "]").Replace(strings.Join(m.view(120, 10)[1:], "\n"))
-	want := `
-TASK                  STATE         CPU                MEMORY    LIMIT    PEAK  READ/s  WRITTEN/s  PROCS  PRESSURE
-[web.app[0]/server     running      1.50          ▁ ▅█  10 MiB  100 MiB  20 MiB   1 MiB        0 B      3  25 % ` +
-		`cpu      ]
-db.data[0]/store      running ×2  0.010                95 MiB  100 MiB       –       –          –      9  –
-new.x[0]/main\x1b[2J  pending         –                     –        –       –       –          –      –  –`
-	testkit.Diff(t, "result", want, got)
-}
-
 func exampleCommands() *record.Commands {
 	return &record.Commands{TotalCPUSeconds: new(100.0), UnattributedCPUSeconds: new(0.5), Rows: []procstats.Command{
 		{Name: "cc1", Processes: 412, Failed: 3, CPUSeconds: 96, PeakRSSBytes: 181 << 20, PeakRSSGuarantee: procstats.Exact},
@@ -241,15 +227,6 @@ func TestParseKeys(t *testing.T) {
 	} {
 		testkit.Diff(t, fmt.Sprintf("%q", test.text), test.want, parseKeys([]byte(test.text)), cmp.AllowUnexported(key{}))
 	}
-}
-
-func FuzzParseKeys(f *testing.F) {
-	f.Add([]byte("q\x1b[A\x1bO\x1b[1;5"))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		if keys := parseKeys(text); len(keys) > len(text) {
-			t.Errorf("%d keys of %d bytes", len(keys), len(text))
-		}
-	})
 }
 
 // TestTopShowsNoOldReadings is about readings that stand where fresh ones do not come any more.

@@ -21,8 +21,9 @@ import (
 // recordOutput is the destination of the final record by --record-file or --record-fd; nil for stderr.
 type recordOutput struct {
 	file *os.File
-	// path is set if the file was created.
 	path string
+	// created is set if there was no file at path.
+	created bool
 	// inherited is set for a descriptor of the caller, who owns its offset.
 	inherited bool
 }
@@ -32,17 +33,12 @@ type recordOutput struct {
 func (o *runOptions) openOutput() (*recordOutput, error) {
 	switch {
 	case o.recordFile != "":
-		file, err := os.OpenFile(o.recordFile, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-		if err == nil {
-			return &recordOutput{file: file, path: o.recordFile}, nil
-		}
-		if errors.Is(err, fs.ErrExist) { // with O_CREATE: it may be a symbolic link to a file that does not exist
-			file, err = os.OpenFile(o.recordFile, os.O_WRONLY|os.O_CREATE, 0o600)
-		}
+		_, missing := os.Lstat(o.recordFile) // not of a symbolic link to a file that does not exist
+		file, err := os.OpenFile(o.recordFile, os.O_WRONLY|os.O_CREATE, 0o600)
 		if err != nil {
 			return nil, fmt.Errorf("--record-file: %w", err)
 		}
-		return &recordOutput{file: file}, nil
+		return &recordOutput{file: file, path: o.recordFile, created: errors.Is(missing, fs.ErrNotExist)}, nil
 	case o.recordFD > 0:
 		return o.openDescriptor()
 	}
@@ -67,7 +63,7 @@ func (r *recordOutput) discard() error {
 		return nil
 	}
 	err := r.file.Close()
-	if r.path != "" {
+	if r.created {
 		err = errors.Join(err, os.Remove(r.path))
 	}
 	return err
