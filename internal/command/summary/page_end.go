@@ -24,7 +24,8 @@ func (p *Page) waited() {
 	t := PressureTable(p.record.Measurements, span)
 	p.Table(t)
 	if t.Empty() {
-		p.line("unknown: %s", cli.Printable(cmp.Or(p.record.Absent[procstats.PSICPUSome.String()], whyUnknown(p.record.State))))
+		reason := p.record.Absent[procstats.PSICPUSome.String()]
+		p.line("unknown: %s", cli.Printable(cmp.Or(reason, whyUnknown(p.record.State))))
 	}
 	for _, text := range throttling(p.record) {
 		p.line("%s", text)
