@@ -44,7 +44,7 @@ type delivery struct {
 type delivered struct {
 	*Event
 	number     uint64
-	onReceived func()
+	onReceived func() // nil once it was called; guarded by mu of delivery
 }
 
 func newDelivery(remote bool) *delivery {
@@ -89,11 +89,12 @@ func (d *delivery) awaitHandled(ctx context.Context) (handled bool) {
 // receive records that a host receives an event.
 func (d *delivery) receive(e *delivered) {
 	d.mu.Lock()
-	first := e.number > d.received
+	onReceived := e.onReceived
+	e.onReceived = nil // the task of the event is held no longer
 	d.received = max(d.received, e.number)
 	d.mu.Unlock()
-	if first && e.onReceived != nil {
-		e.onReceived()
+	if onReceived != nil {
+		onReceived()
 	}
 }
 

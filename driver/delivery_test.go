@@ -9,9 +9,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/tachograph/tacho/internal/testkit"
 )
@@ -28,13 +30,22 @@ func TestDelivery(t *testing.T) {
 	var received []string
 	add := func(message string) { d.add(&Event{Message: message}, func() { received = append(received, message) }) }
 	add("before a host listens")
+	held := func() weak.Pointer[task] {
+		own := &task{warning: "of a task"}
+		d.add(&Event{Message: own.warning}, func() { received = append(received, own.warning) })
+		return weak.Make(own)
+	}()
 	first := d.listen(t.Context())
 	receive(t, first, "before a host listens")
+	receive(t, first, "of a task")
+	if runtime.GC(); held.Value() != nil {
+		t.Error("an event that was received holds its task")
+	}
 	second := d.listen(t.Context()) // begins behind what was received
 	add("to both")
 	receive(t, first, "to both")
 	receive(t, second, "to both")
-	testkit.Diff(t, "received", []string{"before a host listens", "to both"}, received)
+	testkit.Diff(t, "received", []string{"before a host listens", "of a task", "to both"}, received)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := newDelivery(false).listen(ctx).Recv(); !errors.Is(err, context.Canceled) {

@@ -291,7 +291,7 @@ func (a *Agent) publish(on bool) {
 	defer cancel()
 	var switching sync.WaitGroup
 	for _, l := range a.list() {
-		for _, t := range l.Tasks {
+		for _, t := range l.Tasks() {
 			switching.Go(func() { t.SetPublish(ctx, on) })
 		}
 	}

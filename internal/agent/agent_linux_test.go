@@ -363,7 +363,7 @@ func TestPublishingIsSwitchedWhileAJobIsPlaced(t *testing.T) {
 			r := begin(t, c)
 			defer r.end(true)
 			first := r.submit(oneTask("service", "", "exec sleep 1000"))[0]
-			l, err := alloc.New(r.host, state.Allocation{ID: allocation.NewID(), JobID: "test", Group: "g"}, r.findByID(first.ID).Job, nil)
+			l, err := alloc.New(r.host, state.Allocation{ID: allocation.NewID(), JobID: "test", Group: "g"}, testkit.Value(r.host.Store.Job(first.JobID, first.JobVersion))(t).Spec, nil)
 			must(t, err)
 			c.Telemetry.PublishAllocationMetrics = on
 			if _, err := r.Reload(c); err != nil {
@@ -372,7 +372,7 @@ func TestPublishingIsSwitchedWhileAJobIsPlaced(t *testing.T) {
 			r.admit(l)
 			l.Begin()
 			r.await(l.ID, "running", isRunning)
-			sampled := func() bool { return l.Tasks[0].Figures("").Sample != nil }
+			sampled := func() bool { return l.Tasks()[0].Figures("").Sample != nil }
 			if on {
 				r.eventually("a reading", sampled)
 			}

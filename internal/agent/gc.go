@@ -143,42 +143,38 @@ var errNotRemoved = errors.New("collect garbage")
 // remove removes the directory of an allocation and then forgets it: what cannot be removed stays visible.
 func (a *Agent) remove(l *alloc.Alloc) error {
 	closed := alloc.Close(a.host.Context, l)
-	if reason, err := a.clear(l.Dir, l.ID, l.Job.ID); err != nil {
+	if reason, err := a.clear(l.Dir, l.ID, l.JobID); err != nil {
 		if l.NotRemoved(reason) {
 			l.Publish(snapshot.AllocationUpdated)
 		}
 		return fmt.Errorf("%w: %w", errNotRemoved, err)
 	}
+	last := l.Snapshot()
 	if err := a.host.Store.DeleteAllocation(l.ID); err != nil {
 		return err
 	}
-	last := l.Snapshot()
 	a.mu.Lock()
 	delete(a.allocs, l.ID)
 	a.mu.Unlock()
 	a.host.Feed.Publish(snapshot.Event{
-		Topic: snapshot.TopicAllocation, Type: "AllocationRemoved", Key: l.ID, FilterKeys: []string{l.Job.ID},
-		Namespace: l.Job.Namespace, Allocation: last,
+		Topic: snapshot.TopicAllocation, Type: "AllocationRemoved", Key: l.ID, FilterKeys: []string{l.JobID},
+		Namespace: l.Namespace, Allocation: last,
 	})
 	return closed
 }
 
 // forgetVersions forgets versions of jobs that nothing refers to.
 func (a *Agent) forgetVersions() error {
-	type version struct {
-		id string
-		n  uint64
-	}
-	used := make(map[version]bool)
+	used := make(map[jobVersion]bool)
 	for _, l := range a.list() {
 		own := l.Persisted()
-		used[version{own.JobID, own.JobVersion}] = true
+		used[jobVersion{own.JobID, own.JobVersion}] = true
 	}
-	var unused []version
+	var unused []jobVersion
 	a.mu.Lock()
 	for id, r := range a.jobs {
 		for n := range r.versions {
-			v := version{id, n}
+			v := jobVersion{id, n}
 			if used[v] || r.current.Current && r.current.Version == n {
 				continue
 			}

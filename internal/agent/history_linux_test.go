@@ -145,7 +145,7 @@ func TestAgentEndsOnADiskThatHangs(t *testing.T) {
 	}
 	close(disk.answers)
 	r.eventually("the end of the write", func() bool {
-		_, err := own.Tasks[0].History(series.Query{})
+		_, err := own.Tasks()[0].History(series.Query{})
 		return err == nil
 	})
 }

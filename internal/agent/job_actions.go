@@ -47,14 +47,14 @@ func (a *Agent) PlanJob(ctx context.Context, source job.Source) (*snapshot.Plan,
 		plan.Groups[v.group.Name], placed[slot{v.group.Name, v.index}] = c, true
 	}
 	for _, l := range surplus {
-		c, s := plan.Groups[l.Group.Name], slot{l.Group.Name, l.Index}
+		c, s := plan.Groups[l.Group], slot{l.Group, l.Index}
 		if placed[s] {
 			c.Place, c.Replace = c.Place-1, c.Replace+1
 			delete(placed, s)
 		} else {
 			c.Stop++
 		}
-		plan.Groups[l.Group.Name] = c
+		plan.Groups[l.Group] = c
 	}
 	plan.Unplaced = a.place(j, surplus, missing).unplaced
 	return plan, nil
@@ -134,6 +134,6 @@ func (a *Agent) StopJob(id string, purge bool, expected *uint64) error {
 
 // stopAllocs stops the allocations of a job that was stopped.
 func (a *Agent) stopAllocs(id string) {
-	all := slices.DeleteFunc(a.list(), func(l *alloc.Alloc) bool { return l.Job.ID != id || l.Dead() })
+	all := slices.DeleteFunc(a.list(), func(l *alloc.Alloc) bool { return l.JobID != id || l.Dead() })
 	alloc.StopAll(all, "the job was stopped")
 }

@@ -27,9 +27,15 @@ import (
 // registered is a job with its versions: the current one, and those that allocations still refer to.
 type registered struct {
 	current  state.Job
-	versions map[uint64]*job.Job
+	versions map[uint64]bool
 	// unplaced are the allocations of the current version that wait for a place.
 	unplaced map[string]*snapshot.Unplaced
+}
+
+// jobVersion names a version of a job.
+type jobVersion struct {
+	id string
+	n  uint64
 }
 
 // remember adds a version of a job.
@@ -38,10 +44,10 @@ func (a *Agent) remember(v state.Job) {
 	defer a.mu.Unlock()
 	r := a.jobs[v.ID]
 	if r == nil {
-		r = &registered{versions: make(map[uint64]*job.Job)}
+		r = &registered{versions: make(map[uint64]bool)}
 		a.jobs[v.ID] = r
 	}
-	r.versions[v.Version] = v.Spec
+	r.versions[v.Version] = true
 	// A job that was purged has no current version.
 	if v.Current || !r.current.Current && v.Version >= r.current.Version {
 		r.current = v

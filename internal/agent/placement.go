@@ -33,7 +33,7 @@ type vacancy struct {
 
 // replaces reports whether an allocation, of whatever version, is the one that the vacancy would replace.
 func (v *vacancy) replaces(l *alloc.Alloc) bool {
-	return l.Group.Name == v.group.Name && l.Index == v.index && !l.Snapshot().ClientStatus.Ended()
+	return l.Group == v.group.Name && l.Index == v.index && !l.Snapshot().ClientStatus.Ended()
 }
 
 // placement is what is done for a job: allocations that are stopped, vacancies that get a place, and those that do not.
@@ -62,10 +62,10 @@ func (a *Agent) compare(j *job.Job, ending ...*alloc.Alloc) (surplus []*alloc.Al
 		live[g.Name] = make(map[int]bool)
 	}
 	for _, l := range a.list() {
-		if l.Job.ID != j.ID || !l.Live() || slices.Contains(ending, l) {
+		if l.JobID != j.ID || !l.Live() || slices.Contains(ending, l) {
 			continue
 		}
-		g, digest := j.Group(l.Group.Name), l.Persisted().Digest
+		g, digest := j.Group(l.Group), l.Persisted().Digest
 		failed := l.Snapshot().ClientStatus.Ended() // and its other tasks are being ended
 		if g == nil || failed || digest != g.Digest || digest == "" || l.Index >= g.Count || live[g.Name][l.Index] {
 			surplus = append(surplus, l)

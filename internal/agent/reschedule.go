@@ -24,13 +24,13 @@ func (a *Agent) reschedule(l *alloc.Alloc) {
 	if at.IsZero() {
 		return
 	}
-	a.log.Info("reschedule allocation", "alloc_id", l.ID, "job", l.Job.ID, "at", at.Format(time.RFC3339))
+	a.log.Info("reschedule allocation", "alloc_id", l.ID, "job", l.JobID, "at", at.Format(time.RFC3339))
 	a.host.Work.Go(func() {
 		if !a.pause(left) {
 			return
 		}
 		if err := a.replace(l, append(past, time.Now())); err != nil {
-			a.log.Error("replace allocation", "alloc_id", l.ID, "job", l.Job.ID, "error", err, "retry_in", replaceRetry)
+			a.log.Error("replace allocation", "alloc_id", l.ID, "job", l.JobID, "error", err, "retry_in", replaceRetry)
 			a.host.Counts.Fail("reschedule")
 		}
 		l.Rescheduled()
@@ -55,8 +55,8 @@ func (a *Agent) toBeReplaced(l *alloc.Alloc) bool {
 	if !due && !deferred {
 		return false
 	}
-	current := a.currentVersion(l.Job.ID)
-	return current.Spec != nil && (due || slices.Contains(current.Unplaced[l.Group.Name], l.Index))
+	current := a.currentVersion(l.JobID)
+	return current.Spec != nil && (due || slices.Contains(current.Unplaced[l.Group], l.Index))
 }
 
 // ReplaceAlloc stops an allocation and starts another in its place, as Nomad does when a user stops one. Both are
@@ -81,14 +81,14 @@ func (a *Agent) ReplaceAlloc(id string) error {
 func (a *Agent) replace(l *alloc.Alloc, past []time.Time) error {
 	a.registering.Lock()
 	defer a.registering.Unlock()
-	current := a.currentVersion(l.Job.ID)
+	current := a.currentVersion(l.JobID)
 	if current.Spec == nil || a.superseded(l) ||
 		l.StopReason() == "" && l.Snapshot().ClientStatus == allocation.Complete {
 		return nil
 	}
 	runs := l.Live()
 	_, missing := a.compare(current.Spec, l)
-	i := slices.IndexFunc(missing, func(v vacancy) bool { return v.group.Name == l.Group.Name && v.index == l.Index })
+	i := slices.IndexFunc(missing, func(v vacancy) bool { return v.group.Name == l.Group && v.index == l.Index })
 	if i < 0 {
 		return nil
 	}
@@ -119,7 +119,7 @@ func (a *Agent) replace(l *alloc.Alloc, past []time.Time) error {
 func (a *Agent) superseded(l *alloc.Alloc) bool {
 	all, created := a.list(), l.Persisted().CreateIndex
 	return !slices.Contains(all, l) || slices.ContainsFunc(all, func(other *alloc.Alloc) bool {
-		return other.Job.ID == l.Job.ID && other.Group.Name == l.Group.Name && other.Index == l.Index &&
+		return other.JobID == l.JobID && other.Group == l.Group && other.Index == l.Index &&
 			other.Persisted().CreateIndex > created
 	})
 }
@@ -137,7 +137,7 @@ func (a *Agent) succeed(v *vacancy, jobID string, surplus []*alloc.Alloc) {
 	var newest *alloc.Alloc
 	created := uint64(0)
 	for _, l := range a.list() {
-		if l.Job.ID != jobID || l.Group.Name != v.group.Name || l.Index != v.index {
+		if l.JobID != jobID || l.Group != v.group.Name || l.Index != v.index {
 			continue
 		}
 		own := l.Persisted()

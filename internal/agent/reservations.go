@@ -30,7 +30,7 @@ type reservations struct {
 func (a *Agent) reservations(jobID string, stop []*alloc.Alloc) *reservations {
 	r := &reservations{all: a.host.Node.Resources.Cores, cores: make(map[int]bool), ports: make(map[int]string)}
 	for _, l := range a.list() {
-		if l.Dead() || l.Job.ID == jobID && (l.StopReason() != "" || slices.Contains(stop, l)) {
+		if l.Dead() || l.JobID == jobID && (l.StopReason() != "" || slices.Contains(stop, l)) {
 			continue
 		}
 		own := l.Persisted()

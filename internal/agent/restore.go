@@ -16,6 +16,7 @@ import (
 
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/internal/agent/alloc"
+	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/state"
 )
 
@@ -23,6 +24,7 @@ var errNoJob = errors.New("the state does not have its job")
 
 // leftovers are what an earlier run of the agent persisted.
 type leftovers struct {
+	jobs   map[jobVersion]*job.Job
 	allocs []*state.Allocation
 	tasks  map[string]map[string]*state.Task
 }
@@ -36,14 +38,12 @@ func (a *Agent) load() (*leftovers, error) {
 	if err := errors.Join(err, allocsErr, tasksErr); err != nil {
 		return nil, fmt.Errorf("read state: %w", err)
 	}
+	specs := make(map[jobVersion]*job.Job, len(versions))
 	for _, v := range versions {
-		v.Spec.Source = v.Source
-		for _, g := range v.Spec.Groups {
-			g.Digest = v.Digests[g.Name]
-		}
+		specs[jobVersion{v.ID, v.Version}] = v.Spec
 		a.remember(*v)
 	}
-	return &leftovers{allocs, tasks}, nil
+	return &leftovers{specs, allocs, tasks}, nil
 }
 
 // recoveries is how many allocations are recovered at a time: one whose executor does not answer takes seconds.
@@ -63,8 +63,8 @@ func (a *Agent) restore(ctx context.Context, persisted *leftovers) (spared []*dr
 	for _, own := range persisted.allocs {
 		var l *alloc.Alloc
 		err := errNoJob
-		if r := a.jobs[own.JobID]; r != nil && r.versions[own.JobVersion] != nil {
-			l, err = alloc.New(a.host, *own, r.versions[own.JobVersion], persisted.tasks[own.ID])
+		if spec := persisted.jobs[jobVersion{own.JobID, own.JobVersion}]; spec != nil {
+			l, err = alloc.New(a.host, *own, spec, persisted.tasks[own.ID])
 		}
 		if err != nil {
 			a.log.Error("allocation ignored; its tasks keep running without supervision",

@@ -63,8 +63,8 @@ func (a *Agent) Snapshot(only ...string) *snapshot.Agent {
 	for _, l := range allocs {
 		shown := l.Snapshot()
 		s.Allocations = append(s.Allocations, shown)
-		for _, t := range l.Tasks {
-			s.Usages[shown.Tasks[t.Name()]] = t.Figures(s.NotPublishing)
+		for name, f := range l.Figures(s.NotPublishing) {
+			s.Usages[shown.Tasks[name]] = f
 		}
 	}
 	slices.SortFunc(s.Allocations, func(x, y *allocation.Allocation) int {
@@ -108,7 +108,7 @@ func (a *Agent) job(id string) (*snapshot.Job, error) {
 	a.mu.Unlock()
 	var own []*allocation.Allocation
 	for _, l := range a.list() {
-		if l.Job.ID == id {
+		if l.JobID == id {
 			own = append(own, l.Snapshot())
 		}
 	}
@@ -142,9 +142,9 @@ func statusOfJob(j *snapshot.Job, allocations []*allocation.Allocation) string {
 
 // ended is called when an allocation has ended.
 func (a *Agent) ended(l *alloc.Alloc) {
-	if j, err := a.job(l.Job.ID); err == nil && j.Status == "dead" {
+	if j, err := a.job(l.JobID); err == nil && j.Status == "dead" {
 		a.host.Feed.Publish(snapshot.Event{
-			Topic: snapshot.TopicJob, Type: snapshot.AllocationUpdated, Key: l.Job.ID, Namespace: l.Job.Namespace,
+			Topic: snapshot.TopicJob, Type: snapshot.AllocationUpdated, Key: l.JobID, Namespace: l.Namespace,
 		})
 	}
 	a.retryPlacement()

@@ -32,6 +32,8 @@ type Figures struct {
 	// Totals are those of the starts that have ended; Counted says that the last start is among them.
 	Totals  Totals
 	Counted bool
+	// Stored reads the counters of Totals, which are not in memory once the allocation has ended; nil if they are.
+	Stored func() map[procstats.ID]float64
 	// Counters are the highest reading of each counter in the present or last start.
 	Counters Counters
 	// Interval is the time between readings.

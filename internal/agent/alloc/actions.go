@@ -38,6 +38,9 @@ func (a *Alloc) Signal(ctx context.Context, name, signal string) error {
 func (a *Alloc) eachRunning(name string, do func(*Task) error) error {
 	if name != "" {
 		t, err := a.Task(name)
+		if err == nil && t.runner == nil { // it has ended
+			_, err = t.running()
+		}
 		if err != nil {
 			return err
 		}
@@ -45,7 +48,7 @@ func (a *Alloc) eachRunning(name string, do func(*Task) error) error {
 	}
 	var errs []error
 	done := 0
-	for _, t := range a.Tasks {
+	for _, t := range a.Tasks() {
 		if _, err := t.running(); err == nil {
 			errs = append(errs, do(t))
 			done++

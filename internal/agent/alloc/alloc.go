@@ -10,15 +10,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-
-	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/agent/job"
@@ -29,21 +25,20 @@ import (
 
 // Alloc runs one allocation: it launches and ends its tasks in the order of their lifecycle.
 type Alloc struct {
-	ID    string
-	Job   *job.Job
-	Group *job.Group
-	Index int
-	Dir   datadir.Allocation
-	Tasks []*Task // in the order of the job file
+	ID, JobID, Namespace, Group string
+	Index                       int
+	Dir                         datadir.Allocation
 
 	host *Host
-	log  hclog.Logger
 	done chan struct{}
 
 	// saving orders what is persisted.
 	saving sync.Mutex
 
-	mu        sync.Mutex // guards following
+	mu sync.Mutex // guards following
+	// live is nil once the allocation has ended, and ended until then.
+	live      *parts
+	ended     *ended
 	persisted state.Allocation
 	// notRemoved is why the directory is still there although the allocation was to be removed.
 	notRemoved string
@@ -56,23 +51,14 @@ type Alloc struct {
 
 // New makes an allocation of a job from what is persisted of it and of its tasks, by name.
 func New(h *Host, persisted state.Allocation, j *job.Job, tasks map[string]*state.Task) (*Alloc, error) {
-	group := j.Group(persisted.Group)
-	if group == nil {
-		return nil, fmt.Errorf("allocation %s: job %s has no group %s", persisted.ID, j.ID, persisted.Group)
-	}
 	a := &Alloc{
-		ID: persisted.ID, Job: j, Group: group, Index: persisted.Index, Dir: datadir.In(h.Dir, persisted.ID),
-		host: h, log: h.Log.With("alloc_id", persisted.ID, "job", j.ID), done: make(chan struct{}),
-		persisted: persisted, changed: true,
+		ID: persisted.ID, JobID: persisted.JobID, Namespace: persisted.Namespace, Group: persisted.Group,
+		Index: persisted.Index, Dir: datadir.In(h.Dir, persisted.ID),
+		host: h, done: make(chan struct{}), persisted: persisted, changed: true,
 	}
-	for _, spec := range group.Tasks {
-		var own state.Task
-		if tasks[spec.Name] != nil {
-			own = *tasks[spec.Name]
-		}
-		a.Tasks = append(a.Tasks, a.newTask(spec, own))
-	}
-	return a, nil
+	var err error
+	a.live, err = a.newParts(j, tasks)
+	return a, err
 }
 
 // Close closes the files of allocations. On a disk that hangs it gives up soon.
@@ -82,40 +68,35 @@ func Close(ctx context.Context, allocs ...*Alloc) error {
 	defer cancel()
 	var errs []error
 	for _, a := range allocs {
-		for _, t := range a.Tasks {
+		for _, t := range a.Tasks() {
 			errs = append(errs, t.usage.history.Close(ctx))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// rest closes the files of an allocation that has ended. They stay, and are opened for each look at them.
-func (a *Alloc) rest() {
-	const limit = 2 * time.Second
-	ctx, cancel := context.WithTimeout(a.host.Context, limit)
-	defer cancel()
-	for _, t := range a.Tasks {
-		if err := t.usage.history.Rest(ctx); err != nil {
-			t.log.Debug("close history of an ended task", "error", err)
-		}
-	}
-}
-
 // Name is JOB.GROUP[INDEX].
-func (a *Alloc) Name() string { return fmt.Sprintf("%s.%s[%d]", a.Job.ID, a.Group.Name, a.Index) }
+func (a *Alloc) Name() string { return fmt.Sprintf("%s.%s[%d]", a.JobID, a.Group, a.Index) }
 
 // Task returns a task by its name, or the only one if no name is given.
 func (a *Alloc) Task(name string) (*Task, error) {
-	if name == "" && len(a.Tasks) == 1 {
-		return a.Tasks[0], nil
+	tasks := a.Tasks()
+	if tasks == nil {
+		for _, shown := range a.Snapshot().Tasks {
+			tasks = append(tasks, a.endedTask(shown))
+		}
 	}
-	names := make([]string, 0, len(a.Tasks))
-	for _, t := range a.Tasks {
+	if name == "" && len(tasks) == 1 {
+		return tasks[0], nil
+	}
+	names := make([]string, 0, len(tasks))
+	for _, t := range tasks {
 		if t.spec.Name == name {
 			return t, nil
 		}
 		names = append(names, t.spec.Name)
 	}
+	slices.Sort(names)
 	if name == "" {
 		return nil, fmt.Errorf("allocation %s has several tasks; name one of %s: %w",
 			allocation.ShortID(a.ID), strings.Join(names, ", "), allocation.ErrNotFound)
@@ -125,7 +106,7 @@ func (a *Alloc) Task(name string) (*Task, error) {
 
 // Admit prepares an allocation that has not begun. Its tasks are sampled if publish is set.
 func (a *Alloc) Admit(publish bool) {
-	for _, t := range a.Tasks {
+	for _, t := range a.Tasks() {
 		t.prepare(nil, publish)
 	}
 }
@@ -134,9 +115,9 @@ func (a *Alloc) Admit(publish bool) {
 func (a *Alloc) Begin() {
 	if a.Dead() { // it was when it was restored
 		a.Reschedule() // before it counts as ended, as in finish
-		a.rest()
 		close(a.done)
 		a.host.Failed(a)
+		a.rest()
 		return
 	}
 	if a.Predecessor() != nil {
@@ -157,7 +138,7 @@ func (a *Alloc) decide() {
 			a.finish()
 			return
 		}
-		for _, t := range a.Tasks {
+		for _, t := range a.Tasks() {
 			switch name := t.spec.Name; {
 			case slices.Contains(next.skip, name):
 				t.runner.Stop(next.reason) // so that it ends without having begun
@@ -222,8 +203,9 @@ func (a *Alloc) awaitsPredecessor() bool {
 }
 
 func (a *Alloc) progress() []progress {
-	all := make([]progress, 0, len(a.Tasks))
-	for _, t := range a.Tasks {
+	tasks := a.Tasks()
+	all := make([]progress, 0, len(tasks))
+	for _, t := range tasks {
 		all = append(all, t.progress())
 	}
 	return all
@@ -340,7 +322,8 @@ func (a *Alloc) NotRemoved(reason string) (changed bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	changed = a.notRemoved != reason
-	a.notRemoved, a.shown = reason, nil
+	a.notRemoved = reason
+	a.shown = nil
 	return changed
 }
 
@@ -348,24 +331,26 @@ func (a *Alloc) NotRemoved(reason string) (changed bool) {
 func (a *Alloc) finish() {
 	a.saving.Lock()
 	a.mu.Lock()
-	a.persisted.ModifyTime, a.shown = time.Now(), nil
+	a.persisted.ModifyTime = time.Now()
+	a.shown = nil
 	a.mu.Unlock()
 	a.Reschedule() // before the event and before it counts as ended: who waits for that sees both
 	failpoint.At("agent.alloc.finish")
 	own := a.publish(snapshot.Event{Type: snapshot.AllocationUpdated}) // first: its index is persisted
-	a.host.Persist(state.ChangeAllocation(&own))
+	a.persistEnd(&own)
 	a.saving.Unlock()
-	a.rest()
 	close(a.done)
 	a.host.Ended(a)
 	a.host.Failed(a)
+	a.rest()
 }
 
 // onTaskEvent is called when something has happened to a task.
 func (a *Alloc) onTaskEvent(t *Task, e allocation.Event) {
 	a.mu.Lock()
 	if e.Time.After(a.persisted.ModifyTime) { // the end of the allocation may overtake its last event
-		a.persisted.ModifyTime, a.shown = e.Time, nil
+		a.persisted.ModifyTime = e.Time
+		a.shown = nil
 	}
 	a.mu.Unlock()
 	a.publish(snapshot.Event{Time: e.Time, Type: snapshot.AllocationUpdated, Task: t.spec.Name, TaskEvent: &e})
@@ -373,7 +358,7 @@ func (a *Alloc) onTaskEvent(t *Task, e allocation.Event) {
 	if outcome := e.Details["outcome"]; outcome != "" {
 		attributes = append(attributes, "outcome", outcome)
 	}
-	a.log.Info("task event", attributes...)
+	a.log().Info("task event", attributes...)
 	a.wake()
 }
 
@@ -382,7 +367,7 @@ func (a *Alloc) Publish(eventType string) { a.publish(snapshot.Event{Type: event
 
 // publish adds the allocation to an event, and returns what is persisted of it, with the event's index.
 func (a *Alloc) publish(e snapshot.Event) state.Allocation {
-	e.Topic, e.Key, e.FilterKeys, e.Namespace = snapshot.TopicAllocation, a.ID, []string{a.Job.ID}, a.Job.Namespace
+	e.Topic, e.Key, e.FilterKeys, e.Namespace = snapshot.TopicAllocation, a.ID, []string{a.JobID}, a.Namespace
 	own := *a.Snapshot() // the feed numbers it
 	e.Allocation = &own
 	index := a.host.Feed.Publish(e)
@@ -392,84 +377,4 @@ func (a *Alloc) publish(e snapshot.Event) state.Allocation {
 	a.persisted.CreateIndex = cmp.Or(a.persisted.CreateIndex, index)
 	a.shown = nil
 	return a.persisted
-}
-
-// taskChanged is called when a task's snapshot is another.
-func (a *Alloc) taskChanged() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.shown = nil
-}
-
-// Snapshot returns the allocation as it is now: the same value until it changes.
-func (a *Alloc) Snapshot() *allocation.Allocation {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.shown == nil {
-		a.shown = a.newSnapshot()
-	}
-	return a.shown
-}
-
-// newSnapshot returns the allocation as it is now; a.mu is held.
-func (a *Alloc) newSnapshot() *allocation.Allocation {
-	own, node := &a.persisted, &a.host.Node
-	tasks := make(map[string]*allocation.Task, len(a.Tasks))
-	for _, t := range a.Tasks {
-		tasks[t.spec.Name] = t.snapshot()
-	}
-	s := &allocation.Allocation{
-		ID: a.ID, Namespace: own.Namespace, JobID: own.JobID, JobType: own.JobType, JobVersion: own.JobVersion,
-		Group: own.Group, Name: a.Name(), Index: own.Index, NodeID: node.ID, NodeName: node.Name,
-		DesiredStatus: own.Desired, Description: own.Description, Dir: a.Dir, Tasks: tasks, CreateTime: own.CreateTime,
-		ModifyTime: own.ModifyTime, CreateIndex: own.CreateIndex, ModifyIndex: own.ModifyIndex,
-		Previous: own.Previous, Next: own.Next, Rescheduled: a.rescheduled, ClientStatus: statusOf(tasks),
-	}
-	for _, p := range a.Group.Ports {
-		s.Ports = append(s.Ports, allocation.Port{
-			Label: p.Label, Value: own.Ports[p.Label], To: p.To, HostIP: node.Attributes["unique.network.ip-address"],
-		})
-	}
-	if a.notRemoved != "" {
-		s.Description = "not removed: " + a.notRemoved
-	}
-	if s.Description == "" {
-		s.Description = describe(s.ClientStatus, tasks)
-	}
-	return s
-}
-
-// statusOf returns what tasks come to together.
-func statusOf(tasks map[string]*allocation.Task) allocation.Status {
-	failed, running, dead := false, false, true
-	for _, t := range tasks {
-		failed = failed || t.State.Failed
-		running = running || t.State.Phase == hook.PhaseRunning
-		dead = dead && t.State.Phase == hook.PhaseDead
-	}
-	switch {
-	case failed:
-		return allocation.Failed
-	case dead:
-		return allocation.Complete
-	case running:
-		return allocation.Running
-	}
-	return allocation.Pending
-}
-
-func describe(s allocation.Status, tasks map[string]*allocation.Task) string {
-	switch s {
-	case allocation.Running:
-		return "Tasks are running"
-	case allocation.Complete:
-		return "All tasks have completed"
-	case allocation.Failed:
-		for _, name := range slices.Sorted(maps.Keys(tasks)) {
-			if tasks[name].State.Failed {
-				return fmt.Sprintf("Task %s failed: no restart attempt is left", name)
-			}
-		}
-	}
-	return "No task runs yet"
 }

@@ -52,7 +52,7 @@ func (s *totalsTest) launch() {
 	}
 	log := hclog.NewNullLogger()
 	s.Task = &Task{
-		host: &Host{Store: store}, alloc: &Alloc{ID: "a", Job: &job.Job{}, Group: &job.Group{}}, spec: &job.Task{Name: "t"},
+		host: &Host{Store: store}, alloc: &Alloc{ID: "a"}, job: &job.Job{}, group: &job.Group{}, spec: &job.Task{Name: "t"},
 		log: log, persisted: last, usage: &usage{
 			log: log, interval: time.Second, keep: time.Nanosecond, counts: &Counts{}, err: func() error { return nil },
 			history: NewHistory(log, func() {}).Queue(filepath.Join(s.dir, "history"), "", 100, log),

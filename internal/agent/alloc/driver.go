@@ -138,8 +138,10 @@ func (d *Driver) Run(ctx context.Context) {
 // onDriverEvent passes a driver's event on to its task.
 func (h *Host) onDriverEvent(e *driver.Event) {
 	if a := h.Find(e.AllocID); a != nil {
-		if t, err := a.Task(e.TaskName); err == nil {
-			t.onDriverEvent(e)
+		for _, t := range a.Tasks() { // an allocation that has ended had all before
+			if t.spec.Name == e.TaskName {
+				t.onDriverEvent(e)
+			}
 		}
 	}
 }

@@ -150,8 +150,8 @@ func (t *Task) fallbackRecord(exit hook.Exit, persisted state.Task, saved *recor
 		Surroundings: record.Surroundings{Sources: []record.Source{}, Selection: []string{}},
 		About: record.About{
 			Labels: map[string]string{
-				"alloc_id": t.alloc.ID, "job": t.alloc.Job.Name, "task_group": t.alloc.Group.Name, "task": t.spec.Name,
-				"namespace": t.alloc.Job.Namespace, "node": t.host.Node.Name,
+				"alloc_id": t.alloc.ID, "job": t.job.Name, "task_group": t.group.Name, "task": t.spec.Name,
+				"namespace": t.job.Namespace, "node": t.host.Node.Name,
 			},
 			Host:  record.Host{Name: t.host.Node.Name, OS: runtime.GOOS, CPUs: runtime.NumCPU()},
 			Notes: []string{"the driver has no final record of this task: these are the last readings that the agent saw"},

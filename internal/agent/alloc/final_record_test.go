@@ -74,7 +74,7 @@ func TestFallbackRecord(t *testing.T) {
 }
 
 func taskWith(u *usage) *Task {
-	return &Task{host: &Host{}, alloc: &Alloc{Job: &job.Job{}, Group: &job.Group{}}, spec: &job.Task{}, usage: u}
+	return &Task{host: &Host{}, alloc: &Alloc{}, job: &job.Job{}, group: &job.Group{}, spec: &job.Task{}, usage: u}
 }
 
 // usageAfter has one reading of a task.

@@ -15,12 +15,16 @@ import (
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/state"
 	"github.com/tachograph/tacho/internal/failpoint"
+	"github.com/tachograph/tacho/internal/series"
 )
 
 // Recover recovers the running tasks of an allocation that an earlier run of the agent began. It returns the handles
 // of tasks whose executors do not answer yet: they run on, and are recovered later.
 func (a *Alloc) Recover(ctx context.Context, publish bool) (spared []*driver.TaskHandle) {
-	for _, t := range a.Tasks {
+	for _, t := range a.Tasks() {
+		if t.persisted.Starts > 0 && !t.progress().dead { // nothing was read since
+			t.usage.mark(series.GapAgent)
+		}
 		failpoint.At("agent.recover.task")
 		h := t.recover(ctx)
 		if h != nil && h.missed != nil {

@@ -20,28 +20,29 @@ const keptReschedules = 64
 // Reschedule decides by the policy of the group when an allocation that has failed is replaced, zero if it is not,
 // and how long from now that is. It also returns when its predecessors were replaced.
 func (a *Alloc) Reschedule() (at time.Time, left time.Duration, past []time.Time) {
-	s := a.Snapshot()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	own := &a.persisted
-	if s.ClientStatus != allocation.Failed || own.Desired != allocation.DesiredRun || own.Next != "" ||
+	s, own := a.Snapshot(), a.Persisted()
+	tasks := a.Tasks()
+	if len(tasks) == 0 || s.ClientStatus != allocation.Failed || own.Desired != allocation.DesiredRun || own.Next != "" ||
 		own.Successor != nil { // which waits for its place
 		return at, 0, nil
 	}
-	past = own.Reschedules[max(0, len(own.Reschedules)-max(keptReschedules, a.Group.Reschedule.Attempts)):]
-	failed := s.Finished()
-	left, ok := a.Group.Reschedule.Next(failed.Wall, past)
+	policy, finished := tasks[0].group.Reschedule, s.Finished()
+	past = own.Reschedules[max(0, len(own.Reschedules)-max(keptReschedules, policy.Attempts)):]
+	left, ok := policy.Next(finished.Wall, past)
 	if ok {
-		at = failed.Wall.Add(left)
-		left = hook.Deadline{From: failed, Delay: left}.Left(a.host.Now())
+		at = finished.Wall.Add(left)
+		left = hook.Deadline{From: finished, Delay: left}.Left(a.host.Now())
 	}
-	a.rescheduled, a.shown = at, nil
+	a.setRescheduled(at)
 	return at, left, slices.Clone(past)
 }
 
 // Rescheduled is called when an allocation that was to be replaced has been.
-func (a *Alloc) Rescheduled() {
+func (a *Alloc) Rescheduled() { a.setRescheduled(time.Time{}) }
+
+func (a *Alloc) setRescheduled(at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.rescheduled, a.shown = time.Time{}, nil
+	a.rescheduled = at
+	a.shown = nil
 }

@@ -19,7 +19,7 @@ import (
 // config makes the task's directories and files and returns what the driver is to start.
 func (t *Task) config() (*driver.TaskConfig, error) {
 	a := t.alloc
-	s, err := a.start(t.spec.Name)
+	s, err := t.inputs()
 	if err != nil {
 		return nil, err
 	}
@@ -27,7 +27,7 @@ func (t *Task) config() (*driver.TaskConfig, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := a.Dir.MakeShared(a.owners()); err != nil {
+	if err := a.Dir.MakeShared(t.owners()); err != nil {
 		return nil, err
 	}
 	if err := a.Dir.Make(t.spec.Name, owner); err != nil {
@@ -41,8 +41,8 @@ func (t *Task) config() (*driver.TaskConfig, error) {
 		return nil, err
 	}
 	config := &driver.TaskConfig{
-		ID: newRunID(a.ID, t.spec.Name), Name: t.spec.Name, AllocID: a.ID, JobID: a.Job.ID, JobName: a.Job.Name,
-		TaskGroupName: a.Group.Name, Namespace: a.Job.Namespace, NodeName: t.host.Node.Name,
+		ID: newRunID(a.ID, t.spec.Name), Name: t.spec.Name, AllocID: a.ID, JobID: t.job.ID, JobName: t.job.Name,
+		TaskGroupName: t.group.Name, Namespace: t.job.Namespace, NodeName: t.host.Node.Name,
 		Env: env, Resources: resources(t.spec.Resources, s.cores),
 		User: t.spec.User, AllocDir: string(a.Dir), Persisted: true,
 		Sampled: t.host.Config().Telemetry.PublishAllocationMetrics,
@@ -57,10 +57,10 @@ func (t *Task) config() (*driver.TaskConfig, error) {
 }
 
 // owners are those of the tasks of the allocation, without one whose user does not exist: its start says so.
-func (a *Alloc) owners() []*datadir.Owner {
+func (t *Task) owners() []*datadir.Owner {
 	var owners []*datadir.Owner
-	for i := range a.Group.Tasks {
-		if owner, err := ownerOf(a.Group.Tasks[i].User); err == nil {
+	for i := range t.group.Tasks {
+		if owner, err := ownerOf(t.group.Tasks[i].User); err == nil {
 			owners = append(owners, owner)
 		}
 	}
@@ -98,16 +98,17 @@ func resources(r job.Resources, cores string) *driver.Resources {
 // coreList writes cores as 0-3,7.
 func coreList(cores []int) string { return cgroup.FormatCPUs(slices.Sorted(slices.Values(cores))) }
 
-// start is what a start of a task is made of. Its expressions are read from the job file once more, so that
+// inputs are what a start of the task is made of. Its expressions are read from the job file once more, so that
 // only a start holds them in memory.
-func (a *Alloc) start(name string) (*start, error) {
-	file, err := job.Read(a.Job.Source)
+func (t *Task) inputs() (*start, error) {
+	a, name := t.alloc, t.spec.Name
+	file, err := job.Read(t.job.Source)
 	if err != nil {
 		return nil, err
 	}
-	group := file.Group(a.Group.Name)
+	group := file.Group(a.Group)
 	if group == nil || group.Task(name) == nil {
-		return nil, fmt.Errorf("job %s has no task %s in group %s", a.Job.ID, name, a.Group.Name)
+		return nil, fmt.Errorf("job %s has no task %s in group %s", a.JobID, name, a.Group)
 	}
 	spec := group.Task(name)
 	return &start{

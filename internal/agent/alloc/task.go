@@ -36,6 +36,8 @@ import (
 type Task struct {
 	host  *Host
 	alloc *Alloc
+	job   *job.Job
+	group *job.Group
 	spec  *job.Task
 	log   hclog.Logger
 	usage *usage
@@ -54,20 +56,24 @@ type Task struct {
 }
 
 // newTask makes a task of an allocation from what an earlier run of the agent persisted of it.
-func (a *Alloc) newTask(spec *job.Task, persisted state.Task) *Task {
+func (a *Alloc) newTask(p *parts, spec *job.Task, persisted state.Task) *Task {
 	h, c := a.host, a.host.Config()
-	t := &Task{host: h, alloc: a, spec: spec, persisted: persisted, log: a.log.With("task", spec.Name)}
+	t := &Task{
+		host: h, alloc: a, job: p.job, group: p.group, spec: spec, persisted: persisted,
+		log: a.log().With("task", spec.Name),
+	}
 	t.usage = &usage{
 		log: t.log, counts: &h.Counts,
-		history: h.History.Queue(
-			a.Dir.History(spec.Name), a.Dir.EarlierHistory(spec.Name), c.History.Points(), t.log),
-		interval: c.Telemetry.CollectionInterval, keep: c.History.Interval,
+		history: t.newHistory(), interval: c.Telemetry.CollectionInterval, keep: c.History.Interval,
 		tracker: figures.NewTracker(kernel.CPUs(kernel.HostFS()), persisted.Starts, persisted.Totals),
 	}
-	if persisted.Starts > 0 { // by an earlier run: nothing was read since
-		t.usage.mark(series.GapAgent)
-	}
 	return t
+}
+
+// newHistory touches no file.
+func (t *Task) newHistory() *series.Queue {
+	dir, name := t.alloc.Dir, t.spec.Name
+	return t.host.History.Queue(dir.History(name), dir.EarlierHistory(name), t.host.Config().History.Points(), t.log)
 }
 
 // prepare makes the runner. recovered is the handle of a task that an earlier run of the agent started; nil for none.
@@ -77,7 +83,7 @@ func (t *Task) prepare(recovered *handle, publish bool) {
 	})
 	t.usage.err = t.stats.Err
 	config := hook.Config{
-		Starter: t, Hooks: []hook.Hook{t.stats, (*recorder)(t)}, Restart: t.spec.Policy(t.alloc.Job.Type),
+		Starter: t, Hooks: []hook.Hook{t.stats, (*recorder)(t)}, Restart: t.spec.Policy(t.job.Type),
 		Retry:      func() bool { return t.host.Config().Client.RetryHostOOM },
 		KillSignal: t.spec.KillSignal, KillTimeout: t.spec.KillTimeout, Observer: t, Logger: t.log,
 		State: t.persisted.State, Now: t.host.Now,

@@ -112,6 +112,16 @@ type Task struct {
 	Events []Event
 	// Attributes are what the driver says of the running task: process, cgroup, limits as read back.
 	Attributes map[string]string
+	// Stored reads Events and Attributes, which are not in memory once the allocation has ended; nil if they are.
+	Stored func() ([]Event, map[string]string)
+}
+
+// Details returns events and attributes, wherever they are.
+func (t *Task) Details() (events []Event, attributes map[string]string) {
+	if t.Stored != nil {
+		return t.Stored()
+	}
+	return t.Events, t.Attributes
 }
 
 // MaxEvents is how many events a task keeps.

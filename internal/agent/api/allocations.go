@@ -139,10 +139,11 @@ func addResources(a *apijson.Allocation, task string, r job.Resources) {
 }
 
 func newTaskState(t *allocation.Task, trusted bool) *apijson.TaskState {
+	events, attributes := t.Details()
 	shown := &apijson.TaskState{
 		State: string(cmp.Or(t.State.Phase, hook.PhasePending)), Failed: t.State.Failed, Restarts: t.State.Restarts,
 		LastRestart: t.State.LastRestart, StartedAt: t.State.StartedAt, FinishedAt: t.State.FinishedAt,
-		Events: make([]apijson.TaskEvent, 0, len(t.Events)),
+		Events: make([]apijson.TaskEvent, 0, len(events)),
 		Tacho:  apijson.TaskDetails{Driver: t.Driver, Cores: t.Cores, Outcome: t.Outcome},
 	}
 	if e := t.State.Exit; e != nil {
@@ -151,10 +152,10 @@ func newTaskState(t *allocation.Task, trusted bool) *apijson.TaskState {
 		}
 	}
 	if trusted {
-		shown.Tacho.RunID, shown.Tacho.Attributes = t.RunID, t.Attributes
+		shown.Tacho.RunID, shown.Tacho.Attributes = t.RunID, attributes
 	}
-	for i := range t.Events {
-		shown.Events = append(shown.Events, newTaskEvent(&t.Events[i], trusted))
+	for i := range events {
+		shown.Events = append(shown.Events, newTaskEvent(&events[i], trusted))
 	}
 	return shown
 }

@@ -135,7 +135,7 @@ func (c *Collector) read(r *row) {
 			values[i] = read.Value
 		}
 	}
-	for id, ended := range r.usage.Totals.Counters {
+	for id, ended := range c.totalsOf(r) {
 		switch i := c.columnOf(id); {
 		case i < 0:
 		case r.usage.Counted:
@@ -220,14 +220,27 @@ func startTime(r *row) float64 {
 // shall see their last values.
 const shownAfterEnd = 5 * time.Minute
 
-// removeEnded removes the table's counters of a task that died a while ago: they are in its final record.
-func (c *Collector) removeEnded(r *row) {
+// totalsOf returns the counters of the starts that have ended. Those of an allocation that has ended are read from the
+// state only as long as they are shown.
+func (c *Collector) totalsOf(r *row) map[procstats.ID]float64 {
+	if r.usage.Stored != nil && !(r.info != nil && endedLongAgo(r)) {
+		return r.usage.Stored()
+	}
+	return r.usage.Totals.Counters
+}
+
+func endedLongAgo(r *row) bool {
 	s := &r.task.State
 	seen := s.FinishedAt // before an agent that did not run then
 	if s.Finished.Wall.After(seen) {
 		seen = s.Finished.Wall
 	}
-	if s.Phase != hook.PhaseDead || r.at.Sub(seen) < shownAfterEnd {
+	return s.Phase == hook.PhaseDead && r.at.Sub(seen) >= shownAfterEnd
+}
+
+// removeEnded removes the table's counters of a task that died a while ago: they are in its final record.
+func (c *Collector) removeEnded(r *row) {
+	if !endedLongAgo(r) {
 		return
 	}
 	for i := range c.columns {

@@ -89,7 +89,8 @@ func (f *frame) past() (all []happening) {
 
 // eventsIn are the events that the charts mark.
 func eventsIn(t task) (all []happening) {
-	for _, e := range t.state.Events {
+	events, _ := t.state.Details()
+	for _, e := range events {
 		switch {
 		case e.Type == hook.EventStarted:
 			all = append(all, happening{at: e.Time, What: "started", Class: "start"})

@@ -18,6 +18,7 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 
 	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
@@ -69,8 +70,9 @@ const limitAttribute = "limit."
 
 // limitsOf lists the requested limits beside the effective ones.
 func limitsOf(t task) []limitRow {
+	_, attributes := t.state.Details()
 	effective := map[string]string{}
-	for key, value := range t.state.Attributes {
+	for key, value := range attributes {
 		if name, ok := strings.CutPrefix(key, limitAttribute); ok {
 			effective[name] = value
 		}
@@ -121,9 +123,9 @@ func requestedLimits(r job.Resources, effective map[string]string) map[string]st
 }
 
 // eventsOf lists a task's events, the newest first. Some messages are for trusted readers only.
-func eventsOf(t task, trusted bool) (rows []eventRow) {
-	for i := range slices.Backward(t.state.Events) {
-		e := &t.state.Events[i]
+func eventsOf(events []allocation.Event, trusted bool) (rows []eventRow) {
+	for i := range slices.Backward(events) {
+		e := &events[i]
 		message, _ := e.MessageFor(trusted)
 		row := eventRow{When: e.Time, Type: string(e.Type), Message: message}
 		switch e.Type {

@@ -144,9 +144,10 @@ func (p *Page) taskView(t task, v *view) *taskView {
 		}
 	}
 	body.End, body.Advice = p.ended(t, v.Trusted), p.advice(v.now, t)
-	body.Events, body.Acts = eventsOf(t, v.Trusted), v.Trusted && !t.dead()
+	events, attributes := t.state.Details()
+	body.Events, body.Acts = eventsOf(events, v.Trusted), v.Trusted && !t.dead()
 	if v.Trusted {
-		body.Description, body.Attributes, body.Logs = t.allocation.Description, t.state.Attributes, p.logs(t)
+		body.Description, body.Attributes, body.Logs = t.allocation.Description, attributes, p.logs(t)
 	}
 	return body
 }

@@ -161,7 +161,7 @@ func each[T any](s *Store, bucket string, f func(key string, value *T)) error {
 
 func get[T any](s *Store, bucket string, key string) (value *T, err error) {
 	err = s.db.View(func(tx *bolt.Tx) error {
-		text := tx.Bucket([]byte(bucket)).Get([]byte(key))
+		text := s.newest(tx, bucket, key)
 		if text == nil {
 			return fs.ErrNotExist
 		}
@@ -174,6 +174,16 @@ func get[T any](s *Store, bucket string, key string) (value *T, err error) {
 	return value, nil
 }
 
+// newest returns what a record has, or will have once it can be persisted.
+func (s *Store) newest(tx *bolt.Tx, bucket, key string) []byte {
+	s.retry.mu.Lock()
+	defer s.retry.mu.Unlock()
+	if c, ok := s.retry.pending[bucket+"/"+key]; ok {
+		return c.value
+	}
+	return tx.Bucket([]byte(bucket)).Get([]byte(key))
+}
+
 func jobKey(id string, version uint64) string { return fmt.Sprintf("%s\x00%020d", id, version) }
 
 // DeleteJob deletes a version of a job.
@@ -183,8 +193,29 @@ func (s *Store) DeleteJob(id string, version uint64) error {
 
 // Jobs returns all versions of all jobs.
 func (s *Store) Jobs() (all []*Job, err error) {
-	err = each(s, bucketJobs, func(_ string, j *Job) { all = append(all, j) })
+	err = each(s, bucketJobs, func(_ string, j *Job) { all = append(all, j.complete()) })
 	return all, err
+}
+
+// Job returns a version of a job; the error wraps fs.ErrNotExist without it.
+func (s *Store) Job(id string, version uint64) (*Job, error) {
+	j, err := get[Job](s, bucketJobs, jobKey(id, version))
+	if err != nil {
+		return nil, err
+	}
+	return j.complete(), nil
+}
+
+// complete puts into the specification what is persisted beside it.
+func (j *Job) complete() *Job {
+	if j.Spec == nil {
+		return j
+	}
+	j.Spec.Source = j.Source
+	for _, g := range j.Spec.Groups {
+		g.Digest = j.Digests[g.Name]
+	}
+	return j
 }
 
 // Allocations returns all allocations.
@@ -213,6 +244,11 @@ func (s *Store) Tasks() (all map[string]map[string]*Task, err error) {
 		all[allocID][task] = t
 	})
 	return all, err
+}
+
+// Task returns a task's state; the error wraps fs.ErrNotExist if it was never persisted.
+func (s *Store) Task(allocID, task string) (*Task, error) {
+	return get[Task](s, bucketTasks, allocID+"/"+task)
 }
 
 // Record returns a task's final record; the error wraps fs.ErrNotExist without one.

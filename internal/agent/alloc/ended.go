@@ -1,0 +1,243 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build linux
+
+package alloc
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/internal/agent/allocation"
+	"github.com/tachograph/tacho/internal/agent/job"
+	"github.com/tachograph/tacho/internal/agent/state"
+	"github.com/tachograph/tacho/internal/figures"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// parts are what runs of an allocation.
+type parts struct {
+	job   *job.Job
+	group *job.Group
+	tasks []*Task // in the order of the job file
+}
+
+// ended is what stays in memory of an allocation that has ended, of which an agent has thousands. The rest is in the
+// state and in files, and is read from there when it is asked for.
+type ended struct {
+	status allocation.Status
+	tasks  map[string]*allocation.Task // without events and attributes
+	ports  []allocation.Port
+	totals map[string]figures.Figures // without counters
+}
+
+func (a *Alloc) newParts(j *job.Job, tasks map[string]*state.Task) (*parts, error) {
+	p := &parts{job: j, group: j.Group(a.Group)}
+	if p.group == nil {
+		return nil, fmt.Errorf("allocation %s: job %s has no group %s", a.ID, j.ID, a.Group)
+	}
+	for _, spec := range p.group.Tasks {
+		var own state.Task
+		if tasks[spec.Name] != nil {
+			own = *tasks[spec.Name]
+		}
+		p.tasks = append(p.tasks, a.newTask(p, spec, own))
+	}
+	return p, nil
+}
+
+// Tasks returns the tasks of an allocation that has not ended, in the order of the job file.
+func (a *Alloc) Tasks() []*Task {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.live == nil {
+		return nil
+	}
+	return a.live.tasks
+}
+
+// endedTask returns a task of an allocation that has ended: its history and its record can be read.
+func (a *Alloc) endedTask(shown *allocation.Task) *Task {
+	t := &Task{
+		host: a.host, alloc: a, spec: &job.Task{Name: shown.Name}, log: a.log().With("task", shown.Name),
+		persisted: state.Task{State: shown.State},
+	}
+	t.usage = &usage{history: t.newHistory()}
+	_ = t.usage.history.Rest(a.host.Context) // nothing is pending: each look opens the file
+	return t
+}
+
+func (a *Alloc) log() hclog.Logger { return a.host.Log.With("alloc_id", a.ID, "job", a.JobID) }
+
+// persistEnd persists all that is forgotten at the end.
+func (a *Alloc) persistEnd(own *state.Allocation) {
+	changes := []state.Change{state.ChangeAllocation(own)}
+	for _, t := range a.Tasks() {
+		t.saving.Lock()
+		defer t.saving.Unlock()
+		changes = append(changes, t.changed(func(*state.Task) {}))
+	}
+	a.host.Persist(changes...)
+}
+
+// rest closes the files of an allocation that has ended and forgets what the state has, unless the disk hangs: what
+// could not be written is told when the agent closes it.
+func (a *Alloc) rest() {
+	const limit = 2 * time.Second
+	ctx, cancel := context.WithTimeout(a.host.Context, limit)
+	defer cancel()
+	for _, t := range a.Tasks() {
+		if err := t.usage.history.Rest(ctx); err != nil {
+			t.log.Debug("close history of an ended task", "error", err)
+			return
+		}
+	}
+	s := a.Snapshot()
+	left := &ended{
+		status: s.ClientStatus, ports: s.Ports, tasks: make(map[string]*allocation.Task, len(s.Tasks)),
+		totals: make(map[string]figures.Figures, len(s.Tasks)),
+	}
+	for _, t := range a.Tasks() {
+		f := t.Figures("")
+		f = &figures.Figures{Totals: f.Totals, Counted: f.Counted, Interval: f.Interval, Reason: f.Reason}
+		name := t.spec.Name
+		f.Totals.Counters, f.Stored = nil, func() map[procstats.ID]float64 { return a.stored(name).Totals.Counters }
+		left.totals[name] = *f
+		shown := *s.Tasks[name]
+		shown.Events, shown.Attributes = nil, nil
+		shown.Stored = func() ([]allocation.Event, map[string]string) {
+			own := a.stored(name)
+			return own.Events, own.Attributes
+		}
+		left.tasks[name] = &shown
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ended, a.live, a.shown = left, nil, nil
+}
+
+// stored reads what is persisted of a task of an allocation that has ended.
+func (a *Alloc) stored(task string) *state.Task {
+	own, err := a.host.Store.Task(a.ID, task)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) { // it is being removed
+			a.log().Error("read ended task", "task", task, "error", err)
+		}
+		return &state.Task{}
+	}
+	return own
+}
+
+// taskChanged is called when a task's snapshot is another.
+func (a *Alloc) taskChanged() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.shown = nil
+}
+
+// Snapshot returns the allocation as it is now: the same value until it changes.
+func (a *Alloc) Snapshot() *allocation.Allocation {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.shown == nil {
+		a.shown = a.newSnapshot()
+	}
+	return a.shown
+}
+
+// Figures returns what is known of the tasks, by name. notPublishing says why tasks are not sampled; empty if they are.
+func (a *Alloc) Figures(notPublishing string) map[string]*figures.Figures {
+	a.mu.Lock()
+	live, left := a.live, a.ended
+	a.mu.Unlock()
+	all := make(map[string]*figures.Figures, 1)
+	if live == nil {
+		for name, f := range left.totals {
+			f.Reason = cmp.Or(notPublishing, f.Reason)
+			all[name] = &f
+		}
+		return all
+	}
+	for _, t := range live.tasks {
+		all[t.spec.Name] = t.Figures(notPublishing)
+	}
+	return all
+}
+
+// newSnapshot returns the allocation as it is now; a.mu is held.
+func (a *Alloc) newSnapshot() *allocation.Allocation {
+	own, node := &a.persisted, &a.host.Node
+	s := &allocation.Allocation{
+		ID: a.ID, Namespace: own.Namespace, JobID: own.JobID, JobType: own.JobType, JobVersion: own.JobVersion,
+		Group: own.Group, Name: a.Name(), Index: own.Index, NodeID: node.ID, NodeName: node.Name,
+		DesiredStatus: own.Desired, Description: own.Description, Dir: a.Dir, CreateTime: own.CreateTime,
+		ModifyTime: own.ModifyTime, CreateIndex: own.CreateIndex, ModifyIndex: own.ModifyIndex,
+		Previous: own.Previous, Next: own.Next, Rescheduled: a.rescheduled,
+	}
+	if a.live == nil {
+		s.Tasks, s.Ports, s.ClientStatus = a.ended.tasks, a.ended.ports, a.ended.status
+	} else {
+		s.Tasks = make(map[string]*allocation.Task, len(a.live.tasks))
+		for _, t := range a.live.tasks {
+			s.Tasks[t.spec.Name] = t.snapshot()
+		}
+		s.ClientStatus = statusOf(s.Tasks)
+		for _, p := range a.live.group.Ports {
+			s.Ports = append(s.Ports, allocation.Port{
+				Label: p.Label, Value: own.Ports[p.Label], To: p.To, HostIP: node.Attributes["unique.network.ip-address"],
+			})
+		}
+	}
+	if a.notRemoved != "" {
+		s.Description = "not removed: " + a.notRemoved
+	}
+	if s.Description == "" {
+		s.Description = describe(s.ClientStatus, s.Tasks)
+	}
+	return s
+}
+
+// statusOf returns what tasks come to together.
+func statusOf(tasks map[string]*allocation.Task) allocation.Status {
+	failed, running, dead := false, false, true
+	for _, t := range tasks {
+		failed = failed || t.State.Failed
+		running = running || t.State.Phase == hook.PhaseRunning
+		dead = dead && t.State.Phase == hook.PhaseDead
+	}
+	switch {
+	case failed:
+		return allocation.Failed
+	case dead:
+		return allocation.Complete
+	case running:
+		return allocation.Running
+	}
+	return allocation.Pending
+}
+
+func describe(s allocation.Status, tasks map[string]*allocation.Task) string {
+	switch s {
+	case allocation.Running:
+		return "Tasks are running"
+	case allocation.Complete:
+		return "All tasks have completed"
+	case allocation.Failed:
+		for _, name := range slices.Sorted(maps.Keys(tasks)) {
+			if tasks[name].State.Failed {
+				return fmt.Sprintf("Task %s failed: no restart attempt is left", name)
+			}
+		}
+	}
+	return "No task runs yet"
+}
