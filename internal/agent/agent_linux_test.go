@@ -363,7 +363,7 @@ func TestPublishingIsSwitchedWhileAJobIsPlaced(t *testing.T) {
 			r := begin(t, c)
 			defer r.end(true)
 			first := r.submit(oneTask("service", "", "exec sleep 1000"))[0]
-			l, err := alloc.New(r.host, state.Allocation{ID: allocation.NewID(), JobID: "test", Group: "g"}, testkit.Value(r.host.Store.Job(first.JobID, first.JobVersion))(t).Spec, nil)
+			l, err := alloc.New(r.host, state.Allocation{ID: allocation.NewID(), JobID: "test", Group: "g"}, r.currentVersion(first.JobID).Spec, nil)
 			must(t, err)
 			c.Telemetry.PublishAllocationMetrics = on
 			if _, err := r.Reload(c); err != nil {

@@ -197,15 +197,6 @@ func (s *Store) Jobs() (all []*Job, err error) {
 	return all, err
 }
 
-// Job returns a version of a job; the error wraps fs.ErrNotExist without it.
-func (s *Store) Job(id string, version uint64) (*Job, error) {
-	j, err := get[Job](s, bucketJobs, jobKey(id, version))
-	if err != nil {
-		return nil, err
-	}
-	return j.complete(), nil
-}
-
 // complete puts into the specification what is persisted beside it.
 func (j *Job) complete() *Job {
 	if j.Spec == nil {
