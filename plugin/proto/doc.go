@@ -6,5 +6,5 @@
 // numbers are the hosts' and never change.
 //
 // testdata/wire.golden lists every one of them, for people and for the test
-// that compares it with the generated code.
+// that compares it, and that of the executor's wire, with the generated code.
 package proto

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/plugin/proto/base"
 	"github.com/tachograph/tacho/plugin/proto/drivers"
@@ -21,12 +22,10 @@ import (
 	"github.com/tachograph/tacho/plugin/proto/structs"
 )
 
-const wireGolden = "testdata/wire.golden"
+var update = flag.Bool("update", false, "write the goldens anew")
 
-var update = flag.Bool("update", false, "write "+wireGolden+" anew")
-
-// wireFiles are all .proto files of the hosts' wire.
-func wireFiles() []protoreflect.FileDescriptor {
+// hostFiles are all .proto files of the hosts' wire.
+func hostFiles() []protoreflect.FileDescriptor {
 	return []protoreflect.FileDescriptor{
 		base.File_plugin_proto_base_base_proto,
 		drivers.File_plugin_proto_drivers_driver_proto,
@@ -38,20 +37,27 @@ func wireFiles() []protoreflect.FileDescriptor {
 	}
 }
 
+// TestWireGolden holds what hosts and drivers, and what old executors and new drivers, understand of each other. A line
+// that is added is a field that is added; a line that changes or goes breaks those that are running.
 func TestWireGolden(t *testing.T) {
-	var got []string
-	for _, f := range wireFiles() {
-		got = appendServices(got, f.Services())
-		got = appendEnums(got, f.Enums())
-		got = appendMessages(got, f.Messages())
+	for golden, files := range map[string][]protoreflect.FileDescriptor{
+		"testdata/wire.golden":                      hostFiles(),
+		"../../executor/proto/testdata/wire.golden": {proto.File_executor_proto_executor_proto},
+	} {
+		var got []string
+		for _, f := range files {
+			got = appendServices(got, f.Services())
+			got = appendEnums(got, f.Enums())
+			got = appendMessages(got, f.Messages())
+		}
+		slices.Sort(got)
+		if *update {
+			testkit.Must(t, os.WriteFile(golden, []byte(strings.Join(got, "\n")+"\n"), 0o644))
+		}
+		text := testkit.Value(os.ReadFile(golden))(t)
+		want := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+		testkit.Diff(t, fmt.Sprintf("the generated code and %s differ", golden), want, got)
 	}
-	slices.Sort(got)
-	if *update {
-		testkit.Must(t, os.WriteFile(wireGolden, []byte(strings.Join(got, "\n")+"\n"), 0o644))
-	}
-	golden := testkit.Value(os.ReadFile(wireGolden))(t)
-	want := strings.Split(strings.TrimSuffix(string(golden), "\n"), "\n")
-	testkit.Diff(t, fmt.Sprintf("the generated code and %s differ", wireGolden), want, got)
 }
 
 // Golden lists what the descriptors say; this is what grpc really serves.
@@ -152,9 +158,6 @@ func appendMessages(lines []string, messages protoreflect.MessageDescriptors) []
 }
 
 func reserved(name protoreflect.FullName, first, last int32) string {
-	if first == last {
-		return fmt.Sprintf("reserved %s %d", name, first)
-	}
 	return fmt.Sprintf("reserved %s %d to %d", name, first, last)
 }
 
@@ -168,10 +171,10 @@ func fieldType(f protoreflect.FieldDescriptor) string {
 		return "repeated unpacked " + singularType(f)
 	case f.IsList():
 		return "repeated " + singularType(f)
-	case f.HasOptionalKeyword():
-		return "optional " + singularType(f)
+	case f.HasOptionalKeyword() || f.HasPresence() && f.Message() == nil && f.ContainingOneof() == nil:
+		return "optional " + singularType(f) // 0 or empty is told from what is not there
 	case f.ContainingOneof() != nil:
-		return "oneof " + singularType(f)
+		return fmt.Sprintf("oneof %s %s", f.ContainingOneof().Name(), singularType(f))
 	}
 	return singularType(f)
 }
