@@ -165,7 +165,7 @@ func (t *task) checkRequired(baseline *procstats.Sample) error {
 		if err != nil {
 			return err
 		}
-		if reason := t.whyAbsent(m, baseline); reason != "" {
+		if reason := t.whyAbsent(procstats.Select(m.ID), baseline); reason != "" {
 			return status.Errorf(codes.FailedPrecondition, "%s is not available here: %s", m.Name, reason)
 		}
 	}
@@ -174,39 +174,33 @@ func (t *task) checkRequired(baseline *procstats.Sample) error {
 		if err != nil {
 			return status.Errorf(codes.InvalidArgument, "selection: %v", err)
 		}
-		if reason := t.whyAllAbsent(group, baseline); reason != "" {
+		if reason := t.whyAbsent(group, baseline); reason != "" {
 			return status.Errorf(codes.FailedPrecondition, "no measurement of %s is available here: %s", name, reason)
 		}
 	}
 	return nil
 }
 
-// whyAllAbsent says why nothing of a group can be read here; empty if something can.
-func (t *task) whyAllAbsent(group procstats.Selection, baseline *procstats.Sample) (reason string) {
+// whyAbsent says why nothing of a group can be read here; empty if something can. Sources that have nothing to read yet
+// before the start are judged by whether they work at all.
+func (t *task) whyAbsent(group procstats.Selection, baseline *procstats.Sample) (reason string) {
 	for _, id := range group.IDs() {
 		m, _ := procstats.Lookup(id)
-		why := t.whyAbsent(m, baseline)
+		why := ""
+		for _, d := range t.reader.Describe() {
+			if d.ID == m.Source && !d.Available {
+				why = d.Reason
+			}
+		}
+		reading, _ := baseline.Task.Get(id)
+		fromFile := m.Source == procstats.SourceCgroup || m.Source == procstats.SourcePSI
+		if fromFile && !reading.Present() && reading.Reason() != procstats.ReasonNoLimit {
+			why = reading.Reason()
+		}
 		if why == "" {
 			return ""
 		}
 		reason = cmp.Or(reason, why)
-	}
-	return reason
-}
-
-// whyAbsent says why a measurement cannot be read here; empty if it can. Sources that have nothing to read yet before
-// the start are judged by whether they work at all.
-func (t *task) whyAbsent(m procstats.Measurement, baseline *procstats.Sample) string {
-	reason := ""
-	for _, d := range t.reader.Describe() {
-		if d.ID == m.Source && !d.Available {
-			reason = d.Reason
-		}
-	}
-	reading, _ := baseline.Task.Get(m.ID)
-	fromFile := m.Source == procstats.SourceCgroup || m.Source == procstats.SourcePSI
-	if fromFile && !reading.Present() && reading.Reason() != procstats.ReasonNoLimit {
-		reason = reading.Reason()
 	}
 	return reason
 }

@@ -365,10 +365,8 @@ func newPath(t *testing.T, path string) string {
 	points := roots(t)
 	if mounts, err := kernel.CgroupMounts(kernel.HostFS()); err == nil {
 		// Processes are not put there unless they ask for it.
-		for _, mount := range mounts {
-			if mount.Version == 1 && slices.Contains(mount.Controllers, "cpuset") {
-				points["cpuset"] = mount.Point
-			}
+		if mount, ok := kernel.MountOf(mounts, "cpuset"); ok {
+			points["cpuset"] = mount.Point
 		}
 	}
 	for controller, root := range points {

@@ -228,14 +228,11 @@ func List(runtimeDir string) ([]*wire.Address, error) {
 	var errs []error
 	for _, folder := range folders {
 		address, err := wire.ReadAddress(folder)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
+		if err == nil {
+			all = append(all, address)
+		} else if !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
-			continue
 		}
-		all = append(all, address)
 	}
 	return all, errors.Join(errs...)
 }
