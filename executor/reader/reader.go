@@ -117,7 +117,7 @@ func Open(o Options) *Reader {
 	if o.Quiet {
 		r.quiet = r.totals.Watch()
 	}
-	r.cache = source.NewCacheOf(r.collect, nil)
+	r.cache = source.NewCache(r.collect, nil)
 	return r
 }
 

@@ -31,19 +31,10 @@ type collection struct {
 	sample *procstats.Sample
 }
 
-// NewCache returns an empty cache over collect, which is never called twice at the same time. now is the
-// clock by which samples age; nil means Now.
-func NewCache(collect func(*procstats.Sample), now func() procstats.Stamp) *Cache {
-	return NewCacheOf(func(latest *procstats.Sample) *procstats.Sample {
-		sample := Sibling(latest)
-		collect(sample)
-		return sample
-	}, now)
-}
-
-// NewCacheOf is NewCache for a function that may share readings with the latest sample, nil for none: what it returns
-// is published.
-func NewCacheOf(produce func(latest *procstats.Sample) *procstats.Sample, now func() procstats.Stamp) *Cache {
+// NewCache returns an empty cache over produce, which is never called twice at the same time. It gets the latest
+// sample, nil for none, with which it may share readings: what it returns is published. now is the clock by which
+// samples age; nil means Now.
+func NewCache(produce func(latest *procstats.Sample) *procstats.Sample, now func() procstats.Stamp) *Cache {
 	if now == nil {
 		now = kernel.Now
 	}

@@ -21,6 +21,15 @@ func bubbleClock() func() procstats.Stamp {
 	return func() procstats.Stamp { return procstats.Stamp{Mono: time.Since(begin) + time.Hour, Wall: time.Now()} }
 }
 
+// cacheOver is a cache over what fills a sample of its own.
+func cacheOver(collect func(*procstats.Sample), now func() procstats.Stamp) *Cache {
+	return NewCache(func(latest *procstats.Sample) *procstats.Sample {
+		sample := Sibling(latest)
+		collect(sample)
+		return sample
+	}, now)
+}
+
 // wait blocks for a time that is simulated in a bubble.
 func wait(d time.Duration) { <-time.After(d) }
 
@@ -29,7 +38,7 @@ func TestCacheSharesCollectionsOfAThousandReaders(t *testing.T) {
 		t.Run(collecting.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var read atomic.Int64
-				c := NewCache(func(s *procstats.Sample) {
+				c := cacheOver(func(s *procstats.Sample) {
 					s.SetNumber(procstats.CgroupCPUUsage, float64(read.Add(1)))
 					wait(collecting)
 				}, bubbleClock())
@@ -53,7 +62,7 @@ func TestCacheSharesCollectionsOfAThousandReaders(t *testing.T) {
 
 func TestCacheAges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := NewCache(func(*procstats.Sample) { wait(300 * time.Millisecond) }, bubbleClock())
+		c := cacheOver(func(*procstats.Sample) { wait(300 * time.Millisecond) }, bubbleClock())
 		if s := c.Latest(); s != nil {
 			t.Fatalf("Latest of an empty cache is %v", s)
 		}
@@ -78,7 +87,7 @@ func TestCacheAges(t *testing.T) {
 
 func TestCacheSharesACollectionUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := NewCache(func(*procstats.Sample) { wait(time.Second) }, bubbleClock())
+		c := cacheOver(func(*procstats.Sample) { wait(time.Second) }, bubbleClock())
 		var got [8]*procstats.Sample
 		var readers sync.WaitGroup
 		for i := range got {
@@ -101,7 +110,7 @@ func TestCacheCollectsForReadersOfFreshSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := bubbleClock()
 		var over atomic.Bool
-		c := NewCache(func(s *procstats.Sample) {
+		c := cacheOver(func(s *procstats.Sample) {
 			s.Stamp = clock()
 			if over.Load() {
 				s.SetNumber(procstats.CgroupCPUUsage, 1)
@@ -127,7 +136,7 @@ func TestCacheCollectsForReadersOfFreshSamples(t *testing.T) {
 func TestCacheOutlivesACollectionThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
-		c := NewCache(func(*procstats.Sample) {
+		c := cacheOver(func(*procstats.Sample) {
 			calls++
 			wait(time.Second)
 			if calls == 1 {
@@ -153,7 +162,7 @@ func TestCacheOutlivesACollectionThatPanics(t *testing.T) {
 
 func TestCacheOnAClockThatWentBack(t *testing.T) {
 	now := procstats.Stamp{Mono: time.Hour}
-	c := NewCache(func(*procstats.Sample) {}, func() procstats.Stamp { return now })
+	c := cacheOver(func(*procstats.Sample) {}, func() procstats.Stamp { return now })
 	c.Get(time.Minute)
 	now.Mono = time.Second // after a reboot
 	c.Get(time.Minute)
@@ -167,7 +176,7 @@ func TestCacheOnAClockThatWentBack(t *testing.T) {
 func TestCacheIsSafeUnderRace(t *testing.T) {
 	var inside atomic.Int32
 	round := 0.0
-	c := NewCache(func(s *procstats.Sample) {
+	c := cacheOver(func(s *procstats.Sample) {
 		if inside.Add(1) != 1 {
 			t.Error("two collections at the same time")
 		}
@@ -208,7 +217,7 @@ func TestCacheIsSafeUnderRace(t *testing.T) {
 // each tick.
 func TestCacheGarbage(t *testing.T) {
 	sample := &procstats.Sample{Stamp: kernel.Now()}
-	c := NewCacheOf(func(*procstats.Sample) *procstats.Sample { return sample }, nil)
+	c := NewCache(func(*procstats.Sample) *procstats.Sample { return sample }, nil)
 	if n := testing.AllocsPerRun(100, func() { c.Get(0) }); n > 1 {
 		t.Errorf("%v allocations for a collection, want 1", n)
 	}

@@ -26,7 +26,11 @@ func Example() {
 	}, sel)
 	defer collector.Close()
 
-	cache := source.NewCache(collector.Collect, kernel.Now)
+	cache := source.NewCache(func(latest *procstats.Sample) *procstats.Sample {
+		sample := source.Sibling(latest)
+		collector.Collect(sample)
+		return sample
+	}, kernel.Now)
 	sample := cache.Get(time.Second)
 	peak, _ := sample.Task.Get(procstats.CgroupMemoryPeak)
 	fmt.Println("peak read:", peak.Present(), "because", peak.Reason())
