@@ -10,7 +10,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -38,6 +37,7 @@ type services struct {
 	log       hclog.Logger
 	keys      *keyring
 	page      *page.Page
+	socket    string
 	listeners []net.Listener
 	servers   []*http.Server
 	// connections are those over TCP.
@@ -84,7 +84,7 @@ func openServices(a *agent.Agent, c config.Config, e endpoint, log hclog.Logger)
 	room := streams.New(streams.DefaultLimits())
 	room.Connections = streams.NewConnections(mostConnections())
 	s := &services{
-		log: log.Named("http"), keys: keys, connections: room.Connections,
+		log: log.Named("http"), keys: keys, connections: room.Connections, socket: c.Socket(),
 		page: page.New(a, page.Options{
 			Logger: log.Named("page"), Token: keys.token, Streams: room, Interval: c.Telemetry.CollectionInterval,
 			HistorySpan: c.History.Span, HistoryInterval: c.History.Interval,
@@ -102,7 +102,7 @@ func openServices(a *agent.Agent, c config.Config, e endpoint, log hclog.Logger)
 			others.ServeHTTP(w, r)
 		}),
 	})
-	local, err := listenSocket(c.Socket())
+	local, err := listenSocket(s.socket)
 	if err != nil {
 		return nil, err
 	}
@@ -161,6 +161,7 @@ func (s *services) run(ctx context.Context) {
 		})
 	}
 	<-ctx.Done()
+	_ = os.Remove(s.socket) // a listener does not: its socket was renamed
 	s.page.Close()
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
@@ -169,21 +170,6 @@ func (s *services) run(ctx context.Context) {
 			s.log.Debug("close active requests", "error", errors.Join(err, server.Close()))
 		}
 	}
-}
-
-// socketListener removes its socket on Close, after it was renamed.
-type socketListener struct {
-	*net.UnixListener
-	path string
-}
-
-// Close implements net.Listener.
-func (l *socketListener) Close() error {
-	err := os.Remove(l.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	return errors.Join(l.UnixListener.Close(), err)
 }
 
 // listenSocket listens on a unix socket of mode 0600. It creates the socket in a directory of mode 0700, so that no
@@ -207,7 +193,7 @@ func listenSocket(path string) (net.Listener, error) {
 	if err := os.Rename(temporary, path); err != nil {
 		return nil, errors.Join(fmt.Errorf("listen: %w", err), l.Close())
 	}
-	return &socketListener{l, path}, nil
+	return l, nil
 }
 
 // notifyManager notifies the service manager, if there is one, sd_notify(3). Type=notify-reload of systemd 253 needs
