@@ -43,17 +43,13 @@ type topLoop struct {
 
 // runTopScreen shows the model on a terminal until a key or ctx ends it, and restores the terminal.
 func runTopScreen(ctx context.Context, m *topModel, poll *taskPoll, stdin io.Reader, stdout io.Writer) (err error) {
-	in, ok := stdin.(*os.File)
-	if !ok {
-		return errors.New("stdin is not a terminal")
-	}
 	// Before the screen changes, so that an error is printed in one line.
 	rows, err := poll.read(ctx, "")
 	if err != nil {
 		return err
 	}
 	m.update(rows, nil)
-	restore, err := rawTerminal(in)
+	restore, err := rawTerminal(stdin)
 	if err != nil {
 		return err
 	}
@@ -67,7 +63,7 @@ func runTopScreen(ctx context.Context, m *topModel, poll *taskPoll, stdin io.Rea
 	}()
 	ctx, cancel := context.WithCancel(ctx)
 	l := &topLoop{model: m, poll: poll, out: stdout, keys: make(chan []key), results: make(chan polled, 1)}
-	go l.readKeys(ctx, in)
+	go l.readKeys(ctx, stdin)
 	err = l.run(ctx)
 	cancel()
 	l.work.Wait()

@@ -87,23 +87,20 @@ func coresText(cores *float64) string {
 
 // pressureText returns the highest pressure and its resource, or procstats.NoValue.
 func pressureText(f usage) string {
-	word, most, known := "", 0.0, false
-	for _, p := range []struct {
-		word  string
-		share *float64
-	}{{"cpu", f.CPUPressure}, {"memory", f.MemoryPressure}, {"io", f.IOPressure}} {
-		if p.share == nil {
-			continue
-		}
-		known = true
-		if *p.share > most {
-			word, most = p.word, *p.share
-		}
-	}
-	if !known {
+	most := greatest(f.CPUPressure, f.MemoryPressure, f.IOPressure)
+	if most == nil {
 		return procstats.NoValue
 	}
-	return strings.TrimSpace(procstats.Share.Text(min(most, 1)) + " " + word)
+	text := procstats.Share.Text(min(*most, 1))
+	switch {
+	case *most == 0:
+		return text
+	case most == f.CPUPressure:
+		return text + " cpu"
+	case most == f.MemoryPressure:
+		return text + " memory"
+	}
+	return text + " io"
 }
 
 // processTree returns live processes as a tree.
