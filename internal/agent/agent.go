@@ -242,12 +242,11 @@ func (a *Agent) stopAll() {
 	all := a.list()
 	alloc.StopAll(all, "development agent stopped")
 	const longest = 30 * time.Second
-	deadline := time.NewTimer(longest)
-	defer deadline.Stop()
+	deadline := time.After(longest)
 	for _, l := range all {
 		select {
 		case <-l.Done():
-		case <-deadline.C:
+		case <-deadline:
 			a.log.Error("stop tasks: not all ended in time", "after", longest)
 			return
 		}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -124,15 +125,8 @@ func TestJobIsUpdatedInPlace(t *testing.T) {
 	}
 }
 
-func intersection(a, b []string) (both []string) {
-	for _, s := range a {
-		for _, other := range b {
-			if s == other {
-				both = append(both, s)
-			}
-		}
-	}
-	return both
+func intersection(a, b []string) []string {
+	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return !slices.Contains(b, s) })
 }
 
 func TestCoresAreReserved(t *testing.T) {
@@ -336,6 +330,10 @@ func TestValidateSaysWhere(t *testing.T) {
 		"adj":         {config: "oom_score_adj = 2000", want: "f:6,1-7: Invalid value; config: oom_score_adj 2000"},
 		"adj allowed": {config: "oom_score_adj = -500", want: "f:6,1-7: Invalid value; config: oom_score_adj -500: below 0, the lowest that the operator allows (min_oom_score_adj)"},
 		"cgroup":      {config: "cgroup_v1_override { nosuch = \"/x\" }", want: `f:6,1-7: Invalid value; config: cgroup_v1_override: no hierarchy of the controller "nosuch"`},
+		"misspelled":  {config: `comand = "x"`, want: `f:8,1-7: Unsupported argument; An argument named "comand" is not expected here.`},
+		"type":        {config: "args = 1", want: "f:8,8-9: "},
+		"template":    {task: "template {\ndata = \"{{ key `x` }}\"\ndestination = \"local/x\"\n}", want: "f:10: template local/x: "},
+		"signals":     {task: `kill_signal = "hup"`},
 		"environment": {task: "template {\ndata = \"noequals\"\ndestination = \"local/x\"\nenv = true\n}", want: "f:10: template local/x: "},
 		"fine":        {config: `work_dir = "${NOMAD_TASK_DIR}"`},
 	} {
@@ -349,11 +347,15 @@ func TestValidateSaysWhere(t *testing.T) {
 	if _, err := r.Validate(t.Context(), job.Source{Filename: "f", Text: bare}); err == nil || !strings.HasPrefix(err.Error(), "f:2,2-2: Missing required argument; ") {
 		t.Errorf("without a config block: error %v", err)
 	}
+	const other = "job \"j\" {\n task \"t\" {\n  driver = \"tahco\"\n }\n}"
+	if _, err := r.Validate(t.Context(), job.Source{Text: other}); err == nil || !strings.Contains(err.Error(), `unknown driver "tahco"; known drivers: tacho`) {
+		t.Errorf("another driver: error %v", err)
+	}
 	// All of it at once, a line each.
-	_, err := r.Validate(t.Context(), job.Source{Filename: "f", Text: fmt.Sprintf(shape,
-		`region = "moon"`, "oom_score_adj = 2000\nwork_dir = \"rel\"", `user = "nosuchuser"`)})
-	if err == nil || !errors.Is(err, driver.ErrInvalid) {
-		t.Fatal(err)
+	_, _, err := r.RunJob(t.Context(), job.Source{Filename: "f", Text: fmt.Sprintf(shape,
+		`region = "moon"`, "oom_score_adj = 2000\nwork_dir = \"rel\"", `user = "nosuchuser"`)}, nil)
+	if jobs := r.Snapshot().Jobs; err == nil || !errors.Is(err, driver.ErrInvalid) || len(jobs) != 0 {
+		t.Fatal(err, jobs)
 	}
 	lines := strings.Split(err.Error(), "\n")
 	want := []string{"f:2,10-16: ", "f:11,8-20: ", `f:6,1-7: Invalid value; config: work_dir "rel"`, "f:6,1-7: Invalid value; config: oom_score_adj 2000"}
@@ -364,32 +366,6 @@ func TestValidateSaysWhere(t *testing.T) {
 		if !strings.Contains(line, want[i]) {
 			t.Errorf("line %d: %s, want %q in it", i+1, line, want[i])
 		}
-	}
-}
-
-func TestUnknownDriversAreRefused(t *testing.T) {
-	r := beginAlone(t)
-	tests := map[string]struct{ text, want string }{
-		"driver": {strings.Replace(oneTask("batch", "", "true"), `"tacho"`, `"tahco"`, 1), `unknown driver "tahco"; known drivers: tacho`},
-		"config": {
-			strings.Replace(oneTask("batch", "", "true"), "command =", "comand =", 1),
-			`test.hcl:7,2-8: Unsupported argument; An argument named "comand" is not expected here. Did you mean "command"?`,
-		},
-		"type":       {strings.Replace(oneTask("batch", "", "true"), `"/bin/sh"`, "[]", 1), "test.hcl:7,12-14"},
-		"user":       {oneTask("batch", `user = "no such user"`, "true"), "no such user"},
-		"template":   {oneTask("batch", "template {\n data = \"{{ key `x` }}\"\n destination = \"local/x\"\n}", "true"), "test.hcl:13: template local/x"},
-		"datacenter": {strings.Replace(oneTask("batch", "", "true"), "type =", "datacenters = [\"dc9\"]\ntype =", 1), "dc9"},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			_, _, err := r.RunJob(t.Context(), job.Source{Filename: "test.hcl", Text: tt.text}, nil)
-			if err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("error %v, want %q in it", err, tt.want)
-			}
-		})
-	}
-	if jobs := r.Snapshot().Jobs; len(jobs) != 0 {
-		t.Errorf("jobs %+v", jobs)
 	}
 }
 
@@ -415,16 +391,5 @@ func TestTakePorts(t *testing.T) {
 	group.Ports = group.Ports[:1]
 	if err := r.take(&vacancy{group: group}); err == nil {
 		t.Error("a port was given where none is left")
-	}
-}
-
-// TestKillSignalIsChecked is about a name that would be found wrong when the task is to be stopped.
-func TestKillSignalIsChecked(t *testing.T) {
-	r := beginAlone(t)
-	for name, fault := range map[string]string{"": "", "SIGUSR1": "", "hup": "", "SIGTREM": `kill_signal: signal "SIGTREM"`} {
-		_, err := r.Validate(t.Context(), job.Source{Text: oneTask("batch", "kill_signal = \""+name+"\"", "true")})
-		if fault == "" && err != nil || fault != "" && (!errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), fault)) {
-			t.Errorf("%q: %v, want %q in it", name, err, fault)
-		}
 	}
 }

@@ -39,10 +39,8 @@ func (a *Agent) reschedule(l *alloc.Alloc) {
 
 // pause waits; false if the agent ends first.
 func (a *Agent) pause(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	case <-a.host.Context.Done():
 		return false

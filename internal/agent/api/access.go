@@ -93,10 +93,8 @@ func (d *denials) deny(s *Server, r *http.Request) {
 	if first {
 		s.log.Warn("a caller has given a wrong token; others are not logged for a minute", "caller", caller)
 	}
-	wait := time.NewTimer(min(firstDenial<<min(tried, 10), d.longest))
-	defer wait.Stop()
 	select {
-	case <-wait.C:
+	case <-time.After(min(firstDenial<<min(tried, 10), d.longest)):
 	case <-r.Context().Done():
 	}
 }

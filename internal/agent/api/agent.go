@@ -314,6 +314,7 @@ func (s *Server) nodeStats(q *request) (any, error) {
 	}
 	shown := object{
 		"Memory": nil, "AllocDirStats": nil, "DiskStats": append([]node.Disk{}, stats.Disks...), "DeviceStats": []any{},
+		"CPU":    append([]node.CPU{}, stats.CPU...),
 		"Uptime": uint64(max(0, stats.Uptime).Seconds()), "CPUTicksConsumed": stats.CPUTicksConsumed,
 		"Timestamp": stats.Time.UnixNano(), "Tacho": object{"reasons": stats.Reasons},
 	}
@@ -328,14 +329,6 @@ func (s *Server) nodeStats(q *request) (any, error) {
 	if _, missing := stats.Reasons["memory"]; !missing {
 		shown["Memory"] = &stats.Memory
 	}
-	cores := []object{}
-	for _, c := range stats.CPU {
-		cores = append(cores, object{
-			"CPU": c.Name, "User": c.User, "System": c.System, "Idle": c.Idle, "Total": c.TotalPercent,
-			"TotalPercent": c.TotalPercent,
-		})
-	}
-	shown["CPU"] = cores
 	return shown, nil
 }
 

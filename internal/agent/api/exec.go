@@ -84,11 +84,10 @@ func (s *Server) runExec(ctx context.Context, conn *websocket.Conn, q *request, 
 // keepAlive sends signs of life until the client is gone: while the command reads no input, nothing is read from the
 // connection either.
 func (s *Server) keepAlive(ctx context.Context, conn *websocket.Conn) {
-	beat := time.NewTicker(s.heartbeat)
-	defer beat.Stop()
+	beat := time.Tick(s.heartbeat)
 	for {
 		select {
-		case <-beat.C:
+		case <-beat:
 		case <-ctx.Done():
 			return
 		}

@@ -344,7 +344,7 @@ func (f *fakeAgent) NodeStats(context.Context) (*node.Stats, error) {
 	disk := node.Disk{Device: "/dev/sda1", Mountpoint: "/", Size: 100 << 30, Used: 40 << 30, Available: 60 << 30, UsedPercent: 40, InodesUsedPercent: 5}
 	return &node.Stats{
 		Time: epoch, Uptime: time.Hour, Memory: node.Memory{Total: 8 << 30, Available: 6 << 30, Used: 2 << 30, Free: 1 << 30},
-		CPU:   []node.CPU{{Name: "cpu0", User: 10, System: 5, Idle: 85, TotalPercent: 15}},
+		CPU:   []node.CPU{{Name: "cpu0", User: 10, System: 5, Idle: 85, Total: 15, TotalPercent: 15}},
 		Disks: []node.Disk{{Device: "/dev/sdb", Mountpoint: "/data2"}, disk}, DataDisk: &node.Disk{Mountpoint: "/data", Size: 100 << 30}, CPUTicksConsumed: 375, Reasons: map[string]string{},
 	}, nil
 }

@@ -77,7 +77,7 @@ func TrialMain(stdin io.Reader) int {
 func enforceLimits(begun time.Time) {
 	const interval = 5 * time.Millisecond
 	heap := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
-	for range time.NewTicker(interval).C {
+	for range time.Tick(interval) {
 		if metrics.Read(heap); heap[0].Value.Uint64() > maxTrialMemory || time.Since(begun) > abandoned {
 			os.Exit(1)
 		}

@@ -80,11 +80,9 @@ func (m *Meter) disks(ctx context.Context, s *Stats, dataDir string) {
 	if m.asking == nil {
 		answer := make(chan diskUse, 1)
 		go func() { answer <- ask(context.WithoutCancel(ctx), dataDir) }()
-		late := time.NewTimer(patience)
-		defer late.Stop()
 		select {
 		case use = <-answer:
-		case <-late.C:
+		case <-time.After(patience):
 			m.asking = answer
 		}
 	}
@@ -127,6 +125,7 @@ func coreUse(a, b cpu.TimesStat) CPU {
 	c.System = percent(b.System + b.Irq + b.Softirq - a.System - a.Irq - a.Softirq)
 	c.Idle = percent(idle(b) - idle(a))
 	c.TotalPercent = percent(busy(b) - busy(a))
+	c.Total = c.TotalPercent
 	return c
 }
 

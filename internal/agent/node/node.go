@@ -81,10 +81,10 @@ type Stats struct {
 // Memory is in bytes.
 type Memory struct{ Total, Available, Used, Free uint64 }
 
-// CPU is one core since the reading before, in percent of it.
+// CPU is one core since the reading before, in percent of it, in the JSON of Nomad's API.
 type CPU struct {
-	Name                             string
-	User, System, Idle, TotalPercent float64
+	Name                                    string `json:"CPU"`
+	Idle, System, Total, TotalPercent, User float64
 }
 
 // Disk is a file system; sizes are bytes.

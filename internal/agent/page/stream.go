@@ -89,8 +89,7 @@ type streamer struct {
 }
 
 func (s *streamer) run(open open) error {
-	ticker := time.NewTicker(s.page.options.Interval)
-	defer ticker.Stop()
+	ticks := time.Tick(s.page.options.Interval)
 	if err := s.write([]byte("retry: 2000\n\n")); err != nil { // browsers wait for a first byte
 		return err
 	}
@@ -114,7 +113,7 @@ func (s *streamer) run(open open) error {
 			return nil
 		case <-s.page.closed:
 			return nil
-		case <-ticker.C:
+		case <-ticks:
 		}
 	}
 }
