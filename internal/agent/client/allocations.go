@@ -105,14 +105,6 @@ func (s *Sample) Number(id procstats.ID) (value float64, ok bool) {
 	return value, ok
 }
 
-// Headlined returns a headline; ok is false if nothing could be chosen.
-func (s *Sample) Headlined(id procstats.ID) (value float64, ok bool) {
-	if s == nil || s.Headline[id.String()].Value == nil {
-		return 0, false
-	}
-	return *s.Headline[id.String()].Value, true
-}
-
 // Part selects the task with a name, and of its processes those with a name. Empty is all.
 type Part struct {
 	Task, Process string

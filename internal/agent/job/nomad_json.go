@@ -38,29 +38,19 @@ type jsonLine struct{ path, label string }
 // that Read rejects it by its name. It omits null and empty values, whose defaults are those of the file.
 func Translate(text []byte) (*Translation, error) {
 	var j object
-	if err := newDecoder(text).Decode(&j); err != nil {
-		return nil, fmt.Errorf("read the job's JSON: %w", jsonError(err))
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber() // numbers stay as they are written
+	if err := decoder.Decode(&j); err != nil {
+		if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+			err = errors.New("must be an object")
+		}
+		return nil, fmt.Errorf("read the job's JSON: %w", err)
 	}
 	w := &jsonWriter{}
 	w.labelled("Job", "job", "ID", j, func() { w.object("Job", j, jobKeys()) })
 	stop, _ := j["Stop"].(bool)
 	source := Source{Filename: jsonFilename, Text: w.text.String()}
 	return &Translation{Source: source, Stop: stop, lines: w.lines}, nil
-}
-
-// jsonError explains in the words of JSON why a text is not a job.
-func jsonError(err error) error {
-	if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return errors.New("must be an object")
-	}
-	return err
-}
-
-// newDecoder returns a decoder that keeps numbers as they are written.
-func newDecoder(text []byte) *json.Decoder {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber()
-	return decoder
 }
 
 // inJSON matches the place in a message about the translated text.
