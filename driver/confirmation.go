@@ -24,22 +24,30 @@ const forgetLimit = time.Hour
 type confirmations chan time.Time
 
 // watch calls end after each connection, with its time, unless another follows at once, until ctx is done: after
-// confirmLimit and, to forget ended tasks too, after forgetLimit.
-func (c confirmations) watch(ctx context.Context, end func(ctx context.Context, before time.Time, forget bool)) {
-	var forget <-chan time.Time // nil if nothing is to be forgotten
+// confirmLimit and, to forget ended tasks too, after forgetLimit; and each confirmLimit while end reports that tasks
+// run which the host has not recovered.
+func (c confirmations) watch(ctx context.Context, end func(ctx context.Context, before time.Time, forget bool) bool) {
+	var again <-chan time.Time // nil if nothing is to be ended or forgotten
 	var at time.Time
 	for {
 		select {
 		case at = <-c:
-			if pause(ctx, time.Until(at.Add(confirmLimit))); ctx.Err() != nil {
-				return
-			}
-			end(ctx, at, false)
-			forget = time.After(time.Until(at.Add(forgetLimit)))
-		case <-forget:
-			end(ctx, at, true)
+			pause(ctx, time.Until(at.Add(confirmLimit)))
+		case <-again:
 		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
 			return
+		}
+		forget := time.Since(at) >= forgetLimit
+		unclaimed := end(ctx, at, forget)
+		switch {
+		case unclaimed:
+			again = time.After(confirmLimit)
+		case forget:
+			again = nil
+		default:
+			again = time.After(time.Until(at.Add(forgetLimit)))
 		}
 	}
 }

@@ -6,6 +6,7 @@ package driver_test
 import (
 	"context"
 	"errors"
+	"os"
 	"testing"
 	"time"
 
@@ -43,6 +44,18 @@ func TestEndUnconfirmed(t *testing.T) {
 				f.t.Error(err)
 			}
 		}, true, false, true, true},
+		"of a removed allocation": {func(f *fixture, h *driver.TaskHandle) {
+			waitOnce(f, h)
+			testkit.Must(f.t, os.RemoveAll(h.Config.AllocDir))
+		}, false, false, true, true},
+		"of a removed allocation, for the next driver": {func(f *fixture, h *driver.TaskHandle) {
+			waitOnce(f, h)
+			testkit.Must(f.t, os.RemoveAll(h.Config.AllocDir))
+		}, true, false, true, true},
+		"of a file system that is not there": {func(f *fixture, h *driver.TaskHandle) {
+			h.Config.AllocDir += "/of/another"
+			waitOnce(f, h)
+		}, true, false, false, false},
 		"recovered": {func(f *fixture, h *driver.TaskHandle) {
 			f.restart()
 			if err := f.RecoverTask(f.t.Context(), h); err != nil {
@@ -70,8 +83,15 @@ func TestEndUnconfirmed(t *testing.T) {
 			}
 			for _, forget := range []bool{false, true} {
 				want := test.ends || forget && test.forgotten
-				f.EndUnconfirmed(t.Context(), time.Now(), forget)
+				unclaimed := test.restart && !test.agent && !test.forgotten // it runs, and the next driver does not know of it
+				reported := f.EndUnconfirmed(t.Context(), time.Now(), forget)
+				// A process that another test forks has the lock of the earlier driver until it executes its program.
+				for began := time.Now(); time.Since(began) < 10*time.Second &&
+					(reported != unclaimed || want && client.Alive(*address)); {
+					reported = f.EndUnconfirmed(t.Context(), time.Now(), forget)
+				}
 				testkit.Equal(t, !client.Alive(*address), want, "forget: %t: the executor was ended", forget)
+				testkit.Equal(t, reported, unclaimed, "forget: %t: it runs unclaimed", forget)
 			}
 			if _, err := f.KillOrphans(t.Context()); err != nil { // what is left, as it should be or not
 				t.Error(err)

@@ -44,7 +44,7 @@ func TestConfirmationWatch(t *testing.T) {
 				w := make(confirmations, 1)
 				var watching sync.WaitGroup
 				watching.Go(func() {
-					w.watch(ctx, func(_ context.Context, before time.Time, forget bool) {
+					w.watch(ctx, func(_ context.Context, before time.Time, forget bool) bool {
 						ends = append(ends, time.Since(began))
 						want := confirmLimit
 						if forget {
@@ -53,6 +53,7 @@ func TestConfirmationWatch(t *testing.T) {
 						if age := time.Since(before); age != want {
 							t.Errorf("called %s after the connection", age)
 						}
+						return false
 					})
 				})
 				for _, at := range test.connects {
@@ -65,4 +66,26 @@ func TestConfirmationWatch(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestConfirmationWatchUnclaimed looks for a task that runs and was not recovered each minute, as long as it runs.
+func TestConfirmationWatchUnclaimed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
+		defer cancel()
+		var forgets int
+		var last time.Duration
+		w := make(confirmations, 1)
+		w.connected()
+		w.watch(ctx, func(_ context.Context, _ time.Time, forget bool) bool {
+			last = time.Since(began)
+			if forget {
+				forgets++
+			}
+			return last < 70*time.Minute
+		})
+		testkit.Equal(t, last, 70*time.Minute, "last look")
+		testkit.Equal(t, forgets, 11, "looks that forget, of the last minutes")
+	})
 }

@@ -25,8 +25,8 @@ func LaunchRequest(config Config, task *TaskConfig) (*Launch, error) {
 }
 
 // EndUnconfirmed ends the tasks that were started before a time and that no host knows of.
-func (d *Tacho) EndUnconfirmed(ctx context.Context, before time.Time, forget bool) {
-	d.endUnconfirmed(ctx, before, forget)
+func (d *Tacho) EndUnconfirmed(ctx context.Context, before time.Time, forget bool) (unclaimed bool) {
+	return d.endUnconfirmed(ctx, before, forget)
 }
 
 // ExecutorID names a task's executor, and its directory.

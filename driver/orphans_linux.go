@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -137,7 +138,8 @@ func answers(folder string) bool {
 	return err == nil && conn.Close() == nil
 }
 
-// confirmedFile, in the executor's directory, says that a host behind a wire knows of the task.
+// confirmedFile, in the executor's directory, says that a host behind a wire knows of the task. It contains the path of
+// the allocation's directory; earlier builds wrote nothing.
 const confirmedFile = "confirmed"
 
 // confirm notes that the host knows of a task: it recovers it, or waits for its end, which it does once it has
@@ -146,7 +148,7 @@ func (d *Tacho) confirm(t *task) {
 	if d.hosts == nil || t.confirmed.Swap(true) {
 		return
 	}
-	if err := t.note(confirmedFile, nil, "plugin.confirm"); err != nil {
+	if err := t.note(confirmedFile, []byte(t.config.AllocDir), "plugin.confirm"); err != nil {
 		t.log.Warn("confirm start of task", "error", err)
 	}
 }
@@ -179,14 +181,27 @@ func hasFile(folder, name string) bool {
 	return err == nil
 }
 
-// endUnconfirmed ends the tasks that were started before a time and that no host knows of; with forget also the
-// executors of ended tasks that a host knew of and has not asked for.
-func (d *Tacho) endUnconfirmed(ctx context.Context, before time.Time, forget bool) {
+// isRemoved reports whether a host has removed an allocation: its directory is gone, and the one above is there.
+func isRemoved(allocDir string) bool {
+	if allocDir == "" {
+		return false
+	}
+	_, err := os.Lstat(allocDir)
+	_, above := os.Lstat(filepath.Dir(allocDir))
+	return errors.Is(err, fs.ErrNotExist) && above == nil
+}
+
+// endUnconfirmed ends the tasks that were started before a time and that no host knows of, or whose allocation the host
+// has removed; with forget also the executors of ended tasks that a host knew of and has not asked for. It reports
+// whether tasks run that a host knew of and has not recovered.
+func (d *Tacho) endUnconfirmed(ctx context.Context, before time.Time, forget bool) (unclaimed bool) {
 	for _, t := range d.list() {
-		if t.confirmed.Load() || t.state.StartedAt.After(before) {
+		removed := isRemoved(t.config.AllocDir)
+		if t.confirmed.Load() && !removed || t.state.StartedAt.After(before) {
 			continue
 		}
-		t.log.Warn("task is killed: its host has connected again and does not know of it", "executor", t.state.Address.ID)
+		t.log.Warn("task is killed: its host has connected again and does not know of it",
+			"executor", t.state.Address.ID, "allocation_removed", removed)
 		if err := d.DestroyTask(ctx, t.config.ID, true); err != nil {
 			t.log.Error("end unconfirmed task", "error", err)
 		}
@@ -200,25 +215,38 @@ func (d *Tacho) endUnconfirmed(ctx context.Context, before time.Time, forget boo
 		if err != nil || !info.ModTime().Before(before) || d.taskIn(folder) != nil {
 			continue
 		}
-		if err := d.endIfUnconfirmed(ctx, folder, forget); err != nil {
+		runs, err := d.endIfUnconfirmed(ctx, folder, before, forget)
+		if err != nil {
 			d.log.Error("end unconfirmed task", "directory", folder, "error", err)
 		}
+		unclaimed = unclaimed || runs
 	}
+	return unclaimed
 }
 
-// endIfUnconfirmed ends an executor whose driver is gone, and of whose task no host ever knew, or whose driver died
-// while it destroyed the task; with forget also if the task has ended. Those of tacho run have no allocation, and
-// those of an agent were persisted.
-func (d *Tacho) endIfUnconfirmed(ctx context.Context, folder string, forget bool) error {
+// endIfUnconfirmed ends an executor whose driver is gone, and of whose task no host ever knew, or whose host has
+// removed the allocation, or whose driver died while it destroyed the task; with forget also if the task has ended.
+// Those of tacho run have no allocation, and those of an agent were persisted. It reports whether the task is left
+// running.
+func (d *Tacho) endIfUnconfirmed(
+	ctx context.Context, folder string, before time.Time, forget bool,
+) (unclaimed bool, err error) {
 	address, err := addressIn(folder)
 	if address == nil || address.AllocID == "" || address.Persisted || client.Owned(*address) {
-		return err
+		return false, err
 	}
-	ended := !kernel.Alive(kernel.HostFS(), address.Main) && (forget || hasFile(folder, destroyedFile))
-	if hasFile(folder, confirmedFile) && !ended {
-		return nil
+	running := kernel.Alive(kernel.HostFS(), address.Main)
+	ended := !running && (forget || hasFile(folder, destroyedFile))
+	allocDir, err := os.ReadFile(filepath.Join(folder, confirmedFile))
+	removed := isRemoved(string(allocDir))
+	log := d.log.With("executor", address.ID, "alloc_id", address.AllocID, "task", address.Task)
+	if !errors.Is(err, fs.ErrNotExist) && !ended && !removed {
+		if running && time.Since(before) < 2*confirmLimit { // once a connection
+			log.Warn("task runs although its host has connected again and has not recovered it; " +
+				"it is killed when its allocation is removed")
+		}
+		return running, nil
 	}
-	d.log.Warn("task is killed: its host has connected again and has not recovered it", "executor", address.ID,
-		"alloc_id", address.AllocID, "task", address.Task)
-	return endExecutor(ctx, *address)
+	log.Warn("task is killed: its host has connected again and has not recovered it", "allocation_removed", removed)
+	return false, endExecutor(ctx, *address)
 }
