@@ -238,6 +238,12 @@ func (d *Tacho) recover(ctx context.Context, config *TaskConfig, state *driverSt
 // reattach returns a task that an earlier process has started; it has ended if its executor is gone.
 func (d *Tacho) reattach(ctx context.Context, config *TaskConfig, state *driverState) (*task, error) {
 	c, err := client.Reattach(ctx, state.Address, d.waits)
+	if errors.Is(err, client.ErrOwned) && d.hosts != nil { // the host has started this process in place of the owner
+		d.log.Warn("kill the plugin that had the task and did not answer its host", "executor", state.Address.ID)
+		if err = client.EndOwner(ctx, state.Address); err == nil {
+			c, err = client.Reattach(ctx, state.Address, d.waits)
+		}
+	}
 	switch {
 	case err == nil:
 	case errors.Is(err, client.ErrLost) && (state.Address.Main.PID == 0 || wasShutDown(state.Address)):

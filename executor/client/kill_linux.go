@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -20,6 +22,7 @@ import (
 	"github.com/tachograph/tacho/executor/cgroup"
 	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -49,30 +52,62 @@ func (c *Client) Abandon() error {
 func End(ctx context.Context, address wire.Address, signal syscall.Signal, grace time.Duration) error {
 	if Alive(address) {
 		asked := askToEnd(ctx, address, signal, grace)
-		if err := killExecutor(ctx, address); err != nil {
+		if err := kill(ctx, address.Executor); err != nil {
 			return fmt.Errorf("end executor of %s: %w", address.ID, errors.Join(asked, err))
 		}
 	}
 	return KillTask(ctx, address)
 }
 
-// killExecutor kills an executor, and waits for its end.
-func killExecutor(ctx context.Context, address wire.Address) error {
-	executor, err := watch(address.Executor, nil, nil)
+// kill kills a process, and waits for its end.
+func kill(ctx context.Context, id procstats.ProcessID) error {
+	killed, err := watch(id, nil, nil)
 	if errors.Is(err, ErrLost) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if err = executor.Signal(unix.SIGKILL); err == nil {
+	if err = killed.Signal(unix.SIGKILL); err == nil {
 		select {
-		case <-executor.gone:
+		case <-killed.gone:
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		}
 	}
-	return errors.Join(err, executor.close())
+	return errors.Join(err, killed.close())
+}
+
+// EndOwner kills the process that owns an executor: a driver that its host has replaced by the caller, because it did
+// not answer. The error wraps ErrOwned if that is not known, or is this process.
+func EndOwner(ctx context.Context, address wire.Address) error {
+	host := kernel.HostFS()
+	lock, err := os.Stat(filepath.Join(address.Folder, LockFile))
+	if err != nil {
+		return fmt.Errorf("find owner of executor: %w", err)
+	}
+	locks, err := os.ReadFile(filepath.Join(host.Proc, "locks"))
+	for line := range strings.Lines(string(locks)) { // 1: FLOCK  ADVISORY  WRITE 4711 fe:00:815 0 EOF
+		fields := strings.Fields(line)
+		if len(fields) < 6 || fields[1] != "FLOCK" {
+			continue
+		}
+		pid, _ := strconv.Atoi(fields[4]) // 0 for one of another PID namespace
+		owner, gone := kernel.Identify(host, pid)
+		if gone == nil && pid != os.Getpid() && holds(host, pid, lock) {
+			return kill(ctx, owner.ProcessID)
+		}
+	}
+	return errors.Join(fmt.Errorf("find owner of executor in %s: %w", address.Folder, ErrOwned), err)
+}
+
+// holds reports whether a process has opened a file.
+func holds(host kernel.FS, pid int, file os.FileInfo) bool {
+	links, _ := filepath.Glob(filepath.Join(host.Proc, strconv.Itoa(pid), "fd", "*")) // the pattern is valid
+	return slices.ContainsFunc(links, func(link string) bool {
+		info, err := os.Stat(link)
+		return err == nil && os.SameFile(info, file)
+	})
 }
 
 // askToEnd stops a task and then its executor.
