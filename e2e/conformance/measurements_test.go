@@ -96,7 +96,7 @@ func encoded(t *testing.T, schema driver.Schema, text string) []byte {
 }
 
 // start starts a shell as a task, which is destroyed at the end of the test.
-func start(t *testing.T, d suite.Driver, dir, name, script, more string) {
+func start(t *testing.T, d suite.Driver, dir, name, script, more string) *driver.TaskHandle {
 	t.Helper()
 	testkit.Must(t, os.MkdirAll(filepath.Join(dir, name), 0o755))
 	task := &driver.TaskConfig{
@@ -104,10 +104,9 @@ func start(t *testing.T, d suite.Driver, dir, name, script, more string) {
 		Env:          map[string]string{"PATH": os.Getenv("PATH")},
 		DriverConfig: encoded(t, driver.TaskSchema(), fmt.Sprintf("command = \"/bin/sh\"\nargs = [\"-c\", %q]\n%s", script, more)),
 	}
-	if _, err := d.StartTask(t.Context(), task); err != nil {
-		t.Fatal(err)
-	}
+	handle := testkit.Value(d.StartTask(t.Context(), task))(t)
 	t.Cleanup(func() { testkit.NoError(t, d.DestroyTask(context.Background(), task.ID, true)) })
+	return handle
 }
 
 // series are the numbers of the endpoint by metric and task; none before it answers.

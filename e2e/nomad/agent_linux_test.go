@@ -5,6 +5,7 @@ package nomad_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,6 +35,7 @@ type agent struct {
 	dir     string
 	address string // of its HTTP API
 	metrics string // of our plugin's endpoint
+	runtime string // our plugin's runtime_dir
 	config  string
 	dev     bool
 	process *exec.Cmd
@@ -86,7 +88,7 @@ plugin "tacho" {
   config {
     {{ .Extra }}
     denied_host_uids = "5"
-    runtime_dir      = "{{ .Dir }}/run"
+    runtime_dir      = "{{ .Runtime }}"
     metrics {
       address = "{{ .Metrics }}"
     }
@@ -128,6 +130,12 @@ func startWith(t *testing.T, dev bool, extra string) *agent {
 // startBinary starts an agent with a binary as the plugin.
 func startBinary(t *testing.T, tacho string, dev bool, extra string) *agent {
 	t.Helper()
+	return startIn(t, tacho, dev, extra, "")
+}
+
+// startIn starts an agent with a runtime directory, which is one of its own if it is empty.
+func startIn(t *testing.T, tacho string, dev bool, extra, runtime string) *agent {
+	t.Helper()
 	nomad, _ := requireNomad(t)
 	// Short: the paths of sockets are limited to 107 bytes.
 	dir, err := os.MkdirTemp("/tmp", "nomad")
@@ -135,6 +143,7 @@ func startBinary(t *testing.T, tacho string, dev bool, extra string) *agent {
 	// For tasks of other users; the agent itself would make its folder for root alone.
 	testkit.Must(t, errors.Join(os.Chmod(dir, 0o755), os.Mkdir(filepath.Join(dir, "data"), 0o755)))
 	a := &agent{t: t, nomad: nomad, dir: dir, dev: dev, config: filepath.Join(dir, "agent.hcl")}
+	a.runtime = cmp.Or(runtime, filepath.Join(dir, "run"))
 	t.Cleanup(a.clean)
 	a.copyFile(tacho, filepath.Join(dir, "plugins", "tacho"))
 	ports := freePorts(t, 4)
@@ -143,7 +152,7 @@ func startBinary(t *testing.T, tacho string, dev bool, extra string) *agent {
 	var text bytes.Buffer
 	err = template.Must(template.New("").Parse(configuration)).Execute(&text, map[string]any{
 		"Dir": dir, "HTTP": ports[0], "RPC": ports[1], "Serf": ports[2], "Metrics": a.metrics,
-		"Extra": extra,
+		"Extra": extra, "Runtime": a.runtime,
 	})
 	testkit.Must(t, err)
 	testkit.Must(t, os.WriteFile(a.config, text.Bytes(), 0o600))
@@ -192,7 +201,7 @@ func (a *agent) run() {
 	a.process.Stdout, a.process.Stderr = a.log, a.log
 	a.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	testkit.Must(a.t, a.process.Start())
-	a.await("healthy driver", time.Minute, func() bool {
+	a.await("healthy driver", 2*time.Minute, func() bool { // which Nomad waits long for if the plugin hangs
 		var nodes []struct{ ID string }
 		if a.get("/v1/nodes", &nodes) != nil || len(nodes) == 0 {
 			return false
@@ -249,7 +258,7 @@ func (a *agent) purge() {
 	}
 	deadline := time.Now().Add(30 * time.Second)
 	for time.Now().Before(deadline) {
-		if entries, err := os.ReadDir(filepath.Join(a.dir, "run")); err != nil || len(entries) == 0 {
+		if entries, err := os.ReadDir(a.runtime); err != nil || len(entries) == 0 {
 			return
 		}
 		<-time.After(100 * time.Millisecond)

@@ -160,7 +160,7 @@ func (c *chaos) try(f rig.Failpoint, job string) {
 		c.t.Fatal(err)
 	}
 	c.await("end of all executors", limit, func() bool {
-		left, err := os.ReadDir(filepath.Join(c.dir, "run"))
+		left, err := os.ReadDir(c.runtime)
 		return err == nil && len(left) == 0
 	})
 	c.t.Logf("nothing is left after %s", time.Since(began).Round(time.Second))

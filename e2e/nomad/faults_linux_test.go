@@ -114,7 +114,7 @@ func (a *agent) replacePlugin() {
 	a.await("another plugin", time.Minute, func() bool { return a.pluginProcess() != plugin && a.pluginProcess() != 0 })
 }
 
-// pluginProcess is the agent's plugin, 0 while there is none.
+// pluginProcess is the agent's plugin, 0 while there is none; no signal must be sent to that.
 func (a *agent) pluginProcess() int {
 	stats := testkit.Value(filepath.Glob("/proc/[0-9]*/exe"))(a.t)
 	for _, exe := range stats {

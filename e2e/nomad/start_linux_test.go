@@ -6,7 +6,6 @@ package nomad_test
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"syscall"
 	"testing"
@@ -43,7 +42,7 @@ job %q {
 // executors returns how many executors are alive, by allocation.
 func (a *agent) executors() map[string]int {
 	a.t.Helper()
-	all, err := client.List(filepath.Join(a.dir, "run"))
+	all, err := client.List(a.runtime)
 	if err != nil {
 		a.t.Log(err) // one that is being removed
 	}
@@ -93,7 +92,7 @@ func TestAgentKilledWhileStarting(t *testing.T) {
 	}
 	// Of an executor that was about to be started, its directory.
 	a.await("removal of all directories", 90*time.Second, func() bool {
-		left, err := os.ReadDir(filepath.Join(a.dir, "run"))
+		left, err := os.ReadDir(a.runtime)
 		return err == nil && len(left) == 0
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"time"
@@ -99,6 +100,12 @@ func (p *Process) Crash(ctx context.Context) error {
 	p.Close()
 	return nil
 }
+
+// Signal sends a signal to the plugin.
+func (p *Process) Signal(signal os.Signal) error { return p.cmd.Process.Signal(signal) }
+
+// Exited reports whether the plugin has ended.
+func (p *Process) Exited() bool { return p.client.Exited() }
 
 // Close ends the plugin: it is asked to shut down, and killed if it does not. Tasks are not affected.
 func (p *Process) Close() { p.client.Kill() }
