@@ -91,7 +91,6 @@ func (r *Ring) rewriteWith(slots int, more []procstats.ID, rows int, fill func(i
 	if err == nil {
 		err = into.file.Sync() // a crash of the machine must not find the name without the points
 	}
-	made := *into
 	if err = errors.Join(err, into.Close()); err != nil {
 		_ = os.Remove(into.path) // or the next time
 		return fmt.Errorf("rewrite history: %w", err)
@@ -101,7 +100,7 @@ func (r *Ring) rewriteWith(slots int, more []procstats.ID, rows int, fill func(i
 		err = r.file.Close()
 	}
 	if err = errors.Join(err, os.Rename(into.path, r.path)); err == nil {
-		r.layout, r.sequence, r.newest, r.boots = made.layout, made.sequence, made.newest, made.boots
+		r.layout, r.sequence, r.newest, r.boots = into.layout, into.sequence, into.newest, into.boots
 	}
 	var again error
 	if r.file, again = r.openFile(r.path, os.O_RDWR, 0); err != nil || again != nil {

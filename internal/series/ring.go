@@ -368,7 +368,12 @@ func (r *Ring) Rest() error {
 // Close closes the file, which stays; nothing is written after it.
 func (r *Ring) Close() error {
 	r.closed = true
-	return r.Rest()
+	if r.file == nil {
+		return nil
+	}
+	err := errors.Join(r.flush(), r.file.Close())
+	r.file = nil
+	return err
 }
 
 func setSequence(slot []byte, n uint64) { binary.LittleEndian.PutUint64(slot, n) }
