@@ -118,7 +118,7 @@ func (w *wood) file(parent string) string {
 func (w *wood) grow(parent string, depth int) {
 	const flagImmutable, flagAppend = 0x10, 0x20
 	path := filepath.Join(parent, fmt.Sprint("e", w.Uint32()))
-	switch w.IntN(14) {
+	switch w.IntN(15) {
 	case 0:
 		testkit.Must(w.T, os.Symlink(w.victim, path))
 	case 1:
@@ -157,6 +157,11 @@ func (w *wood) grow(parent string, depth int) {
 		}
 	case 11:
 		testkit.Must(w.T, os.Link(w.file(parent), path))
+	case 12: // its layers are in the tree, but for the lowest; what is written to the mount is in the upper one
+		upper, work, dir := path+"u", path+"w", w.dir(parent)
+		testkit.Must(w.T, errors.Join(os.Mkdir(upper, 0o755), os.Mkdir(work, 0o755)))
+		w.mount(dir, "overlay", "overlay", 0, fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", w.victim, upper, work))
+		testkit.Must(w.T, errors.Join(os.Remove(filepath.Join(dir, "file")), os.WriteFile(filepath.Join(dir, "sub/new"), nil, 0o600)))
 	default:
 		w.file(parent)
 		if depth < 3 {
