@@ -260,8 +260,8 @@ func (h *host) stop(job string) {
 
 // allocation is what these tests look at.
 type allocation struct {
-	ID, Name, JobID, ClientStatus, TaskGroup string
-	TaskStates                               map[string]struct {
+	ID, Name, JobID, ClientStatus, TaskGroup, ClientDescription string
+	TaskStates                                                  map[string]struct {
 		State    string
 		Failed   bool
 		Restarts int

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"time"
@@ -118,7 +119,11 @@ func (a *Agent) endedAllocs() []endedAlloc {
 	for _, l := range a.list() {
 		// Others find by their predecessors what they have to wait for.
 		if l.Ended() && !a.toBeReplaced(l) && l.Predecessor() == nil {
-			ended = append(ended, endedAlloc{l, now.Since(l.Snapshot().Finished())})
+			age := now.Since(l.Snapshot().Finished())
+			if l.Persisted().NotRemoved != "" {
+				age = math.MaxInt64 // each collection tries again
+			}
+			ended = append(ended, endedAlloc{l, age})
 		}
 	}
 	return ended

@@ -11,4 +11,4 @@ import (
 )
 
 // All removes a directory, or another file, with all below it. A path that does not exist is no error.
-func All(_ context.Context, path string) error { return os.RemoveAll(path) }
+func All(_ context.Context, path string, _ ...string) error { return os.RemoveAll(path) }

@@ -30,8 +30,9 @@ const (
 
 // All removes a directory, or another file, with all below it. It follows no link and never leaves the mount that the
 // parent of path is on. Of what cannot be removed it leaves no more than it must, and returns [*Remains]. A path that
-// does not exist is no error. When ctx is done it stops with its error.
-func All(ctx context.Context, path string) error {
+// does not exist is no error. When ctx is done it stops with its error. Entries of a directory that are last stay while
+// anything else does: by them it is found again.
+func All(ctx context.Context, path string, last ...string) error {
 	parent, err := os.Open(filepath.Dir(path))
 	if errors.Is(err, unix.ENOENT) {
 		return nil
@@ -40,7 +41,7 @@ func All(ctx context.Context, path string) error {
 		return err
 	}
 	defer parent.Close()
-	r := &remover{ctx: ctx, left: Remains{Path: path}, prefix: ".removal-" + rand.Text() + "-"}
+	r := &remover{ctx: ctx, last: last, left: Remains{Path: path}, prefix: ".removal-" + rand.Text() + "-"}
 	r.entry(parent, filepath.Base(path), "", 0)
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("remove %s: %w", path, err)
@@ -60,6 +61,7 @@ type remover struct {
 	moved  []string
 	prefix string
 	moves  int
+	last   []string
 }
 
 // entry removes one entry of a directory and reports whether it is gone. path is relative to the top.
@@ -161,7 +163,7 @@ func (r *remover) contents(folder *os.File, path string, depth int) (empty bool,
 			if r.ctx.Err() != nil {
 				return false, nil
 			}
-			if folder == r.top && slices.Contains(r.moved, name) {
+			if folder == r.top && (slices.Contains(r.moved, name) || slices.Contains(r.last, name)) {
 				continue // its turn comes
 			}
 			empty = r.entry(folder, name, filepath.Join(path, name), depth+1) && empty
@@ -175,6 +177,9 @@ func (r *remover) contents(folder *os.File, path string, depth int) (empty bool,
 	}
 	if folder == r.top {
 		empty = r.deep() && empty
+		for _, name := range r.last {
+			empty = empty && r.ctx.Err() == nil && r.entry(folder, name, name, 1)
+		}
 	}
 	return empty, nil
 }

@@ -263,6 +263,34 @@ func TestMountedTop(t *testing.T) {
 	}
 }
 
+// TestLast keeps what a directory is found by while anything else is left of it.
+func TestLast(t *testing.T) {
+	if !withMounts(t) {
+		return
+	}
+	top := filepath.Join(t.TempDir(), "top")
+	mounted, last, other := filepath.Join(top, "down/mounted"), filepath.Join(top, "last"), filepath.Join(top, "other")
+	testkit.Must(t, os.MkdirAll(mounted, 0o755))
+	testkit.Must(t, errors.Join(os.WriteFile(last, nil, 0o600), os.WriteFile(other, nil, 0o600)))
+	testkit.Must(t, unix.Mount("tmpfs", mounted, "tmpfs", 0, ""))
+	if err := removal.All(t.Context(), top, "last", "absent"); !errors.Is(err, removal.ErrMounted) {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(last); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(other); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	testkit.Must(t, unix.Unmount(mounted, 0))
+	if err := removal.All(t.Context(), top, "last", "absent"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(top); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
 // TestDeepAndWide removes 10,000 levels and many entries with few descriptors.
 func TestDeepAndWide(t *testing.T) {
 	t.Parallel()

@@ -40,8 +40,6 @@ type Alloc struct {
 	live      *parts
 	ended     *ended
 	persisted state.Allocation
-	// notRemoved is why the directory is still there although the allocation was to be removed.
-	notRemoved string
 	// rescheduled is when another allocation replaces this one, which has failed; zero if none will.
 	rescheduled time.Time
 	shown       *allocation.Allocation // the newest snapshot; nil if something has changed since
@@ -319,11 +317,17 @@ func (e Edit) Cancel() { e.alloc.saving.Unlock() }
 
 // NotRemoved says why the directory of an allocation that has ended cannot be removed, and reports whether that is new.
 func (a *Alloc) NotRemoved(reason string) (changed bool) {
+	a.saving.Lock()
+	defer a.saving.Unlock()
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	changed = a.notRemoved != reason
-	a.notRemoved = reason
+	changed = a.persisted.NotRemoved != reason
+	a.persisted.NotRemoved = reason
 	a.shown = nil
+	own := a.persisted
+	a.mu.Unlock()
+	if changed {
+		a.host.Persist(state.ChangeAllocation(&own))
+	}
 	return changed
 }
 

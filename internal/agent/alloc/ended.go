@@ -198,8 +198,8 @@ func (a *Alloc) newSnapshot() *allocation.Allocation {
 			})
 		}
 	}
-	if a.notRemoved != "" {
-		s.Description = "not removed: " + a.notRemoved
+	if a.persisted.NotRemoved != "" {
+		s.Description = "not removed: " + a.persisted.NotRemoved
 	}
 	if s.Description == "" {
 		s.Description = describe(s.ClientStatus, s.Tasks)

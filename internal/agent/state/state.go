@@ -72,6 +72,8 @@ type Allocation struct {
 	Previous, Next string `json:",omitempty"`
 	// Successor is the state of the replacement while it waits for a place; nil otherwise.
 	Successor *Successor `json:",omitempty"`
+	// NotRemoved is why the directory is still there although the allocation was to be removed.
+	NotRemoved string `json:",omitempty"`
 	// Reschedules are when failed ones before this one were replaced.
 	Reschedules []time.Time `json:",omitempty"`
 }

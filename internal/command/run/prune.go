@@ -44,7 +44,7 @@ func newPrune() *cobra.Command {
 			var err error
 			if !*dryRun {
 				if err = failpoint.Err("run.prune.delete"); err == nil {
-					err = removal.All(cmd.Context(), entry.Dir)
+					err = removal.All(cmd.Context(), entry.Dir, record.InfoFile)
 				}
 			}
 			if err != nil {
