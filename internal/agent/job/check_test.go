@@ -9,13 +9,20 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
 
+// crashEnv makes that process crash as the runtime does where a group has no room for a thread.
+const crashEnv = "TACHO_TEST_NO_THREAD"
+
 // TestMain lets the test binary be the process that evaluates a job file.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[2] == TrialCommand {
+		if os.Getenv(crashEnv) != "" {
+			panic("runtime: failed to create new OS thread (have 5 already; errno=11)")
+		}
 		os.Exit(TrialMain(os.Stdin))
 	}
 	// The race detector would keep each short process for a second.
@@ -55,6 +62,15 @@ func TestCheckEndsCostlyFiles(t *testing.T) {
 				t.Errorf("error %v", err)
 			}
 		})
+	}
+}
+
+// TestCheckWithoutThreads does not call a file too large because the machine lacks threads.
+func TestCheckWithoutThreads(t *testing.T) {
+	t.Setenv(crashEnv, "1")
+	err := check(t.Context(), Source{Filename: "x.hcl", Text: good}, time.Minute)
+	if !errors.Is(err, syscall.EAGAIN) || !strings.Contains(err.Error(), "check job file: create a thread") {
+		t.Error(err)
 	}
 }
 

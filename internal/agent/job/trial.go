@@ -7,11 +7,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"runtime/debug"
 	"runtime/metrics"
+	"strings"
+	"syscall"
 	"time"
 )
 
@@ -50,6 +53,8 @@ func runTrial(ctx context.Context, input []byte, limit time.Duration) error {
 	cmd.Args[0] = os.Args[0]
 	cmd.Env = append(os.Environ(), trialMarker+"=1")
 	cmd.Stdin = bytes.NewReader(input)
+	var crash bytes.Buffer
+	cmd.Stderr = &crash
 	err := cmd.Run()
 	exit, ended := errors.AsType[*exec.ExitError](err)
 	switch {
@@ -57,6 +62,8 @@ func runTrial(ctx context.Context, input []byte, limit time.Duration) error {
 		return ctx.Err()
 	case ended && limited.Err() != nil:
 		return errTrialTime
+	case ended && strings.Contains(crash.String(), "failed to create new OS thread"):
+		return fmt.Errorf("create a thread for its evaluation: %w", syscall.EAGAIN)
 	case ended && exit.Exited(): // a signal comes from elsewhere, such as the OOM killer, and says nothing of the input
 		return errTrialFailed
 	}
