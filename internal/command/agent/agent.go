@@ -223,27 +223,43 @@ func serveAgent(
 	notifyManager(log, daemon.SdNotifyReady)
 	defer notifyManager(log, daemon.SdNotifyStopping)
 	// A reload reads files, which can take for ever on a disk that hangs: the end does not wait for it.
-	go attendSignals(ctx, a, services, hangups, o, log)
+	go attendSignals(ctx, hangups, func() error { return reload(a, services, o, log) }, services.warn, log)
 	<-ctx.Done()
 	return nil
 }
 
-// attendSignals reloads the configuration on each signal, and warns of aging secrets, until ctx is done.
-func attendSignals(
-	ctx context.Context, a *agent.Agent, services *services, hangups chan os.Signal, o agentOptions, log hclog.Logger,
-) {
-	services.warn()
+// reloadLimit is how long a reload takes at most before the log says that it does not end.
+const reloadLimit = 10 * time.Second
+
+// attendSignals reloads the configuration on each signal, one reload at a time, and warns of aging secrets, until ctx
+// is done.
+func attendSignals(ctx context.Context, hangups <-chan os.Signal, reload func() error, warn func(), log hclog.Logger) {
+	warn()
 	aging := time.NewTicker(24 * time.Hour)
 	defer aging.Stop()
+	slow := time.NewTimer(0)
+	defer slow.Stop()
+	<-slow.C
+	ended := make(chan error, 1)
+	waiting := hangups // nil during a reload: the next signal is attended to after it
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-aging.C:
-			services.warn()
-		case <-hangups:
+			warn()
+		case <-waiting:
 			notifyManager(log, daemon.SdNotifyReloading)
-			if err := reload(a, services, o, log); err != nil {
+			waiting = nil
+			slow.Reset(reloadLimit)
+			go func() { ended <- reload() }()
+		case <-slow.C:
+			log.Error("reload configuration: a file cannot be read; everything stays as it was until it can",
+				"after", reloadLimit)
+		case err := <-ended:
+			waiting = hangups
+			slow.Stop()
+			if err != nil {
 				log.Error("reload configuration; everything stays as it was", "error", err)
 			}
 			notifyManager(log, daemon.SdNotifyReady)

@@ -4,13 +4,17 @@
 package agent
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/internal/agent/config"
@@ -81,4 +85,39 @@ func TestWarnings(t *testing.T) {
 			t.Errorf("%q", list)
 		}
 	}
+}
+
+// TestHungReload holds that a reload that hangs is told, that it holds up nothing, and that the next one follows it.
+func TestHungReload(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var said bytes.Buffer
+		hangups, answers, begun, warned := make(chan os.Signal, 1), make(chan error), 0, 0
+		reload := func() error {
+			begun++
+			return <-answers
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			attendSignals(ctx, hangups, reload, func() { warned++ }, hclog.New(&hclog.LoggerOptions{Output: &said}))
+		}()
+		hangups <- unix.SIGHUP
+		synctest.Wait()
+		hangups <- unix.SIGHUP
+		time.Sleep(25 * time.Hour)
+		synctest.Wait()
+		if begun != 1 || warned != 2 || !strings.Contains(said.String(), "a file cannot be read") {
+			t.Errorf("%d reloads, %d warnings: %s", begun, warned, &said)
+		}
+		answers <- errors.New("too late")
+		synctest.Wait()
+		if begun != 2 || !strings.Contains(said.String(), "too late") {
+			t.Errorf("%d reloads: %s", begun, &said)
+		}
+		cancel()
+		<-done
+		answers <- nil
+	})
 }
