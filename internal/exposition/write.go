@@ -4,8 +4,11 @@
 package exposition
 
 import (
+	"bufio"
 	"cmp"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -105,28 +108,43 @@ type jsonCounter struct {
 
 // WriteJSON writes families as one JSON object with the keys of Nomad's /v1/metrics.
 func WriteJSON(w io.Writer, families []Family, at time.Time) error {
-	page := struct {
-		Timestamp       string
-		Gauges          []jsonGauge
-		Counters        []jsonCounter
-		Points, Samples []struct{}
-	}{at.UTC().Format("2006-01-02 15:04:05 -0700 MST"), []jsonGauge{}, []jsonCounter{}, []struct{}{}, []struct{}{}}
+	out := bufio.NewWriterSize(w, chunk)
+	fmt.Fprintf(out, `{"Timestamp":%q,"Gauges":[`, at.UTC().Format("2006-01-02 15:04:05 -0700 MST"))
+	err := writeRows(out, families, false)
+	out.WriteString(`],"Counters":[`)
+	err = errors.Join(err, writeRows(out, families, true))
+	out.WriteString("],\"Points\":[],\"Samples\":[]}\n")
+	return errors.Join(err, out.Flush())
+}
+
+// writeRows writes counters or all others, one after the other: thousands of tasks have a hundred thousand.
+func writeRows(out *bufio.Writer, families []Family, counters bool) error {
+	separator := ""
 	for i := range families {
 		f := &families[i]
+		if (f.Type == Counter) != counters {
+			continue
+		}
 		for _, s := range f.Samples {
 			labels := make(map[string]string, len(s.Labels.pairs)/2)
 			for pair := range slices.Chunk(s.Labels.pairs, 2) {
 				labels[pair[0]] = pair[1]
 			}
 			v := number(s.Value)
-			if f.Type == Counter {
-				page.Counters = append(page.Counters, jsonCounter{
-					Name: f.Name, Count: 1, Sum: v, Min: v, Max: v, Mean: v, Labels: labels,
-				})
-			} else {
-				page.Gauges = append(page.Gauges, jsonGauge{f.Name, v, labels})
+			var row any = jsonGauge{f.Name, v, labels}
+			if counters {
+				row = jsonCounter{Name: f.Name, Count: 1, Sum: v, Min: v, Max: v, Mean: v, Labels: labels}
 			}
+			text, err := json.Marshal(row)
+			if err != nil {
+				return err
+			}
+			out.WriteString(separator)
+			if _, err := out.Write(text); err != nil { // the client has gone
+				return err
+			}
+			separator = ","
 		}
 	}
-	return json.NewEncoder(w).Encode(page)
+	return nil
 }
