@@ -27,6 +27,8 @@ func TestBlame(t *testing.T) {
 		"the machine lacks processes": {driver.Recoverable(errors.New("EAGAIN"), true), true},
 		"state cannot be persisted":   {driver.Recoverable(errors.New("damaged"), true), true},
 		"no descriptors":              {fmt.Errorf("open: %w", syscall.EMFILE), true},
+		"no processes":                {fmt.Errorf("start executor: fork/exec: %w", syscall.EAGAIN), true},
+		"no memory":                   {fmt.Errorf("start executor: fork/exec: %w", syscall.ENOMEM), true},
 		"no such command":             {driver.Recoverable(errors.New("not found"), false), false},
 		"a mistake":                   {errors.New("unknown user"), false},
 	} {

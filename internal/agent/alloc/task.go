@@ -197,14 +197,15 @@ func (hostFault) HostFault() bool { return true }
 // Unwrap returns the error of the start.
 func (e hostFault) Unwrap() error { return e.error }
 
-// blame tells starts that failed because the agent has no descriptors, the disk no room, a group of the agent no more
-// processes or the executor was stopped from those that the task is at fault for. The driver says so of its own.
+// blame tells starts that failed because the agent has no descriptors, memory or processes, the disk no room
+// or the executor was stopped from those that the task is at fault for. The driver says so of its own.
 func blame(err error) error {
 	if recoverable, _ := driver.IsRecoverable(err); recoverable {
 		return hostFault{err}
 	}
 	for _, lacking := range [...]error{
-		driver.ErrSilent, syscall.EMFILE, syscall.ENFILE, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO,
+		driver.ErrSilent, syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM,
+		syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO,
 	} {
 		if errors.Is(err, lacking) {
 			return hostFault{err}
