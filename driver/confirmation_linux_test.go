@@ -47,7 +47,7 @@ func TestEndUnconfirmed(t *testing.T) {
 		"of a removed allocation": {func(f *fixture, h *driver.TaskHandle) {
 			waitOnce(f, h)
 			testkit.Must(f.t, os.RemoveAll(h.Config.AllocDir))
-		}, false, false, true, true},
+		}, false, false, false, false},
 		"of a removed allocation, for the next driver": {func(f *fixture, h *driver.TaskHandle) {
 			waitOnce(f, h)
 			testkit.Must(f.t, os.RemoveAll(h.Config.AllocDir))

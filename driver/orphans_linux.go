@@ -196,12 +196,10 @@ func isRemoved(allocDir string) bool {
 // whether tasks run that a host knew of and has not recovered.
 func (d *Tacho) endUnconfirmed(ctx context.Context, before time.Time, forget bool) (unclaimed bool) {
 	for _, t := range d.list() {
-		removed := isRemoved(t.config.AllocDir)
-		if t.confirmed.Load() && !removed || t.state.StartedAt.After(before) {
+		if t.confirmed.Load() || t.state.StartedAt.After(before) {
 			continue
 		}
-		t.log.Warn("task is killed: its host has connected again and does not know of it",
-			"executor", t.state.Address.ID, "allocation_removed", removed)
+		t.log.Warn("task is killed: its host has connected again and does not know of it", "executor", t.state.Address.ID)
 		if err := d.DestroyTask(ctx, t.config.ID, true); err != nil {
 			t.log.Error("end unconfirmed task", "error", err)
 		}
