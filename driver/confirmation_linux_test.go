@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -71,7 +72,13 @@ func TestEndUnconfirmed(t *testing.T) {
 			config.Persisted = test.agent
 			handle := f.start(config)
 			address := f.executors()[0]
-			f.EndUnconfirmed(t.Context(), time.Now().Add(-time.Minute), true)
+			// Whatever the wall clock says of the executor since.
+			lock, set := filepath.Join(address.Folder, client.LockFile), time.Now()
+			for _, step := range []time.Duration{0, 6 * time.Hour, -24 * time.Hour} {
+				must(t, os.Chtimes(lock, set, set.Add(step)))
+				f.EndUnconfirmed(t.Context(), time.Now().Add(-time.Minute), true)
+			}
+			must(t, os.Chtimes(lock, set, set.Add(6*time.Hour)))
 			if !client.Alive(*address) {
 				t.Fatal("a task that was started after the host had connected was ended")
 			}

@@ -195,8 +195,11 @@ func isRemoved(allocDir string) bool {
 // has removed; with forget also the executors of ended tasks that a host knew of and has not asked for. It reports
 // whether tasks run that a host knew of and has not recovered.
 func (d *Tacho) endUnconfirmed(ctx context.Context, before time.Time, forget bool) (unclaimed bool) {
+	// The wall clock may have been set since: the kernel counts the starts of processes from the boot.
+	const tick = 10 * time.Millisecond
+	newest := kernel.SinceBoot() - time.Since(before) - tick
 	for _, t := range d.list() {
-		if t.confirmed.Load() || t.state.StartedAt.After(before) {
+		if t.confirmed.Load() || kernel.Ticks(t.state.Address.Executor.Start) > newest {
 			continue
 		}
 		t.log.Warn("task is killed: its host has connected again and does not know of it", "executor", t.state.Address.ID)
@@ -209,8 +212,7 @@ func (d *Tacho) endUnconfirmed(ctx context.Context, before time.Time, forget boo
 		d.log.Error("list executors", "error", err)
 	}
 	for _, folder := range folders {
-		info, err := os.Lstat(filepath.Join(folder, client.LockFile))
-		if err != nil || !info.ModTime().Before(before) || d.taskIn(folder) != nil {
+		if isYounger(folder, newest) || d.taskIn(folder) != nil {
 			continue
 		}
 		runs, err := d.endIfUnconfirmed(ctx, folder, before, forget)
@@ -220,6 +222,16 @@ func (d *Tacho) endUnconfirmed(ctx context.Context, before time.Time, forget boo
 		unclaimed = unclaimed || runs
 	}
 	return unclaimed
+}
+
+// isYounger reports whether an executor was started later than a time since the boot. A directory without an address
+// is young for a minute.
+func isYounger(folder string, than time.Duration) bool {
+	if address, err := wire.ReadAddress(folder); err == nil {
+		return kernel.Ticks(address.Executor.Start) > than
+	}
+	info, err := os.Lstat(filepath.Join(folder, client.LockFile))
+	return err != nil || time.Since(info.ModTime()).Abs() < confirmLimit
 }
 
 // endIfUnconfirmed ends an executor whose driver is gone, and of whose task no host ever knew, or whose host has

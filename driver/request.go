@@ -96,6 +96,11 @@ func executorID(task *TaskConfig) string {
 	return executorPrefix(task) + executorSuffix(task.ID)
 }
 
+// IsRecordOf reports whether a final record is that of the start with an ID.
+func IsRecordOf(record, taskID string) bool {
+	return record == taskID || strings.HasSuffix(record, executorSuffix(taskID))
+}
+
 // executorSuffix is what the executor of one start ends with.
 func executorSuffix(taskID string) string {
 	sum := sha256.Sum256([]byte(taskID))

@@ -27,6 +27,9 @@ func Now() procstats.Stamp {
 	return procstats.Stamp{Mono: time.Since(processStart) + 1, Wall: time.Now()}
 }
 
+// SinceBoot is 0: it means something only with a [BootID].
+func SinceBoot() time.Duration { return 0 }
+
 // OpenFolder fails: there is no openat2(2) here.
 func OpenFolder(int, string) (int, error) { return -1, errors.ErrUnsupported }
 

@@ -70,13 +70,23 @@ func prunable(entries []record.Entry, keep int, olderThan time.Duration, now tim
 			keep--
 			continue
 		}
-		ended := entry.Record.EndedAt
-		if ended.IsZero() {
-			ended = entry.Record.StartedAt
-		}
-		if now.Sub(ended) > olderThan {
+		if endedAgo(entry.Record, now) > olderThan {
 			list = append(list, entry)
 		}
 	}
 	return list
+}
+
+// endedAgo returns how long ago a run ended: by the clock that starts at the boot, if it was in this one. The wall
+// clock may have been set since.
+func endedAgo(r *record.Record, now time.Time) time.Duration {
+	if boot, err := kernel.BootID(kernel.HostFS()); err == nil && r.BootID == boot && r.StartTicks > 0 {
+		span, _ := r.Span()
+		return kernel.SinceBoot() - kernel.Ticks(r.StartTicks) - time.Duration(span*float64(time.Second))
+	}
+	ended := r.EndedAt
+	if ended.IsZero() {
+		ended = r.StartedAt
+	}
+	return now.Sub(ended)
 }

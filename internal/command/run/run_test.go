@@ -20,6 +20,7 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/command/cli"
 	"github.com/tachograph/tacho/internal/testkit"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // TestNewID gives every run of one second and one PID a name of its own, and of a series too.
@@ -81,6 +82,29 @@ func TestPrunable(t *testing.T) {
 			got = append(got, entry.Name)
 		}
 		testkit.Diff(t, fmt.Sprintf("keep %d, older than %s", test.keep, test.olderThan), test.want, got)
+	}
+}
+
+// TestEndedAgo holds that a run of this boot is as old as it is, however the wall clock was set since.
+func TestEndedAgo(t *testing.T) {
+	host := kernel.HostFS()
+	boot, err := kernel.BootID(host)
+	if err != nil {
+		t.Skip(err)
+	}
+	self := testkit.Value(kernel.Identify(host, os.Getpid()))(t)
+	span := 5.0
+	r := &record.Record{SpanSeconds: &span, Origin: record.Origin{BootID: boot, StartTicks: self.Start}}
+	want := kernel.SinceBoot() - kernel.Ticks(self.Start) - 5*time.Second
+	for _, step := range []time.Duration{0, 6 * time.Hour, -24 * time.Hour, 13 * 365 * 24 * time.Hour} {
+		r.EndedAt = time.Now().Add(-step)
+		if got := endedAgo(r, time.Now()); (got - want).Abs() > 10*time.Second {
+			t.Errorf("clock set by %s: %s ago, want %s", step, got, want)
+		}
+	}
+	r.BootID = "another"
+	if got := endedAgo(r, r.EndedAt.Add(time.Hour)); got != time.Hour {
+		t.Errorf("of another boot: %s ago", got)
 	}
 }
 
