@@ -4,6 +4,7 @@
 package hook
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -96,10 +97,22 @@ func (e ending) hostFault() string {
 	return ""
 }
 
+// cause returns on whose account the task is not running any more.
+func (e ending) cause() Cause {
+	switch {
+	case e.startErr == nil:
+		return cmp.Or(e.exit.Cause, e.exit.cause())
+	case e.hostFault() != "":
+		return CauseHost
+	}
+	return CauseTask
+}
+
 // decision is what follows an ending.
 type decision struct {
-	// last is the task's last event; empty if the task is to be started again after delay.
+	// last is the task's last event, for cause; empty if the task is to be started again after delay.
 	last   EventType
+	cause  Cause
 	delay  time.Duration
 	reason string
 }

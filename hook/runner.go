@@ -224,16 +224,12 @@ func (r *Runner) start(life context.Context) (Handle, error) {
 	}
 	r.emit(EventSetup, "preparing the task", nil)
 	if err := r.prestart(life); err != nil {
-		if life.Err() == nil {
-			r.emit(EventHookFailed, err.Error(), nil)
-		}
+		r.failed(life, EventHookFailed, err)
 		return nil, err
 	}
 	handle, err := r.launch(life)
 	if err != nil {
-		if life.Err() == nil {
-			r.emit(EventDriverFailure, err.Error(), nil)
-		}
+		r.failed(life, EventDriverFailure, err)
 		return nil, err
 	}
 	select {
@@ -319,7 +315,9 @@ func (r *Runner) terminated(ctx context.Context, end *ending) {
 	if exit.Cause = exit.cause(); end.requested || r.stopped.Err() != nil {
 		exit.Cause = CauseOperator
 	}
-	r.emit(EventTerminated, exit.String(), func(s *State) { s.Phase, s.Exit, s.Signal = PhasePending, exit, "" })
+	r.report(Event{Type: EventTerminated, Message: exit.String(), Cause: exit.Cause}, func(s *State) {
+		s.Phase, s.Exit, s.Signal = PhasePending, exit, ""
+	})
 	r.exited(ctx, &ExitedRequest{Exit: *exit})
 }
 
@@ -340,6 +338,7 @@ func (r *Runner) afterEnd(life context.Context, end *ending) decision {
 		end.ran = min(end.ran, end.exit.At.Sub(state.StartedAt))
 	}
 	d := r.config.Restart.decide(&window, *end, now)
+	d.cause = end.cause()
 	if d.last != "" {
 		return d
 	}
@@ -372,7 +371,9 @@ func (r *Runner) pause(life context.Context, delay time.Duration) {
 func (r *Runner) die(ctx context.Context, d decision, at time.Time) {
 	r.stopHooks(ctx)
 	r.emit(d.last, d.reason, func(s *State) {
-		s.Phase, s.Failed = PhaseDead, d.last == EventNotRestarting
+		if s.Phase, s.Failed = PhaseDead, d.last == EventNotRestarting; s.Failed {
+			s.Cause = d.cause
+		}
 		s.Finished, s.RestartAt, s.Restart, s.RestartRequested = r.config.Now(), time.Time{}, Deadline{}, ""
 		if s.FinishedAt = at; at.IsZero() {
 			s.FinishedAt = s.Finished.Wall

@@ -3,7 +3,11 @@
 
 package hook
 
-import "time"
+import (
+	"cmp"
+	"context"
+	"time"
+)
 
 // Phase is the part of its life that a task is in.
 type Phase string
@@ -21,8 +25,9 @@ const (
 // the agent continues where an earlier one ended.
 type State struct {
 	Phase Phase
-	// Failed says that the task did not complete and will not be started again.
+	// Failed says that the task did not complete and will not be started again; Cause is on whose account then.
 	Failed bool
+	Cause  Cause `json:",omitempty"`
 	// Restarts counts the restarts in the task's life, those requested by a user included.
 	Restarts int
 	// LastRestart is when the last of them was decided.
@@ -52,6 +57,12 @@ type State struct {
 // settle makes instants of earlier boots some of this one: the wall clock is asked about them once.
 func (s *State) settle(now Instant, interval time.Duration) {
 	const longest = 10 * 365 * 24 * time.Hour
+	if s.Restart.IsZero() && !s.RestartAt.IsZero() { // an earlier build
+		s.Restart = Deadline{From: Instant{Wall: s.LastRestart}, Delay: s.RestartAt.Sub(s.LastRestart)}
+	}
+	if s.Failed && s.Cause == "" && s.Exit != nil { // an earlier build
+		s.Cause = cmp.Or(s.Exit.Cause, s.Exit.cause())
+	}
 	s.Restart.From = s.Restart.From.Here(now, s.Restart.Delay)
 	s.Window.From = s.Window.From.Here(now, interval)
 	s.Finished = s.Finished.Here(now, longest)
@@ -85,6 +96,8 @@ type Event struct {
 	Type    EventType
 	Time    time.Time
 	Message string
+	// Cause is on whose account the task has ended, or was not started; empty of other events.
+	Cause Cause
 }
 
 // Observer receives every event with the state that it led to: for a list of events, a state store, a live view.
@@ -96,9 +109,21 @@ type Observer interface {
 
 // emit changes the state and reports the event that changed it.
 func (r *Runner) emit(kind EventType, message string, change func(*State)) {
+	r.report(Event{Type: kind, Message: message}, change)
+}
+
+// failed reports a start that has failed, unless it was cut short.
+func (r *Runner) failed(life context.Context, kind EventType, err error) {
+	if life.Err() != nil {
+		return
+	}
+	r.report(Event{Type: kind, Message: err.Error(), Cause: ending{startErr: err}.cause()}, nil)
+}
+
+func (r *Runner) report(event Event, change func(*State)) {
 	r.reporting.Lock()
 	defer r.reporting.Unlock()
-	event := Event{Type: kind, Time: time.Now(), Message: message}
+	event.Time = time.Now()
 	r.mu.Lock()
 	if change != nil {
 		change(&r.state)

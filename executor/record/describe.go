@@ -59,7 +59,19 @@ func (r *Record) End() End {
 	if d.Outcome == "" && d.Summary != "" { // a version that kept the sentences and not all of their facts
 		end.Summary, end.Remedy = d.Summary, d.Operator
 	}
+	end.Summary += CauseNote(r.Cause)
 	return end
+}
+
+// CauseNote says on whose account a task ended, behind how it did; empty if on its own.
+func CauseNote(cause string) string {
+	switch cause {
+	case "operator":
+		return ", on request"
+	case "host":
+		return ", on the host's account"
+	}
+	return ""
 }
 
 // describer puts a diagnosis into words.

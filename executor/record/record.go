@@ -47,7 +47,9 @@ type Record struct {
 	SpanSeconds *float64 `json:"span_seconds,omitempty"`
 	ExitCode    *int     `json:"exit_code"`
 	// Signal is the number of the signal that ended the main process; null where none did.
-	Signal    *int      `json:"signal"`
+	Signal *int `json:"signal"`
+	// Cause is on whose account the task ended: task, operator or host; absent in records of runs.
+	Cause     string    `json:"cause,omitempty"`
 	Diagnosis Diagnosis `json:"diagnosis"`
 	// Headline maps a headline's name to its value, where it was taken from and what it guarantees.
 	Headline map[string]HeadlineValue `json:"headline"`

@@ -8,14 +8,17 @@ package agent
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
+	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/alloc"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/datadir"
@@ -54,7 +57,7 @@ func (a *Agent) removeGarbage(all bool) (removed int, err error) {
 	} else {
 		due = garbage(due, age, c.GCMaxAllocs)
 	}
-	orphans, err := a.orphanDirs(age, time.Now())
+	orphans, err := a.orphanDirs(age, a.host.Now())
 	a.registering.Unlock()
 	errs := []error{err}
 	for _, e := range due {
@@ -200,15 +203,14 @@ func (a *Agent) forgetVersions() error {
 
 // orphanDirs returns the directories of allocations that the state does not know and that are old: the state was
 // damaged.
-func (a *Agent) orphanDirs(age time.Duration, now time.Time) ([]string, error) {
+func (a *Agent) orphanDirs(age time.Duration, now hook.Instant) ([]string, error) {
 	entries, err := os.ReadDir(a.host.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("list allocation directories: %w", err)
 	}
 	orphans := make(map[string]bool)
 	for _, entry := range entries {
-		info, err := entry.Info()
-		if err == nil && info.IsDir() && allocation.IsID(entry.Name()) && now.Sub(info.ModTime()) >= age {
+		if entry.IsDir() && allocation.IsID(entry.Name()) {
 			orphans[entry.Name()] = true
 		}
 	}
@@ -230,5 +232,24 @@ func (a *Agent) orphanDirs(age time.Duration, now time.Time) ([]string, error) {
 	for id := range tasks {
 		delete(orphans, id)
 	}
+	maps.DeleteFunc(orphans, func(id string, _ bool) bool { return age > 0 && a.orphanAge(id, now) < age })
 	return slices.Sorted(maps.Keys(orphans)), nil
+}
+
+// orphanAge returns how long the directory of an allocation has been known as an orphan: a file in it says since when,
+// as the time of the directory itself is of a wall clock that may have been set.
+func (a *Agent) orphanAge(id string, now hook.Instant) time.Duration {
+	var since hook.Instant
+	path := filepath.Join(a.host.Dir, id, "orphan.json")
+	text, err := os.ReadFile(path)
+	if err == nil && json.Unmarshal(text, &since) == nil && !since.IsZero() {
+		return now.Since(since)
+	}
+	if text, err = json.Marshal(now); err == nil {
+		err = os.WriteFile(path, text, 0o600)
+	}
+	if err != nil {
+		a.log.Debug("mark orphaned directory", "alloc_id", id, "error", err)
+	}
+	return 0
 }

@@ -299,6 +299,6 @@ func newAllocation(j *job.Job, v vacancy, version, index uint64) state.Allocatio
 		ID: allocation.NewID(), Namespace: j.Namespace, JobID: j.ID, JobType: j.Type, JobVersion: version,
 		Group: v.group.Name, Index: v.index, Digest: v.group.Digest, Desired: allocation.DesiredRun,
 		CreateTime: now, ModifyTime: now, CreateIndex: index, ModifyIndex: index, Cores: v.cores, Ports: v.ports,
-		Previous: previous, Reschedules: v.reschedules,
+		Previous: previous, Reschedules: state.NewReschedules(v.reschedules),
 	}
 }

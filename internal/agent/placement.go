@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
+	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/alloc"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/node"
@@ -28,7 +28,7 @@ type vacancy struct {
 	// previous is the allocation that this one replaces, nil for none, and reschedules are when those before it were
 	// replaced.
 	previous    *alloc.Alloc
-	reschedules []time.Time
+	reschedules []hook.Instant
 }
 
 // replaces reports whether an allocation, of whatever version, is the one that the vacancy would replace.

@@ -117,7 +117,7 @@ func TestStatusOfJob(t *testing.T) {
 		{"a batch job that will be tried again", snapshot.Job{}, []*allocation.Allocation{again}, "pending"},
 		{"a stopped job", snapshot.Job{Stopped: true}, []*allocation.Allocation{again}, "dead"},
 		{"a newer version", snapshot.Job{Version: 1}, []*allocation.Allocation{again}, "dead"},
-		{"a system job", snapshot.Job{Job: &job.Job{Type: job.TypeSystem}}, []*allocation.Allocation{failed}, "running"},
+		{"a system job", snapshot.Job{Job: &job.Job{Type: job.TypeSystem}}, []*allocation.Allocation{failed}, "dead"},
 		{"a stopped system job", snapshot.Job{Stopped: true, Job: &job.Job{Type: job.TypeSystem}}, []*allocation.Allocation{failed}, "dead"},
 		{"without a place", snapshot.Job{Unplaced: map[string]*snapshot.Unplaced{"g": {}}}, nil, "pending"},
 	} {

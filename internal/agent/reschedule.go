@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/alloc"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/state"
@@ -20,7 +21,7 @@ const replaceRetry = 10 * time.Second
 
 // reschedule replaces an allocation that has failed, if the policy of its group says so.
 func (a *Agent) reschedule(l *alloc.Alloc) {
-	at, left, past := l.Reschedule()
+	at, left, all := l.Reschedule()
 	if at.IsZero() {
 		return
 	}
@@ -29,7 +30,7 @@ func (a *Agent) reschedule(l *alloc.Alloc) {
 		if !a.pause(left) {
 			return
 		}
-		if err := a.replace(l, append(past, time.Now())); err != nil {
+		if err := a.replace(l, all); err != nil {
 			a.log.Error("replace allocation", "alloc_id", l.ID, "job", l.JobID, "error", err, "retry_in", replaceRetry)
 			a.host.Counts.Fail("reschedule")
 		}
@@ -68,7 +69,7 @@ func (a *Agent) ReplaceAlloc(id string) error {
 	if l.Dead() {
 		return nil
 	}
-	err = a.replace(l, slices.Clone(l.Persisted().Reschedules))
+	err = a.replace(l, l.Persisted().All())
 	l.Stop(userStopped) // if nothing replaces it
 	return err
 }
@@ -76,7 +77,7 @@ func (a *Agent) ReplaceAlloc(id string) error {
 // replace starts an allocation in the place of another, if the job lacks one there without that, unless it was done
 // before. One that runs is stopped for it. past are the reschedules so far. If that cannot be persisted now it is
 // tried again with what waits for a place.
-func (a *Agent) replace(l *alloc.Alloc, past []time.Time) error {
+func (a *Agent) replace(l *alloc.Alloc, past []hook.Instant) error {
 	a.registering.Lock()
 	defer a.registering.Unlock()
 	current := a.currentVersion(l.JobID)
@@ -143,7 +144,7 @@ func (a *Agent) succeed(v *vacancy, jobID string, surplus []*alloc.Alloc) {
 			newest, created = l, own.CreateIndex
 		}
 		if own.Successor != nil {
-			v.previous, v.reschedules = l, own.Successor.Reschedules
+			v.previous, v.reschedules = l, own.Successor.All()
 		}
 	}
 	if v.previous == nil && newest != nil && (!newest.Dead() || newest.Predecessor() != nil) {
@@ -180,7 +181,7 @@ func (a *Agent) deferPlacement(current state.Job, v vacancy, stop bool) {
 	current.Unplaced = r.current.Unplaced
 	a.mu.Unlock()
 	edit := v.previous.Edit(func(own *state.Allocation) {
-		own.Successor = &state.Successor{Reschedules: v.reschedules}
+		own.Successor = &state.Successor{Reschedules: state.NewReschedules(v.reschedules)}
 		if stop {
 			alloc.MarkStopped(own, userStopped)
 		}

@@ -169,7 +169,8 @@ func TestEndIsToldOnce(t *testing.T) {
 	store := openState(t, c)
 	persisted := tasks[l.ID]["t"]
 	persisted.Handle, persisted.Ended = handle, true
-	persisted.State.RestartAt, persisted.State.LastRestart, persisted.State.Restarts = time.Time{}, time.Time{}, 0
+	// The clock was set back between the restart before this start and the start.
+	persisted.State.RestartAt, persisted.State.LastRestart, persisted.State.Restarts = time.Time{}, time.Now().Add(6*time.Hour), 0
 	must(t, errors.Join(store.Apply(state.ChangeTask(l.ID, "t", persisted)), store.Close()))
 	r = begin(t, c)
 	defer r.end(true)

@@ -19,7 +19,6 @@ import (
 
 	"github.com/tachograph/tacho/internal/agent/alloc"
 	"github.com/tachograph/tacho/internal/agent/allocation"
-	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/node"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/figures"
@@ -116,16 +115,12 @@ func (a *Agent) job(id string) (*snapshot.Job, error) {
 	return j, nil
 }
 
-// statusOfJob returns what the allocations of a job come to together: pending, running or dead. As in Nomad, a job is
-// running with the first allocation that is not over, a system job until it is stopped, and a job is pending while
-// one of its allocations waits for a place, or to be replaced.
+// statusOfJob returns what the allocations of a job come to together: pending, running or dead. A job is running with
+// the first allocation that is not over, and pending while one of its allocations waits for a place, or to be replaced.
+// In Nomad a system job is running until it is stopped; here it needs an allocation, too.
 func statusOfJob(j *snapshot.Job, allocations []*allocation.Allocation) string {
 	status := "dead"
-	switch {
-	case j.Stopped:
-	case j.Job.Type == job.TypeSystem:
-		return "running"
-	case len(j.Unplaced) > 0:
+	if !j.Stopped && len(j.Unplaced) > 0 {
 		status = "pending"
 	}
 	for _, l := range allocations {

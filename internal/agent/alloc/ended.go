@@ -234,7 +234,10 @@ func describe(s allocation.Status, tasks map[string]*allocation.Task) string {
 		return "All tasks have completed"
 	case allocation.Failed:
 		for _, name := range slices.Sorted(maps.Keys(tasks)) {
-			if tasks[name].State.Failed {
+			switch s := tasks[name].State; {
+			case s.Failed && s.Cause == hook.CauseHost:
+				return fmt.Sprintf("Task %s failed on the host's account: retries did not help", name)
+			case s.Failed:
 				return fmt.Sprintf("Task %s failed: no restart attempt is left", name)
 			}
 		}

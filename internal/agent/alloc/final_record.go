@@ -42,11 +42,12 @@ func (r *recorder) Exited(_ context.Context, req *hook.ExitedRequest) error {
 	t.mu.Unlock()
 	final, err := t.completeRecord(req.Exit, persisted)
 	if final == nil && err == nil {
-		final = t.recorded(persisted.State)
+		final = t.recorded(persisted.RunID)
 	}
 	if final == nil {
 		final = t.fallbackRecord(req.Exit, persisted, nil)
 	}
+	final.Cause = string(req.Exit.Cause)
 	totals := t.usage.end(final)
 	t.mu.Lock()
 	// Persisted with the next event: without one this is called again.
@@ -96,11 +97,10 @@ func (t *Task) completeRecord(exit hook.Exit, persisted state.Task) (*record.Rec
 	return final, err
 }
 
-// recorded returns the final record that is persisted of the last start; nil if there is none, or only of an earlier
-// start.
-func (t *Task) recorded(s hook.State) *record.Record {
+// recorded returns the final record that is persisted of a start; nil if there is none, or only of an earlier start.
+func (t *Task) recorded(runID string) *record.Record {
 	r, err := t.host.Store.Record(t.alloc.ID, t.spec.Name)
-	if err != nil || r.StartedAt.Before(s.LastRestart) {
+	if err != nil || !driver.IsRecordOf(r.ID, runID) {
 		return nil
 	}
 	return r
@@ -172,13 +172,13 @@ func (t *Task) fallbackRecord(exit hook.Exit, persisted state.Task, saved *recor
 		evidence.Kills = []record.Kill{{At: exit.At, Kills: 1, Reason: "the driver does not say which process it was"}}
 	}
 	if !exit.At.IsZero() && !persisted.State.StartedAt.IsZero() {
-		evidence.Wall = exit.At.Sub(persisted.State.StartedAt)
+		evidence.Wall = max(0, exit.At.Sub(persisted.State.StartedAt)) // the clock may have been set
 		seconds := evidence.Wall.Seconds()
 		r.WallSeconds = &seconds
 	}
-	if last != nil && !last.Wall.Before(persisted.State.StartedAt) {
+	if last != nil {
 		if !exit.At.IsZero() {
-			evidence.Last, evidence.LastHeadlines, evidence.LastAge = last, headlines, exit.At.Sub(last.Wall)
+			evidence.Last, evidence.LastHeadlines, evidence.LastAge = last, headlines, max(0, exit.At.Sub(last.Wall))
 		}
 		r.Samples = 1
 		r.Measurements, r.Absent = record.Values(last.Task)

@@ -45,6 +45,8 @@ type Host struct {
 	Feed    *snapshot.Feed
 	History *series.Writer
 	Counts  Counts
+	// Clock replaces the clocks of the machine in tests; nil otherwise.
+	Clock func() hook.Instant
 
 	// Find returns an allocation by its ID, nil if it is unknown.
 	Find func(id string) *Alloc
@@ -62,6 +64,9 @@ var bootID = sync.OnceValue(func() string {
 
 // Now is the present.
 func (h *Host) Now() hook.Instant {
+	if h.Clock != nil {
+		return h.Clock()
+	}
 	return hook.Instant{Wall: time.Now(), Boot: bootID(), Up: kernel.SinceBoot()}
 }
 

@@ -97,6 +97,7 @@ func (t *Task) adopt(ctx context.Context) {
 func (t *Task) finishEnd(ctx context.Context, h *handle) {
 	if exit := t.persisted.State.Exit; exit != nil {
 		if final, err := t.completeRecord(*exit, t.persisted); err == nil && final != nil {
+			final.Cause = string(exit.Cause)
 			t.host.Persist(state.ChangeRecord(t.alloc.ID, t.spec.Name, final))
 		}
 	}

@@ -6,7 +6,6 @@
 package alloc
 
 import (
-	"slices"
 	"time"
 
 	"github.com/tachograph/tacho/hook"
@@ -18,23 +17,46 @@ import (
 const keptReschedules = 64
 
 // Reschedule decides by the policy of the group when an allocation that has failed is replaced, zero if it is not,
-// and how long from now that is. It also returns when its predecessors were replaced.
-func (a *Alloc) Reschedule() (at time.Time, left time.Duration, past []time.Time) {
+// and how long from now that is. It also returns when predecessors were replaced, with this one's replacement if that
+// takes an attempt: a failure on the host's account takes none.
+func (a *Alloc) Reschedule() (at time.Time, left time.Duration, all []hook.Instant) {
 	s, own := a.Snapshot(), a.Persisted()
 	tasks := a.Tasks()
 	if len(tasks) == 0 || s.ClientStatus != allocation.Failed || own.Desired != allocation.DesiredRun || own.Next != "" ||
 		own.Successor != nil { // which waits for its place
 		return at, 0, nil
 	}
-	policy, finished := tasks[0].group.Reschedule, s.Finished()
-	past = own.Reschedules[max(0, len(own.Reschedules)-max(keptReschedules, policy.Attempts)):]
-	left, ok := policy.Next(finished.Wall, past)
+	policy, byHost := tasks[0].group.Reschedule, failedByHost(s.Tasks)
+	if byHost {
+		policy = policy.OfHost()
+	}
+	now, failed, past := a.host.Now(), s.Finished(), own.All()
+	past = past[max(0, len(past)-max(keptReschedules, policy.Attempts)):]
+	ago := make([]time.Duration, 0, len(past))
+	for _, at := range past {
+		at = at.Here(now, max(policy.Interval, policy.MaxDelay))
+		all, ago = append(all, at), append(ago, failed.Since(at))
+	}
+	left, ok := policy.Next(ago)
 	if ok {
-		at = finished.Wall.Add(left)
-		left = hook.Deadline{From: finished, Delay: left}.Left(a.host.Now())
+		at = failed.Wall.Add(left)
+		left = hook.Deadline{From: failed, Delay: left}.Left(now)
+		if !byHost {
+			all = append(all, hook.Instant{Wall: now.Wall.Add(left), Boot: now.Boot, Up: now.Up + left})
+		}
 	}
 	a.setRescheduled(at)
-	return at, left, slices.Clone(past)
+	return at, left, all
+}
+
+// failedByHost reports whether the host is at fault for all failures of the tasks.
+func failedByHost(tasks map[string]*allocation.Task) bool {
+	for _, t := range tasks {
+		if t.State.Failed && t.State.Cause != hook.CauseHost {
+			return false
+		}
+	}
+	return true
 }
 
 // Rescheduled is called when an allocation that was to be replaced has been.

@@ -93,6 +93,7 @@ func (t *Task) prepare(recovered *handle, publish bool) {
 		t.handle = recovered
 	}
 	t.runner = hook.New(config)
+	t.persisted.State = t.runner.State() // with the instants of earlier boots as some of this one
 }
 
 // progress is how far the task is.
@@ -260,14 +261,25 @@ func appendEvent(events []allocation.Event, e allocation.Event) []allocation.Eve
 // TaskChanged implements hook.Observer: what happened is on disk when it returns.
 func (t *Task) TaskChanged(s hook.State, e hook.Event) {
 	event := allocation.Event{Type: e.Type, Time: e.Time, Message: e.Message}
-	if e.Type == hook.EventTerminated {
-		event.Details = t.endDetails(s.Exit)
+	if e.Cause != "" {
+		event.Details = map[string]string{}
+		if e.Type == hook.EventTerminated {
+			event.Details = t.endDetails(s.Exit)
+		}
+		event.Details[allocation.DetailCause] = string(e.Cause)
 	}
 	t.update(func(own *state.Task) {
 		own.State = s
 		switch e.Type {
 		case hook.EventTerminated, hook.EventDriverFailure, hook.EventHookFailed:
 			own.Ends++
+		}
+		switch e.Cause {
+		case hook.CauseOperator:
+			own.EndsByOperator++
+		case hook.CauseHost:
+			own.EndsByHost++
+		case hook.CauseTask:
 		}
 		switch {
 		case e.Type == hook.EventTerminated:
@@ -299,9 +311,6 @@ func (t *Task) endDetails(exit *hook.Exit) map[string]string {
 		final = &record.Record{Measurements: t.usage.measurements()}
 	}
 	details := final.EndCounters()
-	if exit != nil && exit.Cause != "" {
-		details[allocation.DetailCause] = string(exit.Cause)
-	}
 	if exit != nil && exit.Lost == "" {
 		details[allocation.DetailExitCode] = strconv.Itoa(exit.Code)
 		details[allocation.DetailSignal] = strconv.Itoa(exit.Signal)
@@ -335,7 +344,8 @@ func (t *Task) snapshot() *allocation.Task {
 		Name: t.spec.Name, Driver: t.spec.Driver, Lifecycle: t.spec.Lifecycle, Resources: t.spec.Resources,
 		Meta: t.spec.Meta, NoLogs: t.spec.Logs != nil && t.spec.Logs.Disabled,
 		Cores: coreList(t.alloc.persisted.Cores[t.spec.Name]), State: own.State, Events: own.Events,
-		Attributes: own.Attributes, RunID: own.RunID, Ends: own.Ends, Outcome: own.Outcome,
+		Attributes: own.Attributes, RunID: own.RunID, Outcome: own.Outcome,
+		Ends: own.Ends, EndsByOperator: own.EndsByOperator, EndsByHost: own.EndsByHost,
 	}
 }
 

@@ -104,8 +104,8 @@ type Task struct {
 	// RunID is the driver's id of the present or last start; empty before the first.
 	RunID string
 	State hook.State
-	// Ends counts the ends of the task, starts that failed included.
-	Ends int
+	// Ends counts the ends of the task, starts that failed included; the others are those that it is not at fault for.
+	Ends, EndsByOperator, EndsByHost int
 	// Outcome is how the last start ended, in one word; empty while it runs, and if that is not known.
 	Outcome record.Outcome
 	// Events are the newest, oldest first; at most MaxEvents.

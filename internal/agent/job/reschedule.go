@@ -39,12 +39,20 @@ func defaultReschedule(jobType string) Reschedule {
 	return Reschedule{}
 }
 
-// Next returns how long after its failure an allocation is replaced; past are the times of the earlier ones. ok is
-// false if it is not replaced.
-func (r *Reschedule) Next(failed time.Time, past []time.Time) (delay time.Duration, ok bool) {
+// OfHost returns the policy for failures on the host's account, which take no attempt.
+func (r Reschedule) OfHost() Reschedule {
+	if r.Unlimited = true; r.Delay == 0 {
+		return defaultReschedule(TypeService)
+	}
+	return r
+}
+
+// Next returns how long after its failure an allocation is replaced; past is how long before it each of the earlier
+// ones was. ok is false if it is not replaced.
+func (r *Reschedule) Next(past []time.Duration) (delay time.Duration, ok bool) {
 	within := 0
-	for _, at := range past {
-		if failed.Sub(at) < r.Interval {
+	for _, ago := range past {
+		if ago < r.Interval {
 			within++
 		}
 	}
@@ -52,7 +60,7 @@ func (r *Reschedule) Next(failed time.Time, past []time.Time) (delay time.Durati
 		return 0, false
 	}
 	// Who ran for longer than the longest delay begins anew.
-	if n := len(past); n > 0 && r.MaxDelay > 0 && failed.Sub(past[n-1]) > r.MaxDelay {
+	if n := len(past); n > 0 && r.MaxDelay > 0 && past[n-1] > r.MaxDelay {
 		past = nil
 	}
 	delay, before := r.Delay, time.Duration(0)

@@ -164,6 +164,15 @@ func (c *Collector) fill(values []float64, reading *procstats.Reading) {
 func ownColumns() []column {
 	const counter, gauge = exposition.Counter, exposition.Gauge
 	list := []column{
+		{
+			0, "exits_by_host_total", "Those of tacho_task_exits_total that the host is at fault for: a reboot, an executor " +
+				"that died, memory that others had taken, something that the agent lacked.", counter, Sum,
+			func(r *row) float64 { return float64(r.task.EndsByHost) },
+		},
+		{
+			0, "exits_by_operator_total", "Those of tacho_task_exits_total that were asked for: stops and restarts.", counter,
+			Sum, func(r *row) float64 { return float64(r.task.EndsByOperator) },
+		},
 		{0, "exits_total", "Number of times the task ended, including starts that failed.", counter, Sum, exits},
 		{0, "memory_limit_bytes", "The hard memory limit that the job file sets.", gauge, Sum, memoryLimit},
 		{0, "oom_kills_total", "OOM kills in all starts of the task, as counted by the kernel, or 1 for a start of which " +
@@ -235,7 +244,7 @@ func endedLongAgo(r *row) bool {
 	if s.Finished.Wall.After(seen) {
 		seen = s.Finished.Wall
 	}
-	return s.Phase == hook.PhaseDead && r.at.Sub(seen) >= shownAfterEnd
+	return s.Phase == hook.PhaseDead && r.at.Sub(seen).Abs() >= shownAfterEnd
 }
 
 // removeEnded removes the table's counters of a task that died a while ago: they are in its final record.

@@ -175,7 +175,8 @@ func (r *row) trouble(t task, now time.Time) (severity int, why string) {
 	switch {
 	case r.Condition.Class == "bad", r.Condition.Class == "warn":
 		return 2, r.Condition.Word
-	case s.Exit != nil && !s.Exit.Successful() && s.Exit.Cause != hook.CauseOperator && now.Sub(s.Exit.At) < recently:
+	case s.Exit != nil && !s.Exit.Successful() && s.Exit.Cause != hook.CauseOperator &&
+		now.Sub(s.Exit.At).Abs() < recently:
 		return 2, "started again after: " + exitText(s.Exit)
 	case r.Memory.Class == "bad":
 		return 2, "needs " + r.Memory.Share + " of its memory limit"

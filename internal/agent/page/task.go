@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 
+	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
@@ -121,10 +122,11 @@ func (t task) condition() condition {
 
 // exitText says how a task ended, in numbers: why an end was not seen is for trusted readers.
 func exitText(e *hook.Exit) string {
+	text := e.String()
 	if e.Lost != "" {
-		return "the end was not observed"
+		text = "the end was not observed"
 	}
-	return e.String()
+	return text + record.CauseNote(string(e.Cause))
 }
 
 // absentReason says why a task has no numbers.

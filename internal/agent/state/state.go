@@ -43,8 +43,34 @@ type Job struct {
 }
 
 // Successor is an allocation that is not placed yet.
-type Successor struct {
-	Reschedules []time.Time `json:",omitempty"`
+type Successor struct{ Reschedules }
+
+// Reschedules are when failed allocations before one were replaced.
+type Reschedules struct {
+	Instants []hook.Instant `json:"RescheduledAt,omitempty"`
+	// Times are their wall times, for earlier builds.
+	Times []time.Time `json:"Reschedules,omitempty"`
+}
+
+// NewReschedules returns reschedules to persist.
+func NewReschedules(instants []hook.Instant) Reschedules {
+	r := Reschedules{Instants: instants}
+	for _, at := range instants {
+		r.Times = append(r.Times, at.Wall)
+	}
+	return r
+}
+
+// All returns the reschedules, also of an earlier build.
+func (r Reschedules) All() []hook.Instant {
+	if len(r.Instants) == len(r.Times) {
+		return r.Instants
+	}
+	all := make([]hook.Instant, len(r.Times))
+	for i, at := range r.Times {
+		all[i].Wall = at
+	}
+	return all
 }
 
 // Allocation is the persisted state of an allocation without its tasks.
@@ -74,8 +100,7 @@ type Allocation struct {
 	Successor *Successor `json:",omitempty"`
 	// NotRemoved is why the directory is still there although the allocation was to be removed.
 	NotRemoved string `json:",omitempty"`
-	// Reschedules are when failed ones before this one were replaced.
-	Reschedules []time.Time `json:",omitempty"`
+	Reschedules
 }
 
 // Task is the persisted state of a task.
@@ -84,8 +109,8 @@ type Task struct {
 	Events []allocation.Event
 	// Starts counts the starts of the task.
 	Starts int
-	// Ends counts the ends of the task, starts that failed included.
-	Ends int
+	// Ends counts the ends of the task, starts that failed included; the others are those that it is not at fault for.
+	Ends, EndsByOperator, EndsByHost int
 	// Totals are those of the starts that have ended.
 	Totals figures.Totals
 	// Outcome is that of the last start's final record; empty while it runs, and without a record.

@@ -165,7 +165,7 @@ func exitText(e *apijson.Exit) string {
 	case e == nil:
 		return ""
 	case e.Lost:
-		return "unknown: lost"
+		return "unknown: lost" + record.CauseNote(e.Cause)
 	}
 	text := "code " + strconv.Itoa(e.Code)
 	if e.Signal != 0 {
@@ -174,7 +174,7 @@ func exitText(e *apijson.Exit) string {
 	if e.OOMKilled {
 		text += ", OOM killed"
 	}
-	return text
+	return text + record.CauseNote(e.Cause)
 }
 
 // writeCommands lists what the processes of a running task used that have ended, by command; nothing if the agent does

@@ -40,15 +40,16 @@ func TestSurfacesAgree(t *testing.T) {
 			var decoded record.Record
 			testkit.Must(t, json.Unmarshal(text, &decoded))
 			said["record"] = strings.Join([]string{
-				string(decoded.Diagnosis.Outcome), decoded.Diagnosis.Summary,
+				string(decoded.Diagnosis.Outcome), decoded.Diagnosis.Summary + record.CauseNote(decoded.Cause),
 				decoded.Diagnosis.Operator,
 			}, "\n")
+			cause := map[string]string{"host": "(host)", "operator": "(operator)"}[r.Cause]
 			all := []string{string(end.Outcome), end.Summary, end.OOM, end.LastReading, end.Remedy}
 			for surface, words := range map[string][]string{
 				"event": {end.Summary, end.LastReading}, "summary": {end.Summary, end.LastReading, end.Remedy},
 				"alloc status": all, "show": all, "page": append([]string{end.OOM}, all[1:]...),
 				"page without token": {redacted.Summary, redacted.OOM, redacted.LastReading, redacted.Remedy},
-				"top":                {string(end.Outcome)},
+				"top":                {string(end.Outcome), cause},
 				"record":             {string(end.Outcome), end.Summary, end.LastReading, end.Remedy},
 			} {
 				for _, word := range words {
@@ -108,6 +109,14 @@ func endedRecords() (records []*record.Record) {
 			records = append(records, r)
 		}
 	}
+	for i, cause := range []string{"task", "operator", "host"} {
+		r := *records[6*(i+1)] // failed, signaled, stopped
+		r.Cause = cause
+		if note := r.End().Summary[len(records[6*(i+1)].End().Summary):]; (note == "") != (cause == "task") {
+			panic("an end by the " + cause + ": " + note)
+		}
+		records = append(records, &r)
+	}
 	return records
 }
 
@@ -147,7 +156,7 @@ func served(t *testing.T, r *record.Record, trusted bool) string {
 // topOf is a screen with the task.
 func topOf(r *record.Record) string {
 	state := &apijson.TaskState{State: "dead"}
-	state.Tacho.Outcome = r.End().Outcome
+	state.Tacho.Outcome, state.Tacho.Exit = r.End().Outcome, &apijson.Exit{Cause: r.Cause}
 	m := &topModel{sort: "cpu"}
 	a := &apijson.Allocation{ID: "a", Name: "j.g[0]", TaskStates: map[string]*apijson.TaskState{"t": state}}
 	m.update([]*topRow{(&taskPoll{}).row(a, "t", nil)}, nil)

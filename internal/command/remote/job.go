@@ -313,9 +313,20 @@ func stateWord(s *apijson.TaskState) string {
 	return "ended"
 }
 
-// stateText returns the state of a task and the number of its restarts.
+// causeWord returns on whose account a task does not run any more, if it is not the task's own; empty otherwise.
+func causeWord(s *apijson.TaskState) string {
+	if e := s.Tacho.Exit; s.State != "running" && e != nil && e.Cause != "task" {
+		return e.Cause
+	}
+	return ""
+}
+
+// stateText returns the state of a task, on whose account it ended, and the number of its restarts.
 func stateText(s *apijson.TaskState) string {
 	word := stateWord(s)
+	if cause := causeWord(s); cause != "" {
+		word += " (" + cause + ")"
+	}
 	if s.Restarts > 0 {
 		word += fmt.Sprintf(" (restarts: %d)", s.Restarts)
 	}

@@ -96,8 +96,10 @@ type topRow struct {
 	// State is pending, running, ended or failed.
 	State string `json:"state"`
 	// Outcome is how the task ended; empty while it runs, or if unknown.
-	Outcome  record.Outcome `json:"outcome,omitempty"`
-	Restarts int            `json:"restarts"`
+	Outcome record.Outcome `json:"outcome,omitempty"`
+	// Cause is on whose account it does not run, if not on its own.
+	Cause    string `json:"cause,omitempty"`
+	Restarts int    `json:"restarts"`
 	// Reason is why there are no measurements.
 	Reason string `json:"reason,omitempty"`
 	usage
@@ -166,7 +168,9 @@ func endedLately(a *apijson.Allocation) bool {
 // row returns the row of a task.
 func (p *taskPoll) row(a *apijson.Allocation, task string, stats *client.Stats) *topRow {
 	s := a.TaskStates[task]
-	row := &topRow{Alloc: a.ID, Name: a.Name, Job: a.JobID, Task: task, State: stateWord(s), Restarts: s.Restarts}
+	row := &topRow{
+		Alloc: a.ID, Name: a.Name, Job: a.JobID, Task: task, State: stateWord(s), Cause: causeWord(s), Restarts: s.Restarts,
+	}
 	if s.State == "dead" {
 		row.Outcome = s.Tacho.Outcome
 	}
@@ -212,8 +216,14 @@ func remember(past []*float64, value *float64) []*float64 {
 	return past[max(0, len(past)-pastReadings):]
 }
 
-// word returns the state, or the outcome if the task has ended.
-func (r *topRow) word() string { return cmp.Or(string(r.Outcome), r.State) }
+// word returns the state, or the outcome if the task has ended, and on whose account.
+func (r *topRow) word() string {
+	word := cmp.Or(string(r.Outcome), r.State)
+	if r.Cause != "" {
+		word += " (" + r.Cause + ")"
+	}
+	return word
+}
 
 // sameSet reports whether two readings have the same set of processes, which are not read for each.
 func sameSet(a, b *client.Sample) bool {
