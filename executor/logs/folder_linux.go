@@ -8,19 +8,25 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
 
-// folder is the log folder, held by a descriptor: files are made in it even if its path leads elsewhere later.
+// folder is the log folder, held by a descriptor.
 type folder struct {
 	path string
+	mu   sync.Mutex // guards dir, which both streams use
 	dir  *os.File
 }
 
 // errRefused says that a file by the name of a log file is not a log file.
 var errRefused = errors.New("not a regular file with one link")
+
+// errRemoved says that a log file was removed, or a directory above it.
+var errRemoved = errors.New("it was removed or replaced while the task ran")
 
 // openFolder opens the log folder. Its parents are the host's, but the task may replace the folder itself, so a
 // symbolic link is rejected.
@@ -30,6 +36,44 @@ func openFolder(path string) (*folder, error) {
 		return nil, fmt.Errorf("open log directory: %w", &os.PathError{Op: "open", Path: path, Err: err})
 	}
 	return &folder{path: path, dir: os.NewFile(uintptr(fd), path)}, nil
+}
+
+// again makes the folder again, with the owner and the mode that it had, or takes the one that is there now, if its
+// path does not lead to it any more. It does not follow a link in its place.
+func (f *folder) again() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var held, there unix.Stat_t
+	if err := unix.Fstat(int(f.dir.Fd()), &held); err != nil {
+		return fmt.Errorf("stat log directory: %w", err)
+	}
+	if leadsTo(f.path, &held, &there) {
+		return nil
+	}
+	const passing = 0o711 // as the parents of log directories have it
+	if err := os.MkdirAll(filepath.Dir(f.path), passing); err != nil {
+		return fmt.Errorf("make log directory again: %w", err)
+	}
+	err := unix.Mkdir(f.path, 0o700)
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("make log directory again: %w", &os.PathError{Op: "mkdir", Path: f.path, Err: err})
+	}
+	made := err == nil
+	fresh, err := openFolder(f.path)
+	if err != nil {
+		return err
+	}
+	if made {
+		err = errors.Join(fresh.dir.Chown(int(held.Uid), int(held.Gid)), fresh.dir.Chmod(os.FileMode(held.Mode&0o777)))
+	}
+	err = errors.Join(err, f.dir.Close())
+	f.dir = fresh.dir
+	return err
+}
+
+// leadsTo reports whether a path leads to a file, and not over a link.
+func leadsTo(path string, file, there *unix.Stat_t) bool {
+	return unix.Lstat(path, there) == nil && there.Dev == file.Dev && there.Ino == file.Ino
 }
 
 // create makes a new file for appending.
@@ -67,6 +111,8 @@ func isRefusal(err error) bool {
 }
 
 func (f *folder) open(name string, flags int, mode uint32) (*os.File, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	flags |= unix.O_WRONLY | unix.O_APPEND | unix.O_NOFOLLOW | unix.O_NOCTTY | unix.O_CLOEXEC
 	path := f.path + "/" + name
 	fd, err := unix.Openat(int(f.dir.Fd()), name, flags, mode)
@@ -78,6 +124,8 @@ func (f *folder) open(name string, flags int, mode uint32) (*os.File, error) {
 
 // remove deletes a file. It ignores a missing file and a folder of that name.
 func (f *folder) remove(name string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	err := unix.Unlinkat(int(f.dir.Fd()), name, 0)
 	if err == nil || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EISDIR) {
 		return nil
@@ -88,11 +136,14 @@ func (f *folder) remove(name string) error {
 // each visits the names in the folder, a few at a time: the task can make any number of files there.
 func (f *folder) each(visit func(name string)) error {
 	const atOnce = 128
-	if _, err := f.dir.Seek(0, io.SeekStart); err != nil {
+	f.mu.Lock()
+	dir := f.dir
+	f.mu.Unlock()
+	if _, err := dir.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("list log directory: %w", err)
 	}
 	for {
-		names, err := f.dir.Readdirnames(atOnce)
+		names, err := dir.Readdirnames(atOnce)
 		for _, name := range names {
 			visit(name)
 		}

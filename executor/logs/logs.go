@@ -14,8 +14,8 @@
 // other files.
 //
 // If a disk or a quota is full the stream is not read until there is room, and its writers wait. With DropOnFull bytes
-// are dropped and counted instead, as they are if waiting would not help: after an I/O error, or if the folder was
-// removed. Each of these is an event.
+// are dropped and counted instead, as they are if waiting would not help: after an I/O error, or if something else is
+// where the folder was. A file or a folder that was removed is made again. Each of these is an event.
 package logs
 
 import (
@@ -38,6 +38,8 @@ const (
 	KindAbandoned = "log_abandoned"
 	// KindSkipped says that something in the folder was not written to because it cannot be trusted.
 	KindSkipped = "log_skipped"
+	// KindRemoved says that a file was removed or replaced, and that the stream goes on in another one.
+	KindRemoved = "log_removed"
 	// KindRemains says that an old file cannot be removed.
 	KindRemains = "log_remains"
 )

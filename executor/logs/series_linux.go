@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -157,15 +158,22 @@ func (s *series) write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// look checks what others have done to the current file: a deleted file is followed by the next, so that readers miss
-// nothing from then on, and a truncated one has room again.
+// look checks what others have done to the current file: if it, or a directory above it, was removed or replaced, the
+// next file follows, in a directory that is made again, so that readers miss nothing from then on; a truncated one has
+// room again.
 func (s *series) look() error {
-	var stat unix.Stat_t
+	var stat, there unix.Stat_t
 	if err := unix.Fstat(int(s.file.Fd()), &stat); err != nil {
 		return &os.PathError{Op: "stat", Path: s.file.Name(), Err: err}
 	}
 	s.size = stat.Size
-	s.full = s.full || stat.Nlink == 0
+	if name := s.file.Name(); !leadsTo(name, &stat, &there) {
+		if err := s.folder.again(); err != nil {
+			return err
+		}
+		s.full = true
+		s.odd(filepath.Base(name), errRemoved)
+	}
 	s.inLine = s.inLine && stat.Size > 0
 	return nil
 }

@@ -5,6 +5,7 @@ package logs
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -216,24 +217,6 @@ func TestFolderIsNoLink(t *testing.T) {
 	}
 }
 
-// Whatever the path of the folder leads to later, files are made where it was.
-func TestFolderIsHeld(t *testing.T) {
-	top := t.TempDir()
-	dir, elsewhere := filepath.Join(top, "logs"), filepath.Join(top, "elsewhere")
-	for _, d := range []string{dir, elsewhere} {
-		must(t, os.Mkdir(d, 0o777))
-	}
-	s, _ := newSeries(t, dir, 4, 9)
-	put(t, s, "one\n")
-	must(t, os.Rename(dir, dir+".moved"))
-	must(t, os.Symlink(elsewhere, dir))
-	put(t, s, "two\n")
-	testkit.Diff(t, "files in the folder", map[int64]string{0: "one\n", 1: "two\n"}, files(t, dir+".moved"))
-	if got := files(t, elsewhere); len(got) > 0 {
-		t.Errorf("files elsewhere: %v", got)
-	}
-}
-
 // After a log file is deleted or emptied, what is written from then on is in a new one.
 func TestChangedByOthers(t *testing.T) {
 	dir := t.TempDir()
@@ -248,15 +231,56 @@ func TestChangedByOthers(t *testing.T) {
 	testkit.Diff(t, "after a file was emptied", map[int64]string{1: "five\n"}, files(t, dir))
 }
 
-// A folder that the task removed while it runs is an error to write to, and not to be made again by path.
-func TestFolderIsGone(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "logs")
-	must(t, os.Mkdir(dir, 0o777))
-	s, _ := newSeries(t, dir, 4, 9)
-	put(t, s, "one\n")
-	must(t, os.RemoveAll(dir))
-	if n, err := s.write([]byte("two\n")); err == nil {
-		t.Errorf("%d bytes were written into a folder that is gone", n)
+// TestRemovedWhileItRuns holds that what is removed or replaced while a task runs, be it the file, its folder or one
+// above, is made again as it was, so that readers miss nothing that comes after; or else that the loss is an error.
+// Nothing is written over a link.
+func TestRemovedWhileItRuns(t *testing.T) {
+	deeds := map[string]func(path, elsewhere string) error{
+		"removed": func(path, _ string) error { return os.RemoveAll(path) },
+		"moved":   func(path, _ string) error { return os.Rename(path, path+".moved") },
+		"made again by others": func(path, _ string) error {
+			return errors.Join(os.RemoveAll(path), os.Mkdir(path, 0o777))
+		},
+		"replaced by a file": func(path, _ string) error {
+			return errors.Join(os.RemoveAll(path), os.WriteFile(path, nil, 0o600))
+		},
+		"replaced by a link": func(path, elsewhere string) error {
+			return errors.Join(os.RemoveAll(path), os.Symlink(elsewhere, path))
+		},
+	}
+	for level, name := range map[string]string{"file": "alloc/logs/t.stdout.0", "folder": "alloc/logs", "parent": "alloc"} {
+		for deed, do := range deeds {
+			if level == "parent" && deed == "replaced by a link" {
+				continue // parents are the host's
+			}
+			t.Run(level+" "+deed, func(t *testing.T) {
+				top, elsewhere := t.TempDir(), t.TempDir()
+				dir := filepath.Join(top, "alloc/logs")
+				must(t, os.MkdirAll(dir, 0o777))
+				must(t, os.Chmod(dir, 0o750))
+				s, odd := newSeries(t, dir, 1<<20, 9)
+				put(t, s, "one\n")
+				must(t, do(filepath.Join(top, name), elsewhere))
+				lost := level != "file" && strings.HasPrefix(deed, "replaced")
+				n, err := s.write([]byte("two\n"))
+				if lost != (err != nil) || lost && n > 0 {
+					t.Fatalf("%d bytes were written, %v; want an error: %v", n, err, lost)
+				}
+				if got := files(t, elsewhere); len(got) > 0 {
+					t.Errorf("files elsewhere: %v", got)
+				}
+				if lost { // until what is in its place is gone
+					must(t, os.Remove(filepath.Join(top, name)))
+					put(t, s, "two\n")
+				}
+				put(t, s, "three\n")
+				testkit.Equal(t, files(t, dir)[1], "two\nthree\n", "the next file")
+				testkit.Diff(t, "reported", []string{"t.stdout.0"}, *odd)
+				if info := testkit.Value(os.Stat(dir))(t); deed != "made again by others" && info.Mode().Perm() != 0o750 {
+					t.Errorf("the folder has mode %v", info.Mode())
+				}
+			})
+		}
 	}
 }
 

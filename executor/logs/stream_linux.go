@@ -55,6 +55,11 @@ func (s *stream) odd(name string, err error) {
 		s.say(KindSkipped, fmt.Sprintf("%s skips %s: %v", s.name, name, err), "file", name)
 		return
 	}
+	if errors.Is(err, errRemoved) {
+		s.say(KindRemoved, fmt.Sprintf("%s goes on in another file: what was in %s is lost, because %v", s.name, name, err),
+			"file", name)
+		return
+	}
 	s.say(KindRemains, fmt.Sprintf("%s cannot remove %s: %v", s.name, name, err), "file", name)
 }
 

@@ -52,6 +52,7 @@ const absent = 0x7ff8000000000001
 
 // File is an open file of a history.
 type File interface {
+	Stat() (fs.FileInfo, error)
 	io.ReaderAt
 	io.WriterAt
 	io.Closer
@@ -216,7 +217,23 @@ func (r *Ring) openToWrite() error {
 	if r.closed {
 		return fs.ErrClosed
 	}
+	if r.file != nil && !r.found() {
+		err := r.file.Close()
+		r.reset()
+		r.opened = false
+		return errors.Join(fmt.Errorf("%s was removed or replaced while the task ran; the history begins anew", r.path), err)
+	}
 	return r.open()
+}
+
+// found reports whether readers find the file that is open.
+func (r *Ring) found() bool {
+	opened, err := r.file.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Lstat(r.path)
+	return err == nil && os.SameFile(opened, there)
 }
 
 // Mark stores a gap: from the newest point to at nothing was read. It does nothing in an empty ring, and behind another

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -388,3 +389,34 @@ func FuzzOpen(f *testing.F) {
 
 // must ends the test if something that it only prepares, or relies on, has failed.
 var must = testkit.Must
+
+// TestRingIsRemoved holds that a history whose file was removed or replaced while it was open is told to be lost, once,
+// and that it begins anew in a file that readers find.
+func TestRingIsRemoved(t *testing.T) {
+	for name, deed := range map[string]func(path string) error{
+		"file":      os.Remove,
+		"directory": func(path string) error { return os.RemoveAll(filepath.Dir(path)) },
+		"moved":     func(path string) error { return os.Rename(path, path+".moved") },
+		"replaced": func(path string) error {
+			return errors.Join(os.Remove(path), os.WriteFile(path, []byte("other"), 0o600))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "history", "t")
+			r := newRing(path, 10)
+			add := func(n int) error { return r.Add(sample(n, map[procstats.ID]float64{procstats.TreeCPU: 1}), 0) }
+			testkit.Must(t, add(1))
+			testkit.Must(t, deed(path))
+			if err := add(2); err == nil || !strings.Contains(err.Error(), "was removed or replaced") {
+				t.Errorf("adding to a file that is gone: %v", err)
+			}
+			testkit.Must(t, add(3))
+			testkit.Must(t, add(4))
+			testkit.Must(t, r.Close())
+			again := newRing(path, 10)
+			testkit.Must(t, again.open())
+			testkit.Equal(t, again.sequence, uint64(2), "points in the new file")
+			testkit.Must(t, again.Close())
+		})
+	}
+}

@@ -50,6 +50,21 @@ func Retried(call func() error) (err error) {
 	return err
 }
 
+// MountID returns the mount that an entry of an open directory lies on, without following it if it is a link; with an
+// empty name that of the open file itself, without a file that of a path. ok is false before Linux 5.8.
+func MountID(at *os.File, name string) (id uint64, ok bool) {
+	fd, flags := unix.AT_FDCWD, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT
+	if at != nil {
+		fd = int(at.Fd())
+	}
+	if name == "" {
+		flags |= unix.AT_EMPTY_PATH
+	}
+	var stat unix.Statx_t
+	err := unix.Statx(fd, name, flags, unix.STATX_MNT_ID, &stat)
+	return stat.Mnt_id, err == nil && stat.Mask&unix.STATX_MNT_ID != 0
+}
+
 // openFolderByMount compares the mount ids of both directories, which the kernel tells since Linux 3.15: proc(5).
 func openFolderByMount(at int, name string) (int, error) {
 	fd, err := unix.Openat(at, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)

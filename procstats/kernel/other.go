@@ -33,6 +33,9 @@ func SinceBoot() time.Duration { return 0 }
 // OpenFolder fails: there is no openat2(2) here.
 func OpenFolder(int, string) (int, error) { return -1, errors.ErrUnsupported }
 
+// MountID knows no mounts here.
+func MountID(*os.File, string) (id uint64, ok bool) { return 0, false }
+
 // File is a file that is opened once and read again and again: here those that were captured on Linux.
 type File struct{ file *os.File }
 

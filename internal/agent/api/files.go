@@ -19,6 +19,7 @@ import (
 
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
+	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/agent/streams"
@@ -32,12 +33,17 @@ type fileInfo struct {
 	FileMode    string
 	ModTime     time.Time
 	ContentType string `json:",omitempty"`
+	Tacho       struct {
+		// OtherMount says that a task has mounted something there.
+		OtherMount bool `json:",omitzero"`
+	} `json:",omitzero"`
 }
 
-func newFileInfo(info fs.FileInfo) fileInfo {
+func newFileInfo(info datadir.Info) fileInfo {
 	shown := fileInfo{
 		Name: info.Name(), IsDir: info.IsDir(), Size: info.Size(), FileMode: info.Mode().String(), ModTime: info.ModTime(),
 	}
+	shown.Tacho.OtherMount = info.OtherMount
 	if !shown.IsDir {
 		shown.ContentType = mime.TypeByExtension(path.Ext(shown.Name))
 	}
@@ -270,6 +276,7 @@ func seekTo(f io.Seeker, offset int64, fromEnd bool) (int64, error) {
 // logDir has the log files of an allocation's tasks.
 type logDir interface {
 	OpenLog(task, stream string, after int) (*datadir.Log, error)
+	LogsLost() error
 }
 
 // tail reads a task's log files over their rotation.
@@ -305,7 +312,9 @@ func (s *Server) logs(ctx context.Context, w http.ResponseWriter, q *request, a 
 		return q.err
 	}
 	if err := t.open(); err != nil && !(errors.Is(err, fs.ErrNotExist) && t.follow) {
-		if errors.Is(err, fs.ErrNotExist) {
+		if _, none := os.Lstat(a.Dir.Logs()); errors.Is(none, fs.ErrNotExist) {
+			err = notFound("the log directory does not exist: nothing was written yet, or what was in it was removed")
+		} else if errors.Is(err, fs.ErrNotExist) {
 			err = notFound("the task has written nothing to " + t.stream + " yet")
 		}
 		return err
@@ -317,9 +326,13 @@ func (s *Server) logs(ctx context.Context, w http.ResponseWriter, q *request, a 
 	if plain {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	}
+	w.Header().Set("Trailer", apijson.StreamError)
 	// The response begins now: clients wait for it before they show anything of another stream.
 	if out.out.Send(nil) == nil {
 		s.sendFile(ctx, out, t, t.follow)
+	}
+	if err := a.Dir.LogsLost(); err != nil {
+		w.Header().Set(apijson.StreamError, err.Error())
 	}
 	return nil
 }
@@ -378,7 +391,9 @@ func (t *tail) position() (file string, offset int64) {
 	return "alloc/logs/" + filepath.Base(file), offset
 }
 
-func (t *tail) check(bool) (event string, over bool) { return "", t.ended() }
+func (t *tail) check(bool) (event string, over bool) {
+	return "", t.ended() || t.dir.LogsLost() != nil
+}
 
 func (t *tail) close() {
 	for _, log := range []*datadir.Log{t.log, t.next} {

@@ -24,6 +24,7 @@ import (
 
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/testkit"
 )
 
@@ -178,7 +179,10 @@ func TestPublishingOff(t *testing.T) {
 
 // TestStatuses is what is refused, and how.
 func TestStatuses(t *testing.T) {
-	h := newTestServer(newFake()).Handler(false)
+	f := newFake()
+	f.allocs[0].Dir = datadir.Allocation(t.TempDir())
+	testkit.Must(t, os.MkdirAll(f.allocs[0].Dir.Logs(), 0o700))
+	h := newTestServer(f).Handler(false)
 	host := func(name string) func(*http.Request) { return func(r *http.Request) { r.Host = name } }
 	origin := func(from string) func(*http.Request) {
 		return func(r *http.Request) {

@@ -24,6 +24,7 @@ import (
 
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
+	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/agent/streams"
@@ -378,5 +379,61 @@ func TestStreamOfCutFile(t *testing.T) {
 	}
 	if err := frames.Decode(&frame{}); !errors.Is(err, io.EOF) {
 		t.Errorf("after the file: %v", err)
+	}
+}
+
+// TestLogsThatAreRemoved holds that the reader of a log is told what became of it, before it is opened and while it is
+// followed.
+func TestLogsThatAreRemoved(t *testing.T) {
+	for name, test := range map[string]struct {
+		deed          func(dir string) error
+		opened, ended string // what a new reader is told, and one that follows; the latter waits for more if it is empty
+	}{
+		"removed": {os.RemoveAll, "the log directory does not exist", ""},
+		"parents": {func(dir string) error { return os.RemoveAll(filepath.Dir(filepath.Dir(dir))) }, "the log directory does not exist", ""},
+		"a file":  {func(dir string) error { return os.Remove(filepath.Join(dir, "web.stdout.0")) }, "has written nothing", ""},
+		"replaced by a file": {
+			func(dir string) error { return errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600)) },
+			"not a directory", "was replaced: what the tasks write is lost",
+		},
+		"replaced by a link": {
+			func(dir string) error { return errors.Join(os.Rename(dir, dir+".1"), os.Symlink(dir+".1", dir)) },
+			"", "was replaced: what the tasks write is lost",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake()
+			s := newTestServer(f)
+			s.poll = 5 * time.Millisecond
+			f.allocs[0].Dir = datadir.Allocation(filepath.Join(t.TempDir(), webID))
+			f.writeLog(t, "one\n")
+			url, _ := serve(t, s)
+			url += "/v1/client/fs/logs/" + webID + "?type=stdout&plain=true"
+			r := testkit.Value(http.NewRequestWithContext(t.Context(), http.MethodGet, url+"&follow=true", nil))(t)
+			withToken(r)
+			following := testkit.Value(http.DefaultClient.Do(r))(t) //nolint:bodyclose // closed below
+			defer following.Body.Close()
+			first := make([]byte, 4)
+			_, err := io.ReadFull(following.Body, first)
+			testkit.Must(t, err)
+			testkit.Must(t, test.deed(f.allocs[0].Dir.Logs()))
+			if text := testkit.Value(io.ReadAll(open(t.Context(), t, url).body))(t); !strings.Contains(string(text), test.opened) {
+				t.Errorf("a new reader gets %q, want %q", text, test.opened)
+			}
+			if test.ended == "" { // the next file is where the executor goes on
+				dir := f.allocs[0].Dir.Logs()
+				testkit.Must(t, os.MkdirAll(dir, 0o700))
+				testkit.Must(t, os.WriteFile(filepath.Join(dir, "web.stdout.1"), []byte("two\n"), 0o600))
+				_, err := io.ReadFull(following.Body, first)
+				testkit.Must(t, err)
+				testkit.Equal(t, string(first), "two\n", "what is followed")
+				return
+			}
+			rest := testkit.Value(io.ReadAll(following.Body))(t)
+			testkit.Equal(t, string(rest), "", "what follows")
+			if why := following.Trailer.Get(apijson.StreamError); !strings.Contains(why, test.ended) {
+				t.Errorf("the follower is told %q, want %q", why, test.ended)
+			}
+		})
 	}
 }

@@ -11,6 +11,9 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
+// StreamError is the trailer that says why a log ended that was followed.
+const StreamError = "Tacho-Error"
+
 // JobStub is a line of the list of jobs.
 type JobStub struct {
 	ID, ParentID, Name, Namespace            string

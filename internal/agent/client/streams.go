@@ -41,12 +41,25 @@ func (c *Client) Logs(ctx context.Context, id string, q LogQuery) (io.ReadCloser
 	query := queryOf("task", q.Task, "type", q.Stream, "plain", "true", "origin", origin,
 		"follow", strconv.FormatBool(q.Follow), "offset", strconv.FormatInt(q.Offset, 10))
 	path := pathOf("v1", "client", "fs", "logs", id)
-	response, err := c.send(ctx, call{method: http.MethodGet, path: path, query: query})
+	response, err := c.send(ctx, call{method: http.MethodGet, path: path, query: query}) //nolint:bodyclose // logBody does
 	if err != nil {
 		return nil, err
 	}
-	return response.Body, nil
+	return &logBody{response}, nil
 }
+
+// logBody is a log whose end the agent may have explained.
+type logBody struct{ *http.Response }
+
+func (b *logBody) Read(p []byte) (int, error) {
+	n, err := b.Body.Read(p)
+	if why := b.Trailer.Get(apijson.StreamError); errors.Is(err, io.EOF) && why != "" {
+		err = errors.New(why)
+	}
+	return n, err
+}
+
+func (b *logBody) Close() error { return b.Body.Close() }
 
 // Event is an event of the agent.
 type Event struct {

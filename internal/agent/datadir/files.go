@@ -11,6 +11,8 @@ import (
 	"path"
 	"strings"
 	"syscall"
+
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // errHidden is returned for files that no client may read.
@@ -30,8 +32,22 @@ func within(name string) (string, error) {
 	return name, nil
 }
 
+// Info is what a file or directory is. OtherMount says that it lies on another mount than the allocation's directory: a
+// task has mounted it, and it is not the task's own.
+type Info struct {
+	fs.FileInfo
+	OtherMount bool
+}
+
+// info returns what an entry of an open directory is, or with an empty name the open file itself.
+func (a Allocation) info(f *os.File, name string, info fs.FileInfo) Info {
+	own, known := kernel.MountID(nil, string(a))
+	mount, ok := kernel.MountID(f, name)
+	return Info{info, known && ok && mount != own}
+}
+
 // List returns what is in a directory, by a path from the allocation's directory.
-func (a Allocation) List(name string) (infos []fs.FileInfo, err error) {
+func (a Allocation) List(name string) (infos []Info, err error) {
 	f, err := a.open(name)
 	if err != nil {
 		return nil, err
@@ -46,23 +62,24 @@ func (a Allocation) List(name string) (infos []fs.FileInfo, err error) {
 			continue
 		}
 		if info, err := entry.Info(); err == nil { // else it is gone meanwhile
-			infos = append(infos, info)
+			infos = append(infos, a.info(f, entry.Name(), info))
 		}
 	}
 	return infos, nil
 }
 
 // Stat returns what a file or directory is.
-func (a Allocation) Stat(name string) (info fs.FileInfo, err error) {
+func (a Allocation) Stat(name string) (info Info, err error) {
 	f, err := a.open(name)
 	if err != nil {
-		return nil, err
+		return info, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if info, err = f.Stat(); err != nil {
-		return nil, fmt.Errorf("read file: %w", err)
+	stat, err := f.Stat()
+	if err != nil {
+		return info, fmt.Errorf("read file: %w", err)
 	}
-	return info, nil
+	return a.info(f, "", stat), nil
 }
 
 // Open opens a regular file.

@@ -63,6 +63,15 @@ type Log struct {
 // WholeLog is the number before that of the first file.
 const WholeLog = -1
 
+// LogsLost returns why nothing that tasks write can be read, and nil while it can: a directory that was removed is made
+// again with the next output, but not where something else is.
+func (a Allocation) LogsLost() error {
+	if info, err := os.Lstat(a.Logs()); err == nil && !info.IsDir() {
+		return fmt.Errorf("%s was replaced: what the tasks write is lost until it is a directory again", a.Logs())
+	}
+	return nil
+}
+
 // OpenLog opens the files of a stream that follow the one with a number, which may be gone by now. The error wraps
 // fs.ErrNotExist if there are no files.
 func (a Allocation) OpenLog(task, stream string, after int) (log *Log, err error) {
