@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -96,7 +98,7 @@ func (c *collection) stream() (established bool, err error) {
 	config := &c.hook.config
 	ctx, cancel := context.WithCancelCause(c.ctx)
 	defer cancel(nil)
-	watchdog := time.AfterFunc(config.StallAfter, func() { c.stalled(cancel) })
+	watchdog := newWatchdog(config.StallAfter, func() { c.stalled(cancel) })
 	defer watchdog.Stop()
 
 	stream, err := c.openStream(ctx)
@@ -109,13 +111,40 @@ func (c *collection) stream() (established bool, err error) {
 			break
 		}
 		established = true
-		watchdog.Reset(config.StallAfter) // the updater's time is not the stream's silence
+		watchdog.reset(config.StallAfter) // the updater's time is not the stream's silence
 		if err := c.deliver(sample); err != nil {
 			return established, fmt.Errorf("update stats: %w", err)
 		}
-		watchdog.Reset(c.patience(stream))
+		watchdog.reset(c.patience(stream))
 	}
 	return established, fmt.Errorf("receive stats: %w", causeOr(ctx, err))
+}
+
+// watchdog calls a function when nothing has happened for a while. The last tenth is timed by itself: after a time in
+// which this process was stopped, what waits for it comes first.
+type watchdog struct {
+	*time.Timer
+	patience atomic.Int64
+	warned   atomic.Bool
+}
+
+func newWatchdog(patience time.Duration, bark func()) *watchdog {
+	w := &watchdog{}
+	w.Timer = time.AfterFunc(math.MaxInt64, func() {
+		if w.warned.Swap(true) {
+			bark()
+			return
+		}
+		w.Reset(time.Duration(w.patience.Load()) / 10)
+	})
+	w.reset(patience)
+	return w
+}
+
+func (w *watchdog) reset(patience time.Duration) {
+	w.patience.Store(int64(patience))
+	w.warned.Store(false)
+	w.Reset(patience - patience/10)
 }
 
 // patience is how long a stream may be silent.

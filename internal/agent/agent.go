@@ -220,6 +220,7 @@ func (a *Agent) open(ctx context.Context) (ready bool, err error) {
 		a.log.Warn("killed an orphaned task: the state has no handle of it", "executor", id)
 	}
 	h.Work.Go(func() { h.Driver.Run(h.Context) })
+	h.Work.Go(func() { h.Pulse.Run(h.Context, a.log) })
 	h.Work.Go(func() { h.Store.Run(h.Context, h.StateChanged) })
 	for _, l := range a.list() {
 		h.Work.Go(l.Begin)

@@ -45,6 +45,7 @@ type Host struct {
 	Feed    *snapshot.Feed
 	History *series.Writer
 	Counts  Counts
+	Pulse   Pulse
 	// Clock replaces the clocks of the machine in tests; nil otherwise.
 	Clock func() hook.Instant
 

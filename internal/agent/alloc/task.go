@@ -63,7 +63,7 @@ func (a *Alloc) newTask(p *parts, spec *job.Task, persisted state.Task) *Task {
 		log: a.log().With("task", spec.Name),
 	}
 	t.usage = &usage{
-		log: t.log, counts: &h.Counts,
+		log: t.log, counts: &h.Counts, pulse: &h.Pulse,
 		history: t.newHistory(), interval: c.Telemetry.CollectionInterval, keep: c.History.Interval,
 		tracker: figures.NewTracker(kernel.CPUs(kernel.HostFS()), persisted.Starts, persisted.Totals),
 	}

@@ -39,6 +39,7 @@ type usage struct {
 	interval time.Duration // between readings
 	keep     time.Duration // between readings in the history
 	counts   *Counts
+	pulse    *Pulse
 
 	// err says why there are no readings: it is that of the stats hook.
 	err func() error
@@ -121,7 +122,7 @@ func (u *usage) UpdateStats(s *procstats.Sample) {
 	u.saving.Lock()
 	defer u.saving.Unlock()
 	u.mu.Lock()
-	late, silent := u.observe(s)
+	late, silent, why := u.observe(s)
 	if silent {
 		u.tracker.Break()
 		u.stored, u.due = nil, 0
@@ -140,7 +141,7 @@ func (u *usage) UpdateStats(s *procstats.Sample) {
 		u.log.Warn(text, "collection_interval", u.interval, "measured", late)
 	}
 	if silent {
-		u.history.Mark(s.Stamp, run, series.GapSilent)
+		u.history.Mark(s.Stamp, run, why)
 	}
 	if isDue {
 		u.save(s, run, asleep)
@@ -148,12 +149,15 @@ func (u *usage) UpdateStats(s *procstats.Sample) {
 }
 
 // observe counts a sample. It returns how long the sample took if it is the first late one of an episode, and whether
-// nothing came for so long that there is a gap.
-func (u *usage) observe(s *procstats.Sample) (late time.Duration, silent bool) {
+// nothing came for so long that there is a gap, and why.
+func (u *usage) observe(s *procstats.Sample) (late time.Duration, silent bool, why series.Gap) {
 	u.counts.Samples.Add(1)
 	took, ok := u.tracker.Since(s)
 	if !ok {
-		return 0, false
+		return 0, false, why
+	}
+	if took > u.expected() && u.pulse.StoodSince(s.Mono-took) { // which is told once, and not for each task
+		return 0, took > u.silence(), series.GapAgent
 	}
 	isLate, first := u.backlog.observe(took, u.expected())
 	if isLate {
@@ -162,7 +166,7 @@ func (u *usage) observe(s *procstats.Sample) (late time.Duration, silent bool) {
 	if first {
 		late = took
 	}
-	return late, took > u.silence()
+	return late, took > u.silence(), series.GapSilent
 }
 
 // save puts the newest sample into the history. Of a task that sleeps, the history is only told that nothing has
