@@ -271,6 +271,7 @@ func (t *task) finish(end ended, last time.Time) {
 	t.mu.Unlock()
 	evidence.ExitCode, evidence.Signal = exitCode(end.status)
 	t.oom.Finish(&evidence)
+	evidence.Cores = t.cores(end.status)
 	newest := t.newest() // the final sample is not one of them
 	final := t.reader.Final()
 	t.oom.NameMain(&evidence, final)

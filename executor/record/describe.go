@@ -107,6 +107,12 @@ func (t describer) summary(kill *Kill) string {
 	case *kills > 0:
 		text += "; " + KillsText(*kills)
 	}
+	if n := len(t.d.Cores); n > 0 {
+		text += "; " + t.d.Cores[0].Text()
+		if n > 1 {
+			text += fmt.Sprintf(", and %d more", n-1)
+		}
+	}
 	return text
 }
 

@@ -24,6 +24,7 @@ func Diagnose(e Evidence) Diagnosis {
 	}
 	d := Diagnosis{
 		Verdict: verdict(e), Reason: e.Reason, AfterMain: e.AfterMain, ForwardedSignal: e.Forwarded, Killers: e.Killers,
+		Cores:       e.Cores,
 		LastReading: lastReading(e),
 	}
 	waits := WaitsBetween(e.Before, e.After, e.Span)

@@ -38,6 +38,8 @@ type Evidence struct {
 	LastHeadlines []procstats.HeadlineValue
 	// LastAge is how old Last was when the last process ended.
 	LastAge time.Duration
+	// Cores are the core dumps of the task.
+	Cores []Core
 	// Throttler is the path of the cgroup above the task's whose CPU quota throttled most; empty if none did.
 	Throttler string
 	// OOMBefore and OOMAfter are the kernel's OOM counters at the start and at the end.

@@ -3,6 +3,14 @@
 
 package record
 
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
 // Verdict says how the main process ended.
 type Verdict string
 
@@ -58,6 +66,8 @@ type Diagnosis struct {
 	OOM     OOM      `json:"oom"`
 	// Forks are those that a limit on processes refused; null if none was.
 	Forks *RefusedForks `json:"refused_forks,omitempty"`
+	// Cores are the core dumps that processes of the task have left.
+	Cores []Core `json:"cores,omitempty"`
 	// LastReading is what the task used when it was read last; null if nothing was sampled.
 	LastReading *LastReading `json:"last_reading,omitempty"`
 	// OOMKilled is what orchestrators ask: the task's own limit, or one that it set below, killed the main process,
@@ -72,6 +82,27 @@ type Diagnosis struct {
 	Retryable bool `json:"retryable"`
 	// Evidence are the numbers behind the sentences, by name.
 	Evidence map[string]any `json:"evidence,omitempty"`
+}
+
+// Core is a core dump.
+type Core struct {
+	// Path is the file, and Bytes its size; empty if it was not found.
+	Path  string `json:"path,omitempty"`
+	Bytes int64  `json:"bytes,omitempty"`
+	// Handler is the program that the kernel has handed it to.
+	Handler string `json:"handler,omitempty"`
+}
+
+// Text names the core dump with its size.
+func (c Core) Text() string {
+	switch {
+	case c.Handler != "":
+		return "core dump handed to " + strconv.QuoteToGraphic(c.Handler)
+	case c.Path == "":
+		return "core dump, which was not found"
+	}
+	return fmt.Sprintf("core dump %s of %s", strconv.QuoteToGraphic(filepath.Base(c.Path)),
+		procstats.Bytes.Text(float64(c.Bytes)))
 }
 
 // OOM is what is known of OOM kills during the run. It is kept apart from the verdict: a task can complete
