@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -134,6 +135,26 @@ func TestStartEndsAnEarlierStart(t *testing.T) {
 			}
 			if _, err := f.KillOrphans(t.Context()); err != nil {
 				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestExecutorDirectoryRemoved holds that a task that ends because the directory of its executor was removed, or the
+// socket in it, is told to have ended of that, and not only that a process died.
+func TestExecutorDirectoryRemoved(t *testing.T) {
+	for name, removed := range map[string]func(*wire.Address) string{
+		"directory": func(a *wire.Address) string { return a.Folder },
+		"socket":    func(a *wire.Address) string { return a.Socket },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, nil)
+			config := f.shell("echo ready; sleep 1000")
+			f.start(config)
+			f.awaitOutput(config, "ready")
+			_ = os.RemoveAll(removed(f.executors()[0])) // the executor may write to its log meanwhile
+			if exit := f.wait(config.ID); exit.Err == nil || !strings.Contains(exit.Err.Error(), "was removed") {
+				t.Errorf("exit %+v, want why the executor ended", exit)
 			}
 		})
 	}

@@ -5,7 +5,10 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"syscall"
 	"time"
 
@@ -34,6 +37,10 @@ func (t *task) killLost(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, killTimeout)
 	defer cancel()
 	handed := t.handover()
+	cause := "died"
+	if _, err := os.Lstat(t.state.Address.Socket); errors.Is(err, fs.ErrNotExist) {
+		cause = "ended because its directory, or the socket in it, was removed," // one that dies leaves both
+	}
 	totals := t.lostTotals(handed) // with the cgroup its counters are removed
 	err := client.KillProcesses(ctx, t.state.Address)
 	t.completedAt = time.Now()
@@ -48,16 +55,16 @@ func (t *task) killLost(ctx context.Context) {
 			t.log.Error("remove directory of lost executor", "error", err)
 		}
 	}
-	t.endedLost(totals, commands, err)
+	t.endedLost(cause, totals, commands, err)
 }
 
-// endedLost ends a task whose executor is gone; err is why its processes could not be killed, nil where they are
-// gone. Totals and commands are nil if they are not known.
-func (t *task) endedLost(totals *procstats.Sample, commands *record.Commands, err error) {
+// endedLost ends a task whose executor is gone by a cause; err is why its processes could not be killed, nil where they
+// are gone. Totals and commands are nil if they are not known.
+func (t *task) endedLost(cause string, totals *procstats.Sample, commands *record.Commands, err error) {
 	pid := t.state.Address.Executor.PID
-	reason := fmt.Errorf("process %d died and the task was killed with it", pid)
+	reason := fmt.Errorf("process %d %s and the task was killed with it", pid, cause)
 	if err != nil {
-		reason = fmt.Errorf("process %d died and what it left behind could not be killed: %w", pid, err)
+		reason = fmt.Errorf("process %d %s and what it left behind could not be killed: %w", pid, cause, err)
 	}
 	t.exit = &ExitResult{
 		Code: exitKilled, Signal: int(syscall.SIGKILL), Err: fmt.Errorf("%s: %w", record.ExecutorLost, reason),
@@ -66,7 +73,7 @@ func (t *task) endedLost(totals *procstats.Sample, commands *record.Commands, er
 	evidence := record.Evidence{Cause: record.ExecutorLost, Reason: reason.Error()}
 	if totals != nil {
 		headlines := procstats.Headlines(totals, procstats.History{Elapsed: totals.Wall.Sub(t.state.StartedAt)})
-		r.Measurements, r.Absent = record.Values(totals.Task)
+		r.SetMeasured(totals)
 		r.Headline = record.Headlines(headlines)
 		evidence.Last, evidence.LastHeadlines, evidence.LastAge = totals, headlines, t.completedAt.Sub(totals.Wall)
 		r.SetCommands(commands)
