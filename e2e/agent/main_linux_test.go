@@ -262,10 +262,11 @@ func (h *host) stop(job string) {
 type allocation struct {
 	ID, Name, JobID, ClientStatus, TaskGroup, ClientDescription string
 	TaskStates                                                  map[string]struct {
-		State    string
-		Failed   bool
-		Restarts int
-		Events   []struct {
+		State      string
+		Failed     bool
+		Restarts   int
+		FinishedAt time.Time
+		Events     []struct {
 			Type, DisplayMessage string
 			Details              map[string]string
 		}
