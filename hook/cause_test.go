@@ -104,6 +104,38 @@ func TestStartsThatTheHostPreventsAreBounded(t *testing.T) {
 	}
 }
 
+// TestWaitOverSuspend holds that the time for which the machine is suspended counts, and that a clock that is set does
+// not.
+func TestWaitOverSuspend(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		boot                  string
+		suspended, set, waits time.Duration
+	}{
+		"not suspended":          {"b", 0, 0, time.Hour},
+		"shorter than the delay": {"b", 20 * time.Minute, -24 * time.Hour, 40 * time.Minute},
+		"longer":                 {"b", 8 * time.Hour, 24 * time.Hour, 10 * time.Minute},
+		"unknown, set back":      {"", 0, -24 * time.Hour, time.Hour},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			clock := func() hook.Instant {
+				now := hook.Instant{Wall: time.Now(), Boot: test.boot, Up: time.Since(began)}
+				if now.Up >= 10*time.Minute {
+					now.Wall, now.Up = now.Wall.Add(test.set), now.Up+test.suspended
+				}
+				return now
+			}
+			for left := range hook.Waits(clock, time.Hour) {
+				<-time.After(left)
+			}
+			if waited := time.Since(began); (waited - test.waits).Abs() > 30*time.Second {
+				t.Errorf("%s: waited for %s, want %s", name, waited, test.waits)
+			}
+		})
+	}
+}
+
 // TestRestartOverSteps holds that a task whose agent was killed is started again in time, however the clock was set.
 func TestRestartOverSteps(t *testing.T) {
 	t.Parallel()

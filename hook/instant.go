@@ -3,7 +3,10 @@
 
 package hook
 
-import "time"
+import (
+	"iter"
+	"time"
+)
 
 // Instant is a moment that a later run of the agent can tell the distance from. The wall clock alone cannot: it is set
 // by hours, and it is wrong until a machine has found a time server. It is a label, and counts over a reboot only.
@@ -56,4 +59,16 @@ func (d Deadline) IsZero() bool { return d.From.IsZero() }
 // Left returns what is left of the delay: between 0 and all of it, whatever the wall clock says.
 func (d Deadline) Left(now Instant) time.Duration {
 	return min(max(0, d.Delay-now.Since(d.From)), max(0, d.Delay))
+}
+
+// Waits returns the waits that a delay is made of. The clock of timers stands still while the machine is suspended, so
+// each is short, and another clock says what is left; one that is set back prolongs nothing.
+func Waits(now func() Instant, delay time.Duration) iter.Seq[time.Duration] {
+	const longest = 30 * time.Second
+	return func(yield func(time.Duration) bool) {
+		deadline := Deadline{From: now(), Delay: delay}
+		for left := delay; left > 0 && yield(min(left, longest)); {
+			left = min(left-longest, deadline.Left(now()))
+		}
+	}
 }

@@ -357,12 +357,14 @@ func (r *Runner) afterEnd(life context.Context, end *ending) decision {
 
 // pause waits until the delay is over, a restart is requested, or life is done.
 func (r *Runner) pause(life context.Context, delay time.Duration) {
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-r.restart:
-	case <-life.Done():
+	for left := range Waits(r.config.Now, delay) {
+		select {
+		case <-time.After(left):
+		case <-r.restart:
+			return
+		case <-life.Done():
+			return
+		}
 	}
 }
 

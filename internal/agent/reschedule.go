@@ -40,12 +40,14 @@ func (a *Agent) reschedule(l *alloc.Alloc) {
 
 // pause waits; false if the agent ends first.
 func (a *Agent) pause(d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-a.host.Context.Done():
-		return false
+	for left := range hook.Waits(a.host.Now, d) {
+		select {
+		case <-time.After(left):
+		case <-a.host.Context.Done():
+			return false
+		}
 	}
+	return true
 }
 
 // toBeReplaced reports whether another allocation is to replace one that has ended: until it does, this one says so.
