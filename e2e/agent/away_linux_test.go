@@ -87,7 +87,8 @@ func TestAgentOutOfMemory(t *testing.T) {
 	hog := exec.Command("/bin/sh", "-c", "echo $$ > "+procs+"; exec tail /dev/zero")
 	testkit.Must(t, hog.Start())
 	select {
-	case <-h.ended:
+	case err := <-h.ended:
+		t.Log(err)
 	case <-time.After(patience):
 		t.Error("the agent was not killed")
 	}
