@@ -162,3 +162,78 @@ func TestRestartOverSteps(t *testing.T) {
 		}
 	}
 }
+
+// TestPluginGone has the plugin of a driver killed at each call: no attempt is spent, and the task is not at fault.
+func TestPluginGone(t *testing.T) {
+	t.Parallel()
+	gone := errors.New("rpc error: plugin is shut down")
+	for name, script := range map[string][]taskStart{
+		"during a start":  {{err: gone}, {err: hook.ErrPluginRestarting}, {runs: time.Second}},
+		"while it runs":   {{runs: time.Minute, waitErrs: []error{gone, hook.ErrPluginRestarting, gone}}},
+		"and its task":    {{runs: time.Second, exit: hook.Exit{Lost: "the plugin does not know it"}}, {runs: time.Second}},
+		"again and again": {{err: gone}, {err: gone}, {runs: time.Second, waitErrs: []error{gone, gone}}},
+	} {
+		for attempts := range 2 {
+			policy := hook.RestartPolicy{Attempts: attempts, Interval: time.Hour, Mode: hook.RestartModeFail}
+			stageTest(t, script, hook.Config{Restart: policy}, func(t *testing.T, s *stage) {
+				s.run()
+				<-s.done
+				if state := s.State(); state.Failed || state.Window.Used != 0 || state.Cause != "" {
+					t.Errorf("%s, %d attempts: %+v", name, attempts, state)
+				}
+			})
+		}
+	}
+}
+
+// TestWindowOverSteps holds that a step of the clock and a kill of the agent neither give an attempt back nor take one.
+func TestWindowOverSteps(t *testing.T) {
+	t.Parallel()
+	policy := hook.RestartPolicy{Attempts: 1, Interval: time.Hour, Mode: hook.RestartModeFail}
+	const age = 13 * 365 * 24 * time.Hour
+	for _, step := range []time.Duration{0, 6 * time.Hour, -6 * time.Hour, -24 * time.Hour, age, -age} {
+		for passed, fails := range map[time.Duration]bool{50 * time.Minute: true, 70 * time.Minute: false} {
+			synctest.Test(t, func(t *testing.T) {
+				now := time.Now()
+				clock := func() hook.Instant {
+					return hook.Instant{Wall: time.Now().Add(step), Boot: "this", Up: 2*time.Hour + time.Since(now)}
+				}
+				from := hook.Instant{Wall: now.Add(-passed), Boot: "this", Up: 2*time.Hour - passed}
+				state := hook.State{
+					Phase: hook.PhasePending, Exit: &hook.Exit{Code: 1}, Window: hook.RestartWindow{From: from, Used: 1},
+				}
+				driver := &taskDriver{script: []taskStart{{runs: time.Second}}}
+				r := hook.New(hook.Config{Starter: driver, State: state, Now: clock, Restart: policy})
+				testkit.Must(t, r.Run(t.Context()))
+				if r.State().Failed != fails || fails && r.State().Cause != hook.CauseTask {
+					t.Errorf("clock set by %s, %s after the first: %+v", step, passed, r.State())
+				}
+			})
+		}
+	}
+}
+
+// TestDelayOfAnEarlierBuild goes on with a delay that is persisted as the time of its end only.
+func TestDelayOfAnEarlierBuild(t *testing.T) {
+	t.Parallel()
+	const delay = 10 * time.Second
+	for _, step := range []time.Duration{0, 6 * time.Hour, -24 * time.Hour, 13 * 365 * 24 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			clock := func() hook.Instant {
+				return hook.Instant{Wall: time.Now().Add(step), Boot: "this", Up: time.Hour + time.Since(began)}
+			}
+			decided := began.Add(-4 * time.Second)
+			state := hook.State{
+				Phase: hook.PhasePending, Exit: &hook.Exit{Code: 1}, LastRestart: decided, RestartAt: decided.Add(delay),
+			}
+			driver := &taskDriver{script: []taskStart{{runs: time.Second}}}
+			r := hook.New(hook.Config{Starter: driver, State: state, Now: clock, Restart: batch})
+			testkit.Must(t, r.Run(t.Context()))
+			waited := time.Since(began) - time.Second
+			if waited < 0 || waited > delay || step == 0 && waited != 6*time.Second {
+				t.Errorf("clock set by %s: started after %s", step, waited)
+			}
+		})
+	}
+}

@@ -162,7 +162,7 @@ func (p *taskPoll) read(ctx context.Context, opened string) ([]*topRow, error) {
 // endedLately reports whether an ended allocation is still shown.
 func endedLately(a *apijson.Allocation) bool {
 	const lately = 30 * time.Second
-	return time.Since(time.Unix(0, a.ModifyTime)) < lately
+	return time.Since(time.Unix(0, a.ModifyTime)).Abs() < lately
 }
 
 // row returns the row of a task.
