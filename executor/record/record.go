@@ -47,9 +47,7 @@ type Record struct {
 	SpanSeconds *float64 `json:"span_seconds,omitempty"`
 	ExitCode    *int     `json:"exit_code"`
 	// Signal is the number of the signal that ended the main process; null where none did.
-	Signal *int `json:"signal"`
-	// Cause is on whose account the task ended: task, operator or host; absent in records of runs.
-	Cause     string    `json:"cause,omitempty"`
+	Signal    *int      `json:"signal"`
 	Diagnosis Diagnosis `json:"diagnosis"`
 	// Headline maps a headline's name to its value, where it was taken from and what it guarantees.
 	Headline map[string]HeadlineValue `json:"headline"`
@@ -120,6 +118,8 @@ type About struct {
 	Labels map[string]string `json:"labels"`
 	// Notes are sentences for the user: what is lost here and why.
 	Notes []string `json:"notes,omitempty"`
+	// Cause is on whose account the task ended: task, operator or host; absent in records of runs.
+	Cause string `json:"cause,omitempty"`
 	// Incomplete says why something of the run is missing in its files, such as a full disk; empty where nothing is.
 	Incomplete string `json:"incomplete,omitempty"`
 }
