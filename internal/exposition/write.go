@@ -108,12 +108,12 @@ type jsonCounter struct {
 
 // WriteJSON writes families as one JSON object with the keys of Nomad's /v1/metrics.
 func WriteJSON(w io.Writer, families []Family, at time.Time) error {
-	out := bufio.NewWriterSize(w, chunk)
+	out := bufio.NewWriterSize(w, chunk) // its Flush returns the error of any write
 	fmt.Fprintf(out, `{"Timestamp":%q,"Gauges":[`, at.UTC().Format("2006-01-02 15:04:05 -0700 MST"))
 	err := writeRows(out, families, false)
-	out.WriteString(`],"Counters":[`)
+	_, _ = out.WriteString(`],"Counters":[`)
 	err = errors.Join(err, writeRows(out, families, true))
-	out.WriteString("],\"Points\":[],\"Samples\":[]}\n")
+	_, _ = out.WriteString("],\"Points\":[],\"Samples\":[]}\n")
 	return errors.Join(err, out.Flush())
 }
 
@@ -139,7 +139,7 @@ func writeRows(out *bufio.Writer, families []Family, counters bool) error {
 			if err != nil {
 				return err
 			}
-			out.WriteString(separator)
+			_, _ = out.WriteString(separator)
 			if _, err := out.Write(text); err != nil { // the client has gone
 				return err
 			}

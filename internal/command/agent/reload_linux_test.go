@@ -106,7 +106,7 @@ func TestHungReload(t *testing.T) {
 		hangups <- unix.SIGHUP
 		synctest.Wait()
 		hangups <- unix.SIGHUP
-		time.Sleep(25 * time.Hour)
+		<-time.After(25 * time.Hour)
 		synctest.Wait()
 		if begun != 1 || warned != 2 || !strings.Contains(said.String(), "a file cannot be read") {
 			t.Errorf("%d reloads, %d warnings: %s", begun, warned, &said)
