@@ -293,14 +293,31 @@ func (q *Queue) Points(query Query) (points []Point, err error) {
 		ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 		defer cancel()
 		if err = q.acquire(ctx); err == nil {
-			defer q.release()
-			points, err = q.ring.Points(query)
+			points, err = q.read(ctx, query)
 		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read history: %w", err)
 	}
 	return points, nil
+}
+
+// read reads from the acquired ring and releases it, if the disk hangs after its caller has gone.
+func (q *Queue) read(ctx context.Context, query Query) ([]Point, error) {
+	var points []Point
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer q.release()
+		points, err = q.ring.Points(query)
+	}()
+	select {
+	case <-done:
+		return points, err
+	case <-ctx.Done():
+		return nil, ErrBlocked
+	}
 }
 
 // acquire waits until what was added until now is written, and for the ring.

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -109,9 +110,11 @@ func (s *Store) Persist(changes ...Change) error {
 }
 
 func (s *Store) persist(changes []Change, keep bool) (first bool, err error) {
-	s.retry.persisting.RLock()
-	defer s.retry.persisting.RUnlock()
-	err = s.apply(changes)
+	if err = s.silent(); err == nil {
+		s.retry.persisting.RLock()
+		defer s.retry.persisting.RUnlock()
+		err = s.apply(changes, !keep)
+	}
 	first = s.noteResult(changes, err)
 	s.retry.mu.Lock()
 	defer s.retry.mu.Unlock()
@@ -123,8 +126,59 @@ func (s *Store) persist(changes []Change, keep bool) (first bool, err error) {
 	return first, err
 }
 
+// silent returns an error while the disk does not respond: nobody else waits for it until the retry has succeeded.
+func (s *Store) silent() error {
+	s.retry.mu.Lock()
+	defer s.retry.mu.Unlock()
+	if errors.Is(s.retry.err, errSilent) {
+		return s.retry.err
+	}
+	return nil
+}
+
+// errSilent is returned while a disk hangs.
+var errSilent = errors.New("the disk does not respond")
+
+// writeLimit is how long a write may take before the disk is called silent.
+const writeLimit = 5 * time.Second
+
+// The states of a write.
+const (
+	writeQueued = iota
+	writeBegun
+	writeAbandoned // it changes nothing any more, unless it is being committed
+)
+
+// write makes changes in a transaction. A disk that hangs is waited for if it is exact and may already be writing them:
+// then it is not known whether they are made.
+func (s *Store) write(exact bool, change func(*bolt.Tx) error) error {
+	var state atomic.Int32
+	done := make(chan error, 1)
+	go func() {
+		done <- s.db.Batch(func(tx *bolt.Tx) error {
+			if !state.CompareAndSwap(writeQueued, writeBegun) && state.Load() == writeAbandoned {
+				return errSilent
+			}
+			return change(tx)
+		})
+	}()
+	limit := time.NewTimer(writeLimit)
+	defer limit.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-limit.C:
+	}
+	if exact && !state.CompareAndSwap(writeQueued, writeAbandoned) {
+		s.noteResult(nil, errSilent)
+		return <-done
+	}
+	state.Store(writeAbandoned)
+	return errSilent
+}
+
 // apply persists changes in one transaction. Several callers share one write to the disk.
-func (s *Store) apply(changes []Change) error {
+func (s *Store) apply(changes []Change, exact bool) error {
 	for _, c := range changes {
 		if c.err != nil {
 			return fmt.Errorf("persist %s %s: %w", c.bucket, c.key, c.err)
@@ -132,7 +186,7 @@ func (s *Store) apply(changes []Change) error {
 	}
 	err := errors.Join(s.replaced(), failpoint.Err("state.write"))
 	if err == nil {
-		err = s.db.Batch(func(tx *bolt.Tx) error {
+		err = s.write(exact, func(tx *bolt.Tx) error {
 			if err := putIndex(tx, s.index()); err != nil {
 				return err
 			}
@@ -269,7 +323,12 @@ func (s *Store) retryPending() error {
 	if len(changes) == 0 && !failed {
 		return nil
 	}
-	err := s.apply(changes)
+	err := s.apply(changes, false)
+	s.retry.mu.Lock()
+	changes = slices.DeleteFunc(changes, func(c Change) bool { // others may have changed again while the disk was silent
+		return !bytes.Equal(s.retry.pending[c.id()].value, c.value)
+	})
+	s.retry.mu.Unlock()
 	s.noteResult(changes, err)
 	return err
 }
