@@ -4,6 +4,7 @@
 package series
 
 import (
+	"context"
 	"errors"
 	"math"
 	"math/rand/v2"
@@ -175,6 +176,7 @@ func TestQueueRefusesToRepeat(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			q := NewWriter(Clock{Boot: 1}, hclog.NewNullLogger(), func() {}).Queue(filepath.Join(t.TempDir(), "h"), "", 50, hclog.NewNullLogger())
+			t.Cleanup(func() { _ = q.Close(context.Background()) }) // before its directory is removed: it would be made again
 			q.Add(q.Copy(sample(1, cpu(1))), 1)
 			if _, err := q.Points(Query{}); err != nil {
 				t.Fatal(err)
