@@ -35,7 +35,7 @@ func suspend(t *testing.T, seconds int) time.Duration {
 }
 
 // TestSuspend suspends the machine while tasks run, and while one waits for its restart. No rate has the suspended time
-// in it, nothing is called slow or silent, and the restart comes in time.
+// in it, the agent says that it did not run, and the restart comes in time.
 func TestSuspend(t *testing.T) {
 	if os.Getenv("TACHO_GUEST") == "" {
 		t.Skip("suspends the machine: only in a guest")
@@ -43,8 +43,8 @@ func TestSuspend(t *testing.T) {
 	if states, err := os.ReadFile("/sys/power/state"); err != nil || !strings.Contains(string(states), "mem") {
 		t.Skipf("no state of sleep: %q, %v", states, err)
 	}
-	h := hostWithAgent(t, publishing)
-	run := func(job string) { // an emulator is slow, and the evaluation of a job has 5 s
+	h := hostWithAgent(t, strings.Replace(publishing, "200ms", "2s", 1)) // an emulator is slow
+	run := func(job string) {                                            // an emulator is slow, and the evaluation of a job has 5 s
 		h.eventually("the registration", func() bool {
 			_, err := h.call(http.MethodPost, "/v1/jobs", map[string]any{"Source": job, "Filename": "test.nomad.hcl"})
 			return err == nil
@@ -94,8 +94,8 @@ func TestSuspend(t *testing.T) {
 	if len(seen) != 1 || (seen[0]-away).Abs() > time.Second {
 		t.Errorf("suspended for %s, and the readings say %v", away, seen)
 	}
-	if h.logged("silent") {
-		t.Error("the stream is called silent")
+	if !h.logged("the agent did not run") {
+		t.Error("the agent does not say that it did not run")
 	}
 	for _, job := range []string{"busy", "idle", "again"} {
 		h.stop(job)
