@@ -27,15 +27,16 @@ const leastJobs = 60
 
 var (
 	driverLine = regexp.MustCompile(`driver( *= *)"(?:raw_exec|exec)"`)
+	needsBool  = regexp.MustCompile(`variable "(\w+)": bool required`)
 	noDefault  = regexp.MustCompile(`variable "(\w+)" has no default`)
 	// refused is how a refusal names what is not supported, invalid what no agent accepts.
-	refused = regexp.MustCompile(`Not supported; (\w+)|argument named "(\w+)"|function "(\w+)" not defined|Invalid value; (driver): unknown driver`)
+	refused = regexp.MustCompile(`Not supported; (\w+)|argument named "(\w+)"|function "(\w+)" is not supported|Invalid value; (driver): unknown driver`)
 	invalid = regexp.MustCompile(`Invalid value; (?:count|variable) `)
 	place   = regexp.MustCompile(`[\w./-]+:[\d,-]+: `)
 )
 
 // TestJobFiles checks the job files of Nomad's repository whose tasks are of raw_exec or exec, with our driver's name in
-// the place of theirs and 1 for each variable without a default. All refusals are listed.
+// the place of theirs and 1 or true for each variable without a default. All refusals are listed.
 func TestJobFiles(t *testing.T) {
 	rig.Require(t)
 	files := jobFiles(t, nomadSource(t))
@@ -50,6 +51,10 @@ func TestJobFiles(t *testing.T) {
 			if err == nil {
 				accepted++
 				break
+			}
+			if needed := needsBool.FindStringSubmatch(string(out)); needed != nil {
+				args[slices.Index(args, needed[1]+"=1")] = needed[1] + "=true"
+				continue
 			}
 			missing := noDefault.FindStringSubmatch(string(out))
 			if missing == nil || len(args) > 20 {
@@ -75,16 +80,19 @@ func TestJobFiles(t *testing.T) {
 	}
 }
 
-// published is the list of what job files cannot have.
-func published(t *testing.T) string {
+// published is the list of what job files cannot have, and their templates.
+func published(t *testing.T) (lists string) {
 	t.Helper()
 	text := testkit.Value(os.ReadFile("../../docs/configuration.md"))(t)
-	_, list, _ := strings.Cut(string(text), "\nAnything else is rejected")
-	list, _, found := strings.Cut(list, "\n\n")
-	if !found {
-		t.Fatal("docs/configuration.md has no list of what is rejected")
+	for _, begin := range []string{"\nAnything else is rejected", "\nNot supported, and named"} {
+		_, list, _ := strings.Cut(string(text), begin)
+		list, _, found := strings.Cut(list, "\n\n")
+		if !found {
+			t.Fatalf("docs/configuration.md has no list that begins with %q", begin)
+		}
+		lists += list
 	}
-	return list
+	return lists
 }
 
 // jobFiles are the texts of the job files below a folder.

@@ -119,9 +119,10 @@ func makeDir(path string, mode fs.FileMode, owner *Owner) (err error) {
 	return parent.Lchown(name, owner.UID, owner.GID)
 }
 
-// WriteFile writes a file within a task's directory, by a path from there. The task cannot lead it elsewhere.
-func (a Allocation) WriteFile(task, path string, text []byte, mode fs.FileMode, owner *Owner) (err error) {
-	root, err := os.OpenRoot(a.Task(task))
+// WriteFile writes a file within a directory that tasks can write to, by a path from there. They cannot lead it
+// elsewhere.
+func WriteFile(dir, path string, text []byte, mode fs.FileMode, owner *Owner) (err error) {
+	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return fmt.Errorf("write file: %w", err)
 	}

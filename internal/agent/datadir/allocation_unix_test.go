@@ -87,14 +87,14 @@ func TestWriteFileStaysInside(t *testing.T) {
 	target := filepath.Join(outside, "file")
 	write(t, target, "precious")
 	testkit.Must(t, os.Symlink(target, filepath.Join(a.Task("t"), "local", "link")))
-	if err := a.WriteFile("t", "local/out/file", []byte("x"), 0o644, nil); err == nil {
+	if err := WriteFile(a.Task("t"), "local/out/file", []byte("x"), 0o644, nil); err == nil {
 		t.Error("written through a linked directory")
 	}
-	if err := a.WriteFile("t", "../../x", []byte("x"), 0o644, nil); err == nil {
+	if err := WriteFile(a.Task("t"), "../../x", []byte("x"), 0o644, nil); err == nil {
 		t.Error("written outside")
 	}
-	testkit.NoError(t, a.WriteFile("t", "local/link", []byte("x"), 0o604, nil))
-	testkit.NoError(t, a.WriteFile("t", "local/new/file", []byte("y"), 0o644, nil))
+	testkit.NoError(t, WriteFile(a.Task("t"), "local/link", []byte("x"), 0o604, nil))
+	testkit.NoError(t, WriteFile(a.Task("t"), "local/new/file", []byte("y"), 0o644, nil))
 	if text, err := os.ReadFile(target); string(text) != "precious" || err != nil {
 		t.Errorf("outside there is %q, %v", text, err)
 	}

@@ -100,7 +100,7 @@ func TestTemplates(t *testing.T) {
 	env := map[string]string{"A": "a", "EMPTY": ""}
 	tests := map[string]struct{ data, want, fault string }{
 		"env":        {data: `{{ env "A" }}{{ env "NONE" }}`, want: "a"},
-		"default":    {data: `{{ envOrDefault "EMPTY" "d" }}`, want: "d"},
+		"default":    {data: `{{ envOrDefault "NONE" "d" }}`, want: "d"},
 		"functions":  {data: `{{ range split "," "x,y" }}<{{ . | toUpper }}>{{ end }}`, want: "<X><Y>"},
 		"unknown":    {data: `{{ secret "x" }}`, fault: `function "secret" is not supported by the agent; run this job on a Nomad cluster`},
 		"misspelled": {data: `{{ evn "x" }}`, fault: `function "evn" not defined`},

@@ -32,10 +32,10 @@ func (d *decoder) group(b *hclsyntax.Block, j *Job, rescheduled *hclsyntax.Block
 		},
 		labelled: []string{"task"}, repeated: []string{"constraint"}, optional: []string{"service"},
 		placed: []string{
-			"affinity", "disconnect", "max_client_disconnect", "migrate", "prevent_reschedule_on_lost", "spread",
-			"stop_after_client_disconnect",
+			"affinity", "disconnect", "max_client_disconnect", "migrate", "prevent_reschedule_on_lost",
+			"shutdown_delay", "spread", "stop_after_client_disconnect",
 		},
-		elsewhere: []string{"consul", "dynamic", "max_run_duration", "shutdown_delay", "vault", "volume"},
+		elsewhere: []string{"consul", "dynamic", "max_run_duration", "vault", "volume"},
 	})
 	if count, scaled := d.counts[g.Name]; scaled {
 		g.Count = count
@@ -139,10 +139,10 @@ func (d *decoder) task(b *hclsyntax.Block, j *Job, g *Group) *Task {
 			"constraint": d.constraint(&t.Constraints), "service": d.service,
 		},
 		repeated: []string{"template", "constraint"}, optional: []string{"service"},
-		placed: []string{"affinity", "scaling"},
+		placed: []string{"affinity", "scaling", "shutdown_delay"},
 		elsewhere: []string{
 			"action", "artifact", "consul", "csi_plugin", "dispatch_payload", "dynamic", "identity",
-			"kind", "schedule", "secret", "shutdown_delay", "vault", "volume_mount",
+			"kind", "schedule", "secret", "vault", "volume_mount",
 		},
 	})
 	d.name(b.LabelRanges[0], "task", t.Name)

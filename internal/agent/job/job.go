@@ -187,6 +187,8 @@ type Template struct {
 	ChangeSignal string `json:",omitempty"`
 	// Env reads the rendered file's NAME=value lines into the task's environment.
 	Env bool `json:"Envvars"`
+	// ErrMissingKey refuses a key that a map does not have.
+	ErrMissingKey bool
 	// Range is where the template stands in the job file.
 	Range hcl.Range `json:"-"`
 }

@@ -157,7 +157,6 @@ func TestParseRefuses(t *testing.T) {
 		"bridge":        {wrap("network {\nmode = \"bridge\"\n}", ""), `f.hcl:3,1-8: Not supported; network mode "bridge" is not supported`},
 		"two ports":     {wrap("network {\nport \"a\" {}\nport \"a\" {}\n}", ""), `f.hcl:5,6-9: Duplicate name; duplicate port "a"`},
 		"canary":        {wrap("update {\ncanary = 1\n}", ""), "f.hcl:4,1-7: Not supported; canary is not supported"},
-		"check_restart": {wrap("service {\ncheck {\ncheck_restart {}\n}\n}", ""), "f.hcl:5,1-14: Not supported; check_restart is not supported"},
 		"connect":       {wrap("service {\nconnect {}\n}", ""), "f.hcl:4,1-8: Not supported; connect is not supported"},
 		"operator":      {wrap("constraint {\nattribute = \"a\"\noperator = \"near\"\n}", ""), `unknown operator "near" of a constraint`},
 		"two systems":   {"job \"j\" {\ntype = \"system\"\ngroup \"g\" {\ncount = 2\n task \"t\" {\ndriver=\"x\"\n}\n}\n}", "a system job runs once on a node"},
@@ -171,7 +170,6 @@ func TestParseRefuses(t *testing.T) {
 		"no unit":       {wrap("", "kill_timeout = \"5\""), "f.hcl:6,16-19: Invalid value; kill_timeout must be a duration"},
 		"half a ns":     {wrap("", "kill_timeout = 0.5"), "f.hcl:6,16-19: Invalid value"},
 		"before":        {wrap("", "kill_timeout = -1"), "f.hcl:6,16-18: Invalid value"},
-		"outside":       {wrap("", "template {\ndata=\"\"\ndestination=\"../../x\"\n}"), "not within the task's directory"},
 		"no driver":     {"job \"j\" {\n group \"g\" {\n task \"t\" {}\n}\n}", "has no driver"},
 		"slash":         {"job \"j\" {\n group \"g\" {\n task \"a/b\" {\ndriver=\"x\"\n}\n}\n}", "no slash"},
 		"no job":        {"", "the file has no job"},
@@ -206,6 +204,7 @@ job "j" {
   update { max_parallel = 1 }
   spread { attribute = "${node.datacenter}" }
   group "g" {
+    shutdown_delay = "5s"
     constraint {
       attribute = "${attr.nomad.version}"
       version   = ">= 1.0"
@@ -251,7 +250,7 @@ job "j" {
 	if d := cmp.Diff([]string{"${attr.kernel.name} = linux", "distinct_hosts", "${attr.nomad.version} version >= 1.0"}, constraints); d != "" {
 		t.Errorf("constraints (-want +got):\n%s", d)
 	}
-	notes := []string{"no effect on one node: disk, node_pool, spread, update", "services are not registered; checks do not run"}
+	notes := []string{"no effect on one node: disk, node_pool, shutdown_delay, spread, update", "services are not registered; checks do not run and restart nothing"}
 	testkit.Diff(t, "notes", notes, j.Notes)
 	if alone := j.Group("alone"); alone == nil || alone.Task("alone") == nil || alone.Count != 1 {
 		t.Errorf("a task in its job: %+v", alone)

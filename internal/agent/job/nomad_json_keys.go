@@ -129,24 +129,9 @@ func partly(name string, some ...string) writer {
 
 // serviceKeys writes of services what decides whether they are supported.
 func serviceKeys(w *jsonWriter, path string, v any) {
-	service := func(w *jsonWriter, path string, o object) {
+	each(func(w *jsonWriter, path string, o object) {
 		w.line(path, "service {")
-		w.restarts(path, o)
-		if o["Checks"] != nil {
-			each(func(w *jsonWriter, path string, check object) {
-				w.line(path, "check {")
-				w.restarts(path, check)
-				w.line(path, "}")
-			})(w, path+".Checks", o["Checks"])
-		}
+		w.object(path, object{"Connect": o["Connect"]}, keys{"Connect": named("connect")})
 		w.line(path, "}")
-	}
-	each(service)(w, path, v)
-}
-
-// restarts writes what a service, or a check of it, would do to its task.
-func (w *jsonWriter) restarts(path string, o object) {
-	w.object(path, object{"Connect": o["Connect"], "CheckRestart": o["CheckRestart"]}, keys{
-		"Connect": named("connect"), "CheckRestart": named("check_restart"),
-	})
+	})(w, path, v)
 }

@@ -123,16 +123,16 @@ job "web" {
 func TestTranslateRefuses(t *testing.T) {
 	const group = `{"ID": "x", "TaskGroups": [{"Name": "g", "Tasks": [{"Name": "t", "Driver": "tacho", %s}], %s}]}`
 	for name, test := range map[string]struct{ task, group, want string }{
-		"artifacts":     {`"Artifacts": [{"GetterSource": "http://x"}]`, `"Count": 1`, "Job.TaskGroups[0].Tasks[0].Artifacts: Not supported; artifact"},
-		"vault":         {`"Vault": {"Role": "x"}`, `"Count": 1`, "Tasks[0].Vault: Not supported; vault"},
-		"volumes":       {`"User": ""`, `"Volumes": {"v": {"Type": "host"}}`, "TaskGroups[0].Volumes: Not supported; volume"},
-		"canaries":      {`"User": ""`, `"Update": {"Canary": 1}`, "TaskGroups[0].Update.Canary: Not supported; canary"},
-		"bridge":        {`"User": ""`, `"Networks": [{"Mode": "bridge"}]`, `network mode "bridge" is not supported`},
-		"check restart": {`"Services": [{"Checks": [{"CheckRestart": {"Limit": 3}}]}]`, `"Count": 1`, "Services[0].Checks[0].CheckRestart: Not supported"},
-		"unknown":       {`"Frobnicate": 3`, `"Count": 1`, `Tasks[0].Frobnicate: Unknown attribute; unknown attribute "frobnicate"`},
-		"a type":        {`"Resources": {"MemoryMB": "much"}`, `"Count": 1`, "Tasks[0].Resources.MemoryMB: "},
-		"a block":       {`"Resources": 3`, `"Count": 1`, "Tasks[0].Resources"},
-		"odd keys":      {`"Config": {"a b": 1, "c\"}": 2}`, `"Count": -1`, "TaskGroups[0].Count"},
+		"artifacts": {`"Artifacts": [{"GetterSource": "http://x"}]`, `"Count": 1`, "Job.TaskGroups[0].Tasks[0].Artifacts: Not supported; artifact"},
+		"vault":     {`"Vault": {"Role": "x"}`, `"Count": 1`, "Tasks[0].Vault: Not supported; vault"},
+		"volumes":   {`"User": ""`, `"Volumes": {"v": {"Type": "host"}}`, "TaskGroups[0].Volumes: Not supported; volume"},
+		"canaries":  {`"User": ""`, `"Update": {"Canary": 1}`, "TaskGroups[0].Update.Canary: Not supported; canary"},
+		"bridge":    {`"User": ""`, `"Networks": [{"Mode": "bridge"}]`, `network mode "bridge" is not supported`},
+		"connect":   {`"Services": [{"Connect": {"Native": true}}]`, `"Count": 1`, "Services[0].Connect: Not supported"},
+		"unknown":   {`"Frobnicate": 3`, `"Count": 1`, `Tasks[0].Frobnicate: Unknown attribute; unknown attribute "frobnicate"`},
+		"a type":    {`"Resources": {"MemoryMB": "much"}`, `"Count": 1`, "Tasks[0].Resources.MemoryMB: "},
+		"a block":   {`"Resources": 3`, `"Count": 1`, "Tasks[0].Resources"},
+		"odd keys":  {`"Config": {"a b": 1, "c\"}": 2}`, `"Count": -1`, "TaskGroups[0].Count"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := strings.Replace(strings.Replace(group, "%s", test.task, 1), "%s", test.group, 1)

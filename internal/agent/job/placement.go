@@ -128,19 +128,12 @@ func (d *decoder) scaling(group *hclsyntax.Block, g *Group) func(*hclsyntax.Bloc
 	}
 }
 
-// service accepts a service. The agent has no catalog to register it in, and does not run its checks.
+// service accepts a service. The agent has no catalog to register it in, and does not run its checks, so that no
+// check restarts a task.
 func (d *decoder) service(b *hclsyntax.Block) {
 	for _, inner := range b.Body.Blocks {
-		switch inner.Type {
-		case "connect", "check_restart":
-			d.unsupported(inner.TypeRange, "%s is not supported by the embedded agent", inner.Type)
-		case "check":
-			for _, deeper := range inner.Body.Blocks {
-				if deeper.Type == "check_restart" {
-					d.unsupported(deeper.TypeRange,
-						"check_restart is not supported by the embedded agent, which does not run checks")
-				}
-			}
+		if inner.Type == "connect" {
+			d.unsupported(inner.TypeRange, "connect is not supported by the embedded agent")
 		}
 	}
 	d.services = true
@@ -153,7 +146,7 @@ func (d *decoder) notes() []string {
 		notes = append(notes, "no effect on one node: "+strings.Join(slices.Sorted(slices.Values(d.placed)), ", "))
 	}
 	if d.services {
-		notes = append(notes, "services are not registered; checks do not run")
+		notes = append(notes, "services are not registered; checks do not run and restart nothing")
 	}
 	return notes
 }

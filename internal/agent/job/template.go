@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -22,14 +21,18 @@ const maxRendered = 8 << 20
 
 // Expand executes a template with functions that need nothing but this machine.
 func (t *Template) Expand(env map[string]string) ([]byte, error) {
-	parsed, err := texttemplate.New(t.Destination).Delims(t.LeftDelim, t.RightDelim).Option("missingkey=error").
+	missing := "missingkey=zero"
+	if t.ErrMissingKey {
+		missing = "missingkey=error"
+	}
+	parsed, err := texttemplate.New("data").Delims(t.LeftDelim, t.RightDelim).Option(missing).
 		Funcs(templateFunctions(env)).Parse(t.Data)
 	if err != nil {
-		return nil, explainFunction(err)
+		return nil, explain(err)
 	}
 	var w boundedBuffer
 	if err := parsed.Execute(&w, nil); err != nil {
-		return nil, err
+		return nil, explain(err)
 	}
 	return w.Bytes(), nil
 }
@@ -44,47 +47,35 @@ func (b *boundedBuffer) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// templateFunctions are those of Nomad's templates that need nothing but the task's environment.
-func templateFunctions(env map[string]string) texttemplate.FuncMap {
-	return texttemplate.FuncMap{
-		"env": func(name string) string { return env[name] },
-		"envOrDefault": func(name, otherwise string) string {
-			if value := env[name]; value != "" {
-				return value
-			}
-			return otherwise
-		},
-		"toLower":    strings.ToLower,
-		"toUpper":    strings.ToUpper,
-		"trimSpace":  strings.TrimSpace,
-		"split":      func(separator, text string) []string { return strings.Split(text, separator) },
-		"join":       func(separator string, parts []string) string { return strings.Join(parts, separator) },
-		"contains":   func(part, text string) bool { return strings.Contains(text, part) },
-		"replaceAll": func(from, to, text string) string { return strings.ReplaceAll(text, from, to) },
-	}
-}
+var (
+	// templatePlace matches what text/template says first: its own name of the template, and where in it.
+	templatePlace = regexp.MustCompile(`^template: data:(\d+)(?::\d+)?: (?:executing "data" at )?`)
+	// notDefined matches what text/template says of an unknown function.
+	notDefined = regexp.MustCompile(`function "(\w+)" not defined`)
+)
 
-// notDefined matches what text/template says of an unknown function.
-var notDefined = regexp.MustCompile(`function "(\w+)" not defined`)
-
-// clusterFunctions are those of Nomad's templates that ask Consul, Vault or Nomad, or read files of the client.
+// otherFunctions are those of Nomad's templates that ask Consul, Vault or Nomad, take what these return, read files of
+// the client or describe its addresses, that Nomad disables by default, that keep values, and that print them for
+// debugging. Those of Sprig are not supported either.
 //
 //nolint:gochecknoglobals // a constant list
-var clusterFunctions = []string{
-	"caLeaf", "caRoots", "connect", "datacenters", "exportedServices", "file", "key", "keyExists", "keyOrDefault", "ls",
-	"node", "nodes", "nomadService", "nomadServices", "nomadVar", "nomadVarExists", "nomadVarList", "nomadVarListSafe",
-	"peerings", "pkiCert", "plugin", "safeLs", "safeTree", "secret", "secrets", "service", "services", "tree",
-	"writeToFile",
+var otherFunctions = []string{
+	"byKey", "byMeta", "byPort", "byTag", "caLeaf", "caRoots", "connect", "datacenters", "executeTemplate", "explode",
+	"exportedServices", "file", "importedServices", "key", "keyExists", "keyOrDefault", "ls", "node", "nodes",
+	"nomadService", "nomadServices", "nomadVar", "nomadVarExists", "nomadVarList", "nomadVarListSafe", "partitions",
+	"peerings", "pkiCert", "plugin", "safeLs", "safeTree", "scratch", "secret", "secrets", "service", "services",
+	"sockaddr", "spew_dump", "spew_printf", "spew_sdump", "spew_sprintf", "tree", "writeToFile",
 }
 
-// explainFunction says of a function that only a cluster has that it is not supported here.
-func explainFunction(err error) error {
-	found := notDefined.FindStringSubmatch(err.Error())
-	if found == nil || !slices.Contains(clusterFunctions, found[1]) {
-		return err
+// explain says on which line a template is wrong, and of a function that only Nomad has that it is not supported here.
+func explain(err error) error {
+	text := templatePlace.ReplaceAllString(err.Error(), "line $1: ")
+	found := notDefined.FindStringSubmatch(text)
+	if found != nil && (slices.Contains(otherFunctions, found[1]) || strings.HasPrefix(found[1], "sprig_")) {
+		const explained = "function %q is not supported by the agent; run this job on a Nomad cluster"
+		text = strings.Replace(text, found[0], fmt.Sprintf(explained, found[1]), 1)
 	}
-	explained := fmt.Sprintf("function %q is not supported by the agent; run this job on a Nomad cluster", found[1])
-	return errors.New(strings.Replace(err.Error(), found[0], explained, 1))
+	return errors.New(text)
 }
 
 func (d *decoder) template(b *hclsyntax.Block, t *Task) {
@@ -96,10 +87,10 @@ func (d *decoder) template(b *hclsyntax.Block, t *Task) {
 			"data": d.lenientStr(&x.Data), "destination": d.lenientStr(&x.Destination),
 			"perms": d.str(&x.Permissions), "left_delimiter": d.str(&x.LeftDelim), "right_delimiter": d.str(&x.RightDelim),
 			"change_mode": d.word(&x.ChangeMode, "noop", "restart", "signal"), "change_signal": d.str(&x.ChangeSignal),
-			"env": d.flag(&x.Env),
+			"env": d.flag(&x.Env), "error_on_missing_key": d.flag(&x.ErrMissingKey),
 		},
 		elsewhere: []string{
-			"change_script", "error_on_missing_key", "gid", "once", "source", "splay", "uid", "vault_grace", "wait",
+			"change_script", "gid", "once", "source", "splay", "uid", "vault_grace", "wait",
 		},
 	})
 	d.need(b.Body.Attributes["data"] != nil || d.diags.HasErrors(), b.TypeRange, "template", "data")
@@ -107,17 +98,5 @@ func (d *decoder) template(b *hclsyntax.Block, t *Task) {
 	if mode, err := strconv.ParseUint(x.Permissions, 8, 32); err != nil || mode > 0o777 {
 		d.errorf(b.TypeRange, "Invalid value", "perms must be an octal mode such as \"0644\"")
 	}
-	if _, err := x.Path(); x.Destination != "" && err != nil {
-		d.errorf(b.TypeRange, "Invalid value", "%s", err)
-	}
 	t.Templates = append(t.Templates, x)
-}
-
-// Path is the path of the rendered file within the task's directory.
-func (t *Template) Path() (string, error) {
-	path := strings.NewReplacer("${NOMAD_TASK_DIR}", "local", "${NOMAD_SECRETS_DIR}", "secrets").Replace(t.Destination)
-	if !filepath.IsLocal(path) || strings.HasPrefix(path, "${NOMAD_ALLOC_DIR}") {
-		return "", fmt.Errorf("destination %q is not within the task's directory", t.Destination)
-	}
-	return filepath.Clean(path), nil
 }
