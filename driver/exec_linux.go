@@ -4,6 +4,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,7 @@ func (d *Tacho) ExecTask(ctx context.Context, id string, command []string, timeo
 	}
 	stream, err := d.ExecTaskStreaming(ctx, id, ExecOptions{Command: command})
 	if err != nil {
-		return nil, err
+		return nil, cmp.Or(context.Cause(ctx), err)
 	}
 	if err := stream.CloseWrite(); err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("exec: %w", err)
@@ -42,10 +43,7 @@ func (d *Tacho) ExecTask(ctx context.Context, id string, command []string, timeo
 	for {
 		output, err := stream.Recv()
 		if err != nil {
-			if cause := context.Cause(ctx); cause != nil {
-				err = cause
-			}
-			return nil, fmt.Errorf("exec: %w", err)
+			return nil, fmt.Errorf("exec: %w", cmp.Or(context.Cause(ctx), err))
 		}
 		result.Output = appendBounded(appendBounded(result.Output, output.Stdout), output.Stderr)
 		if output.Exit != nil {
