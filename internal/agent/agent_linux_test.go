@@ -365,6 +365,7 @@ func TestPublishingIsSwitchedWhileAJobIsPlaced(t *testing.T) {
 			first := r.submit(oneTask("service", "", "exec sleep 1000"))[0]
 			l, err := alloc.New(r.host, state.Allocation{ID: allocation.NewID(), JobID: "test", Group: "g"}, r.currentVersion(first.JobID).Spec, nil)
 			must(t, err)
+			task := l.Tasks()[0] // the allocation forgets it when it has ended
 			c.Telemetry.PublishAllocationMetrics = on
 			if _, err := r.Reload(c); err != nil {
 				t.Fatal(err)
@@ -372,7 +373,7 @@ func TestPublishingIsSwitchedWhileAJobIsPlaced(t *testing.T) {
 			r.admit(l)
 			l.Begin()
 			r.await(l.ID, "running", isRunning)
-			sampled := func() bool { return l.Tasks()[0].Figures("").Sample != nil }
+			sampled := func() bool { return task.Figures("").Sample != nil }
 			if on {
 				r.eventually("a reading", sampled)
 			}

@@ -168,7 +168,7 @@ func (r *remover) contents(folder *os.File, path string, depth int) (empty bool,
 			}
 			empty = r.entry(folder, name, filepath.Join(path, name), depth+1) && empty
 		}
-		if errors.Is(err, io.EOF) {
+		if errors.Is(err, io.EOF) || errors.Is(err, unix.ENOENT) { // others may have removed it: getdents(2)
 			break
 		}
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -340,6 +341,30 @@ func TestWriter(t *testing.T) {
 	<-written
 	if err := removal.All(t.Context(), top); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestTogether has several removers at one tree, and others that remove its directories.
+func TestTogether(t *testing.T) {
+	t.Parallel()
+	for range 30 {
+		top := filepath.Join(t.TempDir(), "top")
+		for i := range 40 {
+			testkit.Must(t, os.MkdirAll(filepath.Join(top, fmt.Sprint(i%4), strings.Repeat("d/", i)), 0o755))
+		}
+		var removers sync.WaitGroup
+		for i := range 8 {
+			removers.Go(func() {
+				if i%2 == 0 {
+					_ = os.RemoveAll(filepath.Join(top, fmt.Sprint(i/2)))
+				}
+				testkit.NoError(t, removal.All(t.Context(), top))
+			})
+		}
+		removers.Wait()
+		if _, err := os.Lstat(top); !errors.Is(err, fs.ErrNotExist) {
+			t.Error(err)
+		}
 	}
 }
 
