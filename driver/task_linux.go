@@ -223,6 +223,9 @@ func (t *task) ended(exit *proto.Exit, final *record.Record, err error) {
 	t.exit = &ExitResult{Code: int(exit.GetCode()), Signal: int(exit.GetSignal()), OOMKilled: exit.GetOomKilled()}
 	if final != nil {
 		t.exit.Retryable = final.Diagnosis.RetryReason()
+		if d := &final.Diagnosis; d.Verdict == record.ExecutorLost { // it could still tell
+			t.exit.Err = fmt.Errorf("%s: %s", record.ExecutorLost, d.Reason)
+		}
 		if note := t.loop.Note(t.config.ID); note != "" {
 			final.Notes = append(final.Notes, note)
 		}

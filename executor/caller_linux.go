@@ -95,7 +95,7 @@ func (e *Executor) watchFolder() error {
 		}
 		e.endWith(onEnd, 0, func(t *task) {
 			t.log.Warn("directory of the executor was removed; task is killed")
-			t.stop(record.Stopped, "the directory of its executor was removed", unix.SIGKILL, 0)
+			t.stop(record.ExecutorLost, "its directory, or the socket in it, was removed", unix.SIGKILL, 0)
 		})
 	})
 	return nil
