@@ -39,21 +39,21 @@ var (
 	}
 	taskParts = []string{
 		`user = "nobody"`, `kill_timeout = "0s"`, `kill_timeout = "1m30s"`, `kill_signal = "SIGTERM"`, `leader = true`, `meta = { a = "task", c = "d" }`,
-		"env {\n A = \"$${HOME} ${NOMAD_TASK_DIR} $${NOMAD_TASK_DIR} $${B:-c}\"\n B = \"\"\n C = 3\n D = true\n}", `env = { "a.b" = "c", X = NOMAD_TASK_NAME }`,
-		`env { E = "${local.start} ${local.twice} ${local.fixed}" }`,
-		`env { F = "${NOMAD_ALLOC_INDEX} \t \" \\ é ${"${NOMAD_TASK_NAME}-${local.fixed}"} ${upper(var.v)}" }`,
+		"env {\n A = \"$${HOME} ${NOMAD_TASK_DIR} $${NOMAD_TASK_DIR} $${B:-c}\"\n B = \"\"\n C = 3\n D = true\n}", `env = { "a.b" = "c", X = upper(NOMAD_TASK_NAME) }`,
+		"env {\n A = \"%{ if NOMAD_ALLOC_INDEX == \"0\" }first%{ else }other%{ endif }\"\n}", `env { E = "${local.start} ${local.twice} ${local.fixed}" }`,
+		`env { F = "${NOMAD_ALLOC_INDEX == "0" ? var.v : "other"} \t \" \\ é ${upper("${NOMAD_TASK_NAME}-${local.fixed}")}" }`,
 		"resources {\n cpu = 200\n memory = 20\n memory_max = 40\n}", "resources {\n cores = 2\n memory_max = -1\n}", "resources {\n disk = 20\n iops = 3\n}",
 		"logs {\n max_files = 3\n max_file_size = 2\n}", "logs {}", "logs {\n disabled = true\n}", "logs {\n max_files = 4\n max_file_size = 5\n}",
 		"restart {\n attempts = 1\n mode = \"fail\"\n}", "template {\n data = \"{{ env \\\"X\\\" }} $${FOO} ${NOMAD_TASK_DIR} $$$${x}\\n\"\n destination = \"local/x\"\n perms = \"600\"\n env = true\n}",
 		"template {\n data = \"\"\n destination = \"$${NOMAD_SECRETS_DIR}/x\"\n left_delimiter = \"[[\"\n right_delimiter = \"]]\"\n change_mode = \"signal\"\n change_signal = \"SIGHUP\"\n}",
 		"constraint {\n attribute = \"$${attr.cpu.arch}\"\n operator = \"set_contains_any\"\n value = \"amd64,arm64\"\n}", "service {\n name = \"x\"\n check {\n type = \"tcp\"\n }\n}",
 		"config {\n command = \"/bin/sh\"\n args = [\"-c\", \"echo $${HOME} $${#x} $$HOME $(x) `x` %%{ if } ${NOMAD_TASK_NAME} ${env.HOME} ${attr.kernel.arch}\\n\"]\n}",
-		"config {\n command = NOMAD_TASK_NAME\n args = [NOMAD_TASK_NAME, \"a ${join(\",\", [var.v, local.fixed])} ${NOMAD_ALLOC_ID} b\", local.start, local.twice, node.unique.name]\n}",
-		"config {\n other = [for x in var.list : upper(x)]\n}",
+		"config {\n command = NOMAD_TASK_NAME\n args = [upper(NOMAD_TASK_NAME), \"a ${join(\",\", [NOMAD_ALLOC_ID, var.v, local.fixed])} b\", local.start, local.twice, node.unique.name]\n}",
+		"config {\n args = [for x in var.list : \"${x}-${NOMAD_ALLOC_INDEX}\"]\n other = [for x in var.list : upper(x)]\n}",
 		"config {\n a = null\n b = 1.5\n c = 12345678901234567890\n d = {\n \"e f\" = [1, \"2\", { g = NOMAD_TASK_NAME }]\n }\n h = \"\"\n i = false\n j = []\n}",
 		"config {\n disk {\n interval = \"2s\"\n }\n mount \"a\" {\n x = 1\n }\n mount \"b\" {\n x = \"${NOMAD_TASK_DIR}/$${b}\"\n }\n}",
 		"config {\n args = [<<-EOT\n  one ${NOMAD_TASK_NAME} $${one}\n   two\n EOT\n ]\n b = \"${(NOMAD_X)}\"\n c = \"$${(f(x))} $${(bash) $${(\"\n}",
-		"config {\n b = \"${var.odd}${var.v}\"\n d = \"${local.object.a} ${local.object.b}\"\n}",
+		"config {\n a = coalesce(NOMAD_X,\n  \"x\")\n b = \"${var.odd}${var.v}\"\n c = attr[\"a b\"]\n d = \"${local.object.a} ${local.object.b}\"\n}",
 	}
 )
 
@@ -71,7 +71,7 @@ variable "list" {
 locals {
   fixed  = upper("${var.v}!")
   start  = "in ${NOMAD_TASK_DIR}"
-  twice  = "${local.start} and ${NOMAD_TASK_NAME}"
+  twice  = "${local.start} and ${lower(NOMAD_TASK_NAME)}"
   object = { a = NOMAD_TASK_NAME, b = "c" }
 }
 `

@@ -35,10 +35,8 @@ type fields struct {
 
 // decoder reads a file and collects its mistakes, instead of stopping at the first.
 type decoder struct {
-	text string
-	vars *hcl.EvalContext
-	// marks are vars with locals in which the names that only a start knows are marked.
-	marks *hcl.EvalContext
+	text  string
+	vars  *hcl.EvalContext
 	diags hcl.Diagnostics
 	// counts replace those of groups, by name.
 	counts map[string]int

@@ -31,7 +31,6 @@ func (d *decoder) inputs(body *hclsyntax.Body, source Source) {
 	}
 	scope.Variables["var"] = cty.ObjectVal(variables)
 	d.readLocals(body)
-	d.marks = startScope(scope, d.text, d.locals, make(map[string]cty.Value), marked)
 }
 
 // input returns the value of one input variable: the one given, or its default.
@@ -151,7 +150,7 @@ func (l *locals) evaluate(name string, within []string) {
 	delete(l.waiting, name)
 	scope := d.vars.NewChild()
 	scope.Variables = map[string]cty.Value{"local": cty.ObjectVal(needed)}
-	lenient := withLiterals(scope, d.text, a.Expr, interpolation)
+	lenient := withLiterals(scope, d.text, a.Expr)
 	l.order = append(l.order, localValue{name, a.Expr})
 	if deferred || lenient != scope {
 		d.deferred[name] = a.Expr

@@ -14,7 +14,7 @@ import (
 
 // lenient evaluates a string in which unknown variables stand for their own text.
 func (d *decoder) lenient(expr hclsyntax.Expression) (string, bool) {
-	v, diags := expr.Value(withLiterals(d.vars, d.text, expr, interpolation))
+	v, diags := expr.Value(withLiterals(d.vars, d.text, expr))
 	if d.add(diags); diags.HasErrors() || d.consequence(v) {
 		return "", false
 	}
@@ -27,9 +27,8 @@ func (d *decoder) lenient(expr hclsyntax.Expression) (string, bool) {
 }
 
 // withLiterals returns a scope in which each unknown variable of an expression stands for its own text, ${NAME}, as in
-// Nomad: the shell of a task has variables too. The file's own variables (var, local) have to be known. begin is
-// [interpolation], or [marked].
-func withLiterals(scope *hcl.EvalContext, text string, expr hclsyntax.Expression, begin string) *hcl.EvalContext {
+// Nomad: the shell of a task has variables too. The file's own variables (var, local) have to be known.
+func withLiterals(scope *hcl.EvalContext, text string, expr hclsyntax.Expression) *hcl.EvalContext {
 	added := make(map[string]cty.Value)
 	visitNames(expr, func(e *hclsyntax.ScopeTraversalExpr) {
 		root := e.Traversal.RootName()
@@ -40,7 +39,7 @@ func withLiterals(scope *hcl.EvalContext, text string, expr hclsyntax.Expression
 		if !found {
 			known = lookup(scope, root)
 		}
-		literal := cty.StringVal(begin + text[e.SrcRange.Start.Byte:e.SrcRange.End.Byte] + "}")
+		literal := cty.StringVal("${" + text[e.SrcRange.Start.Byte:e.SrcRange.End.Byte] + "}")
 		if v, ok := graft(known, e.Traversal[1:], literal); ok {
 			added[root] = v
 		}

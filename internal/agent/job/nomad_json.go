@@ -319,29 +319,24 @@ func expression(v any, names bool) string {
 }
 
 // reference matches an interpolation of a name with attributes.
-var reference = regexp.MustCompile(`\$\{[A-Za-z_][A-Za-z0-9_.-]*\}`)
+var reference = regexp.MustCompile(`^\$\{[A-Za-z_][A-Za-z0-9_.-]*\}`)
 
-// quoted writes an HCL string. With names, interpolations of them are kept, and all else is literal.
+// quoted writes an HCL string. With names, interpolations in it are kept, and all else is literal.
 func quoted(text string, names bool) string {
 	var b strings.Builder
-	b.WriteByte('"')
-	end := 0 // of what is written
+	var found map[int]int
 	if names {
-		for _, at := range reference.FindAllStringIndex(text, -1) {
-			writeLiteral(&b, text[end:at[0]])
-			b.WriteString(text[at[0]:at[1]])
-			end = at[1]
-		}
+		found = interpolations(text)
 	}
-	writeLiteral(&b, text[end:])
 	b.WriteByte('"')
-	return b.String()
-}
-
-// writeLiteral writes a part of an HCL string in which nothing is evaluated.
-func writeLiteral(b *strings.Builder, text string) {
+	end := 0 // of an interpolation
 	for i, r := range text {
 		switch {
+		case i < end:
+			continue
+		case found[i] > 0:
+			end = i + found[i]
+			b.WriteString(text[i:end])
 		case r == '"' || r == '\\':
 			b.WriteByte('\\')
 			b.WriteRune(r)
@@ -352,7 +347,7 @@ func writeLiteral(b *strings.Builder, text string) {
 		case r == '\t':
 			b.WriteString(`\t`)
 		case r < ' ' || r == 0x7f || r == 0x2028 || r == 0x2029:
-			fmt.Fprintf(b, `\u%04x`, r)
+			fmt.Fprintf(&b, `\u%04x`, r)
 		case (r == '$' || r == '%') && strings.HasPrefix(text[i+1:], "{"):
 			b.WriteRune(r)
 			b.WriteRune(r)
@@ -360,4 +355,6 @@ func writeLiteral(b *strings.Builder, text string) {
 			b.WriteRune(r)
 		}
 	}
+	b.WriteByte('"')
+	return b.String()
 }

@@ -142,7 +142,7 @@ func (d *decoder) job(b *hclsyntax.Block) *Job {
 	d.checkSize(b, j)
 	j.Notes = d.notes()
 	for _, g := range j.Groups {
-		g.Digest = d.digest(j, g)
+		g.Digest = digest(j, g)
 	}
 	return j
 }
@@ -179,7 +179,7 @@ func (d *decoder) name(at hcl.Range, what, name string) {
 
 // digest sums up what a group's allocations run; how many there are of them, and when they are replaced, is not part
 // of it.
-func (d *decoder) digest(j *Job, g *Group) string {
+func digest(j *Job, g *Group) string {
 	one := *g
 	one.Count, one.Reschedule = 0, Reschedule{}
 	one.Ports = slices.Clone(g.Ports)
@@ -188,8 +188,7 @@ func (d *decoder) digest(j *Job, g *Group) string {
 		Type, Namespace string
 		Meta            map[string]string
 		Group           *Group
-		Computed        []string `json:",omitempty"`
-	}{j.Type, j.Namespace, j.Meta, &one, d.computed(g)})
+	}{j.Type, j.Namespace, j.Meta, &one})
 	if err != nil {
 		return "" // a value without JSON: equal to nothing
 	}

@@ -22,8 +22,6 @@ type Expressions struct {
 	config hcl.Body
 	// locals are those of the file in the order of evaluation; nil if all of them have a value without a start.
 	locals []localValue
-	// computed are those that compute with what only a start knows, as text.
-	computed []string
 }
 
 // localValue is a local that may refer to what only a start knows.
@@ -41,7 +39,6 @@ func (d *decoder) variable(t *Task, x *Expressions, name string, expr hclsyntax.
 	if t.Env == nil {
 		t.Env = make(map[string]string)
 	}
-	d.noteComputed(x, expr)
 	shown, err := convert.Convert(d.shown(expr, cty.StringVal(text)), cty.String)
 	if err == nil && !shown.IsNull() && shown.IsKnown() {
 		text = shown.AsString()
@@ -52,22 +49,21 @@ func (d *decoder) variable(t *Task, x *Expressions, name string, expr hclsyntax.
 // config stores the config block for the driver's schema, and what the API shows of it.
 func (d *decoder) config(b *hclsyntax.Block, t *Task, x *Expressions) {
 	x.config = b.Body
-	t.Config = d.loose(b.Body, x)
+	t.Config = d.loose(b.Body)
 }
 
 // loose returns a body as a tree, in which a repeated block is a list.
-func (d *decoder) loose(body *hclsyntax.Body, x *Expressions) map[string]any {
+func (d *decoder) loose(body *hclsyntax.Body) map[string]any {
 	tree := make(map[string]any)
 	for name, a := range body.Attributes {
-		v, diags := a.Expr.Value(withLiterals(d.vars, d.text, a.Expr, interpolation))
+		v, diags := a.Expr.Value(withLiterals(d.vars, d.text, a.Expr))
 		if d.add(diags); diags.HasErrors() || v.IsNull() {
 			continue
 		}
-		d.noteComputed(x, a.Expr)
 		tree[name] = ctyjson.SimpleJSONValue{Value: d.shown(a.Expr, v)}
 	}
 	for _, b := range body.Blocks {
-		inner := d.loose(b.Body, x)
+		inner := d.loose(b.Body)
 		for _, label := range slices.Backward(b.Labels) {
 			inner = map[string]any{label: inner}
 		}
@@ -108,7 +104,7 @@ func (e *environment) evaluate(name string, within []string) {
 		e.evaluate(reference.Traversal.RootName(), append(within, name))
 	})
 	e.seen = append(e.seen, name)
-	v, problems := expr.Value(withLiterals(e.scope, e.x.text, expr, interpolation))
+	v, problems := expr.Value(withLiterals(e.scope, e.x.text, expr))
 	if e.diags = append(e.diags, problems...); problems.HasErrors() {
 		return
 	}
@@ -135,24 +131,17 @@ func (x *Expressions) Config(start map[string]cty.Value) (hcl.Body, *hcl.EvalCon
 	return x.config, x.scope(maps.Clone(start))
 }
 
-// scope returns the variables for expressions at a start.
+// scope returns the variables for expressions at a start, and evaluates the locals that depend on it.
 func (x *Expressions) scope(start map[string]cty.Value) *hcl.EvalContext {
-	return startScope(x.vars, x.text, x.locals, start, interpolation)
-}
-
-// startScope adds the variables of a start, and evaluates the locals that depend on it.
-func startScope(
-	vars *hcl.EvalContext, text string, locals []localValue, start map[string]cty.Value, begin string,
-) *hcl.EvalContext {
-	scope := vars.NewChild()
+	scope := x.vars.NewChild()
 	scope.Variables = start
-	if len(locals) == 0 {
+	if len(x.locals) == 0 {
 		return scope
 	}
-	known := make(map[string]cty.Value, len(locals))
-	for _, l := range locals {
+	known := make(map[string]cty.Value, len(x.locals))
+	for _, l := range x.locals {
 		start["local"] = cty.ObjectVal(known)
-		v, diags := l.expr.Value(withLiterals(scope, text, l.expr, begin))
+		v, diags := l.expr.Value(withLiterals(scope, x.text, l.expr))
 		if diags.HasErrors() {
 			v = cty.DynamicVal
 		}

@@ -37,14 +37,16 @@ job "x" {
 		{`"plain ${var.v}"`, `"plain a \"b\""`},
 		{`"${NOMAD_TASK_NAME}"`, `"${NOMAD_TASK_NAME}"`},
 		{`NOMAD_TASK_NAME`, `"${NOMAD_TASK_NAME}"`},
+		{`attr["a b"]`, `"${(attr[\"a b\"])}"`},
 		{`"$${NOMAD_TASK_NAME} $${#x} $${HOME:-x}"`, `"$${NOMAD_TASK_NAME} ${#x} ${HOME:-x}"`},
-		{`join(var.v, [local.late, local.early])`, `"in ${NOMAD_TASK_DIR}a \"b\"x"`},
+		{`upper(NOMAD_TASK_NAME)`, `"${(upper(NOMAD_TASK_NAME))}"`},
+		{`"$${(upper(NOMAD_TASK_NAME))}"`, `"$${(upper(NOMAD_TASK_NAME))}"`},
+		{`join(var.v, [local.late, local.early])`, `"${(join(\"a \\\"b\\\"\", [(\"in ${NOMAD_TASK_DIR}\"), \"x\"]))}"`},
 		{`"is ${local.late}."`, `"is in ${NOMAD_TASK_DIR}."`},
 		{`[NOMAD_X, { b = upper("y"), c = 1.5 }]`, `["${NOMAD_X}",{"b":"Y","c":1.5}]`},
 		{`[for x in ["p", "q"] : upper(x)]`, `["P","Q"]`},
-		{`[for x in ["p"] : "${x}${NOMAD_X}"]`, `["p${NOMAD_X}"]`},
-		// As in Nomad, a name stands for itself in what computes with it.
-		{`upper("${NOMAD_X} $${a}")`, `"${NOMAD_X} $${A}"`},
+		{`[for x in ["p"] : "${x}${NOMAD_X}"]`, `"${([for x in [\"p\"] : \"${x}${NOMAD_X}\"])}"`},
+		// A directive has no other form than its literal value.
 		{`"%{ if NOMAD_X == "a" }b%{ else }c%{ endif }"`, `"c"`},
 	} {
 		shown := ""
