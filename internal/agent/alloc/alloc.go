@@ -319,16 +319,16 @@ func (e Edit) Cancel() { e.alloc.saving.Unlock() }
 func (a *Alloc) NotRemoved(reason string) (changed bool) {
 	a.saving.Lock()
 	defer a.saving.Unlock()
-	a.mu.Lock()
-	changed = a.persisted.NotRemoved != reason
-	a.persisted.NotRemoved = reason
-	a.shown = nil
-	own := a.persisted
-	a.mu.Unlock()
-	if changed {
-		a.host.Persist(state.ChangeAllocation(&own))
+	own := a.Persisted()
+	if own.NotRemoved == reason {
+		return false
 	}
-	return changed
+	own.NotRemoved = reason
+	a.host.Persist(state.ChangeAllocation(&own)) // before anybody can see it
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.persisted.NotRemoved, a.shown = reason, nil
+	return true
 }
 
 // finish is called when all tasks are dead.
