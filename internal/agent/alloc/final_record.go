@@ -181,12 +181,12 @@ func (t *Task) fallbackRecord(exit hook.Exit, persisted state.Task, saved *recor
 			evidence.Last, evidence.LastHeadlines, evidence.LastAge = last, headlines, max(0, exit.At.Sub(last.Wall))
 		}
 		r.Samples = 1
-		r.Measurements, r.Absent = record.Values(last.Task)
+		r.SetMeasured(last)
 		r.Headline = record.Headlines(headlines)
 	}
 	if saved != nil {
 		const text = "the executor was lost: totals are what the cgroup had counted then, the rest is from the last reading"
-		r.Notes = []string{text}
+		r.Notes[0] = text
 		takeTotals(r, saved)
 	}
 	r.Diagnosis = record.Diagnose(evidence)

@@ -6,6 +6,7 @@
 package alloc
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -122,6 +123,23 @@ func TestFallbackTotals(t *testing.T) {
 	}
 	if *r.Headline["cpu_seconds_total"].Value != cpu || *r.Headline["memory_bytes"].Value != 1<<30 {
 		t.Errorf("headlines %+v", r.Headline)
+	}
+}
+
+// TestFallbackKeepsBounds holds that the size of a directory that was not walked to its end is a lower bound in these
+// records too, with and without what a driver has saved.
+func TestFallbackKeepsBounds(t *testing.T) {
+	t.Parallel()
+	for name, saved := range map[string]*record.Record{"nothing saved": nil, "saved": {State: record.Lost}} {
+		last := readingAt(0)
+		last.SetNumber(procstats.DiskUsage, 1<<20)
+		last.SetNumber(procstats.DiskWalkStart, 0)
+		last.Task.Put(procstats.TextReading(procstats.DiskWalk, "under way"))
+		r := taskWith(usageAfter(last)).fallbackRecord(hook.Exit{At: last.Wall}, state.Task{}, saved)
+		testkit.Equal(t, r.Guarantees["disk_usage_bytes"], procstats.LowerBound, "guarantee, %s", name)
+		if len(r.Notes) != 2 || !strings.Contains(r.Notes[1], "lower bounds") {
+			t.Errorf("%s: notes %q", name, r.Notes)
+		}
 	}
 }
 
