@@ -59,13 +59,14 @@ func findCores(pattern, dir string, since time.Time, main int, dumped bool) (cor
 	if f, err := os.Open(where); err == nil {
 		defer f.Close()
 		names, _ := f.Readdirnames(mostNames) // those that can be read
+		glob := coreGlob(name, pid)
+		names = slices.DeleteFunc(names, func(found string) bool {
+			matches, _ := filepath.Match(glob, found)
+			return !matches
+		})
 		slices.Sort(names)
 		for _, found := range names {
 			path := filepath.Join(where, found)
-			matches, _ := filepath.Match(coreGlob(name, pid), found)
-			if !matches {
-				continue
-			}
 			if size, ok := coreSize(path, since); ok && len(cores) < mostCores {
 				cores = append(cores, record.Core{Path: path, Bytes: size})
 			}

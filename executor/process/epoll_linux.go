@@ -122,7 +122,7 @@ func (s *EpollSet) dispatch(epoll int) (broken bool) {
 			return err != nil
 		}
 		s.mu.Lock()
-		if s.closed { // what is ready stays so, and nobody asks for it
+		if s.closed { // what is ready stays so, and no caller wants it
 			s.mu.Unlock()
 			return true
 		}

@@ -108,11 +108,13 @@ func (a *Alloc) rest() {
 		totals: make(map[string]figures.Figures, len(s.Tasks)),
 	}
 	for _, t := range a.Tasks() {
-		f := t.Figures("")
-		f = &figures.Figures{Totals: f.Totals, Counted: f.Counted, Interval: f.Interval, Reason: f.Reason}
-		name := t.spec.Name
-		f.Totals.Counters, f.Stored = nil, func() map[procstats.ID]float64 { return a.stored(name).Totals.Counters }
-		left.totals[name] = *f
+		name, f := t.spec.Name, t.Figures("")
+		totals := figures.Figures{
+			Totals: f.Totals, Counted: f.Counted, Interval: f.Interval, Reason: f.Reason,
+			Stored: func() map[procstats.ID]float64 { return a.stored(name).Totals.Counters },
+		}
+		totals.Totals.Counters = nil
+		left.totals[name] = totals
 		shown := *s.Tasks[name]
 		shown.Events, shown.Attributes = nil, nil
 		shown.Stored = func() ([]allocation.Event, map[string]string) {

@@ -11,7 +11,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -111,7 +110,7 @@ func (s *start) variables() map[string]string {
 	}
 	names := s.node.Names()
 	for key, value := range s.task.Meta {
-		value, name := node.Interpolate(value, names, env), notInVariable.ReplaceAllString(key, "_")
+		value, name := node.Interpolate(value, names, env), job.Identifier(key)
 		env["NOMAD_META_"+name], env["NOMAD_META_"+strings.ToUpper(name)] = value, value
 	}
 	maps.Copy(env, s.portVariables())
@@ -133,7 +132,7 @@ func (s *start) portVariables() map[string]string {
 			"PORT": strconv.Itoa(port), "HOST_PORT": strconv.Itoa(host), "IP": ip, "HOST_IP": ip,
 			"ADDR": net.JoinHostPort(ip, strconv.Itoa(host)), "HOST_ADDR": net.JoinHostPort(ip, strconv.Itoa(host)),
 		}
-		for _, label := range slices.Compact([]string{p.Label, notInVariable.ReplaceAllString(p.Label, "_")}) {
+		for _, label := range slices.Compact([]string{p.Label, job.Identifier(p.Label)}) {
 			for kind, value := range values {
 				env["NOMAD_"+kind+"_"+label] = value
 			}
@@ -141,9 +140,6 @@ func (s *start) portVariables() map[string]string {
 	}
 	return env
 }
-
-// notInVariable matches what cannot stand in the name of a variable.
-var notInVariable = regexp.MustCompile(`[^A-Za-z0-9_]`)
 
 // scope returns what expressions of the job file may refer to at this start.
 func (s *start) scope(env map[string]string) map[string]cty.Value {

@@ -38,9 +38,7 @@ type jsonLine struct{ path, label string }
 // that Read rejects it by its name. It omits null and empty values, whose defaults are those of the file.
 func Translate(text []byte) (*Translation, error) {
 	var j object
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber() // numbers stay as they are written
-	if err := decoder.Decode(&j); err != nil {
+	if err := newDecoder(text).Decode(&j); err != nil {
 		if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 			err = errors.New("must be an object")
 		}
@@ -51,6 +49,13 @@ func Translate(text []byte) (*Translation, error) {
 	stop, _ := j["Stop"].(bool)
 	source := Source{Filename: jsonFilename, Text: w.text.String()}
 	return &Translation{Source: source, Stop: stop, lines: w.lines}, nil
+}
+
+// newDecoder returns a decoder that keeps numbers as they are written.
+func newDecoder(text []byte) *json.Decoder {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	return decoder
 }
 
 // inJSON matches the place in a message about the translated text.
@@ -117,7 +122,10 @@ func (w *jsonWriter) labelled(path, kind, key string, o object, inside func()) {
 	w.line(path, "}")
 }
 
-var notInKey = regexp.MustCompile(`[^a-z0-9_]`)
+var notInIdentifier = regexp.MustCompile(`[^A-Za-z0-9_]`)
+
+// Identifier returns a name with underscores for what cannot stand in that of a variable, a label or a key.
+func Identifier(name string) string { return notInIdentifier.ReplaceAllString(name, "_") }
 
 // fileKey returns the key of a job file for one of the JSON: MaxFiles is max_files.
 func fileKey(key string) string {
@@ -128,7 +136,7 @@ func fileKey(key string) string {
 		}
 		b.WriteRune(unicode.ToLower(r))
 	}
-	return notInKey.ReplaceAllString(b.String(), "_")
+	return Identifier(b.String())
 }
 
 // empty reports whether a value means the same as an absent one.

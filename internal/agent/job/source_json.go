@@ -4,8 +4,6 @@
 package job
 
 import (
-	"bytes"
-	"encoding/json"
 	"slices"
 	"strings"
 
@@ -167,9 +165,7 @@ func literalText(v cty.Value) (text string, ok bool) {
 		return "", false
 	}
 	var decoded any
-	numbersAsWritten := json.NewDecoder(bytes.NewReader(inJSON))
-	numbersAsWritten.UseNumber()
-	err = numbersAsWritten.Decode(&decoded)
+	err = newDecoder(inJSON).Decode(&decoded)
 	return expression(decoded, false), err == nil
 }
 

@@ -5,13 +5,13 @@ package metrics
 
 import (
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/config"
+	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/exposition"
 )
@@ -99,11 +99,9 @@ func (l labelling) meta(meta map[string]string) (pairs []string) {
 	return pairs
 }
 
-var notInLabel = regexp.MustCompile(`[^A-Za-z0-9_]`)
-
 // labelName replaces characters that are invalid in label names by underscores. Names that begin with two are reserved.
 func labelName(key string) string {
-	name := notInLabel.ReplaceAllString(key, "_")
+	name := job.Identifier(key)
 	if rest := strings.TrimLeft(name, "_"); rest == "" || len(rest) < len(name) || rest[0] <= '9' {
 		return "_" + rest
 	}

@@ -126,7 +126,7 @@ func (s *Store) persist(changes []Change, keep bool) (first bool, err error) {
 	return first, err
 }
 
-// silent returns an error while the disk does not respond: nobody else waits for it until the retry has succeeded.
+// silent returns an error while the disk does not respond: no other write waits for it until the retry has succeeded.
 func (s *Store) silent() error {
 	s.retry.mu.Lock()
 	defer s.retry.mu.Unlock()

@@ -134,22 +134,23 @@ func (p *pages) read(id uint64) (pageHeader, []byte, error) {
 	if err := decode(first, &h); err != nil {
 		return h, nil, err
 	}
-	if n := uint64(h.Overflow) + 1; h.ID != id || n > p.count-id {
+	n := uint64(h.Overflow) + 1
+	if h.ID != id || n > p.count-id {
 		return h, nil, fmt.Errorf("page %d says that it is %d and has %d pages", id, h.ID, n)
 	}
-	for i := range uint64(h.Overflow) + 1 {
+	for i := range n {
 		if err := p.use(id + i); err != nil {
 			return h, nil, err
 		}
 	}
-	b := make([]byte, (uint64(h.Overflow)+1)*p.pageSize)
+	b := make([]byte, n*p.pageSize)
 	_, err := p.file.ReadAt(b, int64(id*p.pageSize)) //nolint:gosec // inside the file
 	return h, b, err
 }
 
 func (p *pages) use(id uint64) error {
 	if p.seen[id] || id >= p.count {
-		return fmt.Errorf("page %d of %d is used twice or is none", id, p.count)
+		return fmt.Errorf("page %d of %d is used twice, or does not exist", id, p.count)
 	}
 	p.seen[id] = true
 	return nil
@@ -184,7 +185,6 @@ func (p *pages) elements(h pageHeader, page []byte) error {
 
 // element checks the one that rest begins with. Its key and value are in rest too.
 func (p *pages) element(flags uint16, rest []byte) error {
-	var leaf leafElement
 	if flags == flagBranch {
 		var e branchElement
 		if err := decode(rest, &e); err != nil {
@@ -195,6 +195,7 @@ func (p *pages) element(flags uint16, rest []byte) error {
 		}
 		return p.tree(e.Page)
 	}
+	var leaf leafElement
 	if err := decode(rest, &leaf); err != nil {
 		return err
 	}
