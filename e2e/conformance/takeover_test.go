@@ -45,6 +45,7 @@ func TestTakeover(t *testing.T) {
 			}))(t)
 			if hangs {
 				testkit.Must(t, first.Signal(syscall.SIGSTOP))
+				t.Cleanup(func() { _ = first.Signal(syscall.SIGCONT) }) // if it was not killed: Close waits for it
 			}
 			second := open()
 			began := time.Now()
