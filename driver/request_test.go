@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -202,7 +203,17 @@ func TestParseSignal(t *testing.T) {
 			t.Errorf("%q: %d, %v", name, signal, err)
 		}
 	}
-	for _, name := range []string{"", "SIG", "SIGNULL", "0", "65", "15x", "SIGTERM2"} {
+	for name, want := range map[string]syscall.Signal{
+		"SIGRTMIN": 34, "rtmin+3": 37, "SIGRTMIN+0": 34, "SIGRTMIN+30": 64, "SIGRTMAX": 64, "SIGRTMAX-1": 63, "SIGRTMAX-30": 34,
+		"SIGPOLL": 29, "SIGIOT": 6, "SIGCLD": 17, "64": 64,
+	} {
+		if signal, err := parseSignal(name); err != nil || signal != want {
+			t.Errorf("%q: %d, %v, want %d", name, signal, err, want)
+		}
+	}
+	for _, name := range []string{
+		"", "SIG", "SIGNULL", "0", "65", "15x", "SIGTERM2", "SIGRTMIN+31", "SIGRTMAX-31", "SIGRTMAX-", "SIGRTMIN+", "SIGRTMIN-1",
+	} {
 		if signal, err := parseSignal(name); err == nil {
 			t.Errorf("%q: %d", name, signal)
 		}

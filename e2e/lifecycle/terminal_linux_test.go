@@ -64,6 +64,27 @@ func TestTerminalInterrupt(t *testing.T) {
 	}
 }
 
+// TestTerminalInterruptIgnored types Ctrl-C three times at a command that ignores it.
+func TestTerminalInterruptIgnored(t *testing.T) {
+	place := newPlace(t, rig.Self())
+	c := rig.OpenConsole(t, shell(t, place, "trap '' INT; echo ready; while :; do sleep 0.02; done"))
+	c.Expect(t, "ready\r\n")
+	c.Enter(t, "\x03\x03\x03")
+	c.Expect(t, "goes on after SIGINT", "tacho stop ")
+	c.Enter(t, "\x1c")
+	c.Exits(t, 131)
+}
+
+// TestTerminalSeries checks that runs of a series do not wait for keys.
+func TestTerminalSeries(t *testing.T) {
+	needShell(t)
+	place := newPlace(t, rig.Self())
+	c := rig.OpenConsole(t, place.Command(t.Context(), rig.Tacho(), "run", "--output-dir", place.Out, "--runs", "2", "--",
+		"/bin/sh", "-c", "test -t 1 && wc -c"))
+	c.Expect(t, "0\r\n0\r\n", "2 runs of ")
+	c.Exits(t, 0)
+}
+
 // TestTerminalEnd types Ctrl-D at a command that reads.
 func TestTerminalEnd(t *testing.T) {
 	place := newPlace(t, rig.Self())

@@ -363,31 +363,46 @@ func (d *Diagnosis) StallText() string {
 // label is the command and the number, as in php-fpm[79699].
 func (v *Victim) label() string { return fmt.Sprintf("%s[%d]", v.Command, v.PID) }
 
-// signalName writes a signal of Linux as people know it: 9 (SIGKILL).
+// signalName writes a signal of Linux as people know it: 9 (SIGKILL), 37 (SIGRTMIN+3).
 func signalName(number int) string {
-	if names := signalNames(); number > 0 && number < len(names) {
+	if names := signalNames(); number > 0 && number < len(names) && names[number] != "" {
 		return fmt.Sprintf("%d (SIG%s)", number, names[number])
 	}
 	return fmt.Sprint(number)
 }
 
-// ParseSignal reads a signal of Linux, TERM, SIGTERM or 15; ok is false for anything else.
+// ParseSignal reads a signal of Linux, such as TERM, SIGTERM, 15, SIGRTMIN+3 or SIGRTMAX-1, signal(7); ok is false for
+// anything else.
 func ParseSignal(word string) (number int, ok bool) {
 	word = strings.ToUpper(strings.TrimSpace(word))
-	if i := slices.Index(signalNames(), strings.TrimPrefix(word, "SIG")); i > 0 {
+	name := strings.TrimPrefix(word, "SIG")
+	others := map[string]string{"IOT": "ABRT", "CLD": "CHLD", "POLL": "IO", "RTMIN+0": "RTMIN", "RTMAX": "RTMAX-0"}
+	name = cmp.Or(others[name], name)
+	if i := slices.Index(signalNames(), name); i > 0 && name != "" {
 		return i, true
 	}
+	if below, found := strings.CutPrefix(name, "RTMAX-"); found {
+		number, err := strconv.ParseUint(below, 10, 8)
+		return lastRealtime - int(number), err == nil && number <= lastRealtime-firstRealtime
+	}
 	number, err := strconv.Atoi(word)
-	return number, err == nil && number > 0 && number <= 64
+	return number, err == nil && number > 0 && number <= lastRealtime
 }
 
+// The realtime signals. The C library keeps 32 and 33 for its threads.
+const firstRealtime, lastRealtime = 34, 64
+
 func signalNames() []string {
-	return []string{
+	names := []string{
 		1: "HUP", 2: "INT", 3: "QUIT", 4: "ILL", 5: "TRAP", 6: "ABRT", 7: "BUS", 8: "FPE", 9: "KILL", 10: "USR1",
 		11: "SEGV", 12: "USR2", 13: "PIPE", 14: "ALRM", 15: "TERM", 16: "STKFLT", 17: "CHLD", 18: "CONT", 19: "STOP",
 		20: "TSTP", 21: "TTIN", 22: "TTOU", 23: "URG", 24: "XCPU", 25: "XFSZ", 26: "VTALRM", 27: "PROF", 28: "WINCH",
-		29: "IO", 30: "PWR", 31: "SYS",
+		29: "IO", 30: "PWR", 31: "SYS", firstRealtime: "RTMIN",
 	}
+	for number := firstRealtime + 1; number <= lastRealtime; number++ {
+		names = append(names, fmt.Sprintf("RTMIN+%d", number-firstRealtime))
+	}
+	return names
 }
 
 // RetryReason says why another start may end better; empty unless the diagnosis is retryable.

@@ -69,7 +69,7 @@ func TestVerdicts(t *testing.T) {
 		{"completed", Evidence{}, Completed, "Completed with exit code 0"},
 		{"failed", Evidence{ExitCode: 3}, Failed, "Failed with exit code 3"},
 		{"signaled", Evidence{ExitCode: 139, Signal: 11}, Signaled, "Terminated by signal 11 (SIGSEGV)"},
-		{"a real-time signal", Evidence{ExitCode: 170, Signal: 42}, Signaled, "Terminated by signal 42"},
+		{"a real-time signal", Evidence{ExitCode: 170, Signal: 42}, Signaled, "Terminated by signal 42 (SIGRTMIN+8)"},
 		{
 			"forwarded",
 			Evidence{ExitCode: 143, Signal: 15, Forwarded: 15},

@@ -109,7 +109,7 @@ func (r *portableRun) run(ctx context.Context, path string) error {
 	defer signal.Stop(signals)
 	child := exec.CommandContext(ctx, path, r.args[1:]...)
 	child.Args[0] = r.args[0]
-	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
+	child.Stdin, child.Stdout, child.Stderr = r.stdin.file, os.Stdout, os.Stderr
 	r.info.StartedAt = time.Now()
 	if err := child.Start(); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {

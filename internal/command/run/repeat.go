@@ -57,6 +57,9 @@ func (l launch) runTimes(
 	defer signal.Stop(interrupts)
 	for n := 1; n <= times; n++ {
 		which := fmt.Sprintf("run %d of %d%s", n, times, what)
+		if err := l.stdin.rewind(); err != nil {
+			return nil, err
+		}
 		l.id = name(n)
 		final, err := run(l)
 		if err != nil {

@@ -57,7 +57,7 @@ type runOptions struct {
 	ioMax, capture, failIf                  []string
 	budgets                                 []budget.Condition
 	noFiles, detach, quiet                  bool
-	outputDir, recordFile                   string
+	outputDir, recordFile, input            string
 	summaryFile, textFile                   string
 	network, cgroup, format, summary, live  *cli.Choice
 }
@@ -69,6 +69,7 @@ type launch struct {
 	id        string
 	args      []string
 	selection procstats.Selection
+	stdin     input
 }
 
 //go:embed help.txt
@@ -91,6 +92,9 @@ func newRun() *cobra.Command {
 			return err
 		}
 		l := launch{options: o, cmd: cmd, id: o.newID(), args: args, selection: selection}
+		if l.stdin, err = o.openInput(); err != nil {
+			return err
+		}
 		if err := l.warmUp(); err != nil {
 			return err
 		}
@@ -146,6 +150,7 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	flags.Var(cli.Number(&o.runs, 1, math.MaxInt), "runs",
 		"run the command `N` times, one after the other, and print mean, deviation and outliers")
 	flags.Var(cli.Number(&o.warmUp, 0, math.MaxInt), "warmup", "run the command `N` times before, without a record")
+	flags.StringVar(&o.input, "input", "", "`FILE` that the command reads as its stdin, each run from its start")
 }
 
 // addMeasurementFlags adds the flags for what is measured, and when.

@@ -49,6 +49,8 @@ type session struct {
 	streams *sessionStreams
 	client  *client.Client
 	screen  *screen
+	// interrupts are the times of the last three Ctrl-C, the newest last.
+	interrupts [3]time.Time
 
 	// final is the record of a command that has ended; nil if it did not run, if it was lost, and with --detach.
 	final *record.Record
@@ -167,7 +169,7 @@ func (s *session) start(ctx context.Context) (*proto.LaunchResponse, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("become a subreaper: %w", err)
 	}
-	streams, err := openSessionStreams(s.options, s.dir)
+	streams, err := openSessionStreams(s.options, s.stdin.file, s.dir)
 	if err != nil {
 		return nil, err
 	}
@@ -248,11 +250,14 @@ func (s *session) request() (*proto.LaunchRequest, error) {
 func (s *session) follow(ctx context.Context, signals chan os.Signal) error {
 	following, stop := context.WithCancel(ctx)
 	var forwarding sync.WaitGroup
+	s.streams.interrupted = s.interrupted
 	s.streams.proxy(following, &forwarding, s.screen)
 	forwarding.Go(func() { s.screen.follow(following, s.client, s.options) })
 	if s.streams.master == nil {
 		signal.Notify(signals, unix.SIGTSTP) // a command with its own terminal receives Ctrl-Z there
 	}
+	s.screen.fail(ignoreRealtime(true))
+	defer func() { s.screen.fail(ignoreRealtime(false)) }()
 	forwarding.Go(func() { s.forward(following, signals) })
 	forwarding.Go(func() { s.followEvents(following) })
 	_, final, err := s.client.Wait(context.WithoutCancel(ctx))

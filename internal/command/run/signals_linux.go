@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
@@ -19,17 +20,43 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// forwarded returns the signals that are forwarded to the command. Those that were ignored at the start, as nohup does,
-// stay ignored, by tacho and by the command.
-func forwarded() []os.Signal {
-	list := []os.Signal{unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2}
-	if !signal.Ignored(unix.SIGHUP) {
-		list = append(list, unix.SIGHUP)
-	}
-	if !signal.Ignored(unix.SIGINT) {
-		list = append(list, unix.SIGINT, unix.SIGQUIT)
+// forwarded returns the signals that are forwarded to the command: all but those that cannot be caught, and those that
+// are about tacho itself. Those that were ignored at the start, as nohup does, stay ignored, by tacho and the command.
+func forwarded() (list []os.Signal) {
+	const last = 64 // SIGRTMAX, signal(7)
+	for number := unix.Signal(1); number <= last; number++ {
+		switch number {
+		case unix.SIGKILL, unix.SIGSTOP, 32, 33, 34: // the C library keeps the last three for its threads
+		case unix.SIGCHLD, unix.SIGPIPE: // of our children, and of our own writing
+		case unix.SIGURG, unix.SIGPROF: // of Go's scheduler, and of its profiler, which Notify does not get
+		case unix.SIGTTIN, unix.SIGTTOU, unix.SIGTSTP: // of our terminal; see pause
+		case unix.SIGQUIT:
+			if !signal.Ignored(unix.SIGINT) {
+				list = append(list, number)
+			}
+		default:
+			if !signal.Ignored(number) {
+				list = append(list, number)
+			}
+		}
 	}
 	return list
+}
+
+// ignoreRealtime ignores SIGRTMIN, or gives it its default action back. The Go runtime leaves that one to the C
+// library musl (runtime/sigtab_linux_generic.go): Notify does not get it, and it would end this process. It is not
+// ignored while the executor is started, which would inherit it.
+func ignoreRealtime(ignore bool) error {
+	var action [4]uint64 // struct sigaction of the kernel, the action first
+	if ignore {
+		action[0] = 1 // SIG_IGN
+	}
+	const number, maskSize = 34, 8
+	_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, number, uintptr(unsafe.Pointer(&action)), 0, maskSize, 0, 0)
+	if errno != 0 {
+		return os.NewSyscallError("rt_sigaction", errno)
+	}
+	return nil
 }
 
 // forward forwards signals to the command. Those that a terminal sends to a process group go to the command's group.
@@ -41,12 +68,31 @@ func (s *session) forward(ctx context.Context, signals <-chan os.Signal) {
 				s.pause(ctx)
 				continue
 			}
+			if s.streams.master != nil && (received == unix.SIGWINCH || received == unix.SIGCONT) {
+				continue // followTerminal handles them, and the command's terminal sends its own
+			}
 			number, _ := received.(syscall.Signal)
 			s.signal(ctx, number, number == unix.SIGINT || number == unix.SIGQUIT)
+			if number == unix.SIGINT && s.streams.master == nil {
+				s.interrupted()
+			}
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// interrupted says how to end a command that goes on after three Ctrl-C within a few seconds.
+func (s *session) interrupted() {
+	const limit = 3 * time.Second
+	copy(s.interrupts[:], s.interrupts[1:])
+	s.interrupts[2] = time.Now()
+	if s.interrupts[2].Sub(s.interrupts[0]) > limit {
+		return
+	}
+	s.interrupts = [3]time.Time{}
+	s.screen.note("the command goes on after SIGINT: Ctrl-\\ sends SIGQUIT, and \"tacho stop " + s.id +
+		"\" ends it in any case")
 }
 
 // parseSignal parses TERM, SIGTERM or 15.

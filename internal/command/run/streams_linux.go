@@ -28,13 +28,17 @@ const firstExtraFD = 3
 type sessionStreams struct {
 	// inherited are the files for the executor; ours are closed once it has them.
 	inherited []*os.File
-	stdio     *proto.Stdio
-	leashFD   uint32
+	// stdin is what the command reads, ours or a file; it stays open for the next run.
+	stdin   *os.File
+	stdio   *proto.Stdio
+	leashFD uint32
 	// leash is our end of a pipe: when this process dies, the kernel closes it and the executor notices.
 	leash *os.File
 	// master is our end of the command's terminal; nil if the command has our descriptors.
 	master *os.File
 	tees   []tee
+	// interrupted is called for each Ctrl-C that the command's terminal turns into SIGINT.
+	interrupted func()
 	// wake is polled together with our terminal; writing to waker interrupts the poll.
 	wake, waker *os.File
 
@@ -51,17 +55,17 @@ type tee struct {
 	terminal bool
 }
 
-// openSessionStreams opens a terminal for the command if we have one, else it uses our descriptors.
-func openSessionStreams(o *runOptions, dir string) (*sessionStreams, error) {
-	s := &sessionStreams{stdio: &proto.Stdio{}}
+// openSessionStreams opens a terminal for the command if we have one, else it uses our descriptors, and stdin.
+func openSessionStreams(o *runOptions, stdin *os.File, dir string) (*sessionStreams, error) {
+	s := &sessionStreams{stdio: &proto.Stdio{}, stdin: stdin}
 	var err error
 	switch {
-	case o.detach && dir == "":
-		s.stdio.Mode = proto.Stdio_MODE_NULL
 	case o.detach:
-		s.stdio.Mode = proto.Stdio_MODE_PATHS
-		s.stdio.StdoutPath, s.stdio.StderrPath = filepath.Join(dir, "stdout"), filepath.Join(dir, "stderr")
-	case term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd())):
+		s.stdio.Mode, s.stdio.StdinPath = proto.Stdio_MODE_PATHS, o.input
+		if dir != "" {
+			s.stdio.StdoutPath, s.stdio.StderrPath = filepath.Join(dir, "stdout"), filepath.Join(dir, "stderr")
+		}
+	case term.IsTerminal(int(stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd())):
 		err = s.terminal(o, dir)
 	default:
 		err = s.descriptors(o, dir)
@@ -110,7 +114,7 @@ func (s *sessionStreams) inherit(f *os.File) (fd uint32) {
 
 func (s *sessionStreams) descriptors(o *runOptions, dir string) error {
 	s.stdio.Mode = proto.Stdio_MODE_DESCRIPTORS
-	s.stdio.StdinFd = s.inherit(os.Stdin)
+	s.stdio.StdinFd = s.inherit(s.stdin)
 	var err error
 	if s.stdio.StdoutFd, err = s.output(o, dir, "stdout", os.Stdout); err != nil {
 		return err
@@ -158,7 +162,7 @@ func (s *sessionStreams) openLeash() error {
 func (s *sessionStreams) closeInherited() error {
 	var errs []error
 	for _, f := range s.inherited {
-		if f != os.Stdin && f != os.Stdout && f != os.Stderr {
+		if f != s.stdin && f != os.Stdout && f != os.Stderr {
 			errs = append(errs, f.Close())
 		}
 	}

@@ -4,6 +4,7 @@
 package run
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -184,7 +185,25 @@ func (s *sessionStreams) copyInput(ctx context.Context) {
 		if _, err := s.master.Write(buffer[:n]); err != nil {
 			return
 		}
+		for range bytes.Count(buffer[:n], []byte{interruptKey}) {
+			if s.signals() {
+				s.interrupted()
+			}
+		}
 	}
+}
+
+// interruptKey is Ctrl-C, unless the command has chosen another, stty(1).
+const interruptKey = 0x03
+
+// signals reports whether the command's terminal turns keys into signals: editors read them as they are.
+func (s *sessionStreams) signals() (does bool) {
+	_ = ioctl(s.master, func(fd int) error { // fails after the command has exited
+		modes, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+		does = err == nil && modes.Lflag&unix.ISIG != 0
+		return err
+	})
+	return does
 }
 
 // awaitInput waits until our terminal has input, or ctx or the foreground may have changed.
