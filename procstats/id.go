@@ -75,6 +75,7 @@ const (
 	TreeCPUUnattributed               ID = 126
 	TreeProcessesExited               ID = 127
 	TreeVsize                         ID = 128
+	TreeZombies                       ID = 129
 	TreeIORchar                       ID = 130
 	TreeIOWchar                       ID = 131
 	TreeIORead                        ID = 132

@@ -81,11 +81,12 @@ var cgroupRows = [...]section{{TaskScope, SourceCgroup, []Measurement{{
 }, {
 	ID: CgroupMemoryActiveFile, Name: "cgroup_memory_active_file_bytes", Unit: Bytes, Kind: Gauge, Guarantee: Exact,
 	File: "memory.stat active_file (v2), total_active_file (v1)",
-	Help: "File pages used more than once; reclaimable.",
+	Help: "Memory on the kernel's active list of file pages, used more than once; reclaimable.",
 }, {
 	ID: CgroupMemoryInactiveFile, Name: "cgroup_memory_inactive_file_bytes", Unit: Bytes, Kind: Gauge, Guarantee: Exact,
 	File: "memory.stat inactive_file (v2), total_inactive_file (v1)",
-	Help: "File pages the kernel reclaims first.",
+	Help: "Memory on the kernel's inactive list of file pages, which it reclaims first: pages of files, and anonymous " +
+		"ones that were given up by madvise(MADV_FREE).",
 }, {
 	ID: CgroupMemorySlabReclaimable, Name: "cgroup_memory_slab_reclaimable_bytes",
 	Unit: Bytes, Kind: Gauge, Guarantee: Exact,

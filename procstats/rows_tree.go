@@ -20,7 +20,11 @@ var treeRows = [...]section{{TaskScope, SourceTree, []Measurement{{
 }, {
 	ID: TreeProcesses, Name: "tree_processes", Kind: Gauge, Guarantee: Exact,
 	File: "cgroup.procs or /proc/PID/task/TID/children",
-	Help: "Live processes of the task.",
+	Help: "Processes of the task that are alive; tree_zombies are not.",
+}, {
+	ID: TreeZombies, Name: "tree_zombies", Kind: Gauge, Guarantee: Sampled,
+	File: "/proc/PID/statm of processes without memory",
+	Help: "Processes of the task that have ended, and whose parents have not asked how.",
 }, {
 	ID: TreeThreads, Name: "tree_threads", Kind: Gauge, Guarantee: Sampled,
 	File: "/proc/PID/stat num_threads, summed",

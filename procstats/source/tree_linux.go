@@ -221,6 +221,7 @@ type treeSums struct {
 	live, total time.Duration
 	rss, size   int64 // in pages
 	threads     uint64
+	zombies     int
 }
 
 // add makes the sums; every process is in them, those without a row too.
@@ -236,6 +237,9 @@ func (t *treeSource) add(reaped time.Duration) treeSums {
 		sums.rss += p.tree.memory.Resident
 		sums.size += p.tree.memory.Size
 		sums.threads += p.tree.threads
+		if p.ended {
+			sums.zombies++
+		}
 		total += p.tree.cpu + p.tree.children
 	}
 	// Both are lower bounds: children's time is kept in ticks, and is lost where a parent ignores SIGCHLD; last
@@ -257,7 +261,7 @@ func (t *treeSource) putTask(s *procstats.Sample, sums treeSums) {
 		case t.aboutOutside.Has(id):
 			s.Task.Put(t.members.outsideReading(id))
 		case id == procstats.TreeProcesses:
-			s.SetNumber(id, float64(t.members.count()))
+			s.SetNumber(id, float64(t.members.count()-sums.zombies))
 		case id == procstats.TreeProcessesExited:
 			s.SetNumber(id, float64(t.members.exited.processes))
 		case id == procstats.TreeCPUExited:
@@ -287,6 +291,8 @@ func (t *treeSource) sum(id procstats.ID, sums treeSums) float64 {
 		return float64(sums.size) * page
 	case procstats.TreeThreads:
 		return float64(sums.threads)
+	case procstats.TreeZombies:
+		return float64(sums.zombies)
 	case procstats.TreeCPULive:
 		return sums.live.Seconds()
 	}
