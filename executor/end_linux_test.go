@@ -204,9 +204,10 @@ func TestLeftovers(t *testing.T) {
 	eachPlacement(t, func(t *testing.T, place func(*proto.LaunchRequest)) {
 		f := start(t)
 		f.run(family+"exit 4", place, func(r *proto.LaunchRequest) { r.KillGraceNs = int64(200 * time.Millisecond) })
-		exit, _ := f.wait()
-		if exit.GetCode() != 4 || exit.GetVerdict() != string(record.Failed) {
-			t.Errorf("exit %v, want the code of the main process", exit)
+		exit, final := f.wait()
+		if exit.GetCode() != 4 || exit.GetVerdict() != string(record.Failed) ||
+			!strings.Contains(exit.GetSummary(), final.Diagnosis.Leftovers.Text()) || len(final.Diagnosis.Leftovers) == 0 {
+			t.Errorf("exit %v, want the code of the main process, and what was stopped: %v", exit, final.Diagnosis.Leftovers)
 		}
 		f.noneLeftButExecutor()
 		var kinds []string
@@ -312,7 +313,7 @@ func TestAveragesOfOutliving(t *testing.T) {
 		f.run("timeout 1 sh -c 'while :; do :; done' & exit 0", place, func(r *proto.LaunchRequest) { r.WaitForAll = true })
 		_, final := f.wait()
 		span, ok := final.Span()
-		if !ok || span < 0.9 || final.WallSeconds == nil || *final.WallSeconds >= span {
+		if !ok || span < 0.9 || final.MainSeconds == nil || *final.MainSeconds >= span || *final.WallSeconds != span {
 			t.Fatalf("the last process ended after %v s, the main one not before: %+v", span, final)
 		}
 		cpu, average := headline(t, final, procstats.HeadlineCPU), headline(t, final, procstats.HeadlineCoresAverage)

@@ -216,22 +216,24 @@ func (r *recorder) finish(
 	info := r.info
 	seconds, span := evidence.Wall.Seconds(), evidence.Span.Seconds()
 	info.State, info.EndedAt, info.WallSeconds, info.SpanSeconds = record.Exited, evidence.EndedAt, &seconds, &span
+	if evidence.WaitedForAll {
+		info.EndedAt, info.WallSeconds, info.MainSeconds = info.StartedAt.Add(evidence.Span), &span, &seconds
+	}
 	info.ExitCode = &evidence.ExitCode
 	if evidence.Signal != 0 {
 		info.Signal = &evidence.Signal
 	}
-	evidence.Before, evidence.After, evidence.Last = r.baseline, final, newest.Last
-	evidence.Throttler = r.reader.CPUThrottler()
-	if last := newest.Last; last != nil {
-		evidence.LastAge = evidence.EndedAt.Add(evidence.Span - evidence.Wall).Sub(last.Wall)
-		history := procstats.History{Previous: cmp.Or(newest.Before, r.baseline), CPUs: r.cpus()}
+	evidence.Before, evidence.After, evidence.Throttler = r.baseline, final, r.reader.CPUThrottler()
+	if last, before := evidence.LastOf(newest.Last, newest.Before); last != nil {
+		evidence.Last = last
+		history := procstats.History{Previous: cmp.Or(before, r.baseline), CPUs: r.cpus()}
 		evidence.LastHeadlines = procstats.Headlines(last, history)
 	}
 	d := record.Diagnose(evidence)
 	info.Diagnosis = d
 	exit := &proto.Exit{
 		Code: int32(evidence.ExitCode), Signal: int32(evidence.Signal), OomKilled: d.OOMKilled,
-		Verdict: string(d.Verdict), Summary: readable(d.Summary), EndedAtUnixNs: evidence.EndedAt.UnixNano(),
+		Verdict: string(d.Verdict), Summary: readable(d.Summary), EndedAtUnixNs: info.EndedAt.UnixNano(),
 	}
 	info.Commands = r.exits.Finish(r.forked)
 	final = record.WithExits(final, info.Commands)

@@ -91,6 +91,8 @@ type stopping struct {
 	killAt    time.Time
 	// killing makes every orphan that is reparented to the executor be killed too.
 	killing bool
+	// leftovers are how many processes of each command outlived the main one and were stopped.
+	leftovers record.Leftovers
 	// over is set once no request can be the cause of the task's end any more.
 	over bool
 }
@@ -156,27 +158,43 @@ func (t *task) stopLeftovers() {
 	if signal == 0 {
 		signal = t.killSignal()
 	}
-	if n := t.signalMembers(signal); n > 0 {
-		what := procstats.Counted(n, "process", "processes")
-		t.journal.add("leftovers", what+" outlived the main process; being stopped", nil)
+	members := t.members()
+	leftovers := record.Leftovers{}
+	for _, p := range members {
+		if command, err := kernel.Comm(kernel.HostFS(), p.PID()); err == nil {
+			leftovers[command]++
+		}
+	}
+	t.signalAll(members, signal)
+	if len(leftovers) > 0 {
+		t.mu.Lock()
+		t.leftovers = leftovers
+		t.mu.Unlock()
+		t.journal.add("leftovers", leftovers.Text(), nil)
 	}
 	if !stopping {
 		t.armKill(t.killGrace())
 	}
 }
 
-// signalMembers signals every process of the task, and returns how many there were.
-func (t *task) signalMembers(signal unix.Signal) int {
+// signalMembers signals every process of the task.
+func (t *task) signalMembers(signal unix.Signal) { t.signalAll(t.members(), signal) }
+
+// members holds every process of the task.
+func (t *task) members() []*process.Process {
 	members, err := process.Descendants(kernel.HostFS(), &t.children.mu)
 	if err != nil {
 		t.log.Error("list processes of the task", "error", err)
 	}
+	return members
+}
+
+func (t *task) signalAll(members []*process.Process, signal unix.Signal) {
 	for _, p := range members {
 		if err := errors.Join(p.Signal(signal), p.Close()); err != nil {
 			t.log.Error("signal process of the task", "pid", p.PID(), "signal", unix.SignalName(signal), "error", err)
 		}
 	}
-	return len(members)
 }
 
 // stop asks the task to end and kills it after the grace: its main process, or those that outlived it. The first cause
@@ -264,6 +282,7 @@ func (t *task) finish(end ended, last time.Time) {
 	evidence := record.Evidence{
 		Cause: t.cause, Reason: t.reason, AfterMain: t.afterMain, Forwarded: int(t.forwarded),
 		EndedAt: end.at, Wall: end.at.Sub(t.started), Span: last.Sub(t.started),
+		WaitedForAll: t.request.GetWaitForAll(), Leftovers: t.leftovers,
 	}
 	if t.killTimer != nil {
 		t.killTimer.Stop()

@@ -107,6 +107,9 @@ func (t describer) summary(kill *Kill) string {
 	case *kills > 0:
 		text += "; " + KillsText(*kills)
 	}
+	if len(t.d.Leftovers) > 0 && t.d.Verdict != Stopped && t.d.Verdict != TimedOut { // there it is the rest of the end
+		text += "; " + t.d.Leftovers.Text()
+	}
 	if n := len(t.d.Cores); n > 0 {
 		text += "; " + t.d.Cores[0].Text()
 		if n > 1 {

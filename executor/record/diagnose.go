@@ -24,7 +24,7 @@ func Diagnose(e Evidence) Diagnosis {
 	}
 	d := Diagnosis{
 		Verdict: verdict(e), Reason: e.Reason, AfterMain: e.AfterMain, ForwardedSignal: e.Forwarded, Killers: e.Killers,
-		Cores:       e.Cores,
+		Cores: e.Cores, Leftovers: e.Leftovers,
 		LastReading: lastReading(e),
 	}
 	waits := WaitsBetween(e.Before, e.After, e.Span)

@@ -140,6 +140,18 @@ func TestVerdicts(t *testing.T) {
 			Stopped,
 			"Stopped because the process that started it is gone; the main process had been terminated by signal 9 (SIGKILL) before",
 		},
+		{
+			"what it left was stopped",
+			Evidence{Leftovers: Leftovers{"sh": 1, "sleep": 2}},
+			Completed,
+			"Completed with exit code 0; 3 processes outlived the main process and were stopped: sleep (2), sh",
+		},
+		{
+			"what it left was stopped, on request",
+			Evidence{Cause: Stopped, Leftovers: Leftovers{"sleep": 1}},
+			Stopped,
+			"Stopped on request",
+		},
 		{"not started", Evidence{Cause: StartFailed, Reason: "no such file"}, StartFailed, "Start failed: no such file"},
 		{
 			"executor lost",
@@ -159,6 +171,41 @@ func TestVerdicts(t *testing.T) {
 			}
 			if test.e.OOMAfter.Reason == "" && (d.OOM.Kills == nil || *d.OOM.Kills != 0) {
 				t.Errorf("kills %v, want 0", d.OOM.Kills)
+			}
+		})
+	}
+}
+
+// TestLastOf holds that no reading from after an OOM kill is shown as what the task used before it.
+func TestLastOf(t *testing.T) {
+	sample := func(before time.Duration, kills float64) *procstats.Sample {
+		s := &procstats.Sample{}
+		s.Wall = ended().Add(-before)
+		s.SetNumber(procstats.CgroupMemoryEventsOOMKill, kills)
+		return s
+	}
+	killed := Evidence{ExitCode: 137, Signal: 9, OOMAfter: OOMCounters{Read: true, Kills: 8}, OOMBefore: OOMCounters{Read: true, Kills: 7}}
+	main := Kill{At: ended().Add(-20 * time.Millisecond), Kills: 1, Main: true}
+	earlier := Kill{At: ended().Add(-time.Minute), Kills: 1, Others: true}
+	tests := []struct {
+		name       string
+		kill       Kill
+		last, prev *procstats.Sample
+		want       time.Duration // the age that is told; negative for no reading
+	}{
+		{"before the kill", main, sample(300*time.Millisecond, 7), nil, 280 * time.Millisecond},
+		{"between kill and end", main, sample(10*time.Millisecond, 8), sample(time.Second, 7), 980 * time.Millisecond},
+		{"only after it", main, sample(10*time.Millisecond, 8), nil, -1},
+		{"a kill of long ago", earlier, sample(10*time.Millisecond, 8), sample(time.Second, 8), 10 * time.Millisecond},
+		{"nothing sampled", main, nil, nil, -1},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			e := killed
+			e.EndedAt, e.Wall, e.Span, e.Kills = ended(), time.Minute, time.Minute, []Kill{test.kill}
+			last, _ := e.LastOf(test.last, test.prev)
+			if (last != nil) != (test.want >= 0) || last != nil && e.LastAge != test.want {
+				t.Errorf("%v, %s before; want %s", last, e.LastAge, test.want)
 			}
 		})
 	}

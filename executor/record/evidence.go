@@ -30,13 +30,17 @@ type Evidence struct {
 	// Wall is the time from the start to EndedAt, Span to the end of the last process, which may be later: what was
 	// counted until After was counted in that time.
 	Wall, Span time.Duration
+	// WaitedForAll reports that the run goes on until its last process ends, not the main one.
+	WaitedForAll bool
+	// Leftovers are how many processes of each command outlived the main one and were stopped.
+	Leftovers Leftovers
 	// Before and After are the totals at the start and at the end; nil where they could not be read.
 	Before, After *procstats.Sample
 	// Last is the last sample, with its headlines; nil where nothing was sampled. One that was taken when no process
 	// was left is ignored.
 	Last          *procstats.Sample
 	LastHeadlines []procstats.HeadlineValue
-	// LastAge is how old Last was when the last process ended.
+	// LastAge is how old Last was when the last process ended, or when the main one was killed for lack of memory.
 	LastAge time.Duration
 	// Cores are the core dumps of the task.
 	Cores []Core
@@ -48,6 +52,25 @@ type Evidence struct {
 	Kills []Kill
 	// Killers are programs that run on this host and send SIGKILL where memory is short: systemd-oomd, earlyoom.
 	Killers []string
+}
+
+// LastOf returns the newer of the last two samples that says what the task used before its end, with the one before it,
+// and sets LastAge. One from after an OOM kill that ended the main process, or came shortly before its end, has only
+// what was left.
+func (e *Evidence) LastOf(last, previous *procstats.Sample) (chosen, before *procstats.Sample) {
+	kill, killedMain := DecisiveKill(*e)
+	end := e.EndedAt.Add(e.Span - e.Wall)
+	if last != nil && kill != nil && (killedMain || end.Sub(kill.At) < deathDelay) {
+		end = kill.At
+		kills, counted := last.Task.Number(procstats.CgroupMemoryEventsOOMKill)
+		if counted && int64(kills) > e.OOMAfter.Kills-max(1, kill.Kills) {
+			last, previous = previous, nil
+		}
+	}
+	if last != nil {
+		e.LastAge = end.Sub(last.Wall)
+	}
+	return last, previous
 }
 
 // OOMCounters are the kernel's counters of OOM events at one moment: those of the task's memory cgroup, of the

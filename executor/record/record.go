@@ -40,8 +40,10 @@ type Record struct {
 	Origin
 	StartedAt time.Time `json:"started_at"`
 	EndedAt   time.Time `json:"ended_at,omitzero"`
-	// WallSeconds is the time from the start to the end of the main process.
+	// WallSeconds is the time from the start to EndedAt: of the main process, or of the last one if all were waited for.
 	WallSeconds *float64 `json:"wall_seconds"`
+	// MainSeconds is the time from the start to the end of the main process where that is not WallSeconds.
+	MainSeconds *float64 `json:"main_seconds,omitempty"`
 	// SpanSeconds is the time from the start to the end of the last process: counters grew in it, and averages and
 	// shares are of it. Older records and those of lost runs have none; see Span.
 	SpanSeconds *float64 `json:"span_seconds,omitempty"`
@@ -304,7 +306,8 @@ func (r *Record) Redacted() *Record {
 	c := &Record{
 		Version: r.Version, State: r.State, ID: r.ID,
 		Origin:    Origin{PID: r.PID, StartTicks: r.StartTicks, BootID: r.BootID},
-		StartedAt: r.StartedAt, EndedAt: r.EndedAt, WallSeconds: r.WallSeconds, SpanSeconds: r.SpanSeconds,
+		StartedAt: r.StartedAt, EndedAt: r.EndedAt,
+		WallSeconds: r.WallSeconds, MainSeconds: r.MainSeconds, SpanSeconds: r.SpanSeconds,
 		ExitCode: r.ExitCode, Signal: r.Signal, Diagnosis: r.Diagnosis.redacted(),
 		Headline: r.Headline, Measurements: r.Measurements, Absent: r.Absent,
 		Processes: altered(r.Processes, func(p *Processes) { p.Rows = redactedRows(p.Rows) }),

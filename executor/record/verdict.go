@@ -4,9 +4,13 @@
 package record
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/tachograph/tacho/procstats"
 )
@@ -66,6 +70,8 @@ type Diagnosis struct {
 	OOM     OOM      `json:"oom"`
 	// Forks are those that a limit on processes refused; null if none was.
 	Forks *RefusedForks `json:"refused_forks,omitempty"`
+	// Leftovers are how many processes of each command outlived the main process and were stopped.
+	Leftovers Leftovers `json:"leftovers,omitempty"`
 	// Cores are the core dumps that processes of the task have left.
 	Cores []Core `json:"cores,omitempty"`
 	// LastReading is what the task used when it was read last; null if nothing was sampled.
@@ -82,6 +88,29 @@ type Diagnosis struct {
 	Retryable bool `json:"retryable"`
 	// Evidence are the numbers behind the sentences, by name.
 	Evidence map[string]any `json:"evidence,omitempty"`
+}
+
+// Leftovers are how many processes of each command outlived the main one and were stopped.
+type Leftovers map[string]int
+
+// Text names the commands of most processes: "3 processes outlived the main process and were stopped: sleep (2), sh".
+func (l Leftovers) Text() string {
+	const most = 3
+	names := slices.SortedFunc(maps.Keys(l), func(a, b string) int {
+		return cmp.Or(cmp.Compare(l[b], l[a]), cmp.Compare(a, b))
+	})
+	total := 0
+	for i, name := range names {
+		if total += l[name]; l[name] > 1 {
+			names[i] = fmt.Sprintf("%s (%d)", name, l[name])
+		}
+	}
+	more := ""
+	if len(names) > most {
+		names, more = names[:most], ", ..."
+	}
+	return procstats.Counted(total, "process outlived the main process and was stopped: ",
+		"processes outlived the main process and were stopped: ") + strings.Join(names, ", ") + more
 }
 
 // Core is a core dump.

@@ -89,11 +89,20 @@ func (p *Page) head() {
 		[2]string{"labels", LabelsText(r.Labels)},
 		[2]string{"started", TimeText(r.StartedAt)},
 		[2]string{"ended", TimeText(r.EndedAt)},
-		[2]string{"wall time", cli.Optional(procstats.Seconds, r.WallSeconds)},
+		[2]string{"wall time", wallText(r)},
 		[2]string{"exit code", strings.TrimPrefix(ExitText(r.ExitCode, r.Signal), procstats.NoValue)},
 		[2]string{"samples", samplesText(r)},
 		[2]string{"as of", TimeText(r.AsOf)},
 	)
+}
+
+// wallText is how long a run took, and its main process where that is another time.
+func wallText(r *record.Record) string {
+	text := cli.Optional(procstats.Seconds, r.WallSeconds)
+	if r.MainSeconds != nil {
+		text += ", its main process " + procstats.Seconds.Text(*r.MainSeconds)
+	}
+	return text
 }
 
 // LabelsText returns labels as NAME=VALUE, sorted by name.

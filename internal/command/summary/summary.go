@@ -49,7 +49,7 @@ func Lines(r *record.Record) [][2]string {
 	end := r.End()
 	written, since := writtenOf(r).Text()
 	lines := [][2]string{
-		{"wall", cli.Optional(procstats.Seconds, r.WallSeconds)},
+		{"wall", wallText(r)},
 		{"cpu", cpuSummary(r)},
 		{"by", Commands(r)},
 		{"memory", memorySummary(r)},
