@@ -113,6 +113,13 @@ func watch(t *testing.T, r *Reader, cmd *exec.Cmd) (byName map[string]procstats.
 	w, err := r.Watch(dir)
 	must(t, err)
 	run(t, dir, cmd)
+	for { // orphans end later, and without a word
+		events := testkit.Value(os.ReadFile(filepath.Join(dir, "cgroup.events")))(t)
+		if strings.Contains(string(events), "populated 0") {
+			break
+		}
+		<-time.After(time.Millisecond)
+	}
 	if s, err = w.Finish(time.Second); err != nil {
 		t.Fatal(err)
 	}
