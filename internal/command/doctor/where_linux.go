@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -187,18 +188,25 @@ func statusField(host Host, name string) string {
 	return ""
 }
 
-// checkSecurityModule checks SELinux and AppArmor. A permission error in spite of all capabilities is theirs.
+// checkSecurityModule checks SELinux and AppArmor. A permission error in spite of all capabilities is theirs. The file
+// attr/current is of whichever module came first, and "kernel" where SELinux has no policy; attr/apparmor/current,
+// since Linux 5.8, is AppArmor's own, proc_pid_attr(5).
 func checkSecurityModule(host Host, group *cgroup.Group) Check {
 	c := works("security module", "neither SELinux nor AppArmor confines this process")
 	context := strings.TrimRight(textOf(host.FS.Proc, "self/attr/current"), "\x00")
+	apparmor := textOf(host.FS.Proc, "self/attr/apparmor/current")
+	if strings.Contains(textOf(host.Root, "sys/kernel/security/lsm"), "apparmor") {
+		apparmor = cmp.Or(apparmor, context)
+	}
 	enforcing, errSELinux := os.ReadFile(filepath.Join(host.Root, "sys/fs/selinux/enforce"))
 	enable := "docker run --security-opt label=disable, or setsebool -P container_manage_cgroup on"
 	switch {
 	case errSELinux == nil && strings.TrimSpace(string(enforcing)) == "1":
 		c.Found = "SELinux is enforcing; this process is " + context
-	case context != "" && !strings.HasPrefix(context, "unconfined") &&
-		errors.Is(errSELinux, fs.ErrNotExist):
-		c.Found = "AppArmor confines this process: " + context
+	case errors.Is(errSELinux, fs.ErrNotExist) && strings.Count(context, ":") >= 3: // USER:ROLE:TYPE:LEVEL
+		c.Found = "SELinux labels this process " + context + ", and does not show here whether it is enforcing"
+	case apparmor != "" && !strings.HasPrefix(apparmor, "unconfined"):
+		c.Found = "AppArmor confines this process: " + apparmor
 		enable = "docker run --security-opt apparmor=unconfined"
 	default:
 		return c

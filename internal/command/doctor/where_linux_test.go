@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -93,7 +94,13 @@ func TestSecurityModule(t *testing.T) {
 		"sys/fs/selinux/enforce": "1", "proc/self/attr/current": "system_u:system_r:container_t:s0:c1,c2\x00",
 		"proc/self/status": "CapEff:\t00000000000000002\n",
 	}
-	apparmor := map[string]string{"proc/self/attr/current": "docker-default (enforce)\n", "proc/self/status": "CapEff:\t2\n"}
+	confined := func(file string) map[string]string {
+		return map[string]string{file: "docker-default (enforce)\n", "proc/self/status": "CapEff:\t2\n"}
+	}
+	before58 := confined("proc/self/attr/current")
+	before58["sys/kernel/security/lsm"] = "lockdown,capability,apparmor"
+	container := maps.Clone(selinux)
+	delete(container, "sys/fs/selinux/enforce")
 	for _, test := range []struct {
 		name   string
 		files  map[string]string
@@ -106,7 +113,10 @@ func TestSecurityModule(t *testing.T) {
 		{"not confined", map[string]string{"proc/self/attr/current": "unconfined\n"}, refused, Works, "neither", ""},
 		{"SELinux, harmless", selinux, made, Works, "container_t:s0:c1,c2", ""},
 		{"SELinux denies", selinux, refused, Partly, "SELinux is enforcing", "label=disable"},
-		{"AppArmor denies", apparmor, refused, Partly, "docker-default (enforce)", "apparmor=unconfined"},
+		{"SELinux denies in a container", container, refused, Partly, "SELinux labels this process system_u", "label=disable"},
+		{"AppArmor denies", confined("proc/self/attr/apparmor/current"), refused, Partly, "docker-default (enforce)", "apparmor=unconfined"},
+		{"AppArmor denies before 5.8", before58, refused, Partly, "docker-default (enforce)", "apparmor=unconfined"},
+		{"SELinux without a policy", map[string]string{"proc/self/attr/current": "kernel\x00", "proc/self/status": "CapEff:\t2\n"}, refused, Works, "neither", ""},
 		{"no permission anyway", map[string]string{"sys/fs/selinux/enforce": "1", "proc/self/status": "CapEff:\t0\n"}, refused, Works, "enforcing", ""},
 	} {
 		c := checkSecurityModule(hostOf(t, test.files), test.group)
