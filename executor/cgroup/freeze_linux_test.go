@@ -22,18 +22,28 @@ import (
 func TestKillWhatDoesNotFreeze(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
-	parent := ""
+	tried := false
 	for controller, root := range roots(t) {
-		if controller != "freezer" && controller != "cpuset" && controller != "" {
-			parent = root
+		dir := filepath.Join(root, fmt.Sprint("unfrozen-", os.Getpid()))
+		var g *Group
+		switch controller {
+		case "freezer", "cpuset":
+			continue
+		case "": // without cgroup.kill, as before Linux 5.14
+			g = Of(procstats.Cgroup{V2: dir}, true)
+		default:
+			g = Of(procstats.Cgroup{V1: map[string]string{"freezer": dir}}, true)
 		}
+		tried = true
+		t.Run(filepath.Base(root), func(t *testing.T) { killForks(t, g, dir) })
 	}
-	if parent == "" {
-		t.Skip("there is no hierarchy of version 1 without a freezer")
+	if !tried {
+		t.Skip("there is no hierarchy but those of the freezer and of cpusets")
 	}
-	dir := filepath.Join(parent, fmt.Sprint("unfrozen-", os.Getpid()))
+}
+
+func killForks(t *testing.T, g *Group, dir string) {
 	must(t, os.Mkdir(dir, 0o755))
-	g := Of(procstats.Cgroup{V1: map[string]string{"freezer": dir}}, true)
 	t.Cleanup(func() { empty(t, g) })
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = []string{planVariable + "=forks"}
@@ -58,7 +68,7 @@ func TestKillWhatDoesNotFreeze(t *testing.T) {
 		}
 	}
 	members("before", func(n int) bool { return n >= 10 })
-	must(t, g.Kill())
+	must(t, g.killFrozen())
 	if err := cmd.Wait(); err == nil {
 		t.Error("it has ended by itself")
 	}

@@ -60,15 +60,19 @@ func vanishedFolder(dir string) bool {
 
 const freezerState = "freezer.state"
 
-// killFrozen kills process by process. A frozen group cannot fork, so one round finds every process; without a
-// freezer, rounds are repeated until the list is empty.
+// killFrozen kills process by process. A frozen group cannot fork, so one round finds every process. Version 2, which
+// freezes since Linux 5.2, does so a little after it was told: there, and without a freezer, rounds are repeated until
+// the list is empty.
 func (g *Group) killFrozen() error {
 	dir := g.V1["freezer"]
 	frozen := dir != "" && write(dir, freezerState, "FROZEN") == nil
-	if frozen {
-		// A frozen process dies of its SIGKILL only then. A group that is gone needs no thawing, and nothing else can be done
-		// about an error.
+	// A process that version 1 has frozen dies of its SIGKILL once it is thawed. A group that is gone needs no thawing,
+	// and nothing else can be done about an error.
+	switch {
+	case frozen:
 		defer func() { _ = write(dir, freezerState, "THAWED") }()
+	case g.V2 != "" && write(g.V2, "cgroup.freeze", "1") == nil:
+		defer func() { _ = write(g.V2, "cgroup.freeze", "0") }()
 	}
 	const rounds = 20
 	for range rounds {

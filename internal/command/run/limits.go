@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"strconv"
 	"strings"
 
@@ -22,7 +23,7 @@ const leastCPU = 0.001
 
 // addLimitFlags adds the flags for resource limits. A limit that is not given is nil.
 func (o *runOptions) addLimitFlags(flags *pflag.FlagSet) {
-	const page = 4096
+	page := int64(os.Getpagesize())
 	l := &proto.Limits{}
 	o.request.Limits = l
 	size := func(least int64) func(string) (int64, error) {
