@@ -90,13 +90,19 @@ func (m *Monitor) notice(before, after record.OOMCounters) {
 	}
 	if groups := after.GroupKills - before.GroupKills; groups > 0 {
 		kill.Group, kill.Kills = true, groups
-	} else if after.Grouped && kill.Scope == record.Ancestor {
+	} else if after.Grouped && kill.Scope == record.Ancestor || m.groupUncounted(kill.Scope) {
 		kill.Group, kill.Kills = true, 1
 	}
 	kill.Others = !kill.Main && process.StateOf(m.victims.host, m.victims.main) == process.Alive
 	m.fillLimits(&kill, before, after, found.limitPath)
 	m.add(kill)
 	m.report(kill, false)
+}
+
+// groupUncounted reports whether a kill was of the task's group as a whole although the kernel does not say so, before
+// Linux 5.17: where memory.oom.group is on, all kills for want of memory in it or above it are.
+func (m *Monitor) groupUncounted(scope record.Scope) bool {
+	return scope != record.Descendant && grouped([]string{m.watcher.groups.own})
 }
 
 // fillLimits adds whose limit was hit, how high it is, and how much memory the task had.

@@ -97,3 +97,20 @@ func TestReportsNameTheVictim(t *testing.T) {
 		})
 	}
 }
+
+// TestGroupUncounted holds that a kill of a group as a whole is told as one before Linux 5.17, whose counter is of
+// processes.
+func TestGroupUncounted(t *testing.T) {
+	dir := t.TempDir()
+	m := &Monitor{watcher: &watcher{groups: groups{own: dir}}}
+	for _, test := range []struct {
+		group string
+		scope record.Scope
+		want  bool
+	}{{"1", record.Own, true}, {"1", record.HostScope, true}, {"1", record.Descendant, false}, {"0", record.Own, false}} {
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, "memory.oom.group"), []byte(test.group+"\n"), 0o600))
+		if got := m.groupUncounted(test.scope); got != test.want {
+			t.Errorf("memory.oom.group %s, scope %s: %v, want %v", test.group, test.scope, got, test.want)
+		}
+	}
+}
