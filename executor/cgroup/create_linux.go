@@ -196,10 +196,23 @@ func (m *maker) createV1(controller, parent string) error {
 		return removeTree(dir)
 	}
 	m.group.V1[controller] = dir
-	if controller == "cpuset" {
+	switch controller {
+	case "cpuset":
 		return inheritCpuset(parent, dir)
+	case "memory":
+		return useHierarchy(dir)
 	}
 	return nil
+}
+
+// useHierarchy puts groups that the task makes under the account and the limit of its own, which can only be said while
+// there are none. Since Linux 5.11 they always are; before, the default was that of the group above.
+func useHierarchy(dir string) error {
+	const file = "memory.use_hierarchy"
+	if on, ok := kernel.ReadNumber(filepath.Join(dir, file)); !ok || on != 0 {
+		return nil
+	}
+	return write(dir, file, "1")
 }
 
 // canLeave returns an error if the thread that forks the task could not leave a v1 group again: it needs write access

@@ -373,3 +373,18 @@ func TestCreateWithoutHierarchies(t *testing.T) {
 		t.Errorf("%+v, %v", g, err)
 	}
 }
+
+// TestUseHierarchy holds that a group of a kernel that asks, before Linux 5.11, encloses those below it.
+func TestUseHierarchy(t *testing.T) {
+	for before, after := range map[string]string{"0\n": "1", "1\n": "1\n", "": ""} {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "memory.use_hierarchy")
+		if before != "" {
+			must(t, os.WriteFile(file, []byte(before), 0o600))
+		}
+		must(t, useHierarchy(dir))
+		if got, _ := os.ReadFile(file); strings.TrimSpace(string(got)) != strings.TrimSpace(after) {
+			t.Errorf("%q became %q, want %q", before, got, after)
+		}
+	}
+}
