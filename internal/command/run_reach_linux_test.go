@@ -109,7 +109,7 @@ func hasEnded(t *testing.T, pidfd int) bool {
 
 // TestStopRemains holds that stop kills what a dead executor left.
 func TestStopRemains(t *testing.T) {
-	u := user{dir: t.TempDir()}
+	u := user{dir: t.TempDir(), env: runtimeDir(t)} // any other command of this user would kill it too
 	dir := u.detached(t, "exec sleep 60")
 	before := testkit.Value(record.Read(dir))(t)
 	main, executor := hold(t, before.PID), hold(t, before.Executor.PID)
