@@ -214,6 +214,8 @@ func (r *recorder) finish(
 	final *procstats.Sample, newest *reader.Handover, evidence record.Evidence,
 ) (*record.Record, *proto.Exit) {
 	info := r.info
+	info.Commands = r.exits.Finish(r.forked)
+	endKnown := info.Commands != nil && evidence.EndAt(info.Commands.LastEnd, final)
 	seconds, span := evidence.Wall.Seconds(), evidence.Span.Seconds()
 	info.State, info.EndedAt, info.WallSeconds, info.SpanSeconds = record.Exited, evidence.EndedAt, &seconds, &span
 	if evidence.WaitedForAll {
@@ -235,7 +237,6 @@ func (r *recorder) finish(
 		Code: int32(evidence.ExitCode), Signal: int32(evidence.Signal), OomKilled: d.OOMKilled,
 		Verdict: string(d.Verdict), Summary: readable(d.Summary), EndedAtUnixNs: info.EndedAt.UnixNano(),
 	}
-	info.Commands = r.exits.Finish(r.forked)
 	final = record.WithExits(final, info.Commands)
 	rows := cmp.Or(r.last, newest.Rows)
 	if r.last == nil && rows != nil {
@@ -251,7 +252,7 @@ func (r *recorder) finish(
 		rows = merged // it ended before the first sample: no row, but a sum
 	}
 	r.writeReport(rows, false)
-	r.fillFinal(merged, rows != nil || r.interval > 0, evidence.Span)
+	r.fillFinal(merged, rows != nil || r.interval > 0, procstats.History{Elapsed: evidence.Span, EndKnown: endKnown})
 	if info.Commands == nil && newest.Counted != nil {
 		info.SetCommands(newest.Counted.Until(evidence.EndedAt))
 	}
@@ -265,11 +266,11 @@ func (r *recorder) finish(
 }
 
 // fillFinal puts the final numbers into the record.
-func (r *recorder) fillFinal(merged *procstats.Sample, sampled bool, span time.Duration) {
+func (r *recorder) fillFinal(merged *procstats.Sample, sampled bool, history procstats.History) {
 	info := r.info
 	info.Samples = r.reader.Collections()
 	info.SetMeasured(merged)
-	history := procstats.History{Elapsed: span, Ended: true, Window: &r.whole, CPUs: r.cpus()}
+	history.Ended, history.Window, history.CPUs = true, &r.whole, r.cpus()
 	info.Headline = record.Headlines(procstats.Headlines(merged, history))
 	info.Notes = append(info.Notes, record.Contradictions(info.Headline)...)
 	if r.inheritsPeak {

@@ -51,7 +51,7 @@ var checks = [...]check{
 		[]ID{CgroupMemoryCurrent, CgroupMemoryPeak},
 		memoryLeftCgroup,
 	},
-	{"io_left_cgroup", []ID{HeadlineIORead, HeadlineIOWrite}, nil, ioLeftCgroup},
+	{"io_left_cgroup", []ID{HeadlineIORead, HeadlineIOWrite, HeadlineIOHanded}, nil, ioLeftCgroup},
 	{"peak_without_hugetlb", []ID{HeadlineMemoryPeak}, nil, peakWithoutHugetlb},
 	{"read_above_cgroup", []ID{HeadlineIORead}, []ID{CgroupIORead}, readAboveCgroup},
 	{"write_above_cgroup", []ID{HeadlineIOWrite}, []ID{CgroupIOWrite}, writeAboveCgroup},

@@ -34,6 +34,8 @@ type History struct {
 	// Ended reports that the sample was read after the run had ended: its end is known to have been before Elapsed and
 	// before the read, by as long as it took to wake the process that waited for it.
 	Ended bool
+	// EndKnown reports that Elapsed is to the end itself, by the kernel.
+	EndKnown bool
 	// Largest are the largest readings over all samples so far, for the peak; those of Window go before them.
 	Largest Largest
 	// CPUs is how many the machine has, for the cpu_cores; 0 if that is not known.
@@ -262,6 +264,10 @@ func (h History) rate(s *Sample, id ID) Reading {
 // and on a busy machine tens of them, is no part worth a word.
 const settledRun = 10 * time.Second
 
+// startedRun is the shortest run in which what the start of its first process cost the cgroup, up to half a millisecond
+// before the run began, is a small part.
+const startedRun = 5 * time.Millisecond
+
 // ofEnded lowers the guarantee of an average over a short run: its time is too long by the delay.
 func (h History) ofEnded(v HeadlineValue) HeadlineValue {
 	if h.Ended && h.Elapsed < settledRun && v.Guarantee == Exact {
@@ -281,7 +287,13 @@ func coresAverage(f *facts, id ID, sources []ID) HeadlineValue {
 		return noHeadline(id, "the wall time of the run is not known")
 	}
 	cpu.Reading = NumberReading(id, value/f.Elapsed.Seconds())
-	return f.ofEnded(cpu)
+	if !f.EndKnown {
+		return f.ofEnded(cpu)
+	}
+	if f.Elapsed < startedRun && cpu.Guarantee == Exact {
+		cpu.Guarantee = Sampled
+	}
+	return cpu
 }
 
 func memory(f *facts, _ ID, _ []ID) HeadlineValue { return memoryHeadline(f.Sample) }

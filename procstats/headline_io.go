@@ -12,13 +12,13 @@ import (
 //
 //nolint:gochecknoglobals // constant lists
 var (
-	ioReadSources  = [...]ID{CgroupIORead, TreeIORead, CgroupBlkioRead, RusageInblock}
+	ioReadSources  = [...]ID{CgroupIORead, ExitsIORead, TreeIORead, CgroupBlkioRead, RusageInblock}
 	ioWriteSources = [...]ID{TreeIOStored, CgroupBlkioWrite}
 	ioWriteNeeds   = [...]ID{
 		CgroupIOWrite, TreeIOStored, CgroupBlkioWrite,
-		TreeIOWrite, TreeIOCancelledWrite, RusageOublock, CgroupMemoryFileDirty, CgroupMemoryFileWriteback,
+		ExitsIOWrite, TreeIOWrite, TreeIOCancelledWrite, RusageOublock, CgroupMemoryFileDirty, CgroupMemoryFileWriteback,
 	}
-	ioHandedSources  = [...]ID{TreeIOWrite, RusageOublock}
+	ioHandedSources  = [...]ID{ExitsIOWrite, TreeIOWrite, RusageOublock}
 	ioPendingSources = [...]ID{CgroupMemoryFileDirty, CgroupMemoryFileWriteback}
 	// What a headline of the network is taken from, and since when that is counted.
 	receivedSources = [...]ID{SkbReceived, SkbStartTime}
@@ -41,11 +41,17 @@ func largestRead(f *facts, id ID, sources []ID) HeadlineValue {
 	return best
 }
 
-// ioWrite is what has reached storage: what the kernel charged to the cgroup, else the larger lower bound.
+// ioWrite is what has reached storage: what the kernel charged to the cgroup, else the larger lower bound, or more if
+// the task has ended.
 func ioWrite(f *facts, id ID, _ []ID) HeadlineValue {
 	written, ok := f.Task.Number(CgroupIOWrite)
 	if !ok {
 		v := largestRead(f, id, ioWriteSources[:])
+		if least, _ := v.Reading.Number(); f.Ended {
+			if stored, known := f.storedAtEnd(); known && stored.atLeast(least) {
+				return stored
+			}
+		}
 		if !v.Reading.Present() {
 			v = noHeadline(id, whyNone(f.Sample, []ID{TreeIOStored, CgroupIOWrite}))
 		}
@@ -56,6 +62,31 @@ func ioWrite(f *facts, id ID, _ []ID) HeadlineValue {
 		v.Guarantee = Exact
 	}
 	return v
+}
+
+// storedAtEnd is what an ended task handed to the kernel and neither cancelled nor left dirty in its cgroup. It is
+// sampled, because pages can be charged to other cgroups, unless nothing was handed over. While the task goes on it can
+// fall, and is no counter.
+func (f *facts) storedAtEnd() (v HeadlineValue, known bool) {
+	v = firstRead(f.Sample, HeadlineIOWrite, ioHandedSources[:])
+	handed, _ := v.Reading.Number()
+	if v.Guarantee == Exact && handed == 0 {
+		return v, true
+	}
+	seen, okSeen := f.Task.Number(TreeIOWrite)
+	cancelled, _ := f.Task.Number(TreeIOCancelledWrite)
+	pending, okPending := pendingBytes(f.Sample)
+	if !okSeen || !okPending || seen == 0 || seen < handed*0.99 { // what was not seen may be cancelled
+		return v, false
+	}
+	v.Reading, v.Guarantee = NumberReading(HeadlineIOWrite, max(0, handed-cancelled-pending)), Sampled
+	return v, true
+}
+
+// atLeast reports whether the value is not below another.
+func (h *HeadlineValue) atLeast(other float64) bool {
+	value, _ := h.Reading.Number()
+	return value >= other
 }
 
 // allWritten reports that the bytes charged to a cgroup are those that the task handed to the kernel, and that nothing

@@ -62,7 +62,7 @@ func headlineCases(t *testing.T, path string) (cases []headlineCase) {
 			case "cpus":
 				c.history.CPUs, err = strconv.Atoi(rest)
 			case "ended":
-				c.history.Ended = true
+				c.history.Ended, c.history.EndKnown = true, rest == "kernel"
 			case "want":
 				name, want, _ := strings.Cut(rest, " ")
 				c.want[name] = want

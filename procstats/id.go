@@ -151,6 +151,8 @@ const (
 	ProcessVoluntarySwitches          ID = 405
 	ProcessInvoluntarySwitches        ID = 406
 	ExitsLeft                         ID = 407
+	ExitsIORead                       ID = 408
+	ExitsIOWrite                      ID = 409
 	TreeMemory                        ID = 420
 	TreeSwap                          ID = 421
 	HugetlbCgroupCurrent              ID = 422

@@ -23,8 +23,8 @@ var headlineRows = [...]section{{HeadlineScope, SourceNone, []Measurement{{
 	ID: HeadlineCoresAverage, Name: "cpu_cores_average", Unit: Cores, Kind: Gauge,
 	File: "cpu_seconds_total over the time from the start of the run to the end of its last process",
 	Help: "CPUs kept busy, averaged over the whole run.",
-	Pitfall: "Of an ended run shorter than 10 s it is a lower bound: that the last process has ended is known only " +
-		"some time later.",
+	Pitfall: "Of an ended run shorter than 10 s it is a lower bound, unless the end of every process was recorded " +
+		"(root): that the last one has ended is known only some time later.",
 }, {
 	ID: HeadlineMemory, Name: "memory_bytes", Unit: Bytes, Kind: Gauge,
 	File: "cgroup_memory_current_bytes - cgroup_memory_active_file_bytes - cgroup_memory_inactive_file_bytes - " +
@@ -48,22 +48,24 @@ var headlineRows = [...]section{{HeadlineScope, SourceNone, []Measurement{{
 		"peak between two samples is known of single processes only.",
 }, {
 	ID: HeadlineIORead, Name: "io_read_bytes_total", Unit: Bytes, Kind: Counter,
-	File: "cgroup_io_read_bytes_total, else the largest of the lower bounds tree_io_read_bytes_total, " +
-		"cgroup_blkio_read_bytes_total, rusage_inblock_bytes_total",
+	File: "cgroup_io_read_bytes_total, exits_io_read_bytes_total, else the largest of the lower bounds " +
+		"tree_io_read_bytes_total, cgroup_blkio_read_bytes_total, rusage_inblock_bytes_total",
 	Help: "Bytes read from storage.",
 }, {
 	ID: HeadlineIOWrite, Name: "io_write_bytes_total", Unit: Bytes, Kind: Counter,
 	File: "cgroup_io_write_bytes_total (exact if it is tree_io_write_bytes_total or rusage_oublock_bytes_total less " +
 		"tree_io_cancelled_write_bytes_total, and cgroup_memory_file_dirty_bytes and cgroup_memory_file_writeback_bytes " +
 		"are 0, all to 1 %), else the larger of the lower bounds tree_io_stored_bytes_total, " +
-		"cgroup_blkio_write_bytes_total",
+		"cgroup_blkio_write_bytes_total; at the end of a task without the first, at least io_write_handed_bytes_total less " +
+		"what was cancelled and what its cgroup has dirty or under writeback (exact if nothing was handed over)",
 	Help: "Bytes written to storage.",
 	Pitfall: "What was handed to the kernel reaches storage later, often after the task has ended: see " +
 		"io_write_handed_bytes_total and io_write_pending_bytes. The kernel charges them to the cgroup that owns the " +
 		"file's pages.",
 }, {
 	ID: HeadlineIOHanded, Name: "io_write_handed_bytes_total", Unit: Bytes, Kind: Counter,
-	File: "the larger of the lower bounds tree_io_write_bytes_total, rusage_oublock_bytes_total",
+	File: "exits_io_write_bytes_total, else the larger of the lower bounds tree_io_write_bytes_total, " +
+		"rusage_oublock_bytes_total",
 	Help: "Bytes the task handed to the kernel to be written to storage: pages of files and devices that it " +
 		"changed, and direct writes.",
 	Pitfall: "A page that is changed again before it is written counts once. What is deleted before it is written " +

@@ -252,6 +252,20 @@ var treeRows = [...]section{{TaskScope, SourceTree, []Measurement{{
 	Help: "Processes that began in the task's cgroup of version 2 and did not end there, however short they lived. " +
 		"Only the record of an ended task has it.",
 	Pitfall: "A process that joined the cgroup and ended there makes up for one that left.",
+}, {
+	ID: ExitsIORead, Name: "exits_io_read_bytes_total", Unit: Bytes, Kind: Counter, Guarantee: Exact,
+	File: "task_struct.ioac.read_bytes of each thread that ended in the task's v2 cgroup, by a BPF program on " +
+		"sched_switch",
+	Help: "Bytes that all processes of the task caused to be read from storage. Only the record of an ended task " +
+		"has it.",
+	Pitfall: "Absent if the end of a process was not recorded, or was outside the cgroup.",
+}, {
+	ID: ExitsIOWrite, Name: "exits_io_write_bytes_total", Unit: Bytes, Kind: Counter, Guarantee: Exact,
+	File: "task_struct.ioac.write_bytes of each thread that ended in the task's v2 cgroup, by a BPF program on " +
+		"sched_switch",
+	Help: "Bytes that all processes of the task handed to the kernel to be written to storage. Only the record of an " +
+		"ended task has it.",
+	Pitfall: "Absent if the end of a process was not recorded, or was outside the cgroup.",
 }}}, {TaskScope, SourceHugetlb, []Measurement{{
 	ID: HugetlbCgroupCurrent, Name: "hugetlb_cgroup_current_bytes", Unit: Bytes, Kind: Gauge, Guarantee: Exact,
 	File:    "hugetlb.*.current (v2), hugetlb.*.usage_in_bytes (v1), all sizes",

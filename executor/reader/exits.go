@@ -130,6 +130,9 @@ func (w *Exits) commands(s exits.Summary, started time.Time) *record.Commands {
 		c.Since = w.since
 	default:
 		c.LeftProcesses = s.Left // of all that the task had
+		if now := kernel.Now(); s.LastEnd > 0 {
+			c.LastEnd = now.Wall.Add(s.LastEnd - now.Mono)
+		}
 	}
 	return c
 }

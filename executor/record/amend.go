@@ -57,12 +57,11 @@ func (r *Record) holdAgainst(c *Commands) {
 	if p := r.Processes; p != nil && p.TotalCPUSeconds != nil && p.UnattributedCPUSeconds != nil {
 		*p.TotalCPUSeconds, *p.UnattributedCPUSeconds = after, *p.UnattributedCPUSeconds+after-before
 	}
-	history := procstats.History{Ended: true}
-	if r.SpanSeconds != nil {
-		history.Elapsed = time.Duration(*r.SpanSeconds * float64(time.Second))
-	}
-	corrected := Headlines(procstats.Headlines(s, history))
-	for _, id := range [...]procstats.ID{procstats.HeadlineCPU, procstats.HeadlineCoresAverage} {
+	corrected := Headlines(procstats.Headlines(s, r.endedAt(c.LastEnd, s)))
+	for _, id := range [...]procstats.ID{
+		procstats.HeadlineCPU, procstats.HeadlineCoresAverage,
+		procstats.HeadlineIORead, procstats.HeadlineIOWrite, procstats.HeadlineIOHanded,
+	} {
 		if h, given := corrected[id.String()]; given && h.Value != nil {
 			r.Headline[id.String()] = h
 		}
@@ -81,6 +80,19 @@ func (r *Record) holdAgainst(c *Commands) {
 	}
 }
 
+// endedAt corrects the span of a record by when the last process ended, if that is known.
+func (r *Record) endedAt(last time.Time, totals *procstats.Sample) procstats.History {
+	history := procstats.History{Ended: true}
+	if r.SpanSeconds == nil || r.WallSeconds == nil {
+		return history
+	}
+	seconds := func(s *float64) time.Duration { return time.Duration(*s * float64(time.Second)) }
+	e := Evidence{EndedAt: r.EndedAt, Wall: seconds(r.WallSeconds), Span: seconds(r.SpanSeconds)}
+	history.EndKnown = e.EndAt(last, totals)
+	history.Elapsed, r.SpanSeconds = e.Span, new(e.Span.Seconds())
+	return history
+}
+
 // WithExits returns the last sample of a task with what its ended processes have used by their own accounts, which
 // can be more than its cgroup has counted; what closes the sum of the rows is corrected.
 func WithExits(final *procstats.Sample, c *Commands) *procstats.Sample {
@@ -92,6 +104,10 @@ func WithExits(final *procstats.Sample, c *Commands) *procstats.Sample {
 	_, cpu := c.sum()
 	s.SetNumber(procstats.ExitsCPU, cpu)
 	s.SetNumber(procstats.ExitsLeft, float64(c.LeftProcesses))
+	if read, written, all := c.io(); all {
+		s.SetNumber(procstats.ExitsIORead, float64(read))
+		s.SetNumber(procstats.ExitsIOWrite, float64(written))
+	}
 	if after, _ := cpuTotal(s); after != before {
 		if rest, known := s.Task.Number(procstats.TreeCPUUnattributed); known {
 			s.SetNumber(procstats.TreeCPUUnattributed, rest+after-before)

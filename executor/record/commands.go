@@ -31,6 +31,8 @@ type Commands struct {
 	// Gaps are the times in which nothing was recorded, because what records was restarted; what ended then is
 	// unattributed.
 	Gaps []Gap `json:"gaps,omitempty"`
+	// LastEnd is when the last process of the task ended, by the kernel; zero if that is not known.
+	LastEnd time.Time `json:"-"`
 	// Reason says why there are no rows, where there are none.
 	Reason string `json:"reason,omitempty"`
 }
@@ -149,6 +151,23 @@ func (c *Commands) CloseWith(total *float64) {
 func (c *Commands) Processes() int64 {
 	n, _ := c.sum()
 	return n
+}
+
+// io is how many bytes the ended processes read from storage and handed over to be written; all is false unless these
+// are all processes that the task had.
+func (c *Commands) io() (read, written int64, all bool) {
+	rows := c.Rows
+	if c.Others != nil {
+		rows = append(slices.Clip(rows), *c.Others)
+	}
+	all = len(rows) > 0 && c.LostRecords == 0 && c.LeftProcesses == 0 && c.Since.IsZero() && len(c.Gaps) == 0
+	for i := range rows {
+		if rows[i].ReadBytes == nil || rows[i].WrittenBytes == nil {
+			return 0, 0, false
+		}
+		read, written = read+*rows[i].ReadBytes, written+*rows[i].WrittenBytes
+	}
+	return read, written, all
 }
 
 // sum is how many processes have ended, and the CPU seconds they used.

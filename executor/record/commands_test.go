@@ -229,3 +229,60 @@ func TestSetCommandsAgain(t *testing.T) {
 		t.Errorf("sources %v, %d processes, exited %+v, %v s unattributed", r.Sources, r.Commands.Processes(), r.Processes.Exited, *r.Processes.UnattributedCPUSeconds)
 	}
 }
+
+// TestEndAt holds what the kernel's time of the last end does to that at which it was noticed.
+func TestEndAt(t *testing.T) {
+	noticed := time.Unix(1000, 0)
+	for _, test := range []struct {
+		name       string
+		late, wall time.Duration // of a span of 1 s
+		outside    float64
+		known      bool
+		want       [2]time.Duration // the wall time, the span
+	}{
+		{"the main process is the last", 30 * time.Millisecond, time.Second, 0, true, [2]time.Duration{970 * time.Millisecond, 970 * time.Millisecond}},
+		{"another is", 30 * time.Millisecond, 100 * time.Millisecond, 0, true, [2]time.Duration{100 * time.Millisecond, 970 * time.Millisecond}},
+		{"noticed first", -time.Millisecond, time.Second, 0, true, [2]time.Duration{time.Second, time.Second}},
+		{"one ended outside", 30 * time.Millisecond, time.Second, 1, false, [2]time.Duration{time.Second, time.Second}},
+		{"before the start", time.Second, time.Second, 0, false, [2]time.Duration{time.Second, time.Second}},
+	} {
+		var totals procstats.Sample
+		totals.SetNumber(procstats.RusageOutside, test.outside)
+		e := Evidence{EndedAt: noticed.Add(test.wall - time.Second), Wall: test.wall, Span: time.Second}
+		known := e.EndAt(noticed.Add(-test.late), &totals)
+		if got := [2]time.Duration{e.Wall, e.Span}; known != test.known || got != test.want {
+			t.Errorf("%s: %v, %v; want %v, %v", test.name, known, got, test.known, test.want)
+		}
+		start := noticed.Add(-time.Second)
+		testkit.Equal(t, e.EndedAt.Sub(start), e.Wall, "%s: the end", test.name)
+	}
+	if e := (Evidence{EndedAt: noticed, Wall: 1, Span: 1}); e.EndAt(time.Time{}, &procstats.Sample{}) {
+		t.Error("no time is taken for one")
+	}
+}
+
+// TestSetCommandsIO holds that a record gets the bytes of all processes from whoever counted them, and only of all.
+func TestSetCommandsIO(t *testing.T) {
+	rows := func(read, written int64) *Commands {
+		return &Commands{Rows: []procstats.Command{{Name: "a", Processes: 1, ReadBytes: &read, WrittenBytes: &written}}}
+	}
+	lost, late, none := rows(0, 0), rows(0, 0), rows(0, 0)
+	lost.LostRecords, late.Since, none.Rows[0].ReadBytes = 1, time.Unix(1, 0), nil
+	for name, test := range map[string]struct {
+		commands *Commands
+		known    bool
+	}{"all": {rows(0, 0), true}, "one was lost": {lost, false}, "recorded late": {late, false}, "not accounted": {none, false}} {
+		_, s := cpuSample(10, 4)
+		for _, id := range [...]procstats.ID{procstats.TreeIORead, procstats.TreeIOWrite, procstats.TreeIOStored} {
+			s.SetNumber(id, 0)
+		}
+		r := &Record{Headline: Headlines(procstats.Headlines(s, procstats.History{Ended: true}))}
+		r.Measurements, _ = Values(s.Task)
+		r.SetCommands(test.commands)
+		for _, id := range [...]procstats.ID{procstats.HeadlineIORead, procstats.HeadlineIOWrite, procstats.HeadlineIOHanded} {
+			if h := r.Headline[id.String()]; (h.Value != nil) != test.known || test.known && h.Guarantee != procstats.Exact {
+				t.Errorf("%s: %s is %+v", name, id, h)
+			}
+		}
+	}
+}

@@ -73,6 +73,22 @@ func (e *Evidence) LastOf(last, previous *procstats.Sample) (chosen, before *pro
 	return last, previous
 }
 
+// EndAt corrects the end of the last process, which is noticed late, to when the kernel says it was, of those in the
+// cgroup. It reports whether the end is known now. The final totals say if one ended elsewhere.
+func (e *Evidence) EndAt(last time.Time, totals *procstats.Sample) (known bool) {
+	late := e.EndedAt.Add(e.Span - e.Wall).Sub(last)
+	outside, _ := totals.Task.Number(procstats.RusageOutside)
+	if last.IsZero() || late >= e.Span || outside > 0 {
+		return false
+	}
+	late = max(0, late) // it ran for the last time after it could be reaped
+	if e.Wall == e.Span {
+		e.Wall, e.EndedAt = e.Wall-late, e.EndedAt.Add(-late)
+	}
+	e.Span -= late
+	return true
+}
+
 // OOMCounters are the kernel's counters of OOM events at one moment: those of the task's memory cgroup, of the
 // groups below it and of the visible groups above it. On version 1, which has no such counters for limits, they
 // count notifications.

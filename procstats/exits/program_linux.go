@@ -197,6 +197,8 @@ func reserve(m *shared) asm.Instructions {
 			asm.StoreMem(entry, atWatch, asm.R1, asm.DWord),
 			asm.FnGetCurrentPidTgid.Call(),
 			asm.StoreMem(entry, atPID, asm.R0, asm.DWord),
+			asm.FnKtimeGetNs.Call(),
+			asm.StoreMem(entry, atEnd, asm.R0, asm.DWord),
 		},
 	)
 }

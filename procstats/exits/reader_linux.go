@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// ringSize is room for 1600 records: the reader is woken when half of it is used.
+	// ringSize is room for 1500 records: the reader is woken when half of it is used.
 	ringSize = 256 << 10
 	// mostWatched bounds the watched cgroups. mostInherited is how many live processes have a place for their peak at
 	// their exec, by the last bits of the PID.
@@ -35,6 +35,7 @@ const (
 // Reader gets a record of every thread that ends in a watched cgroup or below one. The kernel runs its programs at
 // every context switch and every exec of the machine until it is closed.
 type Reader struct {
+	host  kernel.FS
 	maps  shared
 	links []link.Link
 	ring  *ring
@@ -55,7 +56,9 @@ type Reader struct {
 // Open loads the programs. The error says why exits are not had here. What loads may still report nothing: see
 // [Reader.Try] and [Watch.Finish].
 func Open(fs kernel.FS) (*Reader, error) {
-	r := &Reader{page: int64(os.Getpagesize()), peaks: procstats.Exact, watches: make(map[uint64]*Watch)}
+	r := &Reader{
+		host: fs, page: int64(os.Getpagesize()), peaks: procstats.Exact, watches: make(map[uint64]*Watch),
+	}
 	if kernel.RSSLag(fs) > mostRSSLag {
 		r.peaks = procstats.Sampled
 	}
@@ -345,7 +348,7 @@ func (w *Watch) Finish(limit time.Duration) (Summary, error) {
 	outstanding := w.Await(limit)
 	w.reader.mu.Lock()
 	w.tally.finish()
-	reported := w.reader.reported
+	reported, lastEnd := w.reader.reported, w.tally.lastEnd
 	w.reader.mu.Unlock()
 	if !reported {
 		return Summary{}, fmt.Errorf("first process of the cgroup: %w", errSilent)
@@ -353,5 +356,8 @@ func (w *Watch) Finish(limit time.Duration) (Summary, error) {
 	s := w.Read()
 	s.Lost += outstanding
 	s.Left = w.left(s.Lost)
+	if s.Lost == 0 && s.Left == 0 && kernel.InInitialTimeNamespace(w.reader.host) {
+		s.LastEnd = lastEnd
+	}
 	return s, nil
 }

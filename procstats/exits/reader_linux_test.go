@@ -300,3 +300,22 @@ func TestDepth(t *testing.T) {
 	}
 	noError(t, w.Close())
 }
+
+// TestLastEnd holds that the end of the last process is known, unless one has left the cgroup.
+func TestLastEnd(t *testing.T) {
+	r := openReader(t)
+	for name, left := range map[string]bool{"all end there": false, "one leaves": true} {
+		dir, script := group(t), "/bin/true"
+		if script += "; exec sleep 0.02"; left {
+			script = "/bin/true; echo $$ > " + filepath.Dir(dir) + "/cgroup.procs"
+		}
+		w, before := testkit.Value(r.Watch(dir))(t), kernel.Now().Mono
+		run(t, dir, shell(t, script))
+		s, err := w.Finish(time.Second)
+		must(t, errors.Join(err, w.Close()))
+		after := kernel.Now().Mono
+		if known := s.LastEnd != 0; known == left || known && (s.LastEnd < before+20*time.Millisecond || s.LastEnd > after) {
+			t.Errorf("%s: at %v, between %v and %v", name, s.LastEnd, before, after)
+		}
+	}
+}

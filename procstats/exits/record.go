@@ -28,7 +28,8 @@ const (
 	atDelay         = 128
 	atRead          = 136
 	atWritten       = 144
-	recordSize      = 152
+	atEnd           = 152
+	recordSize      = 160
 
 	commandSize = 16 // TASK_COMM_LEN
 )
@@ -51,6 +52,7 @@ type thread struct {
 	others  bool   // the process has had other threads
 	// maxRSS is the largest resident set of the process in bytes, inherited what of it was its parent's.
 	maxRSS, inherited int64
+	end               time.Duration // when it ran last, CLOCK_MONOTONIC of the machine
 	use               use
 }
 
@@ -98,7 +100,7 @@ func decode(raw []byte, pageSize int64) (t thread, ok bool) {
 		watch: uint64(long(atWatch)), process: process{pid: pid, start: uint64(long(atStart))}, //nolint:gosec // bits
 		first: id == pid, command: string(name), status: word(atExitCode), whole: id == pid,
 		ended: word(atLive) == 0, others: word(atThreads) > 1 || long(atReleased) > 0,
-		maxRSS: long(atMaxRSS) * pageSize, inherited: long(atInherited) * pageSize,
+		maxRSS: long(atMaxRSS) * pageSize, inherited: long(atInherited) * pageSize, end: time.Duration(long(atEnd)),
 		use: use{
 			cpu: time.Duration(long(atCPU)), delay: time.Duration(long(atDelay)),
 			read: long(atRead), written: long(atWritten),

@@ -12,6 +12,7 @@ package exits
 
 import (
 	"errors"
+	"time"
 
 	"github.com/tachograph/tacho/procstats"
 )
@@ -28,4 +29,7 @@ type Summary struct {
 	// Left counts the processes that began in the cgroup and did not end there, as far as that is known. Only
 	// [Watch.Finish] says.
 	Left int64
+	// LastEnd is when the last process ended, CLOCK_MONOTONIC: 0 if it may be one without a record. Only [Watch.Finish]
+	// says.
+	LastEnd time.Duration
 }

@@ -6,6 +6,7 @@ package exits
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/tachograph/tacho/procstats"
 )
@@ -40,6 +41,7 @@ type tally struct {
 	open     map[process]*open
 	round    uint64
 	ended    int64 // processes whose last thread has ended here
+	lastEnd  time.Duration
 	// peaks is what the largest resident sets guarantee that are a process's own.
 	peaks procstats.Guarantee
 }
@@ -50,6 +52,7 @@ func newTally(peaks procstats.Guarantee) *tally {
 
 // add counts a thread that has ended. A process counts once its last thread has; that of another may be reported later.
 func (t *tally) add(one thread) {
+	t.lastEnd = max(t.lastEnd, one.end)
 	p, begun := t.open[one.process]
 	if one.ended && (!begun || !p.ended) {
 		t.ended++

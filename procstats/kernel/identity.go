@@ -4,6 +4,7 @@
 package kernel
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -63,6 +64,13 @@ func PIDNamespace(root FS) string {
 // InInitialPIDNamespace reports whether the PIDs of this process are those that the kernel logs: the first PID
 // namespace has a fixed number, PROC_PID_INIT_INO in include/linux/proc_ns.h.
 func InInitialPIDNamespace(fs FS) bool { return PIDNamespace(fs) == "pid:[4026531836]" }
+
+// InInitialTimeNamespace reports whether the clocks of this process are those of the kernel, time_namespaces(7): a
+// fixed number too, PROC_TIME_INIT_INO. A kernel without those namespaces has no other clocks.
+func InInitialTimeNamespace(fs FS) bool {
+	name, err := os.Readlink(filepath.Join(fs.Proc, "self/ns/time"))
+	return errors.Is(err, os.ErrNotExist) || name == "time:[4026531834]"
+}
 
 // Comm returns the name of a process, /proc/PID/comm. It may have any bytes, newlines too.
 func Comm(fs FS, pid int) (string, error) {
