@@ -33,7 +33,7 @@ func (e *Executor) limitedGroup(request *proto.LaunchRequest) (*cgroup.Group, []
 func (e *Executor) groupWith(
 	request *proto.LaunchRequest, wanted *proto.Limits,
 ) (*cgroup.Group, []record.Limit, error) {
-	group, err := e.makeGroup(request, wanted.GetCpuset() != "")
+	group, err := e.makeGroup(request, wanted)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -44,9 +44,9 @@ func (e *Executor) groupWith(
 	return group, limits, nil
 }
 
-// makeGroup makes or takes the task's cgroup as the request says, with the cpuset controller if there are limits for
-// it.
-func (e *Executor) makeGroup(request *proto.LaunchRequest, cpuset bool) (*cgroup.Group, error) {
+// makeGroup makes or takes the task's cgroup as the request says, with the cpuset and cpu controllers if there are
+// limits for them.
+func (e *Executor) makeGroup(request *proto.LaunchRequest, wanted *proto.Limits) (*cgroup.Group, error) {
 	placement := request.GetCgroup()
 	switch placement.GetMode() {
 	case proto.CgroupPlacement_MODE_NONE:
@@ -58,7 +58,9 @@ func (e *Executor) makeGroup(request *proto.LaunchRequest, cpuset bool) (*cgroup
 	case proto.CgroupPlacement_MODE_UNSPECIFIED, proto.CgroupPlacement_MODE_AUTO:
 	}
 	return cgroup.Create(cgroup.Options{
-		FS: e.host, ID: request.GetId(), Parent: placement.GetParent(), Cpuset: cpuset,
+		FS: e.host, ID: request.GetId(), Parent: placement.GetParent(),
+		Cpuset:    wanted.GetCpuset() != "",
+		CPU:       wanted != nil && (wanted.CpuCores != nil || wanted.CpuWeight != nil || wanted.CpuShares != nil),
 		CpusetDir: placement.GetV1()["cpuset"],
 		Planned: func(c procstats.Cgroup) {
 			address := &wire.Address{ID: request.GetId(), Socket: e.socket(), Cgroup: c, Owned: true}

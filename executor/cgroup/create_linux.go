@@ -29,6 +29,8 @@ type Options struct {
 	Parent string
 	// Cpuset requests the cpuset controller too: on version 1 such a group needs CPUs and nodes first.
 	Cpuset bool
+	// CPU requests the cpu controller also where a group of it loses the task something: there are limits for it.
+	CPU bool
 	// CpusetDir is the absolute path of a group in the v1 cpuset hierarchy that the host manages, perhaps for many
 	// tasks. The task joins it instead of a group of its own, in which it would miss the host's changes of CPUs.
 	CpusetDir string
@@ -58,6 +60,7 @@ type maker struct {
 
 	group  *Group
 	mounts []kernel.CgroupMount
+	v1     []string // the hierarchies of version 1 that groups are made in
 	// refused maps the kernel's reasons to the hierarchies in which no groups can be made.
 	refused map[string][]string
 }
@@ -89,6 +92,7 @@ func (m *maker) make() error {
 		return err
 	}
 	base := m.group.executor
+	m.v1 = m.hierarchies()
 	if m.Parent != "" {
 		var err error
 		if base, err = findParent(m.mounts, m.Parent); err != nil {
@@ -96,14 +100,14 @@ func (m *maker) make() error {
 		}
 		m.group.Placement = InParent
 		reason := m.Parent + " does not exist in that hierarchy; create it there"
-		for _, controller := range v1Controllers(m.Cpuset) {
+		for _, controller := range m.v1 {
 			if isMissing(base, m.mounts, controller) {
 				m.refused[reason] = append(m.refused[reason], controller)
 			}
 		}
 	}
 	m.planV1(base)
-	for _, controller := range v1Controllers(m.Cpuset) {
+	for _, controller := range m.v1 {
 		if err := m.createV1(controller, base.V1[controller]); err != nil {
 			return err
 		}
@@ -125,10 +129,29 @@ func (m *maker) make() error {
 	return nil
 }
 
+// realtimeFile is what the real-time tasks of a v1 group may use, with CONFIG_RT_GROUP_SCHED: 0 in a new one, which
+// takes none and lets none become one.
+const realtimeFile = "cpu.rt_runtime_us"
+
+// hierarchies returns where groups are made on version 1. In cpu that is only for limits, or in a place that was asked
+// for, if the task may have a real-time priority where it is now: quotas and throttling of that place are measured, and
+// CPU time in cpuacct or version 2.
+func (m *maker) hierarchies() []string {
+	all, own := v1Controllers(m.Cpuset), m.group.executor
+	cpu := own.V1["cpu"]
+	if m.CPU || m.Parent != "" || cpu == "" || cpu == own.V1["cpuacct"] && own.V2 == "" {
+		return all
+	}
+	if budget, err := readNumber(cpu, realtimeFile); err != nil || budget == 0 {
+		return all
+	}
+	return slices.DeleteFunc(all, func(controller string) bool { return own.V1[controller] == cpu })
+}
+
 // planV1 announces the v1 groups that will be made.
 func (m *maker) planV1(base procstats.Cgroup) {
 	v1 := make(map[string]string)
-	for _, controller := range v1Controllers(m.Cpuset) {
+	for _, controller := range m.v1 {
 		if parent := base.V1[controller]; parent != "" {
 			v1[controller] = filepath.Join(parent, m.name())
 		}

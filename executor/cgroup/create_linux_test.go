@@ -13,6 +13,7 @@ import (
 	"github.com/tachograph/tacho/e2e/confine"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/internal/testkit"
+	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -67,9 +68,52 @@ func TestCreateInRoot(t *testing.T) {
 	o.isIn(t)
 	testkit.Equal(t, o.Group.Layout(), kind, "layout")
 	testkit.Equal(t, o.Place, map[string]Placement{"v1": Nested, "hybrid": Nested, "v2": Sibling}[kind], "placed")
-	for _, controller := range []string{"memory", "cpu", "pids"} {
-		if o.has(controller) != (version(t, controller) > 0) {
-			t.Errorf("no %s controller in %+v", controller, o.Group)
+	_, err := os.Stat(filepath.Join(roots(t)["cpu"], realtimeFile))
+	for controller, want := range map[string]bool{"memory": true, "cpu": err != nil, "pids": true} {
+		if o.has(controller) != (want && version(t, controller) > 0) {
+			t.Errorf("%s controller: want %v in %+v", controller, want, o.Group)
+		}
+	}
+}
+
+// TestRealtime starts a task that has a real-time priority, and may have: no group that refuses it is used.
+func TestRealtime(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	if layout(t) == "v2" {
+		t.Skip("a group of version 2 with the cpu controller says nothing of real time")
+	}
+	o := execute(t, plan{Realtime: true}, 0, "/")
+	if o.Error != "" || len(o.Notes) > 0 {
+		t.Errorf("%s, notes: %q", o.Error, o.Notes)
+	}
+	o.isIn(t)
+}
+
+// TestHierarchies holds in which hierarchies of version 1 groups are made on hosts whose groups have a real-time budget.
+func TestHierarchies(t *testing.T) {
+	t.Parallel()
+	with, spent, none := captured(t, map[string]string{realtimeFile: "950000\n"}), captured(t, map[string]string{realtimeFile: "0\n"}), captured(t, nil)
+	for name, test := range map[string]struct {
+		own    procstats.Cgroup
+		limits bool
+		parent string
+		cpu    bool
+	}{
+		"a budget":                           {own: procstats.Cgroup{V1: map[string]string{"cpu": with}}},
+		"no budget":                          {own: procstats.Cgroup{V1: map[string]string{"cpu": spent}}, cpu: true},
+		"a kernel without budgets":           {own: procstats.Cgroup{V1: map[string]string{"cpu": none}}, cpu: true},
+		"no such hierarchy":                  {own: procstats.Cgroup{V2: none}, cpu: true},
+		"limits":                             {own: procstats.Cgroup{V1: map[string]string{"cpu": with}}, limits: true, cpu: true},
+		"a parent":                           {own: procstats.Cgroup{V1: map[string]string{"cpu": with}}, parent: "/jobs", cpu: true},
+		"counts CPU time, too":               {own: procstats.Cgroup{V1: map[string]string{"cpu": with, "cpuacct": with}}, cpu: true},
+		"counts CPU time, as version 2 does": {own: procstats.Cgroup{V2: none, V1: map[string]string{"cpu": with, "cpuacct": with}}},
+	} {
+		m := &maker{Options: Options{CPU: test.limits, Parent: test.parent}, group: &Group{executor: test.own}}
+		got := m.hierarchies()
+		cpuacct := test.cpu || test.own.V1["cpuacct"] != test.own.V1["cpu"]
+		if slices.Contains(got, "cpu") != test.cpu || slices.Contains(got, "cpuacct") != cpuacct || !slices.Contains(got, "memory") {
+			t.Errorf("%s: %v", name, got)
 		}
 	}
 }

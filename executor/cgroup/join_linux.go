@@ -107,6 +107,9 @@ func (g *Group) joinThread() (leave func() error, err error) {
 	}
 	for _, dir := range dirs {
 		if err := write(dir, tasksFile, text); err != nil {
+			if budget, read := readNumber(dir, realtimeFile); read == nil && budget == 0 && errors.Is(err, unix.EINVAL) {
+				err = fmt.Errorf("%w (it takes no real-time priority; start it without one, or without a CPU limit)", err)
+			}
 			return nil, errors.Join(fmt.Errorf("join cgroup: %w", err), leave())
 		}
 	}

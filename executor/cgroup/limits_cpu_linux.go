@@ -22,7 +22,11 @@ func (s *setter) quota() error {
 			return err
 		}
 	}
-	lowest, where, set := kernel.EffectiveCPUQuota(s.group.Cgroup, s.mounts)
+	holds := s.group.Cgroup
+	if own := s.group.executor.V1["cpu"]; holds.V1["cpu"] == "" && own != "" { // where the task is then
+		holds = procstats.Cgroup{V1: map[string]string{"cpu": own}}
+	}
+	lowest, where, set := kernel.EffectiveCPUQuota(holds, s.mounts)
 	s.add(procstats.CgroupCPUQuota.String(), s.limits.CpuCores, lowest, where, set)
 	return nil
 }

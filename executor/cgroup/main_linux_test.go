@@ -48,6 +48,8 @@ type plan struct {
 	Limits    *proto.Limits
 	// Empty starts nothing in the groups.
 	Empty bool
+	// Realtime gives this thread, and what it starts, a real-time priority.
+	Realtime bool
 	// Visit enters groups as if there were no clone3.
 	Visit bool
 	// Scope asks a systemd for a scope, for so long, and makes no group in it.
@@ -118,10 +120,20 @@ func TestMain(m *testing.M) {
 func (p plan) carryOut() (done *outcome, err error) {
 	runtime.LockOSThread()
 	host := kernel.HostFS()
+	if p.Realtime {
+		const roundRobin = 2
+		attributes := &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: roundRobin, Priority: 1}
+		if err := unix.SchedSetAttr(0, attributes, 0); err != nil {
+			return nil, err
+		}
+	}
 	if p.Scope > 0 {
 		return p.enterScope(host)
 	}
-	g, err := Create(Options{FS: host, ID: fmt.Sprint(os.Getpid()), Parent: p.Parent, Cpuset: p.Limits.GetCpuset() != "", CpusetDir: p.CpusetDir})
+	g, err := Create(Options{
+		FS: host, ID: fmt.Sprint(os.Getpid()), Parent: p.Parent, CpusetDir: p.CpusetDir,
+		Cpuset: p.Limits.GetCpuset() != "", CPU: p.Limits != nil && (p.Limits.CpuCores != nil || p.Limits.CpuWeight != nil),
+	})
 	if err != nil {
 		return &outcome{Error: err.Error()}, nil
 	}
