@@ -218,7 +218,9 @@ func parseIDRanges(key, list string) (IDRanges, error) {
 			return nil, invalid("%s: %q is neither an id nor a range of ids", key, part)
 		}
 		if low > high {
-			return nil, invalid("%s: invalid range %q: lower bound cannot be greater than upper bound", key, part)
+			// raw_exec has its own word for the key in this message, which its tests and operators look for.
+			list := strings.NewReplacer("denied_host_uids", "deniedHostUIDs", "denied_host_gids", "deniedHostGIDs").Replace(key)
+			return nil, invalid("%s: invalid range %s %q: lower bound cannot be greater than upper bound", key, list, part)
 		}
 		ranges = append(ranges, IDRange{First: uint32(low), Last: uint32(high)})
 	}

@@ -191,7 +191,7 @@ func TestIDRanges(t *testing.T) {
 			t.Errorf("%q: %v", list, ranges)
 		}
 	}
-	const want = `denied_host_uids: invalid range "5-1": lower bound cannot be greater than upper bound`
+	const want = `denied_host_uids: invalid range deniedHostUIDs "5-1": lower bound cannot be greater than upper bound`
 	if _, err := parseIDRanges("denied_host_uids", "5-1"); err == nil || err.Error() != want || !errors.Is(err, ErrInvalid) {
 		t.Errorf("error %v, want %s", err, want)
 	}

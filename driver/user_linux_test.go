@@ -7,7 +7,11 @@ import (
 	"errors"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
+
+	"github.com/tachograph/tacho/executor/process"
+	"github.com/tachograph/tacho/internal/testkit"
 )
 
 func TestCheckUser(t *testing.T) {
@@ -38,11 +42,33 @@ func TestCheckUser(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"nobody-here":      `unknown user "nobody-here"`,
-		"1234:nobody-here": `unknown group "nobody-here"`,
+		"nobody-here":      "unknown user nobody-here",
+		"1234:nobody-here": "unknown group nobody-here",
 	} {
 		if _, _, err := idsOf(name); !errors.Is(err, ErrInvalid) || err.Error() != want {
 			t.Errorf("%s: %v, want %q", name, err, want)
 		}
+	}
+}
+
+// TestRefusalWords holds refusals to the words that Nomad's tests of raw_exec look for, as "make peers" runs them.
+func TestRefusalWords(t *testing.T) {
+	me := uint32(os.Geteuid())
+	_, unknown := process.LookupUser("alice")
+	_, denied := parseIDRanges("denied_host_uids", "100-1")
+	refusals := map[string]error{
+		"unknown user": unknown, "denied range": denied, "denied user": checkUser("", Config{DeniedUIDs: IDRanges{{me, me}}}), "disabled": ErrDisabled,
+	}
+	replaced := strings.NewReplacer("%s", strconv.Itoa(int(me)), "raw_exec", Name)
+	text := testkit.Value(os.ReadFile("../e2e/peers/testdata/refusals.txt"))(t)
+	for line := range strings.Lines(string(text)) {
+		what, words, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		if words = replaced.Replace(words); refusals[what] == nil || !strings.Contains(refusals[what].Error(), words) {
+			t.Errorf("%s: %v does not have the words %q", what, refusals[what], words)
+		}
+		delete(refusals, what)
+	}
+	if len(refusals) > 0 {
+		t.Errorf("no words for %v", refusals)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os/user"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -54,7 +55,7 @@ func lookupAccount(name string) (*user.User, error) {
 	}
 	if _, numeric := parseID(name); numeric != nil {
 		if _, unknown := errors.AsType[user.UnknownUserError](err); unknown {
-			return nil, fmt.Errorf("unknown user %q", name) // with the name once
+			return nil, fmt.Errorf("unknown user %s", display(name)) // with the name once
 		}
 		return nil, fmt.Errorf("user %q: %w", name, err)
 	}
@@ -62,6 +63,16 @@ func lookupAccount(name string) (*user.User, error) {
 		return &user.User{Uid: name, Gid: name}, nil //nolint:nilerr // an id that no user has is allowed
 	}
 	return account, nil
+}
+
+var plainName = regexp.MustCompile(`^[\w.-]+$`)
+
+// display is a name as the C library and Nomad print it; one that no user can have is quoted.
+func display(name string) string {
+	if plainName.MatchString(name) {
+		return name
+	}
+	return strconv.Quote(name)
 }
 
 func groupID(account *user.User, name string) (uint32, error) {
@@ -74,7 +85,7 @@ func groupID(account *user.User, name string) (uint32, error) {
 	}
 	gid, err := parseID(id)
 	if err != nil {
-		return 0, fmt.Errorf("unknown group %q", id)
+		return 0, fmt.Errorf("unknown group %s", display(id))
 	}
 	return gid, nil
 }
