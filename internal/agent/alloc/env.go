@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -110,12 +111,19 @@ func (s *start) variables() map[string]string {
 	}
 	names := s.node.Names()
 	for key, value := range s.task.Meta {
-		value, name := node.Interpolate(value, names, env), job.Identifier(key)
+		value, name := node.Interpolate(value, names, env), metaName(key)
 		env["NOMAD_META_"+name], env["NOMAD_META_"+strings.ToUpper(name)] = value, value
 	}
 	maps.Copy(env, s.portVariables())
 	env["TMPDIR"] = filepath.Join(dir, "tmp")
 	return env
+}
+
+var notInMetaName = regexp.MustCompile(`[^A-Za-z0-9_.]`)
+
+// metaName is a meta key in the name of a variable, as Nomad has it: dots stay, and each other byte is an underscore.
+func metaName(key string) string {
+	return notInMetaName.ReplaceAllStringFunc(key, func(s string) string { return strings.Repeat("_", len(s)) })
 }
 
 // portVariables returns the variables for the ports of the group.
@@ -129,7 +137,8 @@ func (s *start) portVariables() map[string]string {
 			port = p.To
 		}
 		values := map[string]string{
-			"PORT": strconv.Itoa(port), "HOST_PORT": strconv.Itoa(host), "IP": ip, "HOST_IP": ip,
+			"PORT": strconv.Itoa(port), "ALLOC_PORT": strconv.Itoa(port), "HOST_PORT": strconv.Itoa(host),
+			"IP": ip, "HOST_IP": ip,
 			"ADDR": net.JoinHostPort(ip, strconv.Itoa(host)), "HOST_ADDR": net.JoinHostPort(ip, strconv.Itoa(host)),
 		}
 		for _, label := range slices.Compact([]string{p.Label, job.Identifier(p.Label)}) {

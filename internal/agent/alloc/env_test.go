@@ -43,6 +43,9 @@ func TestEnvironment(t *testing.T) {
   memory = 20
   memory_max = 40
  }
+ meta = {
+  "a.b-c/é" = "m"
+ }
  env {
   OWN = "${NOMAD_TASK_DIR}/x ${node.unique.name} ${attr.cpu.arch} ${meta.rack.row} ${meta.team} ${env["PATH"]} ${UNKNOWN}"
   PATH = "/mine"
@@ -54,6 +57,7 @@ func TestEnvironment(t *testing.T) {
 		"NOMAD_MEMORY_LIMIT": "20", "NOMAD_MEMORY_MAX_LIMIT": "40", "NOMAD_CPU_LIMIT": "50", "NOMAD_META_team": "a",
 		"NOMAD_META_TEAM": "a", "TACHO_ALLOC_ID": "0123-4567", "TMPDIR": "/data/alloc/0123-4567/t/tmp",
 		"NOMAD_ALLOC_DIR": "/data/alloc/0123-4567/alloc", "NOMAD_DC": "dc1",
+		"NOMAD_META_a.b_c___": "m",
 	}
 	for name, value := range want {
 		testkit.Diff(t, name, value, env[name])
@@ -169,7 +173,7 @@ func TestPortVariables(t *testing.T) {
 	}
 	want := map[string]string{
 		"NOMAD_PORT_http": "20001", "NOMAD_ADDR_http": "10.0.0.7:20001", "NOMAD_IP_http": "10.0.0.7",
-		"NOMAD_PORT_my_db": "5432", "NOMAD_PORT_my-db": "5432", "NOMAD_HOST_PORT_my_db": "20002", "NOMAD_ADDR_my_db": "10.0.0.7:20002",
+		"NOMAD_PORT_my_db": "5432", "NOMAD_PORT_my-db": "5432", "NOMAD_ALLOC_PORT_my_db": "5432", "NOMAD_HOST_PORT_my_db": "20002", "NOMAD_ADDR_my_db": "10.0.0.7:20002",
 	}
 	got := s.portVariables()
 	for name, value := range want {
