@@ -26,6 +26,9 @@ func nomadSource(t *testing.T) string {
 	if dir == "" {
 		t.Skip("not measured: NOMAD_SOURCE names no checkout of Nomad")
 	}
+	if _, err := os.Stat(filepath.Join(dir, "drivers", "rawexec")); err != nil {
+		t.Fatalf("NOMAD_SOURCE is no checkout of Nomad with its files: %v", err)
+	}
 	return dir
 }
 
@@ -43,6 +46,11 @@ var harness string
 //go:embed testdata/bridge.go.txt
 var bridge string
 
+// refusalWords are what the tests look for in refusals; a test of the driver holds ours to them where there is no Nomad.
+//
+//go:embed testdata/refusals.txt
+var refusalWords string
+
 // TestDriverSuite runs Nomad's tests of raw_exec with its own client against our executable as an external plugin. Files
 // are replaced in the build alone: the harness starts a plugin, calls that bypass the wire go over it, and the driver has
 // its own name.
@@ -56,8 +64,10 @@ func TestDriverSuite(t *testing.T) {
 		testkit.Must(t, os.WriteFile(file, []byte(text), 0o600))
 		overlay[filepath.Join(source, path)] = file
 	}
+	var texts strings.Builder
 	edited := func(path string, edits ...string) {
 		text := testkit.Value(os.ReadFile(filepath.Join(source, path)))(t)
+		texts.Write(text)
 		replace(path, strings.NewReplacer(edits...).Replace(string(text)))
 	}
 	const utils, tests = "plugins/drivers/testutils/", "drivers/rawexec/"
@@ -69,6 +79,13 @@ func TestDriverSuite(t *testing.T) {
 	edited(tests+"driver_unix_test.go", "d.Validate(tc.driverConfig)", "validateOverWire(t, harness, tc.driverConfig, tc.exp)",
 		"Config{DeniedHostUids:", "Config{Enabled: true, DeniedHostUids:", "d.InspectTask(", "harness.InspectTask(", "d.RecoverTask(", "harness.RecoverTask(", "d.StopTask(", "harness.StopTask(",
 		"d.DestroyTask(", "harness.DestroyTask(")
+	texts.Write(testkit.Value(os.ReadFile(filepath.Join(source, "drivers/rawexec/driver.go")))(t))
+	for line := range strings.Lines(refusalWords) {
+		what, words, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		if !strings.Contains(texts.String(), strings.ReplaceAll(words, `"`, `\"`)) {
+			t.Errorf("testdata/refusals.txt: Nomad does not say %q any more (%s)", words, what)
+		}
+	}
 	text := testkit.Value(json.Marshal(map[string]any{"Replace": overlay}))(t)
 	list := filepath.Join(dir, "overlay.json")
 	testkit.Must(t, os.WriteFile(list, text, 0o600))
@@ -93,7 +110,7 @@ func TestDriverSuite(t *testing.T) {
 		}
 	}
 	slices.Sort(failed)
-	t.Logf("%d pass, %d fail by choice", passed, len(failed))
+	report(t, "%d of %d pass; fail: %s", passed, len(verdicts), strings.ReplaceAll(strings.Join(failed, ", "), "TestRawExecDriver_", ""))
 	if len(verdicts) < 20 || !slices.Equal(failed, choices()) {
 		t.Errorf("failed: %q, want %q\n%s", failed, choices(), out)
 	}
