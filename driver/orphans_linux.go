@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -123,19 +122,13 @@ func (d *Tacho) taskIn(folder string) *task {
 
 // sweep removes the directory of an executor without an address, unless it answers or has an owner.
 func sweep(folder string) error {
-	if answers(folder) {
+	if kernel.Connect(wire.FindSocket(folder)) == nil {
 		return nil
 	}
 	if err := client.RemoveAbandoned(folder); !errors.Is(err, client.ErrOwned) {
 		return err
 	}
 	return nil
-}
-
-// answers reports whether a process listens on the socket in an executor's directory.
-func answers(folder string) bool {
-	conn, err := net.DialTimeout("unix", wire.FindSocket(folder), time.Second)
-	return err == nil && conn.Close() == nil
 }
 
 // confirmedFile, in the executor's directory, says that a host behind a wire knows of the task. It contains the path of
@@ -245,7 +238,10 @@ func (d *Tacho) endIfUnconfirmed(
 	if address == nil || address.AllocID == "" || address.Persisted || client.Owned(*address) {
 		return false, err
 	}
-	running := kernel.Alive(kernel.HostFS(), address.Main)
+	if found := client.Find(*address); found != nil && !client.IsGone(found) {
+		return false, nil
+	}
+	running := kernel.Find(kernel.HostFS(), address.Home, address.Main, "") == nil
 	ended := !running && (forget || hasFile(folder, destroyedFile))
 	allocDir, err := os.ReadFile(filepath.Join(folder, confirmedFile))
 	removed := isRemoved(string(allocDir))

@@ -18,6 +18,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/internal/testkit"
 )
 
@@ -339,14 +340,27 @@ func TestRecoverRefuses(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		change func(*driver.TaskHandle, map[string]any)
+		want   error // nil for any
 	}{
-		{"another version", func(h *driver.TaskHandle, _ map[string]any) { h.Version = 99 }},
-		{"garbage", func(h *driver.TaskHandle, _ map[string]any) { h.DriverState = []byte("garbage") }},
-		{"nothing", func(h *driver.TaskHandle, _ map[string]any) { h.DriverState = nil }},
+		{"another version", func(h *driver.TaskHandle, _ map[string]any) { h.Version = 99 }, nil},
+		{"garbage", func(h *driver.TaskHandle, _ map[string]any) { h.DriverState = []byte("garbage") }, nil},
+		{"nothing", func(h *driver.TaskHandle, _ map[string]any) { h.DriverState = nil }, nil},
+		{"another PID namespace", func(_ *driver.TaskHandle, address map[string]any) {
+			address["pid_namespace"] = "pid:[1]"
+		}, driver.ErrUnavailable},
+		{"another time namespace", func(_ *driver.TaskHandle, address map[string]any) {
+			address["time_namespace"] = "time:[1]"
+		}, driver.ErrUnavailable},
+		{"another machine", func(_ *driver.TaskHandle, address map[string]any) {
+			address["boot_id"], address["host"], address["machine_id"] = "another", "another", "another"
+		}, driver.ErrUnavailable},
+		{"another boot id, and it listens", func(_ *driver.TaskHandle, address map[string]any) {
+			address["boot_id"] = "another"
+		}, driver.ErrUnavailable},
 		{"another boot", func(_ *driver.TaskHandle, address map[string]any) {
 			address["boot_id"] = "00000000-0000-0000-0000-000000000000"
-			address["folder"] = filepath.Join(f.dir, "elsewhere")
-		}},
+			address["folder"], address["socket"] = filepath.Join(f.dir, "elsewhere"), ""
+		}, client.ErrOtherBoot},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			handle := *good
@@ -361,8 +375,8 @@ func TestRecoverRefuses(t *testing.T) {
 				text := testkit.Value(json.Marshal(state))(t)
 				handle.DriverState = text
 			}
-			if err := f.RecoverTask(t.Context(), &handle); err == nil {
-				t.Error("recovered")
+			if err := f.RecoverTask(t.Context(), &handle); err == nil || test.want != nil && !errors.Is(err, test.want) {
+				t.Errorf("recovered, or not as it should: %v", err)
 			}
 		})
 	}

@@ -62,7 +62,9 @@ type identity struct {
 	folder string
 	owner  wire.Owner
 	self   procstats.ProcessID
-	bootID string
+	home   procstats.Home
+	// session is our caller's.
+	session int
 	// oomScoreAdj is what the executor was started with, and what a task gets that asks for nothing else.
 	oomScoreAdj int
 	umask       int
@@ -106,9 +108,10 @@ func newExecutor(log hclog.Logger, build, folder string) (*Executor, error) {
 	}
 	e.self = identity.ProcessID
 	e.launcher = newLauncher()
-	if e.bootID, err = kernel.BootID(e.host); err != nil {
+	if e.home, err = kernel.OwnHome(e.host); err != nil {
 		return nil, err
 	}
+	e.session, _ = unix.Getsid(os.Getppid()) // 0 if it is not known
 	// Orphans of the task are reparented to us instead of to init, prctl(2).
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("become a subreaper: %w", err)
@@ -233,15 +236,11 @@ func (e *Executor) newRecord(t *task) *record.Record {
 	if len(command) == 0 {
 		command = append([]string{request.GetCommand()}, request.GetArgs()...)
 	}
-	return &record.Record{
+	r := &record.Record{
 		Version: record.Version{SchemaVersion: record.SchemaVersion, TachoVersion: e.build}, State: record.Running,
 		ID: request.GetId(), Command: command,
 		Origin: record.Origin{
-			Dir: request.GetDir(), User: request.GetUser(), Message: request.GetMessage(), BootID: e.bootID,
-			Executor: &record.Process{
-				PID: e.self.PID, StartTicks: e.self.Start, PIDNamespace: kernel.PIDNamespace(e.host),
-			},
-			Socket: e.socket(),
+			Dir: request.GetDir(), User: request.GetUser(), Message: request.GetMessage(), Socket: e.socket(),
 		},
 		StartedAt: time.Now(), Headline: map[string]record.HeadlineValue{}, Measurements: map[string]any{},
 		Absent: map[string]string{},
@@ -258,6 +257,8 @@ func (e *Executor) newRecord(t *task) *record.Record {
 		},
 		About: record.About{Host: e.describeHost(), Labels: request.GetLabels(), Notes: t.group.Notes},
 	}
+	r.SetExecutor(e.home, e.self)
+	return r
 }
 
 func (e *Executor) describeHost() record.Host {

@@ -19,6 +19,7 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/internal/testkit"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // killExecutor is what the OOM killer, or an operator, does to an executor.
@@ -226,7 +227,11 @@ func TestReattachRefused(t *testing.T) {
 		change func(*wire.Address)
 		want   error
 	}{
-		{"another boot", func(a *wire.Address) { a.BootID = "00000000-0000-0000-0000-000000000000" }, client.ErrOtherBoot},
+		{"another boot", func(a *wire.Address) { a.BootID, a.Socket = "another", "" }, client.ErrOtherBoot},
+		{"another boot id, and it answers", func(a *wire.Address) { a.BootID = "another" }, kernel.InNamespace},
+		{"another machine", func(a *wire.Address) { a.BootID, a.Host = "another", "x" }, kernel.ElsewhereError("running on x")},
+		{"another PID namespace", func(a *wire.Address) { a.PIDNamespace = "pid:[1]" }, kernel.InNamespace},
+		{"another time namespace", func(a *wire.Address) { a.TimeNamespace = "time:[1]" }, kernel.InNamespace},
 		{"another start time", func(a *wire.Address) { a.Executor.Start++ }, client.ErrLost},
 		{"another process", func(a *wire.Address) { a.Executor.PID = os.Getpid() }, client.ErrLost},
 		{"no process", func(a *wire.Address) { a.Executor.PID = 1<<22 - 1 }, client.ErrLost},
@@ -289,12 +294,60 @@ func TestKillTaskOfAnotherBoot(t *testing.T) {
 	address.BootID = "00000000-0000-0000-0000-000000000000"
 	address.Folder = filepath.Join(f.dir, "folder")
 	must(t, os.Mkdir(address.Folder, 0o700))
+	if err := client.KillTask(t.Context(), address); !errors.Is(err, kernel.InNamespace) {
+		t.Errorf("what answers is not of an earlier boot: %v", err)
+	}
+	address.Socket = ""
 	testkit.NoError(t, client.KillTask(t.Context(), address))
 	if len(f.processes()) == 0 {
 		t.Error("the task was killed")
 	}
 	if _, err := os.Stat(address.Folder); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the folder: %v", err)
+	}
+}
+
+// TestOtherNamespaceEnds holds that an executor in another PID namespace has ended once it has no owner, no socket that
+// answers and no process in its cgroup, and that nothing is done to it before.
+func TestOtherNamespaceEnds(t *testing.T) {
+	t.Parallel()
+	needCgroup(t)
+	f := start(t)
+	f.run(family + "while :; do sleep 1000; done")
+	f.expect("daemon")
+	f.expect("ready")
+	address := f.Address()
+	address.PIDNamespace = "pid:[1]"
+	must(t, address.Write())
+	refuses := func(when string) {
+		t.Helper()
+		for what, err := range map[string]error{
+			"find": client.Find(address), "kill": client.KillTask(t.Context(), address),
+			"end": client.End(t.Context(), address, 0, 0),
+		} {
+			if !errors.Is(err, kernel.InNamespace) {
+				t.Errorf("%s, %s: %v", what, when, err)
+			}
+		}
+		if _, err := os.Lstat(address.Folder); err != nil || len(f.processes()) == 0 {
+			t.Fatalf("%s: something is gone: %v, %v", when, err, f.processes())
+		}
+	}
+	refuses("it runs")
+	ours := f.Address()
+	visitor := testkit.Value(client.Visit(t.Context(), ours))(t)
+	f.killExecutor()
+	refuses("it has an owner")
+	must(t, f.Close())
+	f.Client = visitor
+	refuses("its task has processes")
+	must(t, client.KillProcesses(t.Context(), ours))
+	if err := client.Find(address); !errors.Is(err, client.ErrOtherBoot) {
+		t.Errorf("find, afterwards: %v", err)
+	}
+	testkit.NoError(t, client.KillTask(t.Context(), address))
+	if _, err := os.Lstat(address.Folder); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory is left: %v", err)
 	}
 }
 

@@ -35,7 +35,7 @@ func (e *Executor) Hello(_ context.Context, request *proto.HelloRequest) (*proto
 	e.restoreUmask()
 	e.on(onCall)
 	response := &proto.HelloResponse{
-		ProtocolMin: wire.ProtocolMin, ProtocolMax: wire.ProtocolMax, Build: e.build, BootId: e.bootID,
+		ProtocolMin: wire.ProtocolMin, ProtocolMax: wire.ProtocolMax, Build: e.build, BootId: e.home.BootID,
 		Executor: wire.FromProcessID(e.self), State: proto.TaskState_TASK_STATE_PENDING,
 	}
 	if t := e.current(); t != nil {
@@ -182,7 +182,10 @@ func (e *Executor) writeAddress(a *wire.Address) error {
 		return nil
 	}
 	a.Owner, a.Folder = e.owner, e.folder
-	a.BootID, a.Executor, a.PIDNamespace = e.bootID, e.self, kernel.PIDNamespace(e.host)
+	a.Home, a.Executor, a.Session = e.home, e.self, e.session
+	if a.AllocID != "" { // an agent and its handles are of one machine
+		a.Machine = kernel.MachineID()
+	}
 	return a.Write()
 }
 

@@ -108,7 +108,9 @@ func TestKillTaskOfUsedNumber(t *testing.T) {
 	boot := testkit.Value(kernel.BootID(kernel.HostFS()))(t)
 	const hour = 3600 * 100 // in clock ticks
 	main := procstats.ProcessID{PID: pid, Start: now.Start - min(now.Start-1, hour)}
-	address := wire.Address{ID: "x", Folder: filepath.Join(t.TempDir(), "x"), BootID: boot, Main: main, Executor: main}
+	address := wire.Address{
+		ID: "x", Folder: filepath.Join(t.TempDir(), "x"), Home: procstats.Home{BootID: boot}, Main: main, Executor: main,
+	}
 	testkit.NoError(t, client.KillTask(t.Context(), address))
 	if !alive() {
 		t.Error("a process that happens to have the task's PID was killed")

@@ -164,7 +164,11 @@ func (r *Runner) signal(ctx context.Context, handle Handle, signal string) error
 // enter is the first round: of a new task, of a recovered one, or of one that was between two starts.
 func (r *Runner) enter(ctx, life context.Context) *ending {
 	if r.config.Recovered != nil {
-		r.emit(EventRecovered, "task was running and has been recovered", func(s *State) { s.Phase = PhaseRunning })
+		message := "task was running and has been recovered" // or its plugin may recover it later
+		if m, ok := r.config.Recovered.(interface{ Missed() error }); ok && m.Missed() != nil {
+			message = fmt.Sprintf("task was running and cannot be reached yet: %v", m.Missed())
+		}
+		r.emit(EventRecovered, message, func(s *State) { s.Phase = PhaseRunning })
 		return r.attend(ctx, life, r.config.Recovered, true)
 	}
 	if end := r.resume(ctx, life); end != nil {

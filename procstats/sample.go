@@ -148,6 +148,20 @@ type ProcessID struct {
 	Start uint64
 }
 
+// Home is where a [ProcessID] means something: in one boot of one machine, to readers in the same PID namespace, which
+// numbers processes, and in the same time namespace, which shifts their start times.
+type Home struct {
+	// Host is the name of the machine. It and the namespaces are empty if they are not known, as in older files.
+	Host string `json:"host,omitempty"`
+	// Machine is machine-id(5), if what was noted is never read by two machines: it is the same under another name.
+	Machine string `json:"machine_id,omitempty"`
+	// BootID is random(4)'s: process ids of another boot mean nothing.
+	BootID string `json:"boot_id"`
+	// PIDNamespace and TimeNamespace are names such as pid:[4026531836], see pid_namespaces(7) and time_namespaces(7).
+	PIDNamespace  string `json:"pid_namespace,omitempty"`
+	TimeNamespace string `json:"time_namespace,omitempty"`
+}
+
 // ProcessRow is one live process of the task in one sample.
 type ProcessRow struct {
 	ProcessID

@@ -5,11 +5,13 @@ package agent
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -160,6 +162,45 @@ func TestFullRuntimeDirectory(t *testing.T) {
 				left, _ := filepath.Glob(runtime + "/*/*")
 				return len(left) == 0
 			})
+		})
+	}
+}
+
+// TestAgentElsewhere starts the agent anew where the processes of its tasks cannot be told: it neither ends nor repeats
+// them, says where they are, and has them again once it is back.
+func TestAgentElsewhere(t *testing.T) {
+	for _, e := range rig.Elsewheres(t) {
+		if e.Where == "not visible from here" {
+			continue // it starts no task with that /proc, and says so
+		}
+		t.Run(e.Name, func(t *testing.T) {
+			h := hostWithAgent(t, "")
+			id := h.running(shellJob("steady", "service", "", 32, steady))
+			h.eventually("the task", func() bool { return h.has(id, "beats") })
+			h.end(syscall.SIGKILL)
+			h.wrap = e.Wrap
+			h.begin()
+			h.eventually("an event", func() bool {
+				text, err := os.ReadFile(h.log.Name())
+				return err == nil && strings.Contains(string(text), "cannot be reached yet") && strings.Contains(string(text), e.Where)
+			})
+			beats := len(h.lines(id, "beats"))
+			h.eventually("the task runs on", func() bool { return len(h.lines(id, "beats")) > beats+5 })
+			h.end(syscall.SIGKILL)
+			h.eventually("the end of the agent", func() bool {
+				_, err := h.call(http.MethodGet, "/v1/agent/health", nil)
+				return err != nil
+			})
+			h.wrap = nil
+			h.begin()
+			if a := h.allocations(); len(a) != 1 || a[0].ID != id || a[0].ClientStatus != "running" || a[0].TaskStates["t"].Restarts > 0 {
+				t.Errorf("afterwards: %+v", a)
+			}
+			if h.has(id, "doubled") {
+				t.Error("the task ran twice at a time")
+			}
+			h.stop("steady")
+			h.eventually("the end of all processes", func() bool { return len(h.processes()) == 0 })
 		})
 	}
 }

@@ -33,6 +33,7 @@ const patience = 30 * time.Second
 type host struct {
 	t      *testing.T
 	binary string
+	wrap   []string // before the binary
 	dir    string
 	config string
 	http   *http.Client
@@ -128,7 +129,8 @@ func processesWith(t *testing.T, text string) (pids []int) {
 // launch starts an agent and does not wait for it.
 func (h *host) launch() {
 	h.t.Helper()
-	h.cmd = exec.Command(h.binary, "agent", "-config", h.config)
+	words := slices.Concat(h.wrap, []string{h.binary, "agent", "-config", h.config})
+	h.cmd = exec.Command(words[0], words[1:]...)
 	h.cmd.Stdout, h.cmd.Stderr = h.log, h.log
 	testkit.Must(h.t, h.cmd.Start())
 	h.ended = make(chan error, 1)

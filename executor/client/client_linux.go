@@ -74,7 +74,7 @@ type Client struct {
 
 // Start starts an executor and shakes hands with it. Nothing is left behind if it returns an error.
 func Start(ctx context.Context, o Options) (*Client, error) {
-	if err := CheckProc(kernel.HostFS()); err != nil {
+	if err := kernel.CheckProc(kernel.HostFS()); err != nil {
 		return nil, err
 	}
 	if longest := LongestRuntimeDir(len(o.ID)); len(o.RuntimeDir) > longest {
@@ -170,7 +170,7 @@ func Visit(ctx context.Context, address wire.Address) (*Client, error) {
 }
 
 func reach(ctx context.Context, address wire.Address, own bool, waits *process.EpollSet) (*Client, error) {
-	if err := checkHere(address); err != nil {
+	if err := Find(address); err != nil && !errors.Is(err, ErrLost) { // what has ended here may have an owner
 		return nil, fmt.Errorf("reattach to executor of %s: %w", address.ID, err)
 	}
 	if address.Socket == "" { // it was written before there was one
@@ -281,7 +281,13 @@ func (c *Client) shakeHands(ctx context.Context) error {
 		}
 		return nil
 	}
-	c.address.Executor, c.address.BootID = executor, hello.GetBootId()
-	c.process, err = watch(executor, c.child, c.waits)
+	if c.process, err = watch(executor, c.child, c.waits); err != nil {
+		return err
+	}
+	c.address.Executor = executor
+	c.address.Home, err = kernel.OwnHome(kernel.HostFS()) // where the process was found
+	if c.address.AllocID != "" {
+		c.address.Machine = kernel.MachineID()
+	}
 	return err
 }

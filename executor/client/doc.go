@@ -6,13 +6,17 @@
 // belongs to; nothing is ever signalled on a bare number.
 package client
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/tachograph/tacho/procstats/kernel"
+)
 
 var (
 	// ErrLost says that the executor's process is gone.
 	ErrLost = errors.New("the executor is gone")
-	// ErrOtherBoot says that the machine was started anew since: neither executor nor task can be there.
-	ErrOtherBoot = errors.New("the executor belongs to an earlier boot of this machine")
+	// ErrOtherBoot says that the machine was booted since: neither executor nor task can be there.
+	ErrOtherBoot = kernel.ErrOtherBoot
 	// ErrOwned says that another live process owns the executor.
 	ErrOwned = errors.New("the executor is owned by another process")
 )

@@ -50,7 +50,7 @@ func (c *Client) Abandon() error {
 // End ends an executor and its task, also of another owner: the task gets a signal, 0 for its own, and the grace. An
 // executor that does not answer, or does not end, is killed, and what is left of its task with it.
 func End(ctx context.Context, address wire.Address, signal syscall.Signal, grace time.Duration) error {
-	if Alive(address) {
+	if Find(address) == nil {
 		asked := askToEnd(ctx, address, signal, grace)
 		if err := kill(ctx, address.Executor); err != nil {
 			return fmt.Errorf("end executor of %s: %w", address.ID, errors.Join(asked, err))
@@ -150,15 +150,14 @@ func KillTask(ctx context.Context, address wire.Address) error {
 // cgroup nothing can escape; without one the members of the task's session are found in /proc, best effort: a process
 // that made a session of its own is missed. A task of an earlier boot is gone already.
 func KillProcesses(ctx context.Context, address wire.Address) error {
-	err := checkHere(address)
-	if errors.Is(err, ErrOtherBoot) {
+	err := Find(address)
+	switch {
+	case errors.Is(err, ErrOtherBoot):
 		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("kill task %s: %w", address.ID, err)
-	}
-	if kernel.Alive(kernel.HostFS(), address.Executor) {
+	case err == nil:
 		return fmt.Errorf("kill task %s: its executor %d is running; ask it to stop", address.ID, address.Executor.PID)
+	case !errors.Is(err, ErrLost):
+		return fmt.Errorf("kill task %s: %w", address.ID, err)
 	}
 	if address.Cgroup.Encloses() {
 		err = cgroup.Of(address.Cgroup, address.Owned).Empty(ctx)
@@ -173,43 +172,44 @@ func KillProcesses(ctx context.Context, address wire.Address) error {
 	return nil
 }
 
-// Alive reports whether the executor of an address runs, and is that executor. One that is elsewhere may.
-func Alive(address wire.Address) bool {
-	err := checkHere(address)
-	return errors.Is(err, ErrElsewhere) || err == nil && kernel.Alive(kernel.HostFS(), address.Executor)
-}
-
-// checkHere returns why the process ids of an address mean nothing to this process; nil if they do.
-func checkHere(address wire.Address) error {
-	boot, err := kernel.BootID(kernel.HostFS())
+// Find decides what is known of an executor, as [kernel.Find] does of its process. It returns nil if the executor runs,
+// ErrLost or ErrOtherBoot if it has ended, see IsGone, and an error that wraps a [kernel.ElsewhereError] if that
+// is not known: nothing of it may be signalled or removed then.
+//
+// A container takes its PID namespace and all processes with it. If nothing listens on the socket of an executor in
+// another one, nobody owns it, and its cgroup is empty, it has ended as with an earlier boot.
+func Find(address wire.Address) error {
+	newest, err := wire.ReadAddress(address.Folder)
+	if address.PIDNamespace == "" && err == nil && newest.Executor == address.Executor {
+		address.Home, address.Socket = newest.Home, newest.Socket // handles of earlier builds had less
+	}
+	err = kernel.Find(kernel.HostFS(), address.Home, address.Executor, address.Socket)
 	switch {
-	case err != nil:
-		return err
-	case boot != address.BootID:
+	case errors.Is(err, kernel.InNamespace) && hasVanished(address):
 		return ErrOtherBoot
-	case Elsewhere(address):
-		return ErrElsewhere
+	case errors.Is(err, kernel.ErrEnded) && !errors.Is(err, ErrOtherBoot):
+		return ErrLost
+	case err != nil:
+		return fmt.Errorf("it is %w", err)
 	}
 	return nil
 }
 
-// ErrElsewhere says that an executor is in another PID namespace, such as that of a container which shares a
-// directory with this process: nothing can be said of its processes here, and none is signalled.
-var ErrElsewhere = errors.New("its executor is in another PID namespace")
-
-// Elsewhere reports whether an executor is in another PID namespace than this process.
-func Elsewhere(address wire.Address) bool {
-	here := kernel.PIDNamespace(kernel.HostFS())
-	return address.PIDNamespace != "" && here != "" && address.PIDNamespace != here
-}
-
-// CheckProc rejects a /proc of another PID namespace, where a PID is that of another process than ours. It is nil if
-// /proc cannot be read at all: the next reader reports that.
-func CheckProc(host kernel.FS) error {
-	self, err := os.Readlink(filepath.Join(host.Proc, "self"))
-	if err != nil || self == strconv.Itoa(os.Getpid()) {
-		return nil //nolint:nilerr // the next reader has more to say
+func hasVanished(address wire.Address) bool {
+	if address.PIDNamespace == kernel.PIDNamespace(kernel.HostFS()) || Owned(address) ||
+		!errors.Is(kernel.Connect(address.Socket), unix.ECONNREFUSED) {
+		return false
 	}
-	return fmt.Errorf("%s belongs to another PID namespace (this is process %d here and %s there); "+
-		"remount it: mount -t proc proc /proc", host.Proc, os.Getpid(), self)
+	if !address.Cgroup.Encloses() {
+		return true
+	}
+	members := kernel.NewCgroupProcs(address.Cgroup, new([]byte))
+	pids, unseen, err := members.List(nil)
+	return errors.Join(err, members.Close()) == nil && len(pids)+unseen == 0
 }
+
+// IsGone reports whether an error of this package, or of Find, says that an executor has ended.
+func IsGone(err error) bool { return errors.Is(err, ErrLost) || errors.Is(err, ErrOtherBoot) }
+
+// Alive reports whether the executor of an address runs, and is that executor. One that is elsewhere may.
+func Alive(address wire.Address) bool { return !IsGone(Find(address)) }

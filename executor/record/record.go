@@ -124,6 +124,8 @@ type About struct {
 	Cause string `json:"cause,omitempty"`
 	// Incomplete says why something of the run is missing in its files, such as a full disk; empty where nothing is.
 	Incomplete string `json:"incomplete,omitempty"`
+	// Where is set by readers of a run that they cannot see: running on HOST, or in another namespace.
+	Where string `json:"where,omitempty"`
 }
 
 // Span returns the seconds in which the run's counters grew: to the end of its last process where that is known, else
@@ -146,7 +148,31 @@ type Process struct {
 	StartTicks uint64 `json:"start_ticks"`
 	// PIDNamespace is where the PID means this process, see pid_namespaces(7); empty if it is not known.
 	PIDNamespace string `json:"pid_namespace,omitempty"`
+	// TimeNamespace is where StartTicks does, see time_namespaces(7); empty if it is not known.
+	TimeNamespace string `json:"time_namespace,omitempty"`
 }
+
+// SetExecutor notes who measures.
+func (r *Record) SetExecutor(home procstats.Home, id procstats.ProcessID) {
+	r.BootID = home.BootID
+	r.Executor = &Process{
+		PID: id.PID, StartTicks: id.Start, PIDNamespace: home.PIDNamespace, TimeNamespace: home.TimeNamespace,
+	}
+}
+
+// Measurer returns the process with which the run ends, and where it means something: the executor, or the main process
+// if that was measured without one.
+func (r *Record) Measurer() (procstats.Home, procstats.ProcessID) {
+	home := procstats.Home{Host: r.Host.Name, BootID: r.BootID}
+	if e := r.Executor; e != nil {
+		home.PIDNamespace, home.TimeNamespace = e.PIDNamespace, e.TimeNamespace
+		return home, procstats.ProcessID{PID: e.PID, Start: e.StartTicks}
+	}
+	return home, procstats.ProcessID{PID: r.PID, Start: r.StartTicks}
+}
+
+// StateText returns the state for people.
+func (r *Record) StateText() string { return cmp.Or(r.Where, string(r.State)) }
 
 // HeadlineValue is one chosen number with where it comes from.
 type HeadlineValue struct {

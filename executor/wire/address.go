@@ -21,11 +21,11 @@ type Address struct {
 	// Folder is the executor's own, mode 0700: socket, log, address, lock.
 	Folder string `json:"folder"`
 	Socket string `json:"socket"`
-	// BootID tells boots apart: process ids of another boot mean nothing.
-	BootID string `json:"boot_id"`
-	// PIDNamespace is that of the executor: its process ids mean nothing in another. Empty if it is not known.
-	PIDNamespace string              `json:"pid_namespace,omitempty"`
-	Executor     procstats.ProcessID `json:"executor"`
+	// Home is the executor's: where the processes are found.
+	procstats.Home
+	// Session is that of who started the executor, setsid(2); 0 if it is not known.
+	Session  int                 `json:"session,omitempty"`
+	Executor procstats.ProcessID `json:"executor"`
 	// Main is the task's main process, also the leader of its session; zero before the start.
 	Main procstats.ProcessID `json:"main"`
 	// Cgroup is where the task is; Owned groups are removed with it.

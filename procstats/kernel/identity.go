@@ -53,11 +53,10 @@ func BootID(root FS) (string, error) {
 
 // PIDNamespace returns the name of this process's PID namespace, pid_namespaces(7), such as pid:[4026531836]; empty if
 // the kernel has none. Process ids of another namespace mean nothing in this one.
-func PIDNamespace(root FS) string {
-	name, err := os.Readlink(filepath.Join(root.Proc, "self/ns/pid"))
-	if err != nil {
-		return ""
-	}
+func PIDNamespace(root FS) string { return namespace(root, "self", "pid") }
+
+func namespace(root FS, process, kind string) string {
+	name, _ := os.Readlink(filepath.Join(root.Proc, process, "ns", kind)) // empty without one
 	return name
 }
 

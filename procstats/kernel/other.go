@@ -30,6 +30,9 @@ func Now() procstats.Stamp {
 // SinceBoot is 0: it means something only with a [BootID].
 func SinceBoot() time.Duration { return 0 }
 
+// Connect fails: nothing here has a socket.
+func Connect(string) error { return errors.ErrUnsupported }
+
 // OpenFolder fails: there is no openat2(2) here.
 func OpenFolder(int, string) (int, error) { return -1, errors.ErrUnsupported }
 

@@ -26,7 +26,12 @@ type handle struct {
 	missing sync.Mutex // guards missed
 	// missed is what the driver could not recover yet; nil where it knows the task.
 	missed *driver.TaskHandle
+	// reason is why; it is not changed.
+	reason error
 }
+
+// Missed returns why the driver could not recover the task at first; nil if it could.
+func (h *handle) Missed() error { return h.reason }
 
 var _ hook.StatsOpener = (*handle)(nil)
 

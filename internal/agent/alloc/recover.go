@@ -54,7 +54,7 @@ func (t *Task) recover(ctx context.Context) *handle {
 			t.destroy(ctx, h) // it must not run beside its next start
 			return nil
 		}
-		h.missed = own.Handle
+		h.missed, h.reason = own.Handle, err
 	}
 	if own.Ended {
 		t.finishEnd(ctx, h)

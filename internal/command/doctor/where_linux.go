@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/executor/cgroup"
-	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -110,7 +109,7 @@ func checkNamespaces(host Host) Check {
 // checkHidden checks for hidepid, proc(5), which hides the processes of other users.
 func checkHidden(host Host) Check {
 	c := works("hidden processes", "none: /proc shows all users' processes")
-	if err := client.CheckProc(host.FS); err != nil {
+	if err := kernel.CheckProc(host.FS); err != nil {
 		return c.missing(err.Error(), "everything: processes cannot be identified, so no task is started",
 			"mount -t proc proc /proc, like unshare --mount-proc")
 	}

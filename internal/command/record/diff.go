@@ -73,7 +73,7 @@ func (d *runDiff) render(p cli.Palette) string {
 	}
 	text += "A  " + cli.Printable(d.A.Name) + "\nB  " + cli.Printable(d.B.Name) + "\n\n"
 	t := cli.Table{Header: []string{"", "A", "B", "CHANGE", "", ""}, Right: []int{1, 2, 3, 4}, Leave: []int{4}}
-	t.AddTexts("state", string(d.A.State), string(d.B.State))
+	t.AddTexts("state", d.A.stateText(), d.B.stateText())
 	t.AddTexts("outcome", cli.OrDash(string(d.A.Outcome)), cli.OrDash(string(d.B.Outcome)))
 	t.AddTexts("exit code", summary.ExitText(d.A.ExitCode, d.A.Signal), summary.ExitText(d.B.ExitCode, d.B.Signal))
 	for _, rows := range [][]diffRow{d.Headline, d.Measurements} {
@@ -160,7 +160,7 @@ type diffRow struct {
 // newRunDiff compares two runs.
 func newRunDiff(a, b record.Entry, increases []string) (*runDiff, error) {
 	for _, entry := range []record.Entry{a, b} {
-		entry.Record.State = rundir.CurrentState(entry.Record, kernel.HostFS())
+		rundir.UpdateState(entry.Record, kernel.HostFS())
 	}
 	groups, err := groupsOf([]record.Entry{a, b})
 	if err != nil {

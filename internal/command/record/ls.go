@@ -5,6 +5,7 @@
 package record
 
 import (
+	"cmp"
 	_ "embed" // of the help
 	"math"
 	"slices"
@@ -109,6 +110,7 @@ type listedRun struct {
 	Name        string       `json:"name"`
 	Path        string       `json:"path"`
 	State       record.State `json:"state"`
+	Where       string       `json:"where,omitempty"`
 	StartedAt   time.Time    `json:"started_at"`
 	WallSeconds *float64     `json:"wall_seconds"`
 	ExitCode    *int         `json:"exit_code"`
@@ -129,9 +131,10 @@ type listedRun struct {
 
 func list(entry record.Entry) listedRun {
 	r := entry.Record
+	rundir.UpdateState(r, kernel.HostFS())
 	cpu, peak := r.Headline[procstats.HeadlineCPU.String()], r.Headline[procstats.HeadlineMemoryPeak.String()]
 	return listedRun{
-		Name: entry.Name, Path: entry.Dir, State: rundir.CurrentState(r, kernel.HostFS()), StartedAt: r.StartedAt,
+		Name: entry.Name, Path: entry.Dir, State: r.State, Where: r.Where, StartedAt: r.StartedAt,
 		WallSeconds: r.WallSeconds, ExitCode: r.ExitCode, Signal: r.Signal,
 		CPUSeconds: cpu.Value, PeakBytes: peak.Value, CPUGuarantee: cpu.Guarantee, PeakGuarantee: peak.Guarantee,
 		CPUSource: cpu.Source, PeakSource: peak.Source,
@@ -177,8 +180,10 @@ func (run *listedRun) end(p cli.Palette) cli.Cell {
 	if run.Outcome != "" {
 		return cli.Painted(string(run.Outcome), summary.OutcomePaint(p, run.Outcome))
 	}
-	return cli.Painted(string(run.State), summary.StatePaint(p, run.State))
+	return cli.Painted(run.stateText(), summary.StatePaint(p, run.State))
 }
+
+func (run *listedRun) stateText() string { return cli.Printable(cmp.Or(run.Where, string(run.State))) }
 
 // bounded marks a value that is only a bound.
 func bounded(g procstats.Guarantee, unit procstats.Unit, value *float64) string {

@@ -117,7 +117,7 @@ func reportedRunOf(cmd *cobra.Command, entry record.Entry) reportedRun {
 		Facts: &cli.Table{}, Commands: summary.CommandTable(r.Commands, 0, false), Limits: summary.LimitTable(r),
 	}
 	if end.Outcome == "" {
-		run.Outcome = cli.Printable(string(r.State))
+		run.Outcome = cli.Printable(r.StateText())
 	}
 	facts := append(summary.Lines(r), [][2]string{
 		{"started", summary.TimeText(r.StartedAt)},

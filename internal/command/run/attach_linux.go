@@ -40,7 +40,7 @@ func attach(cmd *cobra.Command, entry record.Entry) error {
 	var final *record.Record // from the executor, or from disk if the executor is gone
 	c, err := visit(ctx, entry)
 	switch {
-	case isGone(err), err != nil && isComplete(entry.Dir):
+	case client.IsGone(err), err != nil && isComplete(entry.Dir):
 		now, end := context.WithCancel(ctx)
 		end()
 		if err := copyOutput(now, cmd, entry.Dir); err != nil {
@@ -166,7 +166,7 @@ func newStop() *cobra.Command {
 		}
 		entry := runs[0]
 		c, err := visit(cmd.Context(), entry)
-		if isGone(err) {
+		if client.IsGone(err) {
 			return killRemains(cmd, entry)
 		}
 		if err != nil {

@@ -31,7 +31,7 @@ const (
 	stateRunning  executorState = "running"
 	stateEnded    executorState = "ended"
 	stateOrphan   executorState = "orphan"
-	// stateElsewhere is of an executor in another PID namespace.
+	// stateElsewhere is of an executor that cannot be seen from here.
 	stateElsewhere executorState = "elsewhere"
 )
 
@@ -44,6 +44,8 @@ type listed struct {
 	Connected bool   `json:"connected"`
 	// Since is when the executor was started.
 	Since time.Time `json:"started_at"`
+	// Where is where it is if that is elsewhere.
+	Where string `json:"where,omitempty"`
 	// Remedy is a command to get rid of it; empty if nothing is wrong.
 	Remedy string `json:"remedy,omitempty"`
 }
@@ -89,15 +91,17 @@ func look(folder string) (*listed, error) {
 	if !l.Connected {
 		l.OwnerText = "(" + l.OwnerText + ")"
 	}
-	reachable := client.Alive(*address) && cmp.Or(address.Socket, wire.FindSocket(folder)) != ""
+	found := client.Find(*address)
+	where, isElsewhere := errors.AsType[kernel.ElsewhereError](found)
+	reachable := found == nil && cmp.Or(address.Socket, wire.FindSocket(folder)) != ""
 	switch {
-	case client.Elsewhere(*address):
-		l.State = stateElsewhere
+	case isElsewhere:
+		l.State, l.Where = stateElsewhere, where.Error()
 	case !reachable && !l.Connected:
 		l.State, l.Remedy = stateOrphan, "tacho executors kill "+address.ID
 	case address.Main.PID == 0:
 		l.State = stateStarting
-	case kernel.Alive(kernel.HostFS(), address.Main):
+	case kernel.Find(kernel.HostFS(), address.Home, address.Main, "") == nil:
 		l.State = stateRunning
 	default:
 		l.State = stateEnded
@@ -127,7 +131,7 @@ func killExecutor(ctx context.Context, address wire.Address) error {
 	ctx, cancel := context.WithTimeout(ctx, killLimit)
 	defer cancel()
 	var reported error
-	if !client.Alive(address) {
+	if errors.Is(client.Find(address), client.ErrLost) {
 		reported = killReported(address) // the rest is killed all the same
 	}
 	if err := client.End(ctx, address, 0, killGrace); err != nil || address.RecordDir == "" {
@@ -150,11 +154,6 @@ func visit(ctx context.Context, entry record.Entry) (*client.Client, error) {
 	return client.Visit(ctx, *address)
 }
 
-// isGone reports whether err of visit means that the executor does not exist any more.
-func isGone(err error) bool {
-	return errors.Is(err, client.ErrLost) || errors.Is(err, client.ErrOtherBoot)
-}
-
 // addressOf finds the address of the executor in a record, which a dead executor leaves behind; otherwise
 // client.ErrLost. It does not compare the directory of the record, which may have been moved since.
 func addressOf(entry record.Entry) (*wire.Address, error) {
@@ -163,17 +162,21 @@ func addressOf(entry record.Entry) (*wire.Address, error) {
 		return nil, fmt.Errorf("run %s: %w", entry.Name, client.ErrLost)
 	}
 	// The socket is not in our runtime directory if XDG_RUNTIME_DIR or TMPDIR has changed since.
-	all, listErr := lookIn(client.DefaultRuntimeDir(), filepath.Dir(filepath.Dir(r.Socket)))
+	all, err := lookIn(client.DefaultRuntimeDir(), filepath.Dir(filepath.Dir(r.Socket)))
 	who := procstats.ProcessID{PID: r.Executor.PID, Start: r.Executor.StartTicks}
 	for _, l := range all {
 		if l.Executor == who && l.BootID == r.BootID {
 			return l.Address, nil
 		}
 	}
-	err := fmt.Errorf("run %s: %w", entry.Name, client.ErrLost)
-	if rundir.CurrentState(r, kernel.HostFS()) == record.Running {
-		err = fmt.Errorf("run %s is running, but its executor (process %d) is not in %s; it may belong to another user",
+	why := fmt.Errorf("run %s: %w", entry.Name, client.ErrLost)
+	rundir.UpdateState(r, kernel.HostFS())
+	switch {
+	case r.Where != "":
+		why = fmt.Errorf("run %s is %s", entry.Name, r.Where)
+	case r.State == record.Running:
+		why = fmt.Errorf("run %s is running, but its executor (process %d) is not in %s; it may belong to another user",
 			entry.Name, who.PID, client.DefaultRuntimeDir())
 	}
-	return nil, errors.Join(err, listErr)
+	return nil, errors.Join(why, err)
 }

@@ -4,6 +4,7 @@
 package run
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -76,7 +77,8 @@ func newExecutorsLs(f *executorDirs) *cobra.Command {
 			t.AddTexts("ID", "STATE", "OWNER", "AGE", "EXECUTOR", "MAIN", "COMMAND", "REMEDY")
 			for _, l := range all {
 				t.AddTexts(l.ID, string(l.State), cli.Printable(l.OwnerText), procstats.AgeText(time.Since(l.Since)),
-					fmt.Sprint(l.Executor.PID), fmt.Sprint(l.Main.PID), cli.Printable(strings.Join(l.Command, " ")), l.Remedy)
+					fmt.Sprint(l.Executor.PID), fmt.Sprint(l.Main.PID), cli.Printable(strings.Join(l.Command, " ")),
+					cmp.Or(l.Remedy, cli.Printable(l.Where)))
 			}
 			return t.Render(p)
 		}))

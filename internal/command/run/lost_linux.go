@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/process"
@@ -84,13 +85,13 @@ func killReported(address wire.Address) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err // what it reported is not known
 	}
-	own := procstats.ProcessID{}
-	if err == nil && r.Executor != nil && r.BootID == address.BootID {
-		own = procstats.ProcessID{PID: r.Executor.PID, Start: r.Executor.StartTicks}
+	if err != nil {
+		return nil //nolint:nilerr // a run without a record has no reports
 	}
-	boot, bootErr := kernel.BootID(kernel.HostFS())
-	if own != address.Executor || boot != address.BootID || !isOurs(filepath.Join(address.RecordDir, record.UsageFile)) {
-		return bootErr // a run without reports leaves none
+	home, own := r.Measurer()
+	if own != address.Executor || home.BootID != address.BootID ||
+		!isOurs(filepath.Join(address.RecordDir, record.UsageFile)) {
+		return nil
 	}
 	var errs []error
 	killed := make(map[procstats.ProcessID]bool)
@@ -136,8 +137,8 @@ func killOrphans(ctx context.Context, runtimeDir string) error {
 // endLimit bounds how long a command is held up by what is left of earlier runs.
 const endLimit = 5 * time.Second
 
-// EndOrphans ends what is left of a run whose tacho run and executor were both killed, and says so. A driver's tasks
-// belong to its host, and some commands handle orphans themselves.
+// EndOrphans ends what is left of a run whose tacho run and executor were both killed, and says so to the session that
+// started it. A driver's tasks belong to its host, and some commands handle orphans themselves.
 func EndOrphans(cmd *cobra.Command) {
 	for c := cmd; c != nil; c = c.Parent() {
 		if slices.Contains([]string{"executors", "stop", "prune", "completion", "help"}, c.Name()) {
@@ -145,8 +146,9 @@ func EndOrphans(cmd *cobra.Command) {
 		}
 	}
 	all, _ := client.List(client.DefaultRuntimeDir()) // what cannot be read is for tacho executors ls
+	session, _ := unix.Getsid(0)                      // never fails
 	for _, address := range all {
-		if address.AllocID != "" || client.Elsewhere(*address) || !isOrphan(cmd.Context(), address) {
+		if address.AllocID != "" || !isOrphan(cmd.Context(), address) {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), endLimit)
@@ -155,7 +157,9 @@ func EndOrphans(cmd *cobra.Command) {
 		if err == nil {
 			err = lostExecutor(address.ID)
 		}
-		cli.PrintError(cmd.ErrOrStderr(), err)
+		if address.Session == session {
+			cli.PrintError(cmd.ErrOrStderr(), err)
+		}
 	}
 }
 
@@ -164,11 +168,12 @@ func EndOrphans(cmd *cobra.Command) {
 func isOrphan(ctx context.Context, address *wire.Address) bool {
 	const interval, limit = 10 * time.Millisecond, 300 * time.Millisecond
 	for began := time.Now(); ; {
-		alive := client.Alive(*address)
+		found := client.Find(*address)
 		switch {
-		case alive && process.StateOf(kernel.HostFS(), address.Executor) == process.Alive:
+		case found == nil && process.StateOf(kernel.HostFS(), address.Executor) == process.Alive,
+			found != nil && !client.IsGone(found):
 			return false
-		case !alive && !client.Owned(*address):
+		case found != nil && !client.Owned(*address):
 			// An executor that ended normally since it was listed has removed its directory.
 			left, err := wire.ReadAddress(address.Folder)
 			return err == nil && left.Executor == address.Executor

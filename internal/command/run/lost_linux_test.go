@@ -30,12 +30,12 @@ func TestStarting(t *testing.T) {
 	s := &session{launch: launch{options: options, id: "starting"}}
 	must(t, s.createDir())
 	r := testkit.Value(record.Read(s.dir))(t)
-	if got := rundir.CurrentState(r, kernel.HostFS()); got != record.Running || !s.isStarting() {
-		t.Errorf("%s: %+v", got, r.Executor)
+	if rundir.UpdateState(r, kernel.HostFS()); r.State != record.Running || !s.isStarting() {
+		t.Errorf("%s: %+v", r.State, r.Executor)
 	}
 	r.Executor.StartTicks++ // as after the end of this process
-	if got := rundir.CurrentState(r, kernel.HostFS()); got != record.Lost {
-		t.Errorf("%s: %+v", got, r.Executor)
+	if rundir.UpdateState(r, kernel.HostFS()); r.State != record.Lost {
+		t.Errorf("%s: %+v", r.State, r.Executor)
 	}
 }
 
@@ -110,7 +110,7 @@ func TestMarkLostKeepsReports(t *testing.T) {
 func TestKillReportedNeedsTheRecord(t *testing.T) {
 	boot := testkit.Value(kernel.BootID(kernel.HostFS()))(t)
 	dir := t.TempDir()
-	address := wire.Address{RecordDir: dir, BootID: boot}
+	address := wire.Address{RecordDir: dir, Home: procstats.Home{BootID: boot}}
 	if err := killReported(address); err != nil {
 		t.Errorf("without a record: %v", err)
 	}
@@ -139,7 +139,7 @@ func TestKillOrphansUnlaunched(t *testing.T) {
 	lock(launched)
 	self := testkit.Value(kernel.Identify(kernel.HostFS(), os.Getpid()))(t)
 	boot := testkit.Value(kernel.BootID(kernel.HostFS()))(t)
-	must(t, (&wire.Address{ID: "launched", Folder: launched, BootID: boot, Executor: self.ProcessID}).Write())
+	must(t, (&wire.Address{ID: "launched", Folder: launched, Home: procstats.Home{BootID: boot}, Executor: self.ProcessID}).Write())
 	mkdir("somebody else's")
 	mkdir(".start-killed before it was locked")
 	lock(mkdir(".start-killed"))

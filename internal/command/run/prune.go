@@ -4,6 +4,7 @@
 package run
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -63,7 +64,10 @@ func newPrune() *cobra.Command {
 func prunable(entries []record.Entry, keep int, olderThan time.Duration, now time.Time) []record.Entry {
 	var list []record.Entry
 	for _, entry := range entries {
-		if entry.Err != nil || rundir.CurrentState(entry.Record, kernel.HostFS()) == record.Running {
+		if entry.Err != nil {
+			continue
+		}
+		if rundir.UpdateState(entry.Record, kernel.HostFS()); entry.Record.State == record.Running {
 			continue
 		}
 		if keep > 0 {
@@ -77,10 +81,13 @@ func prunable(entries []record.Entry, keep int, olderThan time.Duration, now tim
 	return list
 }
 
-// endedAgo returns how long ago a run ended: by the clock that starts at the boot, if it was in this one. The wall
-// clock may have been set since.
+// endedAgo returns how long ago a run ended: by the clock that starts at the boot, if its process and this one share
+// that. The wall clock may have been set since.
 func endedAgo(r *record.Record, now time.Time) time.Duration {
-	if boot, err := kernel.BootID(kernel.HostFS()); err == nil && r.BootID == boot && r.StartTicks > 0 {
+	home, _ := r.Measurer()
+	own, err := kernel.OwnHome(kernel.HostFS())
+	if home.TimeNamespace = cmp.Or(home.TimeNamespace, own.TimeNamespace); err == nil && home.BootID == own.BootID &&
+		home.TimeNamespace == own.TimeNamespace && r.StartTicks > 0 {
 		span, _ := r.Span()
 		return kernel.SinceBoot() - kernel.Ticks(r.StartTicks) - time.Duration(span*float64(time.Second))
 	}

@@ -137,12 +137,12 @@ func (s *session) createDir() error {
 // this process dies before, the run is lost.
 func (s *session) startingRecord() ([]byte, error) {
 	r, host := s.newRecord(), kernel.HostFS()
-	boot, bootErr := kernel.BootID(host)
+	home, homeErr := kernel.OwnHome(host)
 	self, err := kernel.Identify(host, os.Getpid())
-	r.StartedAt, r.BootID = time.Now(), boot
-	r.Executor = &record.Process{PID: self.PID, StartTicks: self.Start, PIDNamespace: kernel.PIDNamespace(host)}
+	r.StartedAt = time.Now()
+	r.SetExecutor(home, self.ProcessID)
 	text, jsonErr := json.Marshal(r)
-	return text, errors.Join(bootErr, err, jsonErr)
+	return text, errors.Join(homeErr, err, jsonErr)
 }
 
 // isStarting reports whether the record of the run is that of startingRecord.

@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -195,38 +194,21 @@ func Complete(outputDir *string, n int) cobra.CompletionFunc {
 
 // Refresh updates the record of a run that has no end: its state now, and the numbers of its last report.
 func Refresh(entry record.Entry) {
-	entry.Record.State = CurrentState(entry.Record, kernel.HostFS())
+	UpdateState(entry.Record, kernel.HostFS())
 	entry.Record.FillFromReports(record.ReadUsage(entry.Dir))
 }
 
-// CurrentState returns the state of a run now. If the record says running and the executor is dead, the run is lost:
-// the record was not completed and never will be.
-func CurrentState(r *record.Record, host kernel.FS) record.State {
+// UpdateState sets the state that a run has now. If the record says running and the executor has ended, the run is
+// lost: the record was not completed and never will be. One that is elsewhere counts as running.
+func UpdateState(r *record.Record, host kernel.FS) {
 	if r.State != record.Running {
-		return r.State
+		return
 	}
-	process := record.Process{PID: r.PID, StartTicks: r.StartTicks}
-	if r.Executor != nil {
-		process = *r.Executor
+	home, process := r.Measurer()
+	err := kernel.Find(host, home, process, r.Socket)
+	if errors.Is(err, kernel.ErrEnded) {
+		r.State = record.Lost
+	} else if err != nil {
+		r.Where = err.Error()
 	}
-	if alive(host, process, r.BootID) {
-		return record.Running
-	}
-	return record.Lost
-}
-
-// alive reports whether a process of a record still exists: same PID, start time and boot. A zombie does not count.
-// A process in another PID namespace, for example in a container that shares the directory, may exist. On other systems
-// nothing identifies a process, and the record counts.
-func alive(host kernel.FS, p record.Process, bootID string) bool {
-	if runtime.GOOS != "linux" {
-		return true
-	}
-	boot, err := kernel.BootID(host)
-	if err != nil || boot != bootID {
-		return false
-	}
-	here := kernel.PIDNamespace(host)
-	elsewhere := p.PIDNamespace != "" && here != "" && p.PIDNamespace != here
-	return elsewhere || kernel.Alive(host, procstats.ProcessID{PID: p.PID, Start: p.StartTicks})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-func TestCurrentState(t *testing.T) {
+func TestUpdateState(t *testing.T) {
 	host := kernel.HostFS()
 	boot := testkit.Value(kernel.BootID(host))(t)
 	self := testkit.Value(kernel.Identify(host, os.Getpid()))(t)
@@ -33,6 +33,7 @@ func TestCurrentState(t *testing.T) {
 		{"it had no process yet", record.Record{State: record.Running, Origin: record.Origin{BootID: boot}}, record.Lost},
 		{"it ended", record.Record{State: record.Exited}, record.Exited},
 	} {
-		testkit.Equal(t, CurrentState(&test.record, host), test.want, "%s", test.name)
+		UpdateState(&test.record, host)
+		testkit.Equal(t, test.record.State, test.want, "%s", test.name)
 	}
 }

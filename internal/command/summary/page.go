@@ -79,7 +79,7 @@ func (p *Page) painted(paint func(string) string, text string) {
 
 func (p *Page) head() {
 	r := p.record
-	state := cli.Painted(string(r.State), StatePaint(p.Palette, r.State))
+	state := cli.Painted(cli.Printable(r.StateText()), StatePaint(p.Palette, r.State))
 	fmt.Fprintf(p, "%s  %s\n", p.Bold(cli.Printable(p.name)), state.String())
 	p.Facts(
 		[2]string{"command", cli.CommandLine(r.Command)},

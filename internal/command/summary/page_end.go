@@ -72,7 +72,7 @@ func numberOf[V any](values map[string]V, id procstats.ID) (value float64, ok bo
 func (p *Page) ended(all bool) {
 	p.Title("Why it ended")
 	if p.record.State == record.Running {
-		p.line("running")
+		p.line("%s", cli.Printable(p.record.StateText()))
 		return
 	}
 	d, end := p.record.Diagnosis, p.record.End()
