@@ -6,7 +6,6 @@ package record
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -261,49 +260,6 @@ func encode(value any, indent string) ([]byte, error) {
 	return buffer.Bytes(), nil
 }
 
-// Entry is one folder in a root of runs.
-type Entry struct {
-	// Name is the folder's name, by which the run is called.
-	Name string
-	// Dir is the folder's path.
-	Dir string
-	// Record is nil where Err says why it could not be read.
-	Record *Record
-	Err    error
-}
-
-// List reads the records of all runs in a folder of runs, newest start first, unreadable ones after them by
-// name. The error is for the folder itself; one that does not exist has no runs.
-func List(root string) ([]Entry, error) {
-	folders, err := os.ReadDir(root)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("list runs: %w", err)
-	}
-	var entries []Entry
-	for _, folder := range folders {
-		if !folder.IsDir() {
-			continue
-		}
-		entry := Entry{Name: folder.Name(), Dir: filepath.Join(root, folder.Name())}
-		entry.Record, entry.Err = Read(entry.Dir)
-		entries = append(entries, entry)
-	}
-	slices.SortStableFunc(entries, newestFirst)
-	return entries, nil
-}
-
-func newestFirst(a, b Entry) int {
-	switch {
-	case a.Record == nil && b.Record == nil:
-		return strings.Compare(a.Name, b.Name)
-	case a.Record == nil:
-		return 1
-	case b.Record == nil:
-		return -1
-	}
-	return cmp.Or(b.Record.StartedAt.Compare(a.Record.StartedAt), strings.Compare(b.Name, a.Name))
-}
-
 // ErrForeign is wrapped by the errors for files that are JSON and not a record of ours, or one of a later major
 // version of the schema.
 var ErrForeign = errors.New("not a record that this version reads")
@@ -313,13 +269,19 @@ const maxRecord = 64 << 20
 
 // Read reads the record of the run in dir. The error names the file and, where its text is at fault, the line;
 // it wraps fs.ErrNotExist where the folder holds no record.
-func Read(dir string) (*Record, error) {
+func Read(dir string) (*Record, error) { return read(dir, func([]byte) []byte { return nil }) }
+
+// read reads a record from what cut leaves of its text, or from all of it if that is nil.
+func read(dir string, cut func(text []byte) []byte) (*Record, error) {
 	path := filepath.Join(dir, InfoFile)
 	content, err := regular.Read(path, maxRecord)
 	if err != nil {
 		return nil, fmt.Errorf("read record: %w", err)
 	}
-	r, err := Decode(content)
+	r := new(Record)
+	if short := cut(content); short == nil || json.Unmarshal(short, r) != nil {
+		r, err = Decode(content)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}

@@ -6,6 +6,7 @@
 package regular
 
 import (
+	"bytes"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -21,21 +22,25 @@ var ErrNotRegular = errors.New("not a regular file")
 
 // Open opens a regular file for reading. It does not wait.
 func Open(path string) (*os.File, error) {
+	file, _, err := open(path)
+	return file, err
+}
+
+func open(path string) (file *os.File, size int64, err error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return nil, notRegular(path, info)
+		return nil, 0, notRegular(path, info)
 	}
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
+	if file, err = os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0); err != nil {
+		return nil, 0, err
 	}
 	info, err := file.Stat()
 	if err == nil && !info.Mode().IsRegular() { // it was replaced meanwhile
 		err = notRegular(path, info)
 	}
 	if err != nil {
-		return nil, errors.Join(err, file.Close())
+		return nil, 0, errors.Join(err, file.Close())
 	}
-	return file, nil
+	return file, info.Size(), nil
 }
 
 func notRegular(path string, info fs.FileInfo) error {
@@ -55,19 +60,20 @@ func notRegular(path string, info fs.FileInfo) error {
 
 // Read reads a regular file of at most so many bytes. A larger one is an error.
 func Read(path string, most int64) ([]byte, error) {
-	file, err := Open(path)
+	file, size, err := open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, most+1))
-	if err != nil {
+	var text bytes.Buffer
+	text.Grow(int(min(size, most)) + bytes.MinRead) // it is read at once, to its end
+	if _, err := text.ReadFrom(io.LimitReader(file, most+1)); err != nil {
 		return nil, err
 	}
-	if int64(len(text)) > most {
+	if int64(text.Len()) > most {
 		return nil, fmt.Errorf("%s: more than %d bytes", path, most)
 	}
-	return text, nil
+	return text.Bytes(), nil
 }
 
 // mostSecret is more than any token or certificate chain has.

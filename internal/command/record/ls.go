@@ -65,7 +65,7 @@ func (o *lsOptions) run(cmd *cobra.Command) error {
 			return cli.Usagef("--state %s: must be running, exited or lost", state)
 		}
 	}
-	entries, err := record.List(*o.outputDir)
+	entries, err := record.ListBriefly(*o.outputDir)
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func newPrune() *cobra.Command {
 	cmd.Flags().Var(cli.Duration(&olderThan), "older-than", "delete only runs that ended before this time")
 	dryRun := cmd.Flags().Bool("dry-run", false, "only print what would be deleted")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		entries, err := record.List(*outputDir)
+		entries, err := record.ListBriefly(*outputDir)
 		if err != nil {
 			return err
 		}

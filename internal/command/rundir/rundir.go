@@ -123,7 +123,7 @@ func Word(outputDir, name string) string {
 
 // newest returns the newest run, or one that is older by as many runs as back says.
 func newest(root string, back int) (record.Entry, error) {
-	entries, err := record.List(root)
+	entries, err := record.ListNewest(root, back+1)
 	if err != nil {
 		return record.Entry{}, err
 	}
@@ -134,18 +134,28 @@ func newest(root string, back int) (record.Entry, error) {
 		return record.Entry{}, fmt.Errorf("last~%d: only %s in %s, the oldest is last~%d",
 			back, procstats.Counted(len(entries), "run", "runs"), root, len(entries)-1)
 	}
-	return entries[back], entries[back].Err
+	return read(entries[back].Dir)
 }
 
-// History returns the records of all runs of the same command in the same directory, beside a run and with it.
+// History returns the records of a run and of those of the same command in the same directory beside it, the newest
+// first: at most 50, of the newest runs there.
 func History(of record.Entry) ([]*record.Record, error) {
-	all, err := record.List(filepath.Dir(of.Dir))
+	const most, newest = 50, 200
+	all, err := record.ListNewest(filepath.Dir(of.Dir), newest)
 	if err != nil {
 		return nil, err
 	}
+	if !slices.ContainsFunc(all, func(entry record.Entry) bool { return entry.Name == of.Name }) {
+		all = append(all, of)
+	}
 	var records []*record.Record
 	for _, entry := range all {
-		if r := entry.Record; entry.Err == nil && slices.Equal(r.Command, of.Record.Command) && r.Dir == of.Record.Dir {
+		r := entry.Record
+		like := entry.Err == nil && slices.Equal(r.Command, of.Record.Command) && r.Dir == of.Record.Dir
+		if !like || len(records) >= most && entry.Name != of.Name {
+			continue
+		}
+		if r, err = record.Read(entry.Dir); err == nil {
 			records = append(records, r)
 		}
 	}
@@ -160,18 +170,9 @@ func NoRunsError(root string) error {
 // listNames returns the names of the runs in root without reading their records. Names start with the time of the run:
 // the newest is first.
 func listNames(root string) ([]string, error) {
-	dirs, err := os.ReadDir(root)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("list runs: %w", err)
-	}
-	var names []string
-	for _, dir := range dirs {
-		if dir.IsDir() {
-			names = append(names, dir.Name())
-		}
-	}
+	names, err := record.Names(root)
 	slices.Reverse(names)
-	return names, nil
+	return names, err
 }
 
 // Complete completes the first n arguments with the names of runs.
