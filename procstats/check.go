@@ -51,6 +51,7 @@ var checks = [...]check{
 		[]ID{CgroupMemoryCurrent, CgroupMemoryPeak},
 		memoryLeftCgroup,
 	},
+	{MemoryUnchargedRule, []ID{HeadlineMemory, HeadlineMemoryPeak}, nil, memoryUncharged},
 	{"io_left_cgroup", []ID{HeadlineIORead, HeadlineIOWrite, HeadlineIOHanded}, nil, ioLeftCgroup},
 	{"peak_without_hugetlb", []ID{HeadlineMemoryPeak}, nil, peakWithoutHugetlb},
 	{"read_above_cgroup", []ID{HeadlineIORead}, []ID{CgroupIORead}, readAboveCgroup},
@@ -113,7 +114,7 @@ func Guarantees(s *Sample, headlines []HeadlineValue) map[string]Guarantee {
 	}
 	for _, h := range headlines {
 		for _, n := range h.Notes {
-			if all[n.Source] == Exact && n.Rule != coresAboveCPUsRule {
+			if all[n.Source] == Exact && n.Rule != coresAboveCPUsRule && n.Rule != MemoryUnchargedRule {
 				all[n.Source] = LowerBound
 			}
 		}
@@ -321,6 +322,11 @@ func memoryLeftCgroup(h *HeadlineValue, f *facts) {
 			}
 		}
 	}
+	f.weakenMemory(h, against, n, cause)
+}
+
+// weakenMemory makes a headline of memory a lower bound: the best one that is known.
+func (f *facts) weakenMemory(h *HeadlineValue, against ID, n float64, cause string) {
 	upper := h.Guarantee == UpperBound
 	h.weaken(against, n, cause)
 	value, _ := h.Reading.Number()
@@ -347,6 +353,27 @@ func (f *facts) memoryBounds(id ID) []Reading {
 		return []Reading{now, NumberReading(TreeMemory, largest), reaped}
 	}
 	return nil
+}
+
+// MemoryUnchargedRule is the rule whose notes say, as their OtherValue, how much more a run can need that others had
+// loaded. The account itself is right.
+const MemoryUnchargedRule = "memory_uncharged"
+
+// memoryUncharged: the processes had mapped what others had loaded, more than is usual for libraries. It is charged to
+// those, and the task needs it.
+func memoryUncharged(h *HeadlineValue, f *facts) {
+	const usual, part = 16 << 20, 10
+	data, ok := f.Task.Number(TreeUncharged)
+	notCode, _ := f.Task.Number(TreeUnchargedData)
+	value, _ := h.Reading.Number()
+	cause := "up to " + Bytes.Text(data) + " more that others had loaded"
+	switch {
+	case !ok || notCode <= max(usual, value/part):
+	case h.Guarantee == UpperBound:
+		f.weakenMemory(h, TreeUncharged, data, cause)
+	default:
+		h.weaken(TreeUncharged, data, cause)
+	}
 }
 
 // ioLeftCgroup: what processes read and write elsewhere is not charged to the cgroup.

@@ -178,6 +178,8 @@ const (
 	SkbLoopbackReceivedPackets        ID = 466
 	SkbLoopbackSentPackets            ID = 467
 	SkbStartTime                      ID = 468
+	TreeUncharged                     ID = 470
+	TreeUnchargedData                 ID = 471
 )
 
 // String returns the name in the table, or unknown_N for a number that a newer build gave.

@@ -33,7 +33,8 @@ var headlineRows = [...]section{{HeadlineScope, SourceNone, []Measurement{{
 		"cgroup_memory_shmem_bytes unless hugetlb_cgroup_current_bytes was read",
 	Help: "Memory the task needs: what the kernel cannot reclaim from it without swap, huge pages included.",
 	Pitfall: "Without a cgroup it is what the processes map, and a lower_bound: files in /dev/shm, memfds that are not " +
-		"mapped, and buffers of sockets and pipes are missing.",
+		"mapped, and buffers of sockets and pipes are missing. What others had loaded is charged to them: see " +
+		"tree_uncharged_peak_bytes, which makes it a lower_bound if that is much.",
 }, {
 	ID: HeadlineMemoryCharged, Name: "memory_charged_bytes", Unit: Bytes, Kind: Gauge,
 	File: "cgroup_memory_current_bytes",
@@ -43,9 +44,10 @@ var headlineRows = [...]section{{HeadlineScope, SourceNone, []Measurement{{
 	File: "cgroup_memory_peak_bytes, else the largest of all samples of cgroup_memory_current_bytes, " +
 		"tree_memory_bytes or portable_rss_bytes, and of rusage_peak_rss_bytes (lower_bound); held against " +
 		"hugetlb_uncharged_bytes",
-	Help: "The most memory the task held at any time.",
-	Pitfall: "From a cgroup it includes the page cache, as the limit does. Without one the task held at least this: a " +
-		"peak between two samples is known of single processes only.",
+	Help: "The most memory that was charged to the task, or that it held, at any time.",
+	Pitfall: "From a cgroup it includes the page cache, as the limit does, but not what others had loaded: see " +
+		"tree_uncharged_peak_bytes, which makes it a lower_bound if that is much. Without one the task held at least " +
+		"this: a peak between two samples is known of single processes only.",
 }, {
 	ID: HeadlineIORead, Name: "io_read_bytes_total", Unit: Bytes, Kind: Counter,
 	File: "cgroup_io_read_bytes_total, exits_io_read_bytes_total, else the largest of the lower bounds " +

@@ -117,6 +117,18 @@ var treeRows = [...]section{{TaskScope, SourceTree, []Measurement{{
 		"can have done since. Rates of tree_cpu_seconds_total are without it.",
 	Pitfall: "What a process that is found late has used since the sample before is in it too.",
 }, {
+	// What a task needs and its cgroup does not count.
+	ID: TreeUncharged, Name: "tree_uncharged_peak_bytes", Unit: Bytes, Kind: Gauge, Guarantee: LowerBound,
+	File: "/proc/PID/statm shared of the largest process, or Pss - Pss_Anon of /proc/PID/smaps_rollup (since Linux " +
+		"5.4), summed, if that is more; minus cgroup_memory_file_mapped_bytes; the most of all samples",
+	Help: "Pages of files and shared memory that the processes had mapped and that others had loaded: they are charged " +
+		"to those. A run that finds them not loaded is charged for them.",
+	Pitfall: "Code of programs and libraries is in it. What is read without being mapped is not.",
+}, {
+	ID: TreeUnchargedData, Name: "tree_uncharged_data_peak_bytes", Unit: Bytes, Kind: Gauge, Guarantee: LowerBound,
+	File: "as tree_uncharged_peak_bytes, minus /proc/PID/statm text",
+	Help: "What of tree_uncharged_peak_bytes is not the code of the programs themselves.",
+}, {
 	// When processes were read, and what the task had used by then.
 	ID: TreeCPUAtRows, Name: "tree_cpu_at_rows_seconds", Unit: Seconds, Kind: Gauge, Guarantee: Sampled,
 	File: "the task's total that is read together with its processes",

@@ -4,6 +4,7 @@
 package record
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -35,8 +36,8 @@ type Advice struct {
 type subject struct {
 	noun string
 	// more says how to get more runs, unbounded how to learn a peak that a limit has cut off, exact how to get one
-	// that is no bound.
-	more, unbounded, exact string
+	// that is no bound, cold how to learn what it needs of the page cache.
+	more, unbounded, exact, cold string
 	// flags adds the resources as flags of tacho run.
 	flags bool
 }
@@ -45,7 +46,8 @@ type subject struct {
 func AdviseRuns(records []*Record) Advice {
 	return advise(records, &subject{
 		noun: "command", more: fmt.Sprintf("repeat it (tacho run --runs %d)", few),
-		unbounded: "Run it once with enough memory.", exact: "Run it once in a cgroup.", flags: true,
+		unbounded: "Run it once with enough memory.", exact: "Run it once in a cgroup.",
+		cold: "Run it once when they are not in the page cache.", flags: true,
 	})
 }
 
@@ -53,7 +55,7 @@ func AdviseRuns(records []*Record) Advice {
 func AdviseTask(records []*Record) Advice {
 	return advise(records, &subject{
 		noun: "task", more: "let it run more often", unbounded: "Let it run once with enough memory.",
-		exact: "Let it run once in a cgroup.",
+		exact: "Let it run once in a cgroup.", cold: "Let it run once when they are not in the page cache.",
 	})
 }
 
@@ -79,15 +81,96 @@ func advise(all []*Record, s *subject) Advice {
 
 const mebibyte = 1 << 20
 
+// need is the memory of a run in bytes: the peak of what was charged to it, with what was swapped, without the page
+// cache that it can do without, and with what it had mapped that others had loaded. A run that finds nothing loaded is
+// charged for that too.
+type need struct{ charged, cache, others float64 }
+
+func (n need) total() float64 { return n.charged - n.cache + n.others }
+
+// cacheUse is what a run did with the page cache, in bytes, as far as it is known.
+type cacheUse struct {
+	// stored is what came from storage, found what was read and did not: it was in the page cache, or in a pipe that
+	// others wrote to; again is found with what came through pipes of the run.
+	stored, found, again float64
+}
+
+func cacheUseOf(r *Record) (c cacheUse) {
+	number := func(id procstats.ID) float64 {
+		n, _ := r.Measurements[id.String()].(float64)
+		return n
+	}
+	if h := r.Headline[procstats.HeadlineIORead.String()]; h.Value != nil {
+		c.stored = *h.Value
+	}
+	c.again = max(0, number(procstats.TreeIORchar)-c.stored)
+	c.found = max(0, c.again-number(procstats.TreeIOWchar))
+	return c
+}
+
+// unproven reports whether a run read much that others had loaded, and hardly anything else: whether that must stay in
+// memory is not known, because it was charged to them and is mapped by nobody.
+func (c cacheUse) unproven(charged float64) bool {
+	const much, hardly = 64 * mebibyte, 64
+	return c.found > max(much, 2*charged) && c.stored < c.found/hardly
+}
+
+// once returns how much of a peak is page cache of what was read from storage once: the kernel takes that back at no
+// cost. What the processes had resident, all together, is not.
+func (c cacheUse) once(r *Record, peak float64) float64 {
+	const flow, part = 4 * mebibyte, 8 // what passes through needs some pages; little of it was read again
+	if r.Commands == nil || r.Commands.Reason != "" || r.Commands.LostRecords > 0 || c.again > flow+c.stored/part {
+		return 0
+	}
+	rows, resident := r.Commands.Rows, 0.0
+	if r.Commands.Others != nil {
+		rows = append(slices.Clone(rows), *r.Commands.Others)
+	}
+	for i := range rows {
+		resident += float64(rows[i].Processes * rows[i].PeakRSSBytes)
+	}
+	return max(0, peak-max(peak-c.stored, resident)-flow)
+}
+
+// needOf returns what a run needed whose peak of what was charged is known. It is not less than its largest process
+// had, which may have mapped between two samples what others had loaded.
+func needOf(r *Record, charged float64) need {
+	others, _ := r.Measurements[procstats.TreeUncharged.String()].(float64)
+	largest := 0.0
+	if r.Commands != nil {
+		for i := range r.Commands.Rows {
+			if row := &r.Commands.Rows[i]; row.PeakRSSGuarantee != procstats.UpperBound { // of its parent, maybe
+				largest = max(largest, float64(row.PeakRSSBytes))
+			}
+		}
+	}
+	return need{charged: charged, cache: cacheUseOf(r).once(r, charged), others: max(0, others, largest-charged)}
+}
+
+// text says what was charged, with a word of its guarantee, and what was not.
+func (n need) text(guarantee string) string {
+	text := procstats.Bytes.Text(n.charged) + guarantee
+	if n.cache > 0 {
+		text += ", but for " + procstats.Bytes.Text(n.cache) + " of files that it read once"
+	}
+	if n.others > 0 {
+		text += ", and up to " + procstats.Bytes.Text(n.others) + " more that others had loaded"
+	}
+	return text
+}
+
 // peaks are the memory peaks of runs.
 type peaks struct {
 	// known are exact peaks and upper bounds, upper counts the bounds.
-	known []float64
+	known []need
 	upper int
 	// killedAt is the highest peak of the kills runs that the kernel killed something of, atLeast that of the bounds
 	// runs of which only a lower bound or a sample is known.
 	killedAt, atLeast float64
 	kills, bounds     int
+	// found is the most that one of the unproven runs read that others had loaded; none is in known.
+	found    float64
+	unproven int
 	// shortAt is the highest peak, with what was swapped, of the short runs that had less memory than they needed and
 	// were not killed.
 	shortAt float64
@@ -115,10 +198,13 @@ func peaksOf(records []*Record) (p peaks) {
 		case ranShort(r, *h.Value):
 			p.short++
 			p.shortAt = max(p.shortAt, *h.Value+swapped(r))
-		case h.Guarantee == procstats.Exact && swapped(r) == 0:
-			p.known = append(p.known, *h.Value)
-		case h.Guarantee == procstats.Exact, h.Guarantee == procstats.UpperBound:
-			p.known = append(p.known, *h.Value+swapped(r))
+		case cacheUseOf(r).unproven(*h.Value):
+			p.unproven++
+			p.found = max(p.found, cacheUseOf(r).found)
+		case chargedExactly(&h) && swapped(r) == 0:
+			p.known = append(p.known, needOf(r, *h.Value))
+		case chargedExactly(&h), h.Guarantee == procstats.UpperBound:
+			p.known = append(p.known, needOf(r, *h.Value+swapped(r)))
 			p.upper++
 		default:
 			p.bounds++
@@ -126,6 +212,14 @@ func peaksOf(records []*Record) (p peaks) {
 		}
 	}
 	return p
+}
+
+// chargedExactly reports whether a peak is what was charged, though the need can be more because of what others had
+// loaded: that is known too.
+func chargedExactly(h *HeadlineValue) bool {
+	other := func(n procstats.Note) bool { return n.Rule != procstats.MemoryUnchargedRule }
+	return h.Guarantee == procstats.Exact ||
+		h.Source == procstats.CgroupMemoryPeak.String() && len(h.Notes) > 0 && !slices.ContainsFunc(h.Notes, other)
 }
 
 // isAborted reports whether a run ended before it had done its work, as far as is known. Services end by a stop.
@@ -153,25 +247,24 @@ func (a *Advice) memory(records []*Record) {
 	if a.unknownNeed(&p) {
 		return
 	}
-	bytes := procstats.Bytes.Text
 	usual, outliers := withoutOutliers(p.known)
-	most := slices.Max(p.known)
+	most := largest(p.known)
 	memory := ask(usual)
 	a.MemoryMiB = &memory
-	what := "exact"
+	what := " exact"
 	if p.upper > 0 {
-		what = fmt.Sprintf("an upper bound in %d, otherwise exact,", min(p.upper, len(usual)))
+		what = fmt.Sprintf(" an upper bound in %d, otherwise exact,", min(p.upper, len(usual)))
 	}
 	killText := "no OOM kill"
 	if p.kills > 0 {
 		killText = procstats.Counted(p.kills, "run with OOM kills at less", "runs with OOM kills at less")
 	}
-	a.because("Memory: peak %s %s in %s%s, %s: ask for %d MiB.", bytes(slices.Max(usual)), what, runs(len(usual)),
-		a.days(), killText, memory)
+	a.because("Memory: peak %s in %s%s, %s: ask for %d MiB.", largest(usual).text(what), runs(len(usual)), a.days(),
+		killText, memory)
 	if outliers > 0 {
 		highest := max(memory, ask(append(slices.Clone(usual), most)))
 		a.MemoryMaxMiB = &highest
-		a.because("%s used up to %s: allow %d MiB with memory_max.", runs(outliers), bytes(most), highest)
+		a.because("%s used up to %s: allow %d MiB with memory_max.", runs(outliers), most.text(""), highest)
 	}
 	if len(p.known) < few {
 		a.because("%s too few to be sure: %s.", procstats.Counted(len(p.known), "run is", "runs are"), a.subject.more)
@@ -182,7 +275,7 @@ func (a *Advice) memory(records []*Record) {
 func (a *Advice) unknownNeed(p *peaks) bool {
 	highest, thanOthers := 0.0, ""
 	if len(p.known) > 0 {
-		highest, thanOthers = slices.Max(p.known), ", more than any run whose peak is known"
+		highest, thanOthers = largest(p.known).total(), ", more than any run whose peak is known"
 	}
 	switch {
 	case p.killedAt > highest:
@@ -198,6 +291,9 @@ func (a *Advice) unknownNeed(p *peaks) bool {
 	case p.atLeast > highest:
 		a.because("%s needed at least %s%s: the need is higher, and not known. %s",
 			runs(p.bounds), procstats.Bytes.Text(p.atLeast), thanOthers, a.subject.exact)
+	case len(p.known) == 0 && p.unproven > 0:
+		a.because("%s read up to %s of files that others had loaded: whether they must stay in memory is not known. %s",
+			runs(p.unproven), procstats.Bytes.Text(p.found), a.subject.cold)
 	case len(p.known) == 0:
 		a.because("No run has a memory peak: the data do not suffice.")
 	default:
@@ -209,17 +305,21 @@ func (a *Advice) unknownNeed(p *peaks) bool {
 // few is the number of runs below which the advice says that they are few.
 const few = 5
 
+func compareNeeds(a, b need) int { return cmp.Compare(a.total(), b.total()) }
+
+func largest(needs []need) need { return slices.MaxFunc(needs, compareNeeds) }
+
 // withoutOutliers returns the values without the highest ones that are at least twice as high as nine tenths of all;
 // they must be fewer than one of ten.
-func withoutOutliers(values []float64) (usual []float64, outliers int) {
-	sorted := slices.Sorted(slices.Values(values))
+func withoutOutliers(values []need) (usual []need, outliers int) {
+	sorted := slices.SortedFunc(slices.Values(values), compareNeeds)
 	at := len(sorted) * 9 / 10
 	if at < few {
 		return sorted, 0
 	}
-	limit := 2 * sorted[at-1]
+	limit := 2 * sorted[at-1].total()
 	n := len(sorted)
-	for n > at && sorted[n-1] >= limit {
+	for n > at && sorted[n-1].total() >= limit {
 		n--
 	}
 	return sorted[:n], len(sorted) - n
@@ -228,15 +328,15 @@ func withoutOutliers(values []float64) (usual []float64, outliers int) {
 // ask returns the MiB to ask for: above the highest value by a margin that is smaller the more runs there are, and
 // above what the spread of the values makes likely, but not more than 1.33 times the highest; rounded up to a number
 // that people use.
-func ask(values []float64) int64 {
+func ask(needs []need) int64 {
 	const highest = 1.33
-	n := float64(len(values))
-	most, mean, squares := slices.Max(values), 0.0, 0.0
-	for _, v := range values {
-		mean += v / n
+	n := float64(len(needs))
+	most, mean, squares := largest(needs).total(), 0.0, 0.0
+	for _, v := range needs {
+		mean += v.total() / n
 	}
-	for _, v := range values {
-		squares += (v - mean) * (v - mean)
+	for _, v := range needs {
+		squares += (v.total() - mean) * (v.total() - mean)
 	}
 	margin, deviations := 1.25, 6.0
 	switch {
@@ -284,10 +384,12 @@ func (a *Advice) cpu(records []*Record) {
 			continue
 		}
 		waited, _ := r.Measurements[procstats.CgroupCPUThrottled.String()].(float64)
+		// While all of it waited for a CPU that others had, nothing moved.
+		starved, _ := r.Measurements[procstats.PSICPUFull.String()].(float64)
 		if waited > span/100 || r.Diagnosis.Stall == CPUThrottled {
 			throttled++
 		}
-		most = max(most, *h.Value/span)
+		most = max(most, *h.Value/max(span-max(0, starved-waited), *h.Value/cpus(r)))
 		known++
 	}
 	switch {
@@ -305,6 +407,9 @@ func (a *Advice) cpu(records []*Record) {
 			procstats.Cores.Text(cores))
 	}
 }
+
+// cpus is how many the machine had; 1 if that is not known.
+func cpus(r *Record) float64 { return max(1, float64(r.Host.CPUs)) }
 
 // runs counts runs.
 func runs(n int) string { return procstats.Counted(n, "run", "runs") }

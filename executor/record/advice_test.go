@@ -61,6 +61,43 @@ func killed(r *Record) *Record {
 	return r
 }
 
+// loaded adds what others had loaded beside the peak of a run, and the resident memory of its largest process.
+func loaded(r *Record, othersMiB float64, largestMiB int64) *Record {
+	r.Measurements = map[string]any{procstats.TreeUncharged.String(): othersMiB * mebibyte}
+	r.Commands = &Commands{Rows: []procstats.Command{
+		{PeakRSSBytes: largestMiB * mebibyte, PeakRSSGuarantee: procstats.LowerBound},
+		{PeakRSSBytes: 1 << 40, PeakRSSGuarantee: procstats.UpperBound},
+	}}
+	return r
+}
+
+// readingFiles returns a run with a peak of 100 MiB that read files, some of it from storage, with processes that had so
+// much each.
+func readingFiles(storedMiB, readMiB float64, residentMiB, processes int64) *Record {
+	r := runOf(100, procstats.Exact, 0)
+	r.Measurements = map[string]any{procstats.TreeIORchar.String(): readMiB * mebibyte}
+	r.Headline[procstats.HeadlineIORead.String()] = HeadlineValue{Value: new(storedMiB * mebibyte)}
+	r.Commands = &Commands{Rows: []procstats.Command{{Processes: processes, PeakRSSBytes: residentMiB * mebibyte}}}
+	return r
+}
+
+// starved lets a run wait for a CPU for so many seconds.
+func starved(r *Record, seconds float64) *Record {
+	r.Measurements = map[string]any{procstats.PSICPUFull.String(): seconds}
+	return r
+}
+
+// weakened makes the peak of a run a lower bound by some rules.
+func weakened(r *Record, rules ...string) *Record {
+	h := r.Headline[procstats.HeadlineMemoryPeak.String()]
+	h.Source, h.Guarantee = procstats.CgroupMemoryPeak.String(), procstats.LowerBound
+	for _, rule := range rules {
+		h.Notes = append(h.Notes, procstats.Note{Rule: rule})
+	}
+	r.Headline[procstats.HeadlineMemoryPeak.String()] = h
+	return r
+}
+
 // TestHistories holds that the limit is never below the need, and at most 1.5 times above it.
 func TestHistories(t *testing.T) {
 	for _, h := range []history{
@@ -150,6 +187,19 @@ func TestInsufficientData(t *testing.T) {
 		{"all failed", []*Record{aborted(20, Failed)}, true, true, "peak 20 MiB exact in 1 run"},
 		{"never started", []*Record{failed}, false, false, "The command was never started: there are no data."},
 		{"few", []*Record{exact()}, true, true, "1 run is too few to be sure"},
+		{"others had loaded pages", []*Record{loaded(exact(), 50, 0)}, true, true, "peak 100 MiB exact, and up to 50 MiB more that others had loaded in 1 run, no OOM kill: ask for 192 MiB."},
+		{"others had loaded much", []*Record{weakened(loaded(exact(), 50, 0), procstats.MemoryUnchargedRule)}, true, true, "up to 50 MiB more that others had loaded in 1 run, no OOM kill: ask for 192 MiB."},
+		{"it left its cgroup too", []*Record{weakened(loaded(exact(), 50, 0), procstats.MemoryUnchargedRule, "memory_left_cgroup")}, false, true, "at least 100 MiB"},
+		{"a process had more than was charged", []*Record{loaded(exact(), 50, 210)}, true, true, "up to 110 MiB more that others had loaded"},
+		{"the sum of one run is more than another's peak", []*Record{loaded(runOf(60, procstats.Exact, 1), 50, 0), exact()}, true, true, "peak 60 MiB exact, and up to 50 MiB more that others had loaded in 2 runs"},
+		{"killed at less than was charged and loaded", []*Record{killed(runOf(120, procstats.Exact, 1)), loaded(exact(), 50, 0)}, true, true, "1 run with OOM kills at less"},
+		{"files read once", []*Record{readingFiles(90, 90, 20, 1)}, true, true, "peak 100 MiB exact, but for 76 MiB of files that it read once in 1 run, no OOM kill: ask for 30 MiB."},
+		{"files read once by several", []*Record{readingFiles(90, 90, 20, 3)}, true, true, "peak 100 MiB exact, but for 36 MiB of files"},
+		{"files read again", []*Record{readingFiles(90, 900, 20, 1)}, true, true, "peak 100 MiB exact in 1 run, no OOM kill: ask for 128 MiB."},
+		{"files that others had loaded", []*Record{readingFiles(1, 900, 20, 1)}, false, true, "1 run read up to 899 MiB of files that others had loaded: whether they must stay in memory is not known. Run it once when"},
+		{"and a run on a cold cache", []*Record{readingFiles(1, 900, 20, 1), readingFiles(90, 900, 20, 1)}, true, true, "peak 100 MiB exact in 1 run, no"},
+		{"few files that others had loaded", []*Record{readingFiles(1, 60, 20, 1)}, true, true, "ask for 128 MiB."},
+		{"starved of CPU", []*Record{starved(exact(), 5)}, true, true, "CPU: up to 1.00 cores on average in 1 run"},
 	} {
 		a := AdviseRuns(test.records)
 		if (a.MemoryMiB != nil) != test.memory || (a.Cores != nil) != test.cores || !strings.Contains(strings.Join(a.Why, "\n"), test.why) {

@@ -19,7 +19,7 @@ func TestParseProcStatm(t *testing.T) {
 		want ProcStatm
 		err  error
 	}{
-		"2015 921 812 176 0 245 0\n": {want: ProcStatm{Size: 2015, Resident: 921, Shared: 812}},
+		"2015 921 812 176 0 245 0\n": {want: ProcStatm{Size: 2015, Resident: 921, Shared: 812, Text: 176}},
 		"0 0 0 0 0 0 0\n":            {},
 		"":                           {err: ErrFormat},
 		"2015 921 812":               {err: ErrFormat},

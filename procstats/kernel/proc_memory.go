@@ -12,11 +12,13 @@ import (
 // no memory any more (a zombie).
 type ProcStatm struct {
 	Size, Resident, Shared int64
+	// Text is the size of the program's code, resident or not, without its libraries.
+	Text int64
 }
 
 // ParseProcStatm reads /proc/PID/statm.
 func ParseProcStatm(data []byte) (ProcStatm, error) {
-	var pages [3]int64
+	var pages [4]int64
 	field, digits := 0, 0
 	for _, c := range data {
 		switch {
@@ -29,7 +31,7 @@ func ParseProcStatm(data []byte) (ProcStatm, error) {
 		case c != ' ' || digits == 0:
 			return ProcStatm{}, ErrFormat
 		case field == len(pages)-1:
-			return ProcStatm{Size: pages[0], Resident: pages[1], Shared: pages[2]}, nil
+			return ProcStatm{Size: pages[0], Resident: pages[1], Shared: pages[2], Text: pages[3]}, nil
 		default:
 			field, digits = field+1, 0
 		}

@@ -39,6 +39,8 @@ type treeSource struct {
 	lost  bool
 	rows  time.Duration // what the rows and the exited processes of the last collection add up to
 	late  lateCPU
+
+	uncharged unchargedMemory
 }
 
 // treeReading is what the tree source last read of a process.
@@ -84,6 +86,8 @@ func openTree(t Target, sel procstats.Selection, m *membership) *treeSource {
 		case procstats.TreeThreads, procstats.ProcessChildrenCPU, procstats.ProcessState, procstats.ProcessThreads,
 			procstats.ProcessMinflt, procstats.ProcessMajflt:
 			tree.stat = true
+		case procstats.TreeUncharged, procstats.TreeUnchargedData:
+			tree.uncharged.asked = true
 		case procstats.ProcessRunDelay:
 			tree.delay = true
 		case procstats.ProcessVoluntarySwitches, procstats.ProcessInvoluntarySwitches:
@@ -270,6 +274,7 @@ func (t *treeSource) putTask(s *procstats.Sample, sums treeSums) {
 			s.SetNumber(id, float64(t.leastMemory()))
 		case id == procstats.TreeSwap:
 			s.Task.Put(t.members.swap())
+		case id == procstats.TreeUncharged || id == procstats.TreeUnchargedData: // see putUncharged
 		case unreadable > 0:
 			s.SetAbsent(id, reason)
 		case id == procstats.TreeCPUUnattributed || id == procstats.TreeCPUAtRows: // see closeSum
@@ -302,6 +307,7 @@ func (t *treeSource) sum(id procstats.ID, sums treeSums) float64 {
 // closeSum puts in the task's total and what closes the sum of rows, exited and unattributed against it. The total is
 // the headline's, which was read after the rows and so has all that they have.
 func (t *treeSource) closeSum(s *procstats.Sample) {
+	t.putUncharged(s)
 	_, inCgroup := s.Task.Number(procstats.CgroupCPUUsage)
 	total, _ := procstats.CPUTotal(s).Reading.Number()
 	known := inCgroup && !t.members.target.Cgroup.Shared
@@ -375,6 +381,9 @@ func (t *treeSource) lostChildren() bool { return t.lost }
 func (t *treeSource) continueFrom(earlier *procstats.Sample, alive func(procstats.ProcessID) bool) {
 	t.total = max(t.total, duration(earlier.Task, procstats.TreeCPU))
 	t.late.total = max(t.late.total, duration(earlier.Task, procstats.TreeCPULate))
+	most, known := earlier.Task.Number(procstats.TreeUncharged)
+	data, _ := earlier.Task.Number(procstats.TreeUnchargedData)
+	t.uncharged.known, t.uncharged.most, t.uncharged.data = known, int64(most), int64(data)
 	t.members.countExited(earlier, alive)
 	t.members.outside.continueFrom(earlier)
 }

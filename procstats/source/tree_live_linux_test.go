@@ -38,7 +38,8 @@ func TestTreeOfLivingProcesses(t *testing.T) {
 		t.Fatalf("PIDs (-want +got)\n%s", diff)
 	}
 	for _, r := range s.Task {
-		aboutCgroup := r.ID() >= procstats.TreeOutside && r.ID() <= procstats.TreeLeftPressure || r.ID() == procstats.TreeJoined
+		aboutCgroup := r.ID() >= procstats.TreeOutside && r.ID() <= procstats.TreeLeftPressure || r.ID() == procstats.TreeJoined ||
+			r.ID() == procstats.TreeUncharged || r.ID() == procstats.TreeUnchargedData
 		if r.Present() == aboutCgroup {
 			t.Errorf("%s is absent: %s", r.ID().String(), r.Reason())
 		}

@@ -64,6 +64,66 @@ func (r *smapsReading) counted(memory kernel.ProcStatm, page int64) int64 {
 	return max(0, anonymous(memory)*page-r.others) + max(0, r.shmem-max(0, r.shared-memory.Shared*page))
 }
 
+// unchargedMemory is what the processes map of files and shared memory beyond what is charged to the task's cgroup, in
+// bytes: the most of all collections. data is the part that cannot be the code of their programs.
+type unchargedMemory struct {
+	asked, known bool
+	most, data   int64
+	charged      int64 // in the last collection
+}
+
+// severalMap is by how much processes together must map more than the largest of them, and than is charged, to be
+// worth a look at how much of that is the same.
+const severalMap = 32 << 20
+
+// mapped returns what the processes map of files and shared memory at least, and what of it cannot be code.
+func (t *treeSource) mapped() (all, data int64) {
+	m, page := t.members, int64(os.Getpagesize())
+	var sum, text int64
+	for _, p := range m.procs {
+		memory := &p.tree.memory
+		code := min(memory.Text, memory.Shared)
+		all, data = max(all, memory.Shared*page), max(data, (memory.Shared-code)*page)
+		sum, text = sum+memory.Shared*page, text+code*page
+	}
+	if sum < max(all, t.uncharged.charged)+severalMap {
+		return all, data
+	}
+	m.refreshSmaps()
+	var shares int64
+	for _, p := range m.procs {
+		if r := &p.smaps; r.at != 0 && r.fault == "" && r.PSSAnon > 0 {
+			shares += min(r.PSS-r.PSSAnon, p.tree.memory.Shared*page)
+		}
+	}
+	return max(all, shares), max(data, shares-text)
+}
+
+// putUncharged holds what is mapped against what is charged, once that was read as well.
+func (t *treeSource) putUncharged(s *procstats.Sample) {
+	u := &t.uncharged
+	if !u.asked || t.members.absent != "" {
+		return
+	}
+	charged, ok := s.Task.Number(procstats.CgroupMemoryFileMapped)
+	if ok && t.members.target.Cgroup.Encloses() && len(t.members.procs) > 0 {
+		u.known, u.charged = true, int64(charged)
+		all, data := t.mapped()
+		u.most, u.data = max(u.most, all-u.charged), max(u.data, data-u.charged)
+	}
+	for _, id := range t.task {
+		switch {
+		case id != procstats.TreeUncharged && id != procstats.TreeUnchargedData:
+		case !u.known:
+			s.SetAbsent(id, "no cgroup_memory_file_mapped_bytes to compare with")
+		case id == procstats.TreeUncharged:
+			s.SetNumber(id, float64(u.most))
+		default:
+			s.SetNumber(id, float64(u.data))
+		}
+	}
+}
+
 // swap is what the last round of smaps_rollup found to be swapped out.
 func (m *membership) swap() procstats.Reading {
 	last := &m.smaps.last

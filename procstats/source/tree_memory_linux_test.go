@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
@@ -128,5 +129,49 @@ func TestTreeMemoryOfSpawners(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestUncharged holds what processes map of files and shared memory against what is charged: the most of all samples,
+// what several map once, and without the code of their programs.
+func TestUncharged(t *testing.T) {
+	const mib = 1 << 20
+	pages := func(n int) int { return n * mib / os.Getpagesize() }
+	dir := t.TempDir()
+	root := kernel.FS{Proc: t.TempDir()}
+	for _, pid := range []int{10, 11} {
+		setCPU(t, root, pid, 1, 100+pid, 1, 0)
+	}
+	writeProc(t, kernel.FS{Proc: dir}, "cgroup.procs", "10\n11\n")
+	writeProc(t, kernel.FS{Proc: dir}, "memory.current", "0\n")
+	tree := treeOf(t, Target{FS: root, Cgroup: procstats.Cgroup{V2: dir}})
+	tree.members.smaps.limits.Every = time.Nanosecond
+	for _, step := range []struct {
+		name               string
+		shared, text, own  [2]int // MiB; own is the proportional part of shared
+		charged, all, data float64
+	}{
+		{"all charged", [2]int{20, 20}, [2]int{5, 5}, [2]int{10, 10}, 20, 0, 0},
+		{"one maps more", [2]int{60, 20}, [2]int{5, 5}, [2]int{50, 10}, 20, 40, 35},
+		{"both map the same", [2]int{70, 70}, [2]int{5, 5}, [2]int{35, 35}, 20, 50, 45},
+		{"each maps its own", [2]int{70, 70}, [2]int{5, 5}, [2]int{70, 60}, 20, 110, 100},
+		{"it was more before", [2]int{60, 20}, [2]int{5, 5}, [2]int{50, 10}, 20, 110, 100},
+	} {
+		for i, pid := range []int{10, 11} {
+			writeProc(t, root, fmt.Sprintf("%d/statm", pid), fmt.Sprintf("99999 %d %d %d 0 1 0\n",
+				pages(step.shared[i]+1), pages(step.shared[i]), pages(step.text[i])))
+			writeProc(t, root, fmt.Sprintf("%d/smaps_rollup", pid), fmt.Sprintf("%d00000-%d00001 ---p 0 0 0 [rollup]\nPss: %d kB\n"+
+				"Pss_Anon: 1024 kB\nPss_Shmem: 0 kB\nSwapPss: 0 kB\n", pid, pid, (step.own[i]+1)<<10))
+		}
+		var s procstats.Sample
+		s.Stamp = kernel.Now()
+		tree.Collect(&s)
+		s.SetNumber(procstats.CgroupMemoryFileMapped, step.charged*mib)
+		tree.closeSum(&s)
+		for id, want := range map[procstats.ID]float64{procstats.TreeUncharged: step.all, procstats.TreeUnchargedData: step.data} {
+			if got := mustNumber(t, &s, id); got != want*mib {
+				t.Errorf("%s: %s is %v MiB, want %v", step.name, id, got/mib, want)
+			}
+		}
 	}
 }

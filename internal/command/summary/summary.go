@@ -121,6 +121,10 @@ func memorySummary(r *record.Record) string {
 	if limit, ok := EffectiveLimit(r, procstats.CgroupMemoryMax); ok {
 		text += " of " + procstats.Bytes.Text(limit)
 	}
+	uncharged := func(n procstats.Note) bool { return n.Rule == procstats.MemoryUnchargedRule }
+	if i := slices.IndexFunc(h.Notes, uncharged); i >= 0 {
+		text += " and " + h.Notes[i].Cause
+	}
 	return record.Join(", ", text, named("swapped ", headlineText(r, procstats.HeadlineSwap)),
 		named("huge pages ", headlineText(r, procstats.HeadlineHugetlb)))
 }

@@ -1,0 +1,297 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build linux
+
+package advice
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// loopVariable asks for the loop: all, or a part of the names of its programs.
+const loopVariable = "TACHO_ADVICE_LOOP"
+
+const (
+	// mostPressure is the share of the time that a program may wait for memory, longer how much longer it may take, and
+	// mostAbove by how much the advice may be above what is enough.
+	mostPressure, longer, mostAbove = 0.10, 1.2, 1.5
+	// delay is what a run may take longer on a busy machine.
+	delay = 60 * time.Millisecond
+	// leastMiB is what is advised at least.
+	leastMiB = 10
+	// mostUnknown is how many programs may get no advice.
+	mostUnknown = 6
+	tries       = 3
+)
+
+// bench is where a program runs.
+type bench struct {
+	program
+	place   *rig.Place
+	command []string
+	shared  string // the prefix of its files in /dev/shm
+	trials  int
+}
+
+func newBench(t *testing.T, p program) *bench {
+	t.Helper()
+	b := &bench{program: p, place: rig.NewPlace(t, rig.Self())}
+	b.shared = fmt.Sprintf("/dev/shm/%s-", filepath.Base(filepath.Dir(b.place.Dir)))
+	t.Cleanup(b.unshare)
+	for i, mib := range p.files {
+		block := make([]byte, mib*mebibyte)
+		for at := range block {
+			block[at] = byte(at * 7 >> 3)
+		}
+		f := testkit.Value(os.Create(b.place.Path(strconv.Itoa(i))))(t)
+		testkit.Value(f.Write(block))(t)
+		testkit.Must(t, f.Sync())
+		testkit.Must(t, f.Close())
+	}
+	files := strings.NewReplacer("@", b.place.Dir+"/", "~", b.shared)
+	b.command = []string{"/bin/sh", "-c", files.Replace(p.command)}
+	if p.steps != "" {
+		self := testkit.Value(os.ReadFile("/proc/self/exe"))(t)
+		testkit.Must(t, os.WriteFile(b.place.Path("helper"), self, 0o755))
+		b.command = append([]string{b.place.Path("helper")}, strings.Fields(files.Replace(p.steps))...)
+	}
+	return b
+}
+
+// unshare removes the files in /dev/shm.
+func (b *bench) unshare() {
+	files, _ := filepath.Glob(b.shared + "*")
+	for _, file := range files {
+		_ = os.Remove(file)
+	}
+}
+
+// cool takes out of the page cache what only this program uses, and makes it load all by itself.
+func (b *bench) cool(t *testing.T) {
+	t.Helper()
+	b.unshare()
+	roots := []string{
+		b.place.Dir, "/usr/lib/gcc", "/usr/libexec/gcc", "/usr/lib/python3", "/usr/lib/jvm", "/usr/bin/node", "/usr/bin/perl",
+		"/usr/bin/xz", "/usr/bin/sqlite3",
+	}
+	python, _ := filepath.Glob("/usr/*/python3*")
+	for _, root := range append(roots, python...) {
+		_ = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && (entry.Type().IsRegular() || path == root) {
+				drop(path)
+			}
+			return nil
+		})
+	}
+}
+
+func drop(path string) {
+	f, err := os.Open(path)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	_ = f.Sync()
+	_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
+}
+
+// load lets somebody else load what the program uses: this process.
+func (b *bench) load(t *testing.T) {
+	t.Helper()
+	b.unshare()
+	for name, mib := range b.shm {
+		file := strings.Replace(name, "~", b.shared, 1)
+		testkit.Must(t, os.WriteFile(file, make([]byte, mib*mebibyte), 0o600))
+	}
+	cmd := b.place.Command(t.Context(), b.command[0], b.command[1:]...)
+	cmd.Env = append(cmd.Env, helperVariable+"=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", b.command, err, out)
+	}
+	if len(b.shm) == 0 {
+		b.unshare()
+	}
+	_ = filepath.WalkDir(b.place.Dir, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.Type().IsRegular() {
+			_, err = os.ReadFile(path)
+		}
+		return err
+	})
+}
+
+// run runs the program and returns its record.
+func (b *bench) run(t *testing.T, dir string, flags ...string) *record.Record {
+	t.Helper()
+	out := b.place.Path(dir)
+	args := append([]string{"run", "--quiet", "--output-dir", out}, flags...)
+	cmd := b.place.Command(t.Context(), rig.Tacho(), append(append(args, "--"), b.command...)...)
+	cmd.Env = append(cmd.Env, helperVariable+"=1")
+	output, err := cmd.CombinedOutput()
+	if _, ended := err.(*exec.ExitError); err != nil && !ended { //nolint:errorlint // as os/exec returns it
+		t.Fatal(err)
+	}
+	runs := testkit.Value(record.List(out))(t)
+	if len(runs) == 0 {
+		t.Fatalf("no record: %s", output)
+	}
+	return runs[0].Record
+}
+
+// advise asks for advice on all runs so far.
+func (b *bench) advise(t *testing.T) record.Advice {
+	t.Helper()
+	cmd := b.place.Command(t.Context(), rig.Tacho(), "advise", "--output-dir", b.place.Out, "--format", "json")
+	out, err := cmd.Output()
+	testkit.Must(t, err)
+	all := map[string]record.Advice{}
+	testkit.Must(t, json.Unmarshal(out, &all))
+	for _, a := range all {
+		return a
+	}
+	t.Fatal("no advice at all")
+	return record.Advice{}
+}
+
+// wall is the time of a run without that in which all of it waited for a CPU that others had.
+func wall(r *record.Record) time.Duration {
+	waited, _ := r.Measurements[procstats.PSICPUFull.String()].(float64)
+	throttled, _ := r.Measurements[procstats.CgroupCPUThrottled.String()].(float64)
+	return time.Duration((*r.WallSeconds - max(0, waited-throttled)) * float64(time.Second))
+}
+
+// within runs the program with limits on a cold cache, and says what speaks against them.
+func (b *bench) within(t *testing.T, usual time.Duration, attempts int, flags ...string) (fault string) {
+	t.Helper()
+	timeout := 5*time.Second + 3*usual
+	for range attempts {
+		b.cool(t)
+		b.trials++
+		r := b.run(t, fmt.Sprint("trial", b.trials), append(flags, "--timeout", timeout.String())...)
+		waited, _ := r.Measurements[procstats.PSIMemorySome.String()].(float64)
+		span, _ := r.Span()
+		switch {
+		case r.Diagnosis.Verdict != record.Completed:
+			return r.Diagnosis.Summary
+		case waited/span > mostPressure:
+			fault = fmt.Sprintf("waits for memory %.0f %%", 100*waited/span)
+		case wall(r) > time.Duration(longer*float64(usual))+delay:
+			fault = fmt.Sprintf("takes %v, not %v", wall(r).Round(time.Millisecond), usual.Round(time.Millisecond))
+		default:
+			return ""
+		}
+	}
+	return fault
+}
+
+// enough is how many MiB are, by bisection below the advice.
+func (b *bench) enough(t *testing.T, usual time.Duration, advice int64) int64 {
+	t.Helper()
+	low, high := int64(1), advice
+	for high-low > max(1, high/12) {
+		middle := (low + high) / 2
+		if b.within(t, usual, 2, "--memory", fmt.Sprintf("%dM", middle)) == "" {
+			high = middle
+		} else {
+			low = middle
+		}
+	}
+	return high
+}
+
+// TestAdviceLoop runs each program as its user would, takes the advice, and runs it within that on a cold cache.
+func TestAdviceLoop(t *testing.T) {
+	only := os.Getenv(loopVariable)
+	if only == "" {
+		t.Skipf("it takes a quarter of an hour: set %s to all, or to a part of the names of programs", loopVariable)
+	}
+	rig.NeedMemory(t)
+	held, unknown := 0, 0
+	all := programs()
+	for _, p := range all {
+		if only != "all" && !strings.Contains(p.class+" "+p.name, only) {
+			continue
+		}
+		t.Run(p.class+" "+p.name, func(t *testing.T) {
+			row, none := newBench(t, p).follow(t)
+			t.Logf("| %-11s | %-32s | %s", p.class, p.name, row)
+			if none {
+				unknown++
+			}
+			if !t.Failed() {
+				held++
+			}
+		})
+	}
+	t.Logf("%d of %d programs held, %d of them without advice", held, len(all), unknown)
+	if unknown > mostUnknown {
+		t.Errorf("no advice for %d programs, more than %d", unknown, mostUnknown)
+	}
+}
+
+// follow returns a row of the table, and whether there was no advice.
+func (b *bench) follow(t *testing.T) (row string, none bool) {
+	t.Helper()
+	for range max(1, b.runs) {
+		if b.cold {
+			b.cool(t)
+		} else {
+			b.load(t)
+		}
+		b.run(t, "out")
+	}
+	a := b.advise(t)
+	if a.MemoryMiB == nil {
+		if !strings.Contains(strings.Join(a.Why, " "), "not known") && !strings.Contains(strings.Join(a.Why, " "), "suffice") {
+			t.Errorf("neither advice nor a reason: %q", a.Why)
+		}
+		return fmt.Sprintf("%8s | %8s | %s", "none", "", a.Why[0]), true
+	}
+	memory := *a.MemoryMiB
+	if a.MemoryMaxMiB != nil {
+		memory = *a.MemoryMaxMiB
+	}
+	flags := []string{"--memory", fmt.Sprintf("%dM", memory)}
+	if a.Cores != nil {
+		flags = append(flags, "--cpu", fmt.Sprint(*a.Cores))
+	}
+	usual := time.Hour
+	for range 2 {
+		b.cool(t)
+		usual = min(usual, wall(b.run(t, "usual")))
+	}
+	result := "held"
+	if fault := b.within(t, usual, tries, flags...); fault != "" {
+		t.Errorf("with %v: %s\n%s", flags, fault, strings.Join(a.Why, "\n"))
+		result = fault
+	}
+	below := int64(float64(memory) / mostAbove)
+	enough := fmt.Sprintf("> %d", below)
+	if memory > leastMiB && b.within(t, usual, 1, "--memory", fmt.Sprintf("%dM", below)) == "" {
+		least := max(b.enough(t, usual, below), 1)
+		if enough = strconv.FormatInt(least, 10); float64(memory) > max(leastMiB, mostAbove*float64(least)) {
+			t.Errorf("advised %d MiB, enough are %d\n%s", memory, least, strings.Join(a.Why, "\n"))
+		}
+	}
+	cores := ""
+	if a.Cores != nil {
+		cores = fmt.Sprintf(", %.2f cores", *a.Cores)
+	}
+	return fmt.Sprintf("%4d MiB | %8s | %s%s", memory, enough, result, cores), false
+}
