@@ -97,3 +97,12 @@ func TestTickPhase(t *testing.T) {
 		}
 	}
 }
+
+// TestLooks holds that the longest time without a look counts, not the newest one.
+func TestLooks(t *testing.T) {
+	var l looks
+	for _, at := range []time.Duration{100 * time.Second, 101 * time.Second, 108 * time.Second, 109 * time.Second} {
+		l.add(at)
+	}
+	testkit.Equal(t, l.gap, 7*time.Second, "the longest gap")
+}

@@ -20,6 +20,7 @@ import (
 	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
+	"github.com/tachograph/tacho/procstats/source/pace"
 )
 
 // recorder keeps the record of a task: it samples where an interval asks for it, and writes the run's files.
@@ -45,6 +46,23 @@ type recorder struct {
 	whole, current procstats.Window
 	last           *procstats.Sample // the newest one, with its rows
 	reportEnds     time.Duration
+
+	looks looks
+}
+
+// looks are when a task was sampled, and what of it has been seen.
+type looks struct {
+	at, gap time.Duration // the last look, or the start, on CLOCK_MONOTONIC; the longest time without one
+	tasks   float64       // of the last look at all processes
+	skipped int           // looks at the totals only
+}
+
+// add notes a look.
+func (l *looks) add(at time.Duration) {
+	if l.at > 0 {
+		l.gap = max(l.gap, at-l.at)
+	}
+	l.at = at
 }
 
 // start writes the record of a task that is about to be started. If that fails the task is not: without a record a
@@ -97,7 +115,8 @@ const firstLook = 20 * time.Millisecond
 
 // run makes the record last once the task stays, and samples until ctx ends. With an interval of 0 nothing is read.
 func (r *recorder) run(ctx context.Context) {
-	r.reportEnds = kernel.Now().Mono + r.report
+	r.looks.add(kernel.Now().Mono)
+	r.reportEnds = r.looks.at + r.report
 	look := firstLook
 	if r.interval > 0 {
 		look = min(look, r.interval)
@@ -131,10 +150,25 @@ func (r *recorder) sample(ctx context.Context, interval time.Duration) {
 	defer pace.End()
 	ticks(ctx, pace, func() bool {
 		if ctx.Err() == nil {
-			r.add(r.reader.Get(interval/2, true))
+			r.add(r.reader.Get(interval/2, r.affordsRows(pace)))
 		}
 		return true
 	})
+}
+
+// processPrice is about what the first look at a process takes: its files are opened.
+const processPrice = 100 * time.Microsecond
+
+// affordsRows reports whether the budget has room for a look at all processes, of which some are new. The price is
+// known before it is paid: the first look at thousands would take most of what a short run may cost.
+func (r *recorder) affordsRows(p *pace.Pace) bool {
+	tasks, ok := r.reader.Tasks()
+	if ok && !p.Affords(time.Duration(max(0, tasks-r.looks.tasks))*processPrice) {
+		r.looks.skipped++
+		return false
+	}
+	r.looks.tasks = tasks
+	return true
 }
 
 func (r *recorder) add(s *procstats.Sample) {
@@ -142,6 +176,7 @@ func (r *recorder) add(s *procstats.Sample) {
 		return
 	}
 	r.addPoint(s)
+	r.looks.add(s.Mono)
 	r.last = s
 	r.whole.Add(s)
 	r.current.Add(s)
@@ -245,6 +280,8 @@ func (r *recorder) finish(
 	merged := record.MergeFinal(final, rows)
 	if r.interval > 0 {
 		r.addPoint(merged)
+		r.looks.add(r.looks.at + max(0, final.Mono-r.looks.at))
+		info.LargestGap = r.looks.gap.Seconds()
 	}
 	r.whole.Add(merged)
 	r.current.Add(merged)
@@ -283,6 +320,10 @@ func (r *recorder) fillFinal(merged *procstats.Sample, sampled bool, history pro
 	info.Sources = append(record.SourcesOf(r.reader.Describe()), r.exits.Describe()...)
 	if note := r.reader.Pacer.Note(); note != "" {
 		info.Notes = append(info.Notes, note)
+	}
+	if r.looks.skipped > 0 {
+		info.Notes = append(info.Notes, procstats.Counted(r.looks.skipped, "sample has", "samples have")+
+			" no processes: a first look at so many would have taken more than the sampling budget")
 	}
 	if r.reader.LostChildren() {
 		info.Notes = append(info.Notes,

@@ -14,7 +14,11 @@ import (
 	"cmp"
 	"errors"
 	"hash/fnv"
+	"os"
+	"path/filepath"
 	"runtime"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -164,6 +168,21 @@ func (r *Reader) Get(maxAge time.Duration, rows bool) *procstats.Sample {
 		s = r.cache.Get(0)
 	}
 	return s
+}
+
+// Tasks is how many processes and threads the task has, which costs nothing to know; ok is false if its cgroup does not
+// count them, or if the totals need every process anyway.
+func (r *Reader) Tasks() (tasks float64, ok bool) {
+	dir := cmp.Or(r.Target.Cgroup.V1["pids"], r.Target.Cgroup.V2)
+	if dir == "" || !r.Target.Cgroup.Encloses() || r.sets.selection.Empty() {
+		return 0, false
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "pids.current"))
+	if err != nil {
+		return 0, false
+	}
+	tasks, err = strconv.ParseFloat(strings.TrimSpace(string(text)), 64)
+	return tasks, err == nil
 }
 
 // hasRows reports whether the rows of a sample, if it can have any, are at most maxAge older than it, or still true.

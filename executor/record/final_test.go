@@ -195,3 +195,14 @@ func TestMergeFinalKeepsTheDirectory(t *testing.T) {
 	files, _ = MergeFinal(final, rows).Task.Number(procstats.DiskFiles)
 	testkit.Equal(t, files, 1, "files of a directory that is gone")
 }
+
+// TestGapText holds that a gap is told if it is long, and longer than what was asked for.
+func TestGapText(t *testing.T) {
+	for _, test := range []struct {
+		gap, interval float64
+		want          string
+	}{{7.1, 0.25, "not sampled for up to 7.1 s"}, {0.9, 0.1, ""}, {3.9, 1, ""}, {4, 1, "not sampled for up to 4 s"}, {0, 1, ""}} {
+		r := &Record{Sampling: Sampling{Interval: test.interval, LargestGap: test.gap}}
+		testkit.Equal(t, r.GapText(), test.want, "the gap")
+	}
+}

@@ -16,7 +16,7 @@ import (
 
 // SchemaVersion is the version of info.json, usage.jsonl and samples.csv. Under one major version fields are only
 // added, which raises the minor one; a correction of a text or of the schema raises the last.
-const SchemaVersion = "1.4.0"
+const SchemaVersion = "1.5.0"
 
 // State is where a run is in its life.
 type State string
@@ -106,6 +106,9 @@ type Sampling struct {
 	FirstInterval float64 `json:"first_interval_seconds,omitzero"`
 	// Samples counts the collections; absent, and 0, where that is not known, as while the run goes on.
 	Samples int64 `json:"samples,omitzero"`
+	// LargestGap is the longest time without a sample, from the start to the end of the run; absent where nothing was
+	// sampled, and in records of older builds.
+	LargestGap float64 `json:"largest_gap_seconds,omitzero"`
 	// AsOf is until when Samples, Headline, Measurements and Absent go where the record was not written to its end:
 	// they are from the reports. Zero in a whole record, and where there are no reports.
 	AsOf time.Time `json:"as_of,omitzero"`
@@ -140,6 +143,15 @@ func (r *Record) Span() (seconds float64, ok bool) {
 		seconds = *r.WallSeconds
 	}
 	return max(seconds, 0), seconds > 0
+}
+
+// GapText says how long a run was not sampled at most, if that is much longer than the interval; empty otherwise.
+func (r *Record) GapText() string {
+	const much, least = 4, 1.0
+	if r.LargestGap < max(least, much*r.Interval) {
+		return ""
+	}
+	return "not sampled for up to " + procstats.Seconds.Text(r.LargestGap)
 }
 
 // Process names a process for as long as the machine is up.
@@ -342,7 +354,9 @@ func (r *Record) Redacted() *Record {
 			Peak:   altered(r.Peak, func(p *Peak) { p.Largest = redactedRows(p.Largest) }),
 			Limits: alteredAll(r.Limits, func(l *Limit) { l.Where = "" }), Sources: r.Sources, Selection: r.Selection,
 		},
-		Sampling: Sampling{Interval: r.Interval, FirstInterval: r.FirstInterval, Samples: r.Samples},
+		Sampling: Sampling{
+			Interval: r.Interval, FirstInterval: r.FirstInterval, Samples: r.Samples, LargestGap: r.LargestGap,
+		},
 	}
 	end := c.End()
 	c.Diagnosis.Outcome, c.Diagnosis.Summary, c.Diagnosis.Operator = end.Outcome, end.Summary, end.Operator()

@@ -133,7 +133,7 @@ func samplesText(r *record.Record) string {
 	if often := r.SamplingText(); often != "" {
 		count += ", " + often
 	}
-	return count
+	return record.Join(", ", count, r.GapText())
 }
 
 func (p *Page) used() {

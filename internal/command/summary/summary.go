@@ -57,7 +57,7 @@ func Lines(r *record.Record) [][2]string {
 		{"", since},
 		{"network", networkSummary(r)},
 		{"waited", waitedSummary(r)},
-		{"note", contradictionSummary(r)},
+		{"note", record.Join("; ", contradictionSummary(r), r.GapText())},
 		{"limits", limitsSummary(r)},
 		{"last reading", end.LastReading},
 		{"remedy", cli.OneLine(end.Remedy)},

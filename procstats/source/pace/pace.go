@@ -43,8 +43,9 @@ type Pace struct {
 	requested, interval time.Duration
 	// cost is what a tick takes, smoothed; most is the longest interval so far.
 	cost, most time.Duration
-	// credit is what is left of the burst.
-	credit time.Duration
+	// credit is what is left of the burst, saved what all ticks so far have left of their shares, below 0 if they took
+	// more.
+	credit, saved time.Duration
 }
 
 // New returns one with a budget, a share of one core; 0 is the default. usage returns the CPU time of the sampler,
@@ -79,6 +80,14 @@ func (r *Pace) End() {
 	r.pacer.paces = slices.DeleteFunc(r.pacer.paces, func(other *Pace) bool { return other == r })
 }
 
+// Affords reports whether the budget has room by now for something that takes so much CPU time: what it has left, and
+// the burst.
+func (r *Pace) Affords(price time.Duration) bool {
+	r.pacer.mu.Lock()
+	defer r.pacer.mu.Unlock()
+	return price <= burst+r.saved || price <= burst && r.credit > 0
+}
+
 // Tick does what is done once an interval and returns the interval until the next one: a multiple of the requested
 // one, so long that this tick takes no more than its share of it.
 func (r *Pace) Tick(do func()) time.Duration {
@@ -103,7 +112,9 @@ func (r *Pace) spent(cost time.Duration) (text string) {
 	defer p.mu.Unlock()
 	r.cost += (cost - r.cost) / 4 //nolint:mnd // smooths over a few ticks
 	share := p.budget / float64(max(1, len(p.paces)))
-	r.credit = min(burst, r.credit+time.Duration(share*float64(r.interval))-cost)
+	left := time.Duration(share*float64(r.interval)) - cost
+	r.saved += left
+	r.credit = min(burst, r.credit+left)
 	if r.credit > 0 {
 		r.interval = r.requested
 		return ""

@@ -73,3 +73,24 @@ func TestPacer(t *testing.T) {
 		})
 	}
 }
+
+// TestAffords holds that what is dear waits until the budget has room for it, and that it is paid for.
+func TestAffords(t *testing.T) {
+	p := New(0.02, nil, func(string) {}).Start(time.Second)
+	for _, price := range []time.Duration{0, burst, burst + time.Millisecond, time.Second} {
+		if got := p.Affords(price); got != (price <= burst) {
+			t.Errorf("at the start it affords %v: %t", price, got)
+		}
+	}
+	ticks := 0
+	for ; !p.Affords(time.Second); ticks++ {
+		p.Spend(0)
+	}
+	if want := 45; ticks != want { // 0.9 s at 20 ms each
+		t.Errorf("1 s of CPU time after %d ticks, want %d", ticks, want)
+	}
+	p.Spend(time.Second)
+	if p.Affords(burst / 2) {
+		t.Error("it affords more right after that")
+	}
+}
