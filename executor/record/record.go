@@ -145,10 +145,15 @@ func (r *Record) Span() (seconds float64, ok bool) {
 	return max(seconds, 0), seconds > 0
 }
 
-// GapText says how long a run was not sampled at most, if that is much longer than the interval; empty otherwise.
-func (r *Record) GapText() string {
+// LongGap reports whether so many seconds without a sample are much more than the interval.
+func (r *Record) LongGap(seconds float64) bool {
 	const much, least = 4, 1.0
-	if r.LargestGap < max(least, much*r.Interval) {
+	return seconds >= max(least, much*r.Interval)
+}
+
+// GapText says how long a run was not sampled at most, if that is long; empty otherwise.
+func (r *Record) GapText() string {
+	if !r.LongGap(r.LargestGap) {
 		return ""
 	}
 	return "not sampled for up to " + procstats.Seconds.Text(r.LargestGap)

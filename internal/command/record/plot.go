@@ -257,6 +257,12 @@ func (s *pointSeries) axis() *chart.Axis {
 				From: at(from), To: at(p.From), Title: "no readings for " + procstats.Seconds.Text((p.From - from).Seconds()),
 			})
 		}
+		// The counters go on over a point of one late sample; gauges say nothing of the time in it.
+		if late := (p.Mono - p.From).Seconds(); p.Samples == 1 && s.record.Interval > 0 && s.record.LongGap(late) {
+			a.Gaps = append(a.Gaps, chart.Gap{
+				From: at(p.From), To: at(p.Mono), Title: "not sampled for " + procstats.Seconds.Text(late),
+			})
+		}
 		a.Until = at(p.Mono)
 		a.Moments = append(a.Moments, chart.Moment{At: a.Until})
 		if kills := s.growth(i, procstats.CgroupMemoryEventsOOMKill); kills > 0 {

@@ -57,6 +57,16 @@ func TestRunChartsKeepGaps(t *testing.T) {
 	}
 }
 
+// TestRunChartsShowLateSamples holds that a sample that came late is a gap, and that one that was joined is none.
+func TestRunChartsShowLateSamples(t *testing.T) {
+	points := []*series.Point{point(100, 100.25, nil, nil), point(100.25, 107.35, nil, nil), point(107.35, 117, nil, nil)}
+	points[2].Samples = 30
+	axis, _ := runCharts(&record.Record{Sampling: record.Sampling{Interval: 0.25}}, points)
+	if len(axis.Gaps) != 1 || axis.Gaps[0].Title != "not sampled for 7.1 s" {
+		t.Errorf("gaps %+v", axis.Gaps)
+	}
+}
+
 func TestRunChartsTakeNoZeroForAbsent(t *testing.T) {
 	charged := func(bytes float64) map[series.Column]float64 {
 		return map[series.Column]float64{{ID: procstats.HeadlineMemoryCharged, Keep: procstats.Max}: bytes}
