@@ -389,7 +389,8 @@ func (a *Advice) cpu(records []*Record) {
 		if waited > span/100 || r.Diagnosis.Stall == CPUThrottled {
 			throttled++
 		}
-		most = max(most, *h.Value/max(span-max(0, starved-waited), *h.Value/cpus(r)))
+		ran := span - min(max(0, starved-waited), 0.9*span) // of less nothing can be said
+		most = max(most, *h.Value/span, min(*h.Value/ran, float64(r.Host.CPUs)))
 		known++
 	}
 	switch {
@@ -407,9 +408,6 @@ func (a *Advice) cpu(records []*Record) {
 			procstats.Cores.Text(cores))
 	}
 }
-
-// cpus is how many the machine had; 1 if that is not known.
-func cpus(r *Record) float64 { return max(1, float64(r.Host.CPUs)) }
 
 // runs counts runs.
 func runs(n int) string { return procstats.Counted(n, "run", "runs") }

@@ -83,7 +83,7 @@ func readingFiles(storedMiB, readMiB float64, residentMiB, processes int64) *Rec
 
 // starved lets a run wait for a CPU for so many seconds.
 func starved(r *Record, seconds float64) *Record {
-	r.Measurements = map[string]any{procstats.PSICPUFull.String(): seconds}
+	r.Measurements, r.Host.CPUs = map[string]any{procstats.PSICPUFull.String(): seconds}, 2
 	return r
 }
 
