@@ -85,7 +85,7 @@ func TestDashboards(t *testing.T) {
 		}
 		total += checkPanels(t, base, filepath.Base(file), dashboard.Panels)
 	}
-	t.Logf("%d panels have values", total)
+	report(t, "%d panels of %d dashboards have values", total, len(files))
 	if total == 0 {
 		t.Error("no panel has a query")
 	}

@@ -110,7 +110,8 @@ func TestDriverSuite(t *testing.T) {
 		}
 	}
 	slices.Sort(failed)
-	report(t, "%d of %d pass; fail: %s", passed, len(verdicts), strings.ReplaceAll(strings.Join(failed, ", "), "TestRawExecDriver_", ""))
+	report(t, "%d of %d pass, %d are skipped, %d fail by choice: %s", passed, len(verdicts), len(verdicts)-passed-len(failed), len(failed),
+		strings.ReplaceAll(strings.Join(failed, ", "), "TestRawExecDriver_", ""))
 	if len(verdicts) < 20 || !slices.Equal(failed, choices()) {
 		t.Errorf("failed: %q, want %q\n%s", failed, choices(), out)
 	}
