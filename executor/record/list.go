@@ -46,10 +46,10 @@ func ListBriefly(root string) ([]Entry, error) {
 
 func readBriefly(dir string) (*Record, error) { return read(dir, shorten) }
 
-// ListNewest is ListBriefly for at least the newest runs, which it finds by their names without reading all records. A
-// name begins with the local time, which may be set back: it reads some more.
+// ListNewest is ListBriefly for at least the newest runs, which it finds by their names without reading all records. It
+// reads some more: a name begins with the second of the start, which many share, in local time, which may be set back.
 func ListNewest(root string, least int) ([]Entry, error) {
-	const more = 50
+	const more = 150
 	return list(root, func(all []string) []string {
 		slices.SortFunc(all, func(a, b string) int {
 			return cmp.Or(strings.Compare(begin(b), begin(a)), cmp.Compare(len(b), len(a)), strings.Compare(b, a))

@@ -77,8 +77,8 @@ func TestListNewest(t *testing.T) {
 	for i := range 100 {
 		must(t, os.Mkdir(filepath.Join(root, named(time.Duration(i)*time.Second)+"-1"), 0o700)) // not to be read
 	}
-	for i := range 60 {
-		put(fmt.Sprintf("%s-7-%03d", named(time.Hour), 960+i), time.Hour+time.Duration(i)*time.Second)
+	for i := range 160 {
+		put(fmt.Sprintf("%s-7-%03d", named(time.Hour), 860+i), time.Hour+time.Duration(i)*time.Second)
 	}
 	put(named(2*time.Hour)+"-3", 90*time.Minute) // by a clock that was wrong
 	put("named", time.Minute)
@@ -93,5 +93,5 @@ func TestListNewest(t *testing.T) {
 		got = append(got, entry.Name)
 	}
 	testkit.Diff(t, "newest", want, got[:4])
-	testkit.Equal(t, len(got), 3+50+2, "records read")
+	testkit.Equal(t, len(got), 3+150+2, "records read")
 }

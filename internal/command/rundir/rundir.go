@@ -149,10 +149,10 @@ func History(of record.Entry) ([]*record.Record, error) {
 		all = append(all, of)
 	}
 	var records []*record.Record
-	for _, entry := range all {
+	for i, entry := range all {
 		r := entry.Record
 		like := entry.Err == nil && slices.Equal(r.Command, of.Record.Command) && r.Dir == of.Record.Dir
-		if !like || len(records) >= most && entry.Name != of.Name {
+		if !like || (i >= newest || len(records) >= most) && entry.Name != of.Name {
 			continue
 		}
 		if r, err = record.Read(entry.Dir); err == nil {
