@@ -71,6 +71,7 @@ var parts = []part{
 	{dir: "internal/testkit", modules: []string{"github.com/google/go-cmp"}}, // for tests only
 	{dir: "internal/failpoint", modules: []string{}},
 	{dir: "internal/regular", modules: []string{}},
+	{dir: "internal/paths", modules: []string{}},
 	{dir: "internal/removal", uses: []string{"procstats/kernel"}, modules: []string{"golang.org/x/sys"}},
 	{
 		dir: "internal/eventlog", modules: []string{},
@@ -102,7 +103,7 @@ var parts = []part{
 		modules: []string{"golang.org/x/sys", "google.golang.org/protobuf", "github.com/hashicorp/go-hclog"},
 	},
 	{dir: "executor", uses: []string{"executor/reader", "internal/removal", "executor/cgroup", "executor/oom", "executor/logs", "internal/eventlog", "internal/failpoint", "internal/version"}},
-	{dir: "executor/client", uses: []string{"internal/removal", "executor/record", "executor/wire", "executor/cgroup", "internal/failpoint", "internal/version"}},
+	{dir: "executor/client", uses: []string{"internal/removal", "internal/paths", "executor/record", "executor/wire", "executor/cgroup", "internal/failpoint", "internal/version"}},
 	{dir: "driver/sampling", uses: []string{"executor/client", "executor/reader"}},
 	{dir: "driver", uses: []string{"driver/sampling", "internal/exposition", "internal/eventlog"}},
 	{dir: "plugin/wire", uses: []string{"driver", "plugin/proto"}},
@@ -113,8 +114,8 @@ var parts = []part{
 		avoids: []string{"net/http"}, why: "an orchestrator can use it alone",
 	},
 	{dir: "internal/agent/apijson", uses: []string{"executor/record"}, modules: []string{}},
-	{dir: "internal/agent/client", uses: []string{"internal/agent/apijson", "internal/regular"}},
-	{dir: "internal/agent/datadir", uses: []string{"internal/removal"}, modules: []string{}},
+	{dir: "internal/agent/client", uses: []string{"internal/agent/apijson", "internal/paths", "internal/regular"}},
+	{dir: "internal/agent/datadir", uses: []string{"internal/removal", "internal/paths"}, modules: []string{}},
 	{dir: "internal/agent/job", uses: []string{"hook"}},
 	{dir: "internal/agent/config", uses: []string{"internal/agent/datadir", "internal/agent/job", "internal/regular"}},
 	{dir: "internal/agent/node", uses: []string{"internal/agent/job", "driver"}},

@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/go-multierror"
 
 	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/internal/paths"
 )
 
 // Choices of log_collection and log_overflow.
@@ -181,8 +182,8 @@ func LongestRuntimeDir() int { return client.LongestRuntimeDir(longestID) }
 // checkRuntimeDir rejects a directory in which not every task can be started; an empty one is the default's.
 func checkRuntimeDir(key, dir string) error {
 	if longest := LongestRuntimeDir(); len(dir) > longest {
-		return invalid("%s %q has %d bytes; at most %d, because the path of a socket in it can have 107, unix(7)",
-			key, dir, len(dir), longest)
+		return invalid("%s %q has %d bytes; at most %d, because the path of a socket in it can have %d, unix(7)",
+			key, dir, len(dir), longest, paths.LongestSocket)
 	}
 	return checkWorkDir(key, dir)
 }
@@ -244,6 +245,9 @@ func checkAddress(key, address string) error {
 	if path, isUnix := strings.CutPrefix(address, "unix:"); isUnix {
 		if !strings.HasPrefix(path, "/") {
 			return invalid("%s %q: the path of a socket must be absolute", key, address)
+		}
+		if err := paths.CheckSocket(path); err != nil {
+			return invalid("%s: %w", key, err)
 		}
 		return nil
 	}

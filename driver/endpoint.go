@@ -68,13 +68,14 @@ func (d *Tacho) stopServing() error {
 type endpoint struct {
 	driver  *Tacho
 	address string // host:port or unix:/path
+	at      string // address, with the port that the kernel chose for 0
 	server  *http.Server
 	serving sync.WaitGroup
 	err     atomic.Pointer[error] // why it does not serve; nil if it does
 }
 
 func newEndpoint(d *Tacho, address string) *endpoint {
-	e := &endpoint{driver: d, address: address}
+	e := &endpoint{driver: d, address: address, at: address}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", e.metrics)
 	mux.HandleFunc("GET /v1/tasks", e.tasks)
@@ -94,6 +95,9 @@ func (e *endpoint) open() error {
 	if err != nil {
 		e.err.Store(&err)
 		return err
+	}
+	if strings.HasSuffix(e.address, ":0") {
+		e.at = listener.Addr().String()
 	}
 	e.serving.Go(func() {
 		if err := e.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {

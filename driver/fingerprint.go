@@ -93,7 +93,7 @@ func (d *Tacho) describeMetrics(f *Fingerprint) {
 	if endpoint == nil {
 		return
 	}
-	f.Attributes[attributeMetrics] = endpoint.address
+	f.Attributes[attributeMetrics] = endpoint.at
 	if err := endpoint.failure(); err != nil {
 		f.Attributes[attributeMetrics+".reason"] = err.Error()
 	}
@@ -131,18 +131,8 @@ func (d *Tacho) describeMachine(f *Fingerprint) error {
 	if err := describeSources(f, d.host, own); err != nil {
 		return err
 	}
-	dir := runtimeDir(d.currentConfig())
-	if err := checkRuntimeDir("runtime_dir", dir); err != nil {
-		return fmt.Errorf("no directory for the executors' sockets: %w", err)
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("no directory for the executors' sockets: %w", err)
-	}
-	if err := client.CheckOwn(dir); err != nil { // which each start does
-		return fmt.Errorf("no place for the sockets of executors: %w", err)
-	}
-	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
-		return fmt.Errorf("no place for the sockets of executors: %s: %w", dir, err)
+	if _, err := client.FindRuntimeDir(d.currentConfig().RuntimeDir, longestID); err != nil { // as each start does
+		return err
 	}
 	if err := d.checkCgroupParent(); err != nil {
 		return err

@@ -168,11 +168,17 @@ func (d *Tacho) newTask(config *TaskConfig, c *client.Client, state *driverState
 	}
 }
 
+// FindRuntimeDir returns the default of a runtime directory, with so many bytes of its path to spare.
+func FindRuntimeDir(spare int) (string, error) { return client.FindRuntimeDir("", longestID+spare) }
+
+// runtimeDir returns the directory for executors, empty if there is none. One that is full is not replaced by another:
+// what it holds must be found.
 func runtimeDir(c Config) string {
 	if c.RuntimeDir != "" {
 		return c.RuntimeDir
 	}
-	return client.DefaultRuntimeDir()
+	dir, _ := FindRuntimeDir(0) // a start reports the error
+	return dir
 }
 
 // launchError is what the executor has against a task. Only a machine short of something is worth another try.

@@ -52,6 +52,9 @@ func (e *Executor) prepare(request *proto.LaunchRequest) (*task, *command, error
 		dir:  request.GetDir(), streams: streams, credential: credential, group: group,
 		oomScoreAdj: e.oomScoreAdj, networkNamespace: request.GetNetworkNamespace(),
 	}
+	if here, err := os.Readlink("/proc/self/cwd"); err == nil && here != "/" {
+		c.dir = "" // our caller has put us there for the task to inherit it
+	}
 	if request.OomScoreAdj != nil {
 		c.oomScoreAdj = int(request.GetOomScoreAdj())
 	}

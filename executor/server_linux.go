@@ -112,6 +112,7 @@ func (e *Executor) launchTask(
 		e.on(onFailed)
 		return nil, err
 	}
+	_ = unix.Chdir("/") // what the task has inherited is not held longer than by the task
 	e.mu.Lock()
 	e.task = t
 	e.mu.Unlock()

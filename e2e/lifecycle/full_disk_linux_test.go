@@ -72,6 +72,9 @@ func (f fullDisk) try(t *testing.T) (outcome string) {
 		flags = append(flags, "--capture", "stdout")
 	}
 	testkit.Must(t, os.Chmod(filepath.Dir(place.Dir), 0o777))
+	if !f.record {
+		flags = append(flags, "--runtime-dir", runtimeDir(place)) // or another directory would be taken
+	}
 	out := rig.Capture(t, place.Run(t.Context(), append(flags, "--", "/bin/sh", "-c", script)...))
 	started := 0
 	if text, err := os.ReadFile(filepath.Join(place.Dir, "..", "starts")); err == nil {
@@ -114,6 +117,8 @@ func (f fullDisk) try(t *testing.T) (outcome string) {
 	return "."
 }
 
+func runtimeDir(place *rig.Place) string { return filepath.Join(filepath.Dir(place.Dir), "t") }
+
 // filling is a file that takes the one page of a full disk.
 const filling = "filling"
 
@@ -122,7 +127,7 @@ func (f fullDisk) mount(t *testing.T, place *rig.Place) {
 	t.Helper()
 	dir := place.Out
 	if !f.record {
-		dir = filepath.Join(filepath.Dir(place.Dir), "t") // XDG_RUNTIME_DIR
+		dir = runtimeDir(place)
 	}
 	testkit.Must(t, os.MkdirAll(dir, 0o700))
 	const used = 1 // of 0 there would be no limit, and the root takes an inode

@@ -71,10 +71,12 @@ func visit(t *testing.T, place *rig.Place) *client.Client {
 	var found *wire.Address
 	rig.Eventually(t, deadline, "an executor keeps a record here", func() bool {
 		// What is wrong with other executors is none of our business.
-		addresses, _ := client.List(client.DefaultRuntimeDir())
-		for _, address := range addresses {
-			if filepath.Dir(address.RecordDir) == place.Out {
-				found = address
+		for _, dir := range client.ExistingRuntimeDirs(filepath.Join(filepath.Dir(place.Dir), "t", "tacho")) {
+			addresses, _ := client.List(dir)
+			for _, address := range addresses {
+				if filepath.Dir(address.RecordDir) == place.Out {
+					found = address
+				}
 			}
 		}
 		return found != nil

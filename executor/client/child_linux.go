@@ -21,6 +21,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/internal/paths"
 )
 
 const (
@@ -58,7 +59,7 @@ func startChild(ctx context.Context, cmd *exec.Cmd, log hclog.Logger) (c *child,
 		_ = c.kill() // or it has ended
 	})
 	_ = c.stdout.SetReadDeadline(time.Now().Add(startLimit)) // pipes have deadlines
-	line, err := bufio.NewReaderSize(c.stdout, len("1|1|unix||grpc|")+2*longestSocket).ReadString('\n')
+	line, err := bufio.NewReaderSize(c.stdout, len("1|1|unix||grpc|")+2*paths.LongestSocket).ReadString('\n')
 	if !release() {
 		<-killed
 	}
@@ -70,9 +71,6 @@ func startChild(ctx context.Context, cmd *exec.Cmd, log hclog.Logger) (c *child,
 	}
 	return c, socket, nil
 }
-
-// longestSocket is the longest path of a socket, unix(7).
-const longestSocket = 107
 
 // start starts the process with pipes for its output.
 func (c *child) start(cmd *exec.Cmd) error {

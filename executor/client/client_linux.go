@@ -34,8 +34,7 @@ import (
 type Options struct {
 	// Binary is the tacho executable; empty for the running one.
 	Binary string
-	// RuntimeDir holds one folder per executor, with its socket: a short path, see LongestRuntimeDir. See also
-	// DefaultRuntimeDir.
+	// RuntimeDir holds one folder per executor, with its socket; empty for the first of FindRuntimeDir.
 	RuntimeDir string
 	// ID names the task and its folder.
 	ID string
@@ -46,6 +45,9 @@ type Options struct {
 	// KeepIgnored says that the task ignores the signals that this process was started with ignored, as below
 	// nohup(1); otherwise it starts with every signal's default. Of SIGHUP, SIGINT and SIGQUIT: no others are kept.
 	KeepIgnored bool
+	// InheritDir says that the task is to have the working directory of this process, even one that was removed or that
+	// the task's user may not enter.
+	InheritDir bool
 	// Samples says that the executor is to sample its task, so that it can prepare while it is being connected to.
 	// Without it, it does so when the task is launched.
 	Samples bool
@@ -77,17 +79,16 @@ func Start(ctx context.Context, o Options) (*Client, error) {
 	if err := kernel.CheckProc(kernel.HostFS()); err != nil {
 		return nil, err
 	}
-	if longest := LongestRuntimeDir(len(o.ID)); len(o.RuntimeDir) > longest {
-		return nil, fmt.Errorf("start executor: path of runtime directory %s has %d bytes; "+
-			"it must have at most %d, so that the path of the socket of %s fits in 107, unix(7)",
-			o.RuntimeDir, len(o.RuntimeDir), longest, o.ID)
+	dir, err := FindRuntimeDir(o.RuntimeDir, len(o.ID))
+	if err != nil {
+		return nil, err
 	}
 	spare, err := os.Open("/") // to have one for RemoveFolder if this process is short of descriptors
 	if err != nil {
 		return nil, fmt.Errorf("start executor: %w", err)
 	}
-	folder := filepath.Join(o.RuntimeDir, o.ID)
-	owner, err := makeFolder(ctx, o.RuntimeDir, o.ID)
+	folder := filepath.Join(dir, o.ID)
+	owner, err := makeFolder(ctx, dir, o.ID)
 	if err != nil {
 		return nil, errors.Join(err, spare.Close())
 	}
@@ -134,7 +135,9 @@ func executorCommand(o Options, folder string) *exec.Cmd {
 	}
 	cmd := exec.Command(binary)
 	cmd.Args = []string{"tacho", "executor", o.ID} // the id is for people who read a process list
-	cmd.Dir = "/"
+	if !o.InheritDir {
+		cmd.Dir = "/"
+	}
 	cmd.Env = []string{
 		goplugin.EnvUnixSocketDir + "=" + folder,
 		"GOGC=400", "GOMEMLIMIT=64MiB", // the executor lowers GOGC once its task stays

@@ -9,6 +9,7 @@ package client
 import (
 	"errors"
 
+	"github.com/tachograph/tacho/internal/paths"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -21,6 +22,8 @@ var (
 	ErrOwned = errors.New("the executor is owned by another process")
 )
 
-// LongestRuntimeDir returns how many bytes the path of a runtime folder may have for IDs of so many: the path of a
-// socket has 107 at most, unix(7), and go-plugin names it after a number of up to ten digits.
-func LongestRuntimeDir(id int) int { return 107 - len("/") - id - len("/plugin0123456789") }
+// LongestRuntimeDir returns how many bytes the path of a runtime folder may have for IDs of so many: go-plugin names a
+// socket after a number of up to ten digits.
+func LongestRuntimeDir(id int) int {
+	return paths.LongestSocket - len("/") - id - len("/plugin0123456789")
+}

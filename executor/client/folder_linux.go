@@ -11,9 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,84 +21,12 @@ import (
 	"github.com/tachograph/tacho/internal/removal"
 )
 
-// DefaultRuntimeDir returns where executors' folders are kept for this user: /run/tacho for root, below
-// XDG_RUNTIME_DIR for a logged-in user, else in the directory for temporary files. Root of a user namespace may have
-// no say in /run, the variable may be another user's, and so may be what has our name among the temporary files,
-// where every user can create it: then it is the next of them, one below the home directory, or another among the
-// temporary files.
-func DefaultRuntimeDir() string {
-	var dirs []string
-	if os.Geteuid() == 0 {
-		dirs = append(dirs, "/run/tacho")
-	}
-	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
-		dirs = append(dirs, filepath.Join(dir, "tacho"))
-	}
-	for _, dir := range dirs {
-		err := CheckOwn(dir)
-		if err == nil || errors.Is(err, fs.ErrNotExist) && unix.Access(filepath.Dir(dir), unix.W_OK) == nil {
-			return dir
-		}
-	}
-	return temporaryDir()
-}
-
-// temporaryDir is the one among the temporary files or, if that is another user's, the one below the home directory.
-// One that was used before is used again: executors in it are still to be found.
-func temporaryDir() string {
-	dirs := []string{filepath.Join(os.TempDir(), "tacho-"+strconv.Itoa(os.Geteuid()))}
-	if cache, err := os.UserCacheDir(); err == nil {
-		dirs = append(dirs, filepath.Join(cache, "tacho", "run"))
-	}
-	for _, usable := range []func(dir string) bool{func(dir string) bool { return CheckOwn(dir) == nil }, canMake} {
-		if i := slices.IndexFunc(dirs, usable); i >= 0 {
-			return dirs[i]
-		}
-	}
-	return dirs[0]
-}
-
-// canMake reports whether a directory does not exist and could be made.
-func canMake(dir string) bool {
-	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
-		return false
-	}
-	parent := filepath.Dir(dir)
-	return unix.Access(parent, unix.W_OK) == nil || parent != dir && canMake(parent)
-}
-
-// CheckOwn refuses a directory that others can write to, or that is not ours: its owner could put a socket of
-// their own there.
-func CheckOwn(dir string) error {
-	info, err := os.Lstat(dir)
-	if err != nil {
-		return fmt.Errorf("runtime directory: %w", err)
-	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	switch {
-	case !ok || !info.IsDir():
-		return fmt.Errorf("runtime directory %s: not a directory; remove it", dir)
-	case int(stat.Uid) != os.Geteuid():
-		return fmt.Errorf("runtime directory %s: owned by user %d; "+
-			"have it removed, or set XDG_RUNTIME_DIR to a directory of your own", dir, stat.Uid)
-	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("runtime directory %s: others can write to it (mode %#o); chmod 700 it", dir, info.Mode().Perm())
-	}
-	return nil
-}
-
 // unfinished begins the names of folders that are no executor's yet.
 const unfinished = ".start-"
 
 // makeFolder makes an executor's folder and owns it. The folder gets its name with the lock in it: whatever a starter
 // that is killed leaves is known for what it is.
 func makeFolder(ctx context.Context, runtimeDir, id string) (*os.File, error) {
-	if err := os.MkdirAll(runtimeDir, 0o700); err != nil {
-		return nil, fmt.Errorf("create runtime directory: %w", err)
-	}
-	if err := CheckOwn(runtimeDir); err != nil {
-		return nil, err
-	}
 	for {
 		owner, err := nameFolder(ctx, filepath.Join(runtimeDir, unfinished+id), filepath.Join(runtimeDir, id))
 		if err == nil {
@@ -148,7 +74,7 @@ func removeUnfinished(runtimeDir string) error {
 	folders, err := listFolders(runtimeDir, true)
 	errs := []error{err}
 	for _, folder := range folders {
-		if CheckOwn(folder) != nil || os.Remove(folder) == nil { // it is empty before it is locked
+		if checkOwn(folder) != nil || os.Remove(folder) == nil { // it is empty before it is locked
 			continue
 		}
 		if err := RemoveAbandoned(folder); !errors.Is(err, ErrOwned) {
@@ -247,7 +173,7 @@ func Folders(runtimeDir string) ([]string, error) {
 	}
 	return slices.DeleteFunc(folders, func(folder string) bool {
 		info, err := os.Lstat(filepath.Join(folder, LockFile))
-		return err != nil || !info.Mode().IsRegular() || CheckOwn(folder) != nil
+		return err != nil || !info.Mode().IsRegular() || checkOwn(folder) != nil
 	}), removeUnfinished(runtimeDir)
 }
 

@@ -66,44 +66,6 @@ func TestOwned(t *testing.T) {
 	}
 }
 
-// TestTemporaryDir is about a directory that somebody else made in our name.
-func TestTemporaryDir(t *testing.T) {
-	temporary, home := t.TempDir(), t.TempDir()
-	t.Setenv("TMPDIR", temporary)
-	t.Setenv("HOME", home)
-	t.Setenv("XDG_CACHE_HOME", "")
-	ours := filepath.Join(temporary, "tacho-"+strconv.Itoa(os.Geteuid()))
-	fallback := filepath.Join(home, ".cache", "tacho", "run")
-	want := func(want, when string) {
-		t.Helper()
-		testkit.Equal(t, temporaryDir(), want, "%s", when)
-	}
-	want(ours, "nothing there")
-	testkit.Must(t, os.Symlink("/", ours))
-	want(fallback, "somebody else's")
-	t.Setenv("HOME", os.DevNull)
-	want(ours, "somebody else's, and no home directory")
-	t.Setenv("HOME", home)
-	testkit.Must(t, makeX(t, fallback))
-	want(fallback, "somebody else's, and one of before")
-	testkit.Must(t, os.Remove(ours))
-	want(fallback, "one of before")
-	testkit.Must(t, os.RemoveAll(fallback))
-	want(ours, "nothing there again")
-	testkit.Must(t, makeX(t, ours))
-	want(ours, "ours")
-}
-
-// makeX makes the folder of an executor.
-func makeX(t *testing.T, runtimeDir string) error {
-	t.Helper()
-	owner, err := makeFolder(t.Context(), runtimeDir, "x")
-	if err == nil {
-		err = owner.Close()
-	}
-	return err
-}
-
 // TestRemoveFolderWhileItIsWritten removes folders that a reader hands something over in meanwhile.
 func TestRemoveFolderWhileItIsWritten(t *testing.T) {
 	for range 100 {

@@ -66,7 +66,7 @@ func TestStartInLongFolder(t *testing.T) {
 	const id = "0123456789"
 	run := filepath.Join(t.TempDir(), strings.Repeat("x", 107))[:LongestRuntimeDir(len(id))+1]
 	_, err := Start(t.Context(), Options{Binary: "/bin/true", RuntimeDir: run, ID: id})
-	if err == nil || !strings.Contains(err.Error(), "has 80 bytes; it must have at most 79") {
+	if err == nil || !strings.Contains(err.Error(), "has 80 bytes; at most 79, so that") {
 		t.Errorf("error %v, want one about the length", err)
 	}
 	if _, err := os.Lstat(run); !errors.Is(err, os.ErrNotExist) {

@@ -192,3 +192,12 @@ func FileLimit() int {
 	}
 	return int(min(limit.Cur, 1<<30)) //nolint:gosec // bounded
 }
+
+// CheckFileLimit returns an error with the remedy if this process may have fewer files open than what needs them does.
+func CheckFileLimit(what string, need int) error {
+	if limit := FileLimit(); limit > 0 && limit < need {
+		return fmt.Errorf("the limit of open files is %d, and %s needs %d; raise it with ulimit -n %d, "+
+			"or LimitNOFILE= in a unit", limit, what, need, max(1024, need))
+	}
+	return nil
+}

@@ -6,7 +6,6 @@
 package alloc
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -17,11 +16,11 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/driver"
-	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/internal/agent/config"
 	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/node"
+	"github.com/tachograph/tacho/internal/paths"
 	"github.com/tachograph/tacho/internal/version"
 )
 
@@ -107,17 +106,23 @@ func placeOf(block *config.Plugin) string {
 // below that or the user's own, and named after the data directory: `tacho run` and other agents may have theirs
 // beside it.
 func runtimeDir(chosen, dataDir string) (string, error) {
-	dir, longest := datadir.Executors(dataDir), driver.LongestRuntimeDir()
-	if chosen == "" && len(dir) <= longest {
+	longest, name := driver.LongestRuntimeDir(), datadir.SharedName(dataDir)
+	if dir := datadir.Executors(dataDir); chosen == "" && len(dir) <= longest {
 		return dir, nil
 	}
-	name := datadir.SharedName(dataDir)
 	if longest -= len("/" + name); len(chosen) > longest {
 		const text = "runtime_dir %q has %d bytes; at most %d, " +
-			"because the path of a socket in the agent's own directory below it can have 107, unix(7)"
-		return "", fmt.Errorf(text, chosen, len(chosen), longest)
+			"because the path of a socket in the agent's own directory below it can have %d, unix(7)"
+		return "", fmt.Errorf(text, chosen, len(chosen), longest, paths.LongestSocket)
 	}
-	return filepath.Join(cmp.Or(chosen, client.DefaultRuntimeDir()), name), nil
+	if chosen == "" {
+		var err error
+		if chosen, err = driver.FindRuntimeDir(len("/" + name)); err != nil {
+			return "", fmt.Errorf("%w (runtime_dir chooses one; a data_dir of at most %d bytes needs none)",
+				err, driver.LongestRuntimeDir()-len("/run"))
+		}
+	}
+	return filepath.Join(chosen, name), nil
 }
 
 // About returns what is known of the driver.

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,7 +15,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/tachograph/tacho/driver"
-	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/internal/agent/config"
 	"github.com/tachograph/tacho/internal/testkit"
 )
@@ -69,14 +69,18 @@ func TestOwnDriverRefuses(t *testing.T) {
 
 // No two agents have one directory, and none has that of `tacho run`: what an agent does not know in it is killed.
 func TestRuntimeDir(t *testing.T) {
-	t.Parallel()
 	long := "/var/lib/" + strings.Repeat("long/", 10)
+	short, err := os.MkdirTemp("/tmp", "x")
+	must(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(short) })
+	t.Setenv("XDG_RUNTIME_DIR", short)
+	users := filepath.Join(short, "tacho")
 	cases := []struct{ name, chosen, dataDir, want string }{
 		{"short", "", "/var/lib/tacho", "/var/lib/tacho/run"},
-		{"long", "", long, filepath.Join(client.DefaultRuntimeDir(), "agent-bd0f1374")},
+		{"long", "", long, filepath.Join(users, "agent-bd0f1374")},
 		{"chosen", "/run/x", "/var/lib/tacho", "/run/x/agent-b11f931c"},
 		{"chosen by another", "/run/x", "/var/lib/other", "/run/x/agent-31000cb0"},
-		{"chosen, the default", client.DefaultRuntimeDir(), "/var/lib/tacho", filepath.Join(client.DefaultRuntimeDir(), "agent-b11f931c")},
+		{"chosen, the default", users, "/var/lib/tacho", filepath.Join(users, "agent-b11f931c")},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -12,10 +12,13 @@ package datadir
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/tachograph/tacho/internal/paths"
 )
 
 // Default is the data directory of an agent without another in its configuration.
@@ -24,13 +27,26 @@ const Default = "/var/lib/tacho"
 // devPattern matches the names of directories that NewDev creates.
 const devPattern = "tacho-dev-*"
 
+// Longest is how many bytes the path of a data directory may have, so that a socket can be created in it under a
+// temporary name.
+const Longest = paths.LongestSocket - len("/.s4294967295/s")
+
+// devRoot returns where development agents of this user have their data directories.
+func devRoot() string { return paths.TempDir(Longest - len("/tacho-dev-4294967295")) }
+
 // NewDev creates the temporary data directory of a development agent.
-func NewDev() (string, error) { return os.MkdirTemp("", devPattern) }
+func NewDev() (string, error) {
+	dir, err := os.MkdirTemp(devRoot(), devPattern)
+	if err != nil {
+		err = fmt.Errorf("%w (TMPDIR or --data-dir chooses another directory)", err)
+	}
+	return dir, err
+}
 
 // AllDev returns the data directories of development agents of this user, the newest first. Other users can create
 // directories of the same name: they are skipped.
 func AllDev() []string {
-	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), devPattern)) // fails only for malformed patterns
+	dirs, _ := filepath.Glob(filepath.Join(devRoot(), devPattern)) // fails only for malformed patterns
 	modified := map[string]time.Time{}
 	dirs = slices.DeleteFunc(dirs, func(path string) bool {
 		info, err := os.Lstat(path)
@@ -60,10 +76,14 @@ func SharedName(dataDir string) string {
 	return sharedPrefix + hex.EncodeToString(sum[:4])
 }
 
-// AllExecutors returns the directories that may have executors of agents: those in their data directories, and those
-// below a runtime directory.
-func AllExecutors(runtimeDir string, dataDirs ...string) []string {
-	dirs, _ := filepath.Glob(filepath.Join(runtimeDir, sharedPrefix+"*")) // fails only for malformed patterns
+// AllExecutors returns the directories that may have executors: runtime directories, those of agents below them, and
+// those in data directories.
+func AllExecutors(runtimeDirs, dataDirs []string) []string {
+	dirs := slices.Clone(runtimeDirs)
+	for _, runtimeDir := range runtimeDirs {
+		found, _ := filepath.Glob(filepath.Join(runtimeDir, sharedPrefix+"*")) // fails only for malformed patterns
+		dirs = append(dirs, found...)
+	}
 	for _, dataDir := range dataDirs {
 		dirs = append(dirs, Executors(dataDir))
 	}

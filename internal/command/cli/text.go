@@ -7,9 +7,12 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -90,6 +93,15 @@ func PrintJSON(w io.Writer, value any) error {
 	}
 	_, err := w.Write(text.Bytes())
 	return err
+}
+
+// Absolute returns an absolute path, as filepath.Abs does. A working directory that was removed has none.
+func Absolute(path string) (string, error) {
+	full, err := filepath.Abs(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%s: the working directory was removed; change to another one, or use an absolute path", path)
+	}
+	return full, err
 }
 
 // OneLine joins the lines of a text and escapes the rest like Printable.

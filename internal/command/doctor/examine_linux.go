@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/cgroup"
 	"github.com/tachograph/tacho/executor/process"
+	"github.com/tachograph/tacho/internal/paths"
 	"github.com/tachograph/tacho/procstats/exits"
 	"github.com/tachograph/tacho/procstats/kernel"
 	"github.com/tachograph/tacho/procstats/network"
@@ -43,9 +45,9 @@ func Examine(host Host) (*Report, error) {
 
 // tryCollect reads everything once: of the empty cgroup, and of this process in place of a task.
 func (r *Report) tryCollect(host Host, group *cgroup.Group, tried error) error {
-	dir, err := os.MkdirTemp("", "tacho-doctor-")
+	dir, err := os.MkdirTemp(paths.TempDir(math.MaxInt), "tacho-doctor-")
 	if err != nil {
-		return fmt.Errorf("create directory: %w", err)
+		return fmt.Errorf("create directory: %w (TMPDIR chooses another one)", err)
 	}
 	c := source.Open(source.Target{
 		FS: host.FS, Cgroup: group.Cgroup, Dir: dir,

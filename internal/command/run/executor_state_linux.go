@@ -11,12 +11,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/internal/command/cli"
 	"github.com/tachograph/tacho/internal/command/rundir"
 	"github.com/tachograph/tacho/internal/failpoint"
 	"github.com/tachograph/tacho/procstats"
@@ -53,7 +53,7 @@ type listed struct {
 // lookIn looks at the executors in runtime directories. Those of other users are skipped.
 func lookIn(runtimeDirs ...string) (all []*listed, err error) {
 	var errs []error
-	for _, dir := range slices.Compact(runtimeDirs) {
+	for _, dir := range runtimeDirs {
 		folders, err := client.Folders(dir)
 		if !errors.Is(err, fs.ErrPermission) {
 			errs = append(errs, err)
@@ -161,8 +161,9 @@ func addressOf(entry record.Entry) (*wire.Address, error) {
 	if r.Executor == nil {
 		return nil, fmt.Errorf("run %s: %w", entry.Name, client.ErrLost)
 	}
-	// The socket is not in our runtime directory if XDG_RUNTIME_DIR or TMPDIR has changed since.
-	all, err := lookIn(client.DefaultRuntimeDir(), filepath.Dir(filepath.Dir(r.Socket)))
+	// The socket is in none of our runtime directories if XDG_RUNTIME_DIR or TMPDIR has changed since.
+	dirs := client.ExistingRuntimeDirs(filepath.Dir(filepath.Dir(r.Socket)))
+	all, err := lookIn(dirs...)
 	who := procstats.ProcessID{PID: r.Executor.PID, Start: r.Executor.StartTicks}
 	for _, l := range all {
 		if l.Executor == who && l.BootID == r.BootID {
@@ -176,7 +177,7 @@ func addressOf(entry record.Entry) (*wire.Address, error) {
 		why = fmt.Errorf("run %s is %s", entry.Name, r.Where)
 	case r.State == record.Running:
 		why = fmt.Errorf("run %s is running, but its executor (process %d) is not in %s; it may belong to another user",
-			entry.Name, who.PID, client.DefaultRuntimeDir())
+			entry.Name, who.PID, cli.OrList(dirs))
 	}
 	return nil, errors.Join(why, err)
 }

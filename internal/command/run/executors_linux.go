@@ -31,7 +31,7 @@ func newExecutors() *cobra.Command {
 	cmd.GroupID = cli.GroupHost
 	var f executorDirs
 	flags := cmd.PersistentFlags()
-	flags.StringVar(&f.runtimeDir, "runtime-dir", client.DefaultRuntimeDir(), "runtime `DIR`, the runtime_dir of a plugin")
+	flags.StringVar(&f.runtimeDir, "runtime-dir", "", "only this runtime `DIR`, such as the runtime_dir of a plugin")
 	flags.StringVar(&f.dataDir, "data-dir", datadir.Default, "data `DIR` of the agent")
 	_ = cmd.MarkPersistentFlagDirname("runtime-dir") // these fail only for flags that do not exist
 	_ = cmd.MarkPersistentFlagDirname("data-dir")
@@ -39,16 +39,24 @@ func newExecutors() *cobra.Command {
 	return cmd
 }
 
+// runtimeDirs returns the directories that may have executors of any owner.
+func (f *executorDirs) runtimeDirs() []string {
+	if f.runtimeDir != "" {
+		return []string{f.runtimeDir}
+	}
+	return client.ExistingRuntimeDirs()
+}
+
 // list returns all executors.
 func (f *executorDirs) list() ([]*listed, error) {
-	dataDirs := append([]string{f.dataDir}, datadir.AllDev()...)
-	return lookIn(append([]string{f.runtimeDir}, datadir.AllExecutors(f.runtimeDir, dataDirs...)...)...)
+	dirs := datadir.AllExecutors(f.runtimeDirs(), append([]string{f.dataDir}, datadir.AllDev()...))
+	return lookIn(dirs...)
 }
 
 // isAgents reports whether an executor is of the agent with the data directory.
 func (f *executorDirs) isAgents(l *listed) bool {
 	dir := filepath.Dir(l.Folder)
-	return dir == datadir.Executors(f.dataDir) || dir == filepath.Join(f.runtimeDir, datadir.SharedName(f.dataDir))
+	return dir == datadir.Executors(f.dataDir) || filepath.Base(dir) == datadir.SharedName(f.dataDir)
 }
 
 // refuseAgent returns an error while the agent runs: it would start again what is killed.

@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/term"
 
@@ -28,7 +27,7 @@ func (o *runOptions) openInput() (in input, err error) {
 	in = input{file: os.Stdin, start: -1}
 	info, err := os.Stdin.Stat()
 	if o.input != "" {
-		if o.input, err = filepath.Abs(o.input); err != nil { // the executor's working directory is another
+		if o.input, err = cli.Absolute(o.input); err != nil { // the executor's working directory is another
 			return in, fmt.Errorf("--input: %w", err)
 		}
 		if info, err = os.Stat(o.input); err == nil && info.IsDir() {

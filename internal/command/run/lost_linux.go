@@ -4,7 +4,6 @@
 package run
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -119,10 +118,10 @@ func isOurs(path string) bool {
 	return ok && int(stat.Uid) == os.Geteuid()
 }
 
-// killOrphans kills what dead executors in a runtime directory, empty for the default, left if their owners are dead,
-// too, or were killed before there was an executor. One that is about to write its address fails then.
-func killOrphans(ctx context.Context, runtimeDir string) error {
-	all, err := lookIn(cmp.Or(runtimeDir, client.DefaultRuntimeDir()))
+// killOrphans kills what dead executors in the runtime directories, this user's and others, left if their owners are
+// dead, too, or were killed before there was an executor. One that is about to write its address fails then.
+func killOrphans(ctx context.Context, others ...string) error {
+	all, err := lookIn(client.ExistingRuntimeDirs(others...)...)
 	errs := []error{err}
 	for _, l := range all {
 		if l.State == stateOrphan && !client.Alive(*l.Address) {
@@ -145,8 +144,13 @@ func EndOrphans(cmd *cobra.Command) {
 			return
 		}
 	}
-	all, _ := client.List(client.DefaultRuntimeDir()) // what cannot be read is for tacho executors ls
-	session, _ := unix.Getsid(0)                      // never fails
+	other, _ := cmd.Flags().GetString("runtime-dir") // few commands have it
+	var all []*wire.Address
+	for _, dir := range client.ExistingRuntimeDirs(other) {
+		listed, _ := client.List(dir) // what cannot be read is for tacho executors ls
+		all = append(all, listed...)
+	}
+	session, _ := unix.Getsid(0) // never fails
 	for _, address := range all {
 		if address.AllocID != "" || !isOrphan(cmd.Context(), address) {
 			continue

@@ -32,7 +32,7 @@ import (
 func platformCommands() []*cobra.Command { return nil }
 
 // killOrphans does nothing: there are no executors.
-func killOrphans(context.Context, string) error { return nil }
+func killOrphans(context.Context, ...string) error { return nil }
 
 // EndOrphans does nothing: there are no executors.
 func EndOrphans(*cobra.Command) {}
@@ -69,14 +69,16 @@ func run(l launch) (*record.Record, error) {
 		return nil, err
 	}
 	if !o.noFiles {
-		dir, err := filepath.Abs(filepath.Join(o.outputDir, l.id))
+		dir, err := cli.Absolute(filepath.Join(o.outputDir, l.id))
 		if err == nil {
 			r.store, err = record.Create(dir)
 		}
-		if err != nil {
+		if err != nil && !r.withoutFiles(err) {
 			return nil, errors.Join(err, r.output.discard())
 		}
-		defer r.store.Close()
+		if r.store != nil {
+			defer r.store.Close()
+		}
 	}
 	err = r.run(l.cmd.Context(), path)
 	if r.info.State != record.Exited {
@@ -87,7 +89,7 @@ func run(l launch) (*record.Record, error) {
 
 // checkPortable rejects flags that need Linux.
 func (o *runOptions) checkPortable() error {
-	given := o.given("detach", "cgroup-parent", "user", "capture", "record-fd", "wait-all")
+	given := o.given("detach", "cgroup-parent", "user", "capture", "record-fd", "runtime-dir", "wait-all")
 	if o.request.Limits != nil {
 		given = append(given, "a limit such as --memory")
 	}

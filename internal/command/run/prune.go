@@ -38,7 +38,7 @@ func newPrune() *cobra.Command {
 		}
 		var errs []error
 		if !*dryRun {
-			errs = append(errs, killOrphans(cmd.Context(), ""))
+			errs = append(errs, killOrphans(cmd.Context()))
 		}
 		var deleted strings.Builder
 		for _, entry := range prunable(entries, keep, olderThan, time.Now()) {

@@ -108,6 +108,7 @@ func (l launch) runRepeatedly() (err error) {
 	for i, final := range finals {
 		all.Runs = append(all.Runs, record.Entry{Name: name(i + 1), Record: final})
 	}
+	o.noFiles = once.options.noFiles // as the first run found
 	rows := repeat.Compare(all)
 	if err := o.writeSeries(l.cmd, out, rows, finals[0]); err != nil {
 		return err

@@ -58,7 +58,7 @@ type runOptions struct {
 	budgets                                 []budget.Condition
 	noFiles, detach, quiet                  bool
 	outputDir, recordFile, input            string
-	summaryFile, textFile                   string
+	summaryFile, textFile, runtimeDir       string
 	network, cgroup, format, summary, live  *cli.Choice
 }
 
@@ -177,6 +177,8 @@ func (o *runOptions) addOutputFlags(cmd *cobra.Command, flags *pflag.FlagSet) {
 	flags.StringVar(&o.outputDir, "output-dir", record.DefaultRoot, "`DIR` for records, one directory per run")
 	_ = cmd.MarkFlagDirname("output-dir") // fails only for flags that do not exist
 	flags.BoolVar(&o.noFiles, "no-files", false, "write no record to disk")
+	flags.StringVar(&o.runtimeDir, "runtime-dir", "", "`DIR` for the socket of the executor, an absolute path")
+	_ = cmd.MarkFlagDirname("runtime-dir")
 	flags.StringSliceVar(&o.capture, "capture", nil,
 		"also write this `STREAM` of the command to the directory of the run: stdout, stderr or stdout,stderr")
 	o.format = cli.AddChoice(cmd, "format", "format of the final record:", "text", "json")
@@ -361,7 +363,7 @@ func findCommand(name string) (string, error) {
 	case filepath.IsAbs(name):
 		return name, nil
 	case strings.ContainsAny(name, "/"+string(filepath.Separator)):
-		dir, err := os.Getwd()
+		dir, err := workingDir()
 		return dir + string(filepath.Separator) + name, err
 	case errors.Is(err, fs.ErrPermission):
 		return "", cli.ExitWith(exitNotExecutable, fmt.Errorf("%s: not executable", name))
@@ -379,7 +381,7 @@ func findCommand(name string) (string, error) {
 func (l *launch) newRecord() *record.Record {
 	host := record.Host{OS: runtime.GOOS, CPUs: runtime.NumCPU()}
 	host.Name, _ = os.Hostname() // what cannot be found out
-	dir, _ := os.Getwd()         // is not in the record
+	dir, _ := workingDir()       // is not in the record
 	return &record.Record{
 		Version: record.Version{SchemaVersion: record.SchemaVersion, TachoVersion: version.String()},
 		State:   record.Running, ID: l.id, Command: l.args,
@@ -388,6 +390,26 @@ func (l *launch) newRecord() *record.Record {
 		Surroundings: record.Surroundings{Selection: l.selection.Names()},
 		About:        record.About{Labels: l.options.request.Labels, Host: host},
 	}
+}
+
+// workingDir returns the working directory; of one that was removed what Linux calls it.
+func workingDir() (string, error) {
+	dir, err := os.Getwd()
+	if errors.Is(err, fs.ErrNotExist) {
+		return os.Readlink("/proc/self/cwd")
+	}
+	return dir, err
+}
+
+// withoutFiles reports whether a run whose directory cannot be created does without one, and says so: nothing that was
+// asked for is written there.
+func (l *launch) withoutFiles(err error) bool {
+	if len(l.options.given("output-dir", "capture", "detach")) > 0 {
+		return false
+	}
+	cli.PrintError(l.cmd.ErrOrStderr(), fmt.Errorf("no record is written to disk: %w", err))
+	l.options.noFiles = true
+	return true
 }
 
 func (o *runOptions) captures(stream string) bool { return slices.Contains(o.capture, stream) }

@@ -38,6 +38,8 @@ type session struct {
 	// created are dir and the directories above it that did not exist, the innermost first.
 	created []string
 	path    string
+	// runtimeDir is where the executor's socket is.
+	runtimeDir string
 	// refusal is why the command could not be started, an error of the command and not of tacho: the run has a record
 	// of it.
 	refusal string
@@ -68,11 +70,20 @@ func (s *session) run(ctx context.Context) error {
 	if s.killSignal, err = parseSignal("--kill-signal", s.options.killSignal); err != nil {
 		return err
 	}
+	if err := kernel.CheckFileLimit("tacho run", leastFiles); err != nil {
+		return err
+	}
+	if s.runtimeDir, err = client.FindRuntimeDir(s.options.runtimeDir, len(s.id), client.CheckRoom); err != nil {
+		return s.runUnrecorded(err)
+	}
 	if s.output, err = s.options.openOutput(); err != nil {
 		return err
 	}
 	if err := s.createDir(); err != nil {
-		return errors.Join(err, s.output.discard(), s.removeDir())
+		err = errors.Join(err, s.removeDir())
+		if !s.withoutFiles(err) {
+			return errors.Join(err, s.output.discard())
+		}
 	}
 	if s.path, err = findCommand(s.args[0]); err != nil {
 		s.refusal = err.Error()
@@ -104,12 +115,48 @@ func (s *session) run(ctx context.Context) error {
 	return s.follow(ctx, signals)
 }
 
+// leastFiles is how many files the executor must be able to open: it holds those of each controller open.
+const leastFiles = 96
+
+// runUnrecorded makes this process the command if no directory can be the executor's: a recorder keeps no command from
+// running. What is asked for beside a record takes an executor, though.
+func (s *session) runUnrecorded(cause error) error {
+	o := s.options
+	if o.runtimeDir != "" {
+		return fmt.Errorf("--runtime-dir: %w", cause)
+	}
+	cause = fmt.Errorf("%w (--runtime-dir chooses one)", cause)
+	needs := o.given("cgroup-parent", "detach", "fail-if", "runs", "timeout", "user", "wait-all", "warmup")
+	if o.request.Limits != nil {
+		needs = append(needs, "a limit")
+	}
+	if len(needs) > 0 {
+		return fmt.Errorf("%s: not possible without an executor: %w", cli.AndList(needs), cause)
+	}
+	path, err := findCommand(s.args[0])
+	if err != nil {
+		return err
+	}
+	if o.input != "" {
+		err = unix.Dup3(int(s.stdin.file.Fd()), unix.Stdin, 0)
+	}
+	cli.PrintError(s.cmd.ErrOrStderr(), fmt.Errorf("the command runs without any record: %w", cause))
+	if err == nil {
+		err = unix.Exec(path, s.args, os.Environ())
+	}
+	err = fmt.Errorf("%s: %w", s.args[0], err)
+	if errors.Is(err, os.ErrNotExist) {
+		return cli.ExitWith(exitNotFound, err)
+	}
+	return cli.ExitWith(exitNotExecutable, err)
+}
+
 // createDir creates the directory of the run, with a record. It does so before the command starts, to fail early.
 func (s *session) createDir() error {
 	if s.options.noFiles {
 		return nil
 	}
-	dir, err := filepath.Abs(filepath.Join(s.options.outputDir, s.id))
+	dir, err := cli.Absolute(filepath.Join(s.options.outputDir, s.id))
 	if err != nil {
 		return err
 	}
@@ -159,6 +206,7 @@ func (s *session) removeDir() (err error) {
 	for _, dir := range s.created {
 		_ = os.Remove(dir) // fails for one that has another run
 	}
+	s.dir, s.created = "", nil
 	return err
 }
 
@@ -176,8 +224,8 @@ func (s *session) start(ctx context.Context) (*proto.LaunchResponse, error) {
 	s.streams = streams
 	s.screen = newScreen(s.cmd.ErrOrStderr(), streams, s.options)
 	s.client, err = client.Start(ctx, client.Options{
-		RuntimeDir: client.DefaultRuntimeDir(), ID: s.id, ExtraFiles: streams.inherited, KeepIgnored: true,
-		Samples: s.options.cgroup.String() != "none",
+		RuntimeDir: s.runtimeDir, ID: s.id, ExtraFiles: streams.inherited, KeepIgnored: true,
+		Samples: s.options.cgroup.String() != "none", InheritDir: true,
 	})
 	if err != nil {
 		return nil, errors.Join(err, streams.close())
@@ -204,7 +252,7 @@ func (s *session) abandon(err error) error {
 
 func (s *session) request() (*proto.LaunchRequest, error) {
 	o := s.options
-	dir, err := os.Getwd()
+	dir, err := workingDir()
 	if err != nil {
 		return nil, fmt.Errorf("working directory: %w", err)
 	}
@@ -224,7 +272,7 @@ func (s *session) request() (*proto.LaunchRequest, error) {
 		request.Cgroup.Mode = proto.CgroupPlacement_MODE_NONE
 	}
 	if o.disk != "" {
-		if request.DiskDir, err = filepath.Abs(o.disk); err != nil {
+		if request.DiskDir, err = cli.Absolute(o.disk); err != nil {
 			return nil, fmt.Errorf("--disk: %w", err)
 		}
 	}

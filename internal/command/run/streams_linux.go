@@ -19,6 +19,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // firstExtraFD is the descriptor of the first extra file in the executor.
@@ -97,6 +98,10 @@ func (s *sessionStreams) inheritAll() error {
 		// The descriptor that the list was read with is closed: an error.
 		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC != 0 {
 			continue
+		}
+		const above = 8 // the fork of the executor takes higher numbers, and a shell may have lowered the limit since
+		if err := kernel.CheckFileLimit("descriptor "+entry.Name(), fd+above); err != nil {
+			return err
 		}
 		unix.CloseOnExec(fd)
 		s.stdio.Descriptors = append(s.stdio.Descriptors, &proto.Descriptor{
