@@ -23,6 +23,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tachograph/tacho/internal/paths"
 	"github.com/tachograph/tacho/internal/regular"
 )
 
@@ -95,6 +96,9 @@ func New(o Options) (*Client, error) {
 	if path, ok := strings.CutPrefix(o.Address, "unix:"); ok {
 		if path = "/" + strings.TrimLeft(path, "/"); path == "/" {
 			return nil, errAddress
+		}
+		if err := paths.CheckSocket(path); err != nil {
+			return nil, AddressError(err.Error())
 		}
 		c.base = url.URL{Scheme: "http", Host: "localhost"}
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {

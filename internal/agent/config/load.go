@@ -118,6 +118,8 @@ func (c *Config) Check() error {
 		refuse(!slices.Contains(words, word), key, "must be one of %s, not %q", strings.Join(words, ", "), word)
 	}
 	refuse(!filepath.IsAbs(c.DataDir), "data_dir", "must be an absolute path, not %q", c.DataDir)
+	refuse(len(c.DataDir) > datadir.Longest, "data_dir", "has %d bytes; choose a path of at most %d, "+
+		"because that of the socket in it is limited, unix(7)", len(c.DataDir), datadir.Longest)
 	refuse(c.Ports.HTTP < -1 || c.Ports.HTTP > 65535, "ports.http", "%d is not a port", c.Ports.HTTP)
 	if c.Ports.HTTP != -1 {
 		cause := bindError(c.BindAddr, c.TLS.CertFile != "")

@@ -12,9 +12,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -32,11 +32,15 @@ import (
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/command/cli"
 	"github.com/tachograph/tacho/internal/regular"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // gcPercent is how much of the live heap and the stacks may be garbage. An agent with many tasks allocates little a
 // second, and the runtime's 100 would double what it holds.
 const gcPercent = 25
+
+// leastFiles is how many files the agent must be able to open, and its executors, which have the same limit.
+const leastFiles = 128
 
 // agentOptions are the flags of tacho agent.
 type agentOptions struct {
@@ -112,8 +116,8 @@ func (o agentOptions) load() (config.Config, error) {
 		}
 	}
 	if o.dataDir != "" {
-		if c.DataDir, err = filepath.Abs(o.dataDir); err != nil {
-			return c, err
+		if c.DataDir, err = cli.Absolute(o.dataDir); err != nil {
+			return c, fmt.Errorf("--data-dir %w", err)
 		}
 	}
 	return c, c.Check()
@@ -135,6 +139,9 @@ func runAgent(ctx context.Context, o agentOptions, stdout, stderr io.Writer) (er
 	if err != nil {
 		return err
 	}
+	if err := kernel.CheckFileLimit("tacho agent", leastFiles); err != nil {
+		return err
+	}
 	if o.dev && o.dataDir == "" {
 		if c.DataDir, err = datadir.NewDev(); err != nil {
 			return err
@@ -146,6 +153,9 @@ func runAgent(ctx context.Context, o agentOptions, stdout, stderr io.Writer) (er
 		return err
 	}
 	defer closeListener(e.tcp)
+	if e.tcp != nil { // the kernel has chosen a port for 0
+		c.Ports.HTTP = int(netip.MustParseAddrPort(e.tcp.Addr().String()).Port())
+	}
 	log := hclog.New(&hclog.LoggerOptions{Name: "tacho", Level: hclog.LevelFromString(c.LogLevel), Output: stderr})
 	ctx, stop := signal.NotifyContext(ctx, o.stopSignals()...)
 	defer stop()
@@ -273,8 +283,12 @@ func reload(a *agent.Agent, services *services, o agentOptions, log hclog.Logger
 	if err != nil {
 		return err
 	}
+	running := a.Snapshot().Config
 	if o.dev && o.dataDir == "" {
-		c.DataDir = a.Snapshot().Config.DataDir
+		c.DataDir = running.DataDir
+	}
+	if c.Ports.HTTP == 0 {
+		c.Ports.HTTP = running.Ports.HTTP
 	}
 	now, err := readSecrets(c)
 	if err != nil {

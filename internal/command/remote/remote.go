@@ -105,7 +105,11 @@ func (c *connection) open(ctx context.Context) (*client.Client, error) {
 	}
 	agent, err := client.New(client.Options{Address: c.address(ctx), Token: token, CAFile: c.caFile})
 	if _, invalid := errors.AsType[client.AddressError](err); invalid {
-		err = cli.Usagef("--addr %s: %w", c.addr, err)
+		flag := "--addr " + c.addr
+		if c.addr == "" {
+			flag = "--data-dir " + c.dataDir
+		}
+		err = cli.Usagef("%s: %w", flag, err)
 	}
 	return agent, err
 }
