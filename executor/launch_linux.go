@@ -65,6 +65,7 @@ func (e *Executor) prepare(request *proto.LaunchRequest) (*task, *command, error
 	}
 	peaks := group.ResetPeaks()
 	t.reader = e.openReader(t, selection, peaks)
+	t.reader.Packets.WatchSockets(e.host, streams.task)
 	t.inheritsPeak = !group.Owned && peaks["memory.peak"] == nil
 	for _, file := range peaks {
 		_ = file.Close() // the reader has descriptors of its own

@@ -55,6 +55,7 @@ var checks = [...]check{
 	{"io_left_cgroup", []ID{HeadlineIORead, HeadlineIOWrite, HeadlineIOHanded}, nil, ioLeftCgroup},
 	{"peak_without_hugetlb", []ID{HeadlineMemoryPeak}, nil, peakWithoutHugetlb},
 	{"read_above_cgroup", []ID{HeadlineIORead}, []ID{CgroupIORead}, readAboveCgroup},
+	{"network_uncounted", []ID{HeadlineNetworkReceived, HeadlineNetworkSent}, nil, networkUncounted},
 	{"write_above_cgroup", []ID{HeadlineIOWrite}, []ID{CgroupIOWrite}, writeAboveCgroup},
 }
 
@@ -431,4 +432,11 @@ func writeAboveCgroup(h *HeadlineValue, f *facts) {
 	}
 	h.replace(stored, TreeIOStored, stored,
 		"the task changed pages that are charged to other cgroups, such as those of devices, or ran outside its cgroup")
+}
+
+// networkUncounted: the task has sockets that were made outside its cgroup, or are of AF_PACKET.
+func networkUncounted(h *HeadlineValue, f *facts) {
+	if sockets, _ := f.Task.Number(SkbUncountedSockets); sockets > 0 {
+		h.weaken(SkbUncountedSockets, sockets, "their packets are not counted")
+	}
 }

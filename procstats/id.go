@@ -178,6 +178,7 @@ const (
 	SkbLoopbackReceivedPackets        ID = 466
 	SkbLoopbackSentPackets            ID = 467
 	SkbStartTime                      ID = 468
+	SkbUncountedSockets               ID = 469
 	TreeUncharged                     ID = 470
 	TreeUnchargedData                 ID = 471
 )

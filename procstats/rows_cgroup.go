@@ -369,4 +369,11 @@ var cgroupRows = [...]section{{TaskScope, SourceCgroup, []Measurement{{
 	Help: "Since when packets are counted without a gap, in seconds since 1970; absent if that is since the start " +
 		"of the task.",
 	Pitfall: "After a restart of the agent the counters go on, and packets in between are missing.",
+}, {
+	ID: SkbUncountedSockets, Name: "skb_uncounted_sockets", Kind: Gauge, Guarantee: LowerBound,
+	File: "getsockopt(2) SO_DOMAIN of the descriptors that the task was started with; /proc/net/packet",
+	Help: "Sockets whose packets are not counted: those that the task was started with, and AF_PACKET sockets that were " +
+		"opened in its network namespace since, by whomever.",
+	Pitfall: "Only an executor that samples its task says. Sockets that the task was handed later, over AF_UNIX, and " +
+		"AF_PACKET sockets that were closed before a sample, or are in another network namespace, are not seen.",
 }}}}

@@ -392,7 +392,7 @@ func newPath(t *testing.T, path string) string {
 			if len(left) > 0 {
 				t.Errorf("left behind: %v", left)
 			}
-			const limit, pause = 10 * time.Second, 5 * time.Millisecond
+			const limit, pause = time.Minute, 5 * time.Millisecond
 			err := removeTree(dir)
 			for began := time.Now(); errors.Is(err, unix.EBUSY) && time.Since(began) < limit; err = removeTree(dir) {
 				<-time.After(pause) // its last process is ending

@@ -414,6 +414,38 @@ func TestAbsent(t *testing.T) {
 	}
 }
 
+// TestUncountedSockets holds which sockets are known not to be counted: those that were given, and of AF_PACKET, however
+// short.
+func TestUncountedSockets(t *testing.T) {
+	fs := host(t)
+	s := network.Open(fs, procstats.DefaultSelection(), enter(t, fs), false)
+	defer s.Close()
+	list := filepath.Join(t.TempDir(), "net", "packet")
+	table := func(inodes ...string) {
+		must(t, os.WriteFile(list, []byte("sk RefCnt Type Proto Iface R Rmem User Inode\n"+strings.Join(inodes, "\n")+"\n"), 0o600))
+	}
+	must(t, os.Mkdir(filepath.Dir(list), 0o700))
+	table("ffff8880 3 3 0003 2 1 0 0 11")
+	var given []uintptr
+	for _, domain := range []int{unix.AF_INET, unix.AF_UNIX, unix.AF_INET6, unix.AF_PACKET} {
+		fd := testkit.Value(unix.Socket(domain, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0))(t)
+		defer unix.Close(fd)
+		given = append(given, uintptr(fd))
+	}
+	null := testkit.Value(os.Open(os.DevNull))(t)
+	defer null.Close()
+	s.WatchSockets(kernel.FS{Proc: filepath.Dir(filepath.Dir(list))}, append(given, null.Fd(), ^uintptr(0)))
+	for i, inodes := range [][]string{{"a 11"}, {"a 11", "b 12"}, {"b 12"}, {"a 11", "c 13", "d 14"}} {
+		table(inodes...)
+		var sample procstats.Sample
+		s.Collect(&sample)
+		want := []float64{3, 4, 4, 6}[i]
+		if got, ok := sample.Task.Number(procstats.SkbUncountedSockets); !ok || got != want {
+			t.Errorf("with %q: %v, %v, want %v", inodes, got, ok, want)
+		}
+	}
+}
+
 // TestContinue holds that a source goes on with what an earlier reader has counted.
 func TestContinue(t *testing.T) {
 	fs := host(t)

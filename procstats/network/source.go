@@ -12,6 +12,7 @@ package network
 
 import (
 	"cmp"
+	"errors"
 	"time"
 
 	"github.com/tachograph/tacho/procstats"
@@ -29,6 +30,7 @@ type Source struct {
 	since     time.Time // zero if the task had not been started when counting began
 	before    Counts    // of an earlier reader of the task
 	collected Counts    // by the counter, in the last sample
+	sockets   *sockets  // nil if they are not watched
 }
 
 // NoCgroup is why neither packets nor exits are counted of a task whose cgroup has others in it, or none.
@@ -103,6 +105,8 @@ func (s *Source) Collect(into *procstats.Sample) {
 		reason = cmp.Or(reason, reasonFromStart)
 	}
 	into.SetSelected(s.selection, procstats.SkbStartTime, float64(s.since.UnixMicro())/1e6, reason)
+	uncounted, reason := s.sockets.uncounted(s.reason)
+	into.SetSelected(s.selection, procstats.SkbUncountedSockets, float64(uncounted), reason)
 }
 
 // Moved reports whether packets were counted since the last sample.
@@ -113,7 +117,7 @@ func (s *Source) Close() error {
 	if s.counter == nil {
 		return nil
 	}
-	return s.counter.Close()
+	return errors.Join(s.sockets.close(), s.counter.Close())
 }
 
 // Traffic is what went one way.

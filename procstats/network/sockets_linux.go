@@ -1,0 +1,77 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package network
+
+import (
+	"bytes"
+	"cmp"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+// sockets are those of a task that the programs do not see, as far as they are known.
+type sockets struct {
+	given int             // that the task was started with
+	file  kernel.File     // the AF_PACKET sockets of the network namespace; not open where the kernel has none
+	known map[string]bool // those that were there before, by their inodes
+	later int             // those that came later
+	buf   []byte
+}
+
+// WatchSockets begins to look for sockets of the task whose packets are not counted, before it is started with
+// descriptors.
+func (s *Source) WatchSockets(host kernel.FS, descriptors []uintptr) {
+	if s.counter == nil {
+		return
+	}
+	w := &sockets{known: make(map[string]bool)}
+	for _, fd := range descriptors {
+		domain, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_DOMAIN)
+		if err == nil && domain != unix.AF_UNIX && domain != unix.AF_NETLINK {
+			w.given++
+		}
+	}
+	if file, err := kernel.Open(filepath.Join(host.Proc, "net/packet")); err == nil {
+		w.file = file
+	}
+	w.look()
+	w.later = 0
+	s.sockets = w
+}
+
+// look counts the AF_PACKET sockets that are new.
+func (w *sockets) look() {
+	if !w.file.IsOpen() {
+		return
+	}
+	var err error
+	if w.buf, err = w.file.Read(w.buf); err != nil {
+		return
+	}
+	for line := range bytes.Lines(w.buf) {
+		if fields := bytes.Fields(line); len(fields) > 0 && !w.known[string(fields[len(fields)-1])] {
+			w.known[string(fields[len(fields)-1])] = true
+			w.later++
+		}
+	}
+}
+
+// uncounted returns how many there were so far, or the reason why that is not known.
+func (w *sockets) uncounted(reason string) (int, string) {
+	if w == nil {
+		return 0, cmp.Or(reason, "its sockets are not watched")
+	}
+	w.look()
+	return w.given + w.later, reason
+}
+
+func (w *sockets) close() error {
+	if w == nil {
+		return nil
+	}
+	return w.file.Close()
+}
