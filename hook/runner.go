@@ -35,6 +35,9 @@ type Config struct {
 	KillSignal string
 	// KillTimeout is the time between KillSignal and the kill; 0 means 5 s.
 	KillTimeout time.Duration
+	// Turn is asked before a running task is signaled to end, for good or for a restart. It returns nil if others need
+	// not end first, and else a channel after whose close it is asked again; a nil Turn is always nil.
+	Turn func() <-chan struct{}
 	// Now tells the present, with the boot of the machine, so that restarts come in time however the clock is set; nil
 	// is the wall clock.
 	Now func() Instant
@@ -65,6 +68,8 @@ type Runner struct {
 	mu     sync.Mutex // guards following
 	state  State
 	handle Handle // nil while the task is not running
+	// stuck says that the running task was signaled to end and the driver could not end it.
+	stuck bool
 	// disturb is called when a restart is requested; nil while the runner does not wait in this way.
 	disturb context.CancelFunc
 }
@@ -136,6 +141,15 @@ func (r *Runner) Restart(reason string) error {
 		r.disturb()
 	}
 	return nil
+}
+
+// Ending reports whether others wait for the end of the task: it was stopped, or is running and to be restarted. They
+// do not wait for one that the driver could not end, which is stuck.
+func (r *Runner) Ending() (ending, stuck bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	restarting := r.state.Phase == PhaseRunning && r.state.RestartRequested != ""
+	return r.state.Phase != PhaseDead && !r.stuck && (restarting || r.stopped.Err() != nil), r.stuck
 }
 
 // Signal sends a signal to the running task, by its name. Its error is [ErrNotRunning] if there is none.
@@ -390,7 +404,7 @@ func (r *Runner) die(ctx context.Context, d decision, at time.Time) {
 func (r *Runner) setHandle(handle Handle) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.handle = handle
+	r.handle, r.stuck = handle, false
 }
 
 func loggerOr(l hclog.Logger) hclog.Logger {

@@ -149,6 +149,79 @@ func TestRunnerStopDuringRestart(t *testing.T) {
 	})
 }
 
+// TestRunnerWaitsForItsTurn has others end first, a minute after a task is to end.
+func TestRunnerWaitsForItsTurn(t *testing.T) {
+	cases := map[string]struct {
+		task    taskStart
+		restart bool
+		starts  []float64
+		calls   []string
+	}{
+		"stop":              {taskStart{obeys: true}, false, []float64{0}, []string{"stop  5s"}},
+		"restart":           {taskStart{obeys: true}, true, []float64{0, 120}, []string{"stop  5s"}},
+		"it ends meanwhile": {taskStart{runs: 90 * time.Second}, false, []float64{0}, nil},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			var others chan struct{} // closed at each change among the others
+			gone := false
+			turn := func() <-chan struct{} {
+				if gone {
+					return nil
+				}
+				return others
+			}
+			stageTest(t, []taskStart{c.task, {obeys: true}}, hook.Config{Restart: service, Turn: turn}, func(t *testing.T, s *stage) {
+				change := func() {
+					before := others
+					others = make(chan struct{})
+					if before != nil {
+						close(before)
+					}
+				}
+				change()
+				s.run()
+				after(time.Minute)
+				if c.restart {
+					s.restart("new certificate")
+				} else {
+					s.Stop("enough")
+				}
+				after(20 * time.Second)
+				if ending, stuck := s.Ending(); !ending || stuck || len(s.driver.tasks[0].calls) > 0 {
+					t.Errorf("ending %t, stuck %t, calls %q before its turn", ending, stuck, s.driver.tasks[0].calls)
+				}
+				change()
+				after(40 * time.Second)
+				gone = true
+				change()
+				after(time.Second)
+				if ending, _ := s.Ending(); ending {
+					t.Error("it is ending after its end")
+				}
+				same(t, "calls", c.calls, s.driver.tasks[0].calls)
+				s.wantStarts(c.starts...)
+				s.Stop("enough")
+				<-s.done
+			})
+		})
+	}
+}
+
+// TestRunnerIsStuck has a task that the driver cannot end: others do not wait for it.
+func TestRunnerIsStuck(t *testing.T) {
+	stageTest(t, []taskStart{{stopErrs: []error{errBroken, errBroken}}}, hook.Config{}, func(t *testing.T, s *stage) {
+		s.run()
+		after(time.Minute)
+		s.Stop("enough")
+		after(0)
+		if ending, stuck := s.Ending(); ending || !stuck {
+			t.Errorf("ending %t, stuck %t", ending, stuck)
+		}
+		s.wantDead(hook.EventKilled, false, 0)
+	})
+}
+
 func TestRunnerSignal(t *testing.T) {
 	stageTest(t, []taskStart{{obeys: true}}, hook.Config{}, func(t *testing.T, s *stage) {
 		wantErr(t, s.Signal(t.Context(), "SIGHUP"), hook.ErrNotRunning)

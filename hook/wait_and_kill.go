@@ -86,10 +86,32 @@ func (r *Runner) await(ctx context.Context, handle Handle) *ending {
 	}
 }
 
-// kill stops the task: with the kill signal first, after whose timeout the driver kills, then with SIGKILL until the
-// end is observed. It does not stop trying: a process that cannot be killed is not dead. It returns nil if ctx was
-// done first.
+// awaitTurn waits until the task may be signaled to end. It returns early, with true, at the task's end and when ctx is
+// done.
+func (r *Runner) awaitTurn(ctx context.Context, exits <-chan *ending) (end *ending, over bool) {
+	for r.config.Turn != nil {
+		again := r.config.Turn()
+		if again == nil {
+			break
+		}
+		select {
+		case end := <-exits:
+			return end, true
+		case <-ctx.Done():
+			return nil, true
+		case <-again:
+		}
+	}
+	return nil, false
+}
+
+// kill stops the task in its turn: with the kill signal first, after whose timeout the driver kills, then with SIGKILL
+// until the end is observed. It does not stop trying: a process that cannot be killed is not dead. It returns nil if
+// ctx was done first.
 func (r *Runner) kill(ctx context.Context, handle Handle, reason string, exits <-chan *ending) *ending {
+	if end, over := r.awaitTurn(ctx, exits); over {
+		return end
+	}
 	r.emit(EventKilling, reason, nil)
 	signal, timeout, reported := r.config.KillSignal, r.config.KillTimeout, false
 	asked := time.Now()
@@ -101,7 +123,7 @@ func (r *Runner) kill(ctx context.Context, handle Handle, reason string, exits <
 			signal, timeout = sigkill, 0
 		}
 		if err != nil && !reported && ctx.Err() == nil && !isRestarting(err) {
-			r.emit(EventKillFailed, err.Error(), nil)
+			r.emit(EventKillFailed, err.Error(), func(*State) { r.stuck = true })
 			reported = true
 		}
 		timer := time.NewTimer(retry.next())

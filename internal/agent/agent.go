@@ -242,7 +242,11 @@ func (a *Agent) driverChanged(d node.Driver) {
 func (a *Agent) stopAll() {
 	all := a.list()
 	alloc.StopAll(all, "development agent stopped")
-	const longest = 30 * time.Second
+	longest := time.Duration(0)
+	for _, l := range all {
+		longest = max(longest, l.KillTimeouts())
+	}
+	longest += 30 * time.Second // for poststop tasks, and to kill
 	deadline := time.After(longest)
 	for _, l := range all {
 		select {

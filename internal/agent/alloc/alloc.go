@@ -45,6 +45,7 @@ type Alloc struct {
 	shown       *allocation.Allocation // the newest snapshot; nil if something has changed since
 	changed     bool                   // since the last decision
 	resting     bool                   // no goroutine decides, until something changes
+	next        chan struct{}          // closed at the next change; nil if nothing waits for that
 }
 
 // New makes an allocation of a job from what is persisted of it and of its tasks, by name.
@@ -164,10 +165,24 @@ func (a *Alloc) wake() {
 	a.mu.Lock()
 	rested := a.resting
 	a.changed, a.resting = true, false
+	if a.next != nil {
+		close(a.next)
+		a.next = nil
+	}
 	a.mu.Unlock()
 	if rested {
 		a.host.Work.Go(a.decide)
 	}
+}
+
+// nextChange returns a channel that is closed at the next change.
+func (a *Alloc) nextChange() <-chan struct{} {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.next == nil {
+		a.next = make(chan struct{})
+	}
+	return a.next
 }
 
 // Predecessor returns the nearest allocation that has not ended among those that this one replaces, one after the
@@ -260,6 +275,14 @@ func (a *Alloc) Stop(reason string) {
 	a.host.Persist(e.Change())
 	failpoint.At("agent.alloc.stop.persisted")
 	e.Commit()
+}
+
+// KillTimeouts returns those of all tasks together: they take no longer to end, even one after the other.
+func (a *Alloc) KillTimeouts() (total time.Duration) {
+	for _, t := range a.Tasks() {
+		total += t.spec.KillTimeout
+	}
+	return total
 }
 
 // StopAll stops allocations, all at once: they share writes to the disk, which take many milliseconds each.

@@ -29,7 +29,7 @@ import (
 type parts struct {
 	job   *job.Job
 	group *job.Group
-	tasks []*Task // in the order of the job file
+	tasks []*Task // by rank, and then in the order of the job file
 }
 
 // ended is what stays in memory of an allocation that has ended, of which an agent has thousands. The rest is in the
@@ -53,10 +53,11 @@ func (a *Alloc) newParts(j *job.Job, tasks map[string]*state.Task) (*parts, erro
 		}
 		p.tasks = append(p.tasks, a.newTask(p, spec, own))
 	}
+	slices.SortStableFunc(p.tasks, func(a, b *Task) int { return a.rank() - b.rank() })
 	return p, nil
 }
 
-// Tasks returns the tasks of an allocation that has not ended, in the order of the job file.
+// Tasks returns the tasks of an allocation that has not ended, by rank: in the order in which they end.
 func (a *Alloc) Tasks() []*Task {
 	a.mu.Lock()
 	defer a.mu.Unlock()

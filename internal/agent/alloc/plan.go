@@ -7,6 +7,7 @@ package alloc
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/tachograph/tacho/internal/agent/job"
 )
@@ -18,7 +19,8 @@ type progress struct {
 	leader    bool
 	// launched tasks have a runner at work; started ones have run at least once.
 	launched, started bool
-	dead, failed      bool
+	// stuck tasks run on although they were signaled to end.
+	dead, failed, stuck bool
 }
 
 func (p *progress) hook() string {
@@ -26,6 +28,28 @@ func (p *progress) hook() string {
 		return ""
 	}
 	return p.lifecycle.Hook
+}
+
+// rank orders tasks by when they end, as on Nomad's clients: those of a rank do together, when those before are gone.
+func (p *progress) rank() int { return rankOf(p.leader, p.lifecycle) }
+
+const (
+	leaderRank = iota
+	mainRank   // with prestart and poststart tasks that are to end by themselves
+	sidecarRank
+	poststopRank // it begins when the others are gone
+)
+
+func rankOf(leader bool, l *job.Lifecycle) int {
+	switch {
+	case l != nil && l.Hook == job.HookPoststop:
+		return poststopRank
+	case leader:
+		return leaderRank
+	case l != nil && l.Sidecar:
+		return sidecarRank
+	}
+	return mainRank
 }
 
 // ready reports whether the tasks that wait for a prestart task may begin.
@@ -51,6 +75,9 @@ type steps struct {
 //
 //	prestart ──► main ──► poststart        each begins when the one before is ready
 //	main dead, a task failed, the leader dead, or a stop ──► all others end ──► poststop
+//
+// Sidecars serve the others until these are gone, and are restarted until then. The others are told to end at once, so
+// that none is started again; the turn of each to be signaled comes with [Task.turn].
 func plan(tasks []progress, stopping string) steps {
 	var s steps
 	s.reason = endReason(tasks, stopping)
@@ -70,6 +97,9 @@ func plan(tasks []progress, stopping string) steps {
 	if s.done = allDead; s.done {
 		return s
 	}
+	served := slices.ContainsFunc(tasks, func(p progress) bool {
+		return p.rank() < sidecarRank && p.launched && !p.dead && !p.stuck
+	})
 	for i := range tasks {
 		p := &tasks[i]
 		switch {
@@ -78,6 +108,7 @@ func plan(tasks []progress, stopping string) steps {
 			if !p.launched && othersDead {
 				s.launch = append(s.launch, p.name)
 			}
+		case ended && p.launched && served && p.rank() == sidecarRank:
 		case ended && p.launched:
 			s.stop = append(s.stop, p.name)
 		case ended:

@@ -30,6 +30,7 @@ func TestPlan(t *testing.T) {
 		return progress{name: name, lifecycle: l, launched: true, started: true, dead: true, failed: failed}
 	}
 	leader := func(p progress) progress { p.leader = true; return p }
+	stuck := func(p progress) progress { p.stuck = true; return p }
 	tests := map[string]struct {
 		tasks    []progress
 		stopping string
@@ -70,6 +71,23 @@ func TestPlan(t *testing.T) {
 			[]progress{up("m", nil), fresh("x", post)},
 			"asked",
 			steps{stop: []string{"m"}, skip: []string{"x"}, reason: "asked"},
+		},
+		"sidecars serve until the others are gone": {
+			[]progress{up("m", nil), up("s", side), up("p", pre), dead("n", nil, false)},
+			"asked",
+			steps{stop: []string{"m", "p"}, reason: "asked"},
+		},
+		"and do not wait for one that cannot be ended": {
+			[]progress{stuck(up("m", nil)), up("s", side)}, "asked", steps{stop: []string{"m", "s"}, reason: "asked"},
+		},
+		"a sidecar that leads": {
+			[]progress{leader(up("l", side)), up("m", nil), up("s", side)}, "asked", steps{stop: []string{"l", "m"}, reason: "asked"},
+		},
+		"a sidecar that has not begun": {
+			[]progress{up("m", nil), fresh("s", side)}, "asked", steps{stop: []string{"m"}, skip: []string{"s"}, reason: "asked"},
+		},
+		"a leader that is to begin last": {
+			[]progress{dead("m", nil, false), leader(up("z", stop)), up("s", side)}, "", steps{stop: []string{"s"}, reason: "the main tasks have ended"},
 		},
 		"done": {[]progress{dead("m", nil, false), dead("z", stop, false)}, "", steps{done: true, reason: "the main tasks have ended"}},
 		"a main that ran before is looked after at once": {

@@ -86,7 +86,7 @@ func (t *Task) prepare(recovered *handle, publish bool) {
 		Starter: t, Hooks: []hook.Hook{t.stats, (*recorder)(t)}, Restart: t.spec.Policy(t.job.Type),
 		Retry:      func() bool { return t.host.Config().Client.RetryHostOOM },
 		KillSignal: t.spec.KillSignal, KillTimeout: t.spec.KillTimeout, Observer: t, Logger: t.log,
-		State: t.persisted.State, Now: t.host.Now,
+		State: t.persisted.State, Now: t.host.Now, Turn: t.turn,
 	}
 	if recovered != nil {
 		config.Recovered = recovered
@@ -100,12 +100,29 @@ func (t *Task) prepare(recovered *handle, publish bool) {
 func (t *Task) progress() progress {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	stuck := false
+	if t.runner != nil {
+		_, stuck = t.runner.Ending()
+	}
 	return progress{
 		name: t.spec.Name, lifecycle: t.spec.Lifecycle, leader: t.spec.Leader, launched: t.launched,
 		started: !t.persisted.State.StartedAt.IsZero(), dead: t.over || t.persisted.State.Phase == hook.PhaseDead,
-		failed: t.persisted.State.Failed,
+		failed: t.persisted.State.Failed, stuck: stuck,
 	}
 }
+
+// turn implements [hook.Config.Turn]: the task is signaled to end when no task of a lower rank is ending.
+func (t *Task) turn() <-chan struct{} {
+	changed := t.alloc.nextChange() // before the look
+	for _, other := range t.alloc.Tasks() {
+		if ending, _ := other.runner.Ending(); ending && other.rank() < t.rank() {
+			return changed
+		}
+	}
+	return nil
+}
+
+func (t *Task) rank() int { return rankOf(t.spec.Leader, t.spec.Lifecycle) }
 
 // launch lets the runner begin.
 func (t *Task) launch() {
