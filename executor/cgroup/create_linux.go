@@ -188,14 +188,23 @@ func (m *maker) whyNone() string {
 // makeFolder makes a group. One of the same name without processes was left by an executor that was killed; it is
 // made anew, so that its counters begin at 0.
 func makeFolder(dir string) error {
-	err := os.Mkdir(dir, 0o755)
+	err := makeVisible(dir)
 	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	if err := removeTree(dir); err != nil {
 		return fmt.Errorf("it is in use: %w", err)
 	}
-	return os.Mkdir(dir, 0o755)
+	return makeVisible(dir)
+}
+
+// makeVisible makes a group whose limits a task of any user can read, whatever the umask says.
+func makeVisible(dir string) error {
+	const mode = 0o755
+	if err := os.Mkdir(dir, mode); err != nil {
+		return err
+	}
+	return os.Chmod(dir, mode)
 }
 
 func (m *maker) createV1(controller, parent string) error {

@@ -79,7 +79,14 @@ func leadsTo(path string, file, there *unix.Stat_t) bool {
 // create makes a new file for appending.
 func (f *folder) create(name string) (*os.File, error) {
 	const mode = 0o644 // readable for those who can enter the folder, as the task and what ships its logs may
-	return f.open(name, unix.O_CREAT|unix.O_EXCL, mode)
+	file, err := f.open(name, unix.O_CREAT|unix.O_EXCL, mode)
+	if err != nil {
+		return nil, err
+	}
+	if err := file.Chmod(mode); err != nil { // whatever the umask says
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
 }
 
 // append opens an existing file for appending. The error wraps errRefused if it is not a log file.

@@ -25,6 +25,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/alloc"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/config"
+	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/agent/node"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/agent/state"
@@ -119,8 +120,7 @@ func (a *Agent) current() config.Config {
 func (a *Agent) Run(ctx context.Context) (err error) {
 	h := a.host
 	for _, dir := range []string{a.current().DataDir, h.Dir} {
-		// Users of tasks pass through it to their directories.
-		if err := os.MkdirAll(dir, 0o711); err != nil {
+		if err := datadir.MakePassing(dir); err != nil {
 			return fmt.Errorf("make data directory: %w", err)
 		}
 	}

@@ -56,13 +56,15 @@ func (t *Task) config() (*driver.TaskConfig, error) {
 	return config, nil
 }
 
-// owners are those of the tasks of the allocation, without one whose user does not exist: its start says so.
+// owners are those of the tasks of the allocation.
 func (t *Task) owners() []*datadir.Owner {
 	var owners []*datadir.Owner
 	for i := range t.group.Tasks {
-		if owner, err := ownerOf(t.group.Tasks[i].User); err == nil {
-			owners = append(owners, owner)
+		owner, err := ownerOf(t.group.Tasks[i].User)
+		if err != nil {
+			owner = &datadir.Owner{UID: -1, GID: -1}
 		}
+		owners = append(owners, owner)
 	}
 	return owners
 }

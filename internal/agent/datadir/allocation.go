@@ -39,7 +39,8 @@ func (a Allocation) EarlierHistory(task string) string {
 	return filepath.Join(string(a), ".history", task)
 }
 
-// Owner owns the directories of a task.
+// Owner owns the directories of a task. Ids of -1 are those of a user that does not exist yet: the start of its task
+// fails.
 type Owner struct{ UID, GID int }
 
 // entry is a directory to be made.
@@ -49,16 +50,57 @@ type entry struct {
 	of   *Owner // nil for the user of this process
 }
 
-// MakeShared makes the missing directories that all tasks of an allocation see. owners are the owners of the tasks.
+// uid is the user that owns; nil is the user of this process.
+func (o *Owner) uid() int {
+	if o == nil {
+		return os.Geteuid()
+	}
+	return o.UID
+}
+
+// passing is the mode of directories that users of tasks pass through and cannot list. Any user can, because a task
+// of root may change its user.
+const passing = 0o711
+
+// MakePassing makes a directory that users of tasks pass through to their own, with the missing ones above it,
+// whatever the umask says. If this process is root, they can pass through one of its own that is there, too.
+func MakePassing(dir string) error {
+	err := os.Mkdir(dir, passing)
+	if errors.Is(err, fs.ErrNotExist) && filepath.Dir(dir) != dir {
+		if err := MakePassing(filepath.Dir(dir)); err != nil {
+			return err
+		}
+		err = os.Mkdir(dir, passing)
+	}
+	info, statErr := os.Stat(dir)
+	switch {
+	case statErr != nil:
+		return errors.Join(err, statErr)
+	case !info.IsDir():
+		return err
+	case err == nil, os.Geteuid() == 0 && isOurs(info) && info.Mode()&passing != passing:
+		return os.Chmod(dir, info.Mode()|passing)
+	}
+	return nil
+}
+
+// MakeShared makes the missing directories that all tasks of an allocation see. owners are the owners of the tasks:
+// one user owns what the tasks write to, and of several none can remove what another has written.
 // The user of this process can read the logs, and so can the group of the tasks' users. If these are in several
 // groups, any user can who knows the path: tasks of one allocation may read each other's logs.
 func (a Allocation) MakeShared(owners []*Owner) error {
-	// Users of tasks pass through and cannot list it. Any user can, because a task may change its user.
-	const passing, shared = 0o711, 0o777
+	shared := entry{mode: 0o700}
 	logs := entry{a.Logs(), 0o700, nil}
 	for _, owner := range owners {
+		shared.of = owners[0]
+		if owner.uid() != owners[0].uid() {
+			shared = entry{mode: fs.ModeSticky | 0o777}
+			break
+		}
+	}
+	for _, owner := range owners {
 		switch {
-		case owner == nil:
+		case owner == nil || owner.GID < 0:
 		case logs.of == nil:
 			logs.mode, logs.of = 0o750, &Owner{UID: -1, GID: owner.GID}
 		case logs.of.GID != owner.GID:
@@ -68,21 +110,25 @@ func (a Allocation) MakeShared(owners []*Owner) error {
 	return makeDirs([]entry{
 		{string(a), passing, nil},
 		{a.Shared(), passing, nil},
-		{filepath.Join(a.Shared(), "data"), shared, nil},
+		{filepath.Join(a.Shared(), "data"), shared.mode, shared.of},
 		logs,
-		{filepath.Join(a.Shared(), "tmp"), shared, nil},
+		{filepath.Join(a.Shared(), "tmp"), shared.mode, shared.of},
 	})
 }
 
 // Make makes the missing directories of a task, after [Allocation.MakeShared]. owner is nil for tasks that run as the
-// user of this process.
+// user of this process. Nobody else needs what it has there, but users that a task of root becomes.
 func (a Allocation) Make(task string, owner *Owner) error {
-	const own, secret = 0o755, 0o700
+	const secret = 0o700
+	own := fs.FileMode(secret)
+	if owner.uid() == 0 {
+		own = 0o755
+	}
 	return makeDirs([]entry{
 		{a.Task(task), own, owner},
 		{filepath.Join(a.Task(task), "local"), own, owner},
 		{filepath.Join(a.Task(task), "secrets"), secret, owner},
-		{filepath.Join(a.Task(task), "tmp"), own, owner},
+		{filepath.Join(a.Task(task), "tmp"), secret, owner},
 	})
 }
 
@@ -103,8 +149,12 @@ func makeDir(path string, mode fs.FileMode, owner *Owner) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, parent.Close()) }()
-	name := filepath.Base(path)
-	if err := parent.Mkdir(name, mode); err != nil {
+	return makeIn(parent, filepath.Base(path), mode, owner)
+}
+
+// makeIn makes a missing directory below another one.
+func makeIn(parent *os.Root, name string, mode fs.FileMode, owner *Owner) error {
+	if err := parent.Mkdir(name, mode.Perm()); err != nil {
 		if errors.Is(err, fs.ErrExist) {
 			return nil
 		}
@@ -119,16 +169,21 @@ func makeDir(path string, mode fs.FileMode, owner *Owner) (err error) {
 	return parent.Lchown(name, owner.UID, owner.GID)
 }
 
-// WriteFile writes a file within a directory that tasks can write to, by a path from there. They cannot lead it
-// elsewhere.
+// WriteFile writes a file within a directory that tasks can write to, by a path from there, with the directories that
+// are missing. They cannot lead it elsewhere.
 func WriteFile(dir, path string, text []byte, mode fs.FileMode, owner *Owner) (err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return fmt.Errorf("write file: %w", err)
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
-	if err := root.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("write file: %w", err)
+	for i, c := range path {
+		if c != filepath.Separator {
+			continue
+		}
+		if err := makeIn(root, path[:i], 0o755, owner); err != nil {
+			return fmt.Errorf("write file: %w", err)
+		}
 	}
 	if err := root.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("write file: %w", err)

@@ -7,6 +7,7 @@ package datadir
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -29,17 +30,110 @@ func write(t *testing.T, path, text string) {
 	testkit.Must(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
-func TestMakeSetsModesWhateverTheUmask(t *testing.T) {
-	a := made(t)
-	for path, want := range map[string]fs.FileMode{
-		string(a): 0o711, a.Shared(): 0o711, filepath.Join(a.Shared(), "data"): 0o777, a.Logs(): 0o700,
-		filepath.Join(a.Task("t"), "secrets"): 0o700,
-	} {
-		info := testkit.Value(os.Stat(path))(t)
-		testkit.Equal(t, info.Mode().Perm(), want, "%s has mode", path)
+// setUmask sets the umask of the process until the test ends: no other one may run beside it.
+func setUmask(t *testing.T, umask int) {
+	t.Helper()
+	before := syscall.Umask(umask)
+	t.Cleanup(func() { syscall.Umask(before) })
+}
+
+// TestModes holds the modes and owners of all directories, for umasks and the users of an allocation's tasks.
+func TestModes(t *testing.T) {
+	const agents = 0
+	if os.Getuid() != agents {
+		t.Skip("only root makes directories for others")
 	}
-	if err := a.Make("t", nil); err != nil {
-		t.Error("again:", err)
+	// Of users, two may have one id; the mode of what is shared follows from these.
+	users := map[string]struct {
+		ids    []int
+		shared fs.FileMode
+	}{
+		"the agent's": {[]int{agents}, 0o700}, "the agent's twice": {[]int{agents, agents}, 0o700},
+		"one": {[]int{1234}, 0o700}, "one twice": {[]int{1234, 1234}, 0o700},
+		"two": {[]int{1234, 2345}, fs.ModeSticky | 0o777}, "one and the agent's": {[]int{1234, agents}, fs.ModeSticky | 0o777},
+		"the agent's and one": {[]int{agents, 1234}, fs.ModeSticky | 0o777}, "one and none": {[]int{1234, -1}, fs.ModeSticky | 0o777},
+	}
+	for _, umask := range []int{0, 0o022, 0o027, 0o077, 0o777} {
+		for name, test := range users {
+			t.Run(fmt.Sprintf("%03o/%s", umask, name), func(t *testing.T) {
+				top := t.TempDir()
+				setUmask(t, umask)
+				dataDir := filepath.Join(top, "missing", "data")
+				testkit.Must(t, MakePassing(dataDir))
+				a := In(dataDir, "id")
+				var owners []*Owner
+				for _, id := range test.ids {
+					owner := &Owner{UID: id, GID: id}
+					if id == agents {
+						owner = nil
+					}
+					owners = append(owners, owner)
+				}
+				want := map[string]string{} // modes and owners
+				expect := func(path string, mode fs.FileMode, uid int) { want[path] = fmt.Sprint(mode|fs.ModeDir, uid) }
+				sharer := test.ids[0]
+				if test.shared.Perm() == 0o777 {
+					sharer = agents
+				}
+				for _, path := range []string{"missing", "missing/data", "missing/data/id", "missing/data/id/alloc"} {
+					expect(path, 0o711, agents)
+				}
+				expect("missing/data/id/alloc/data", test.shared, sharer)
+				expect("missing/data/id/alloc/tmp", test.shared, sharer)
+				for range 2 { // again changes nothing
+					testkit.Must(t, a.MakeShared(owners))
+				}
+				for i, owner := range owners {
+					task, own := fmt.Sprint("t", i), fs.FileMode(0o700)
+					if owner == nil {
+						own = 0o755
+					}
+					if test.ids[i] < 0 {
+						continue // no start of it comes so far
+					}
+					testkit.Must(t, a.Make(task, owner))
+					testkit.Must(t, WriteFile(a.Task(task), "local/of/template/file", nil, 0o640, owner))
+					path := filepath.Join("missing/data/id", task)
+					for name, mode := range map[string]fs.FileMode{
+						"": own, "local": own, "secrets": 0o700, "tmp": 0o700, "local/of": 0o755, "local/of/template": 0o755,
+					} {
+						expect(filepath.Join(path, name), mode, test.ids[i])
+					}
+				}
+				got := map[string]string{}
+				testkit.Must(t, filepath.WalkDir(top, func(path string, entry fs.DirEntry, err error) error {
+					if err != nil || !entry.IsDir() || path == top || path == a.Logs() {
+						return err
+					}
+					info, err := entry.Info()
+					got[path[len(top)+1:]] = fmt.Sprint(info.Mode(), info.Sys().(*syscall.Stat_t).Uid)
+					return err
+				}))
+				testkit.Diff(t, "modes and owners", want, got)
+				testkit.NoError(t, a.Remove(t.Context()))
+			})
+		}
+	}
+}
+
+// TestMakePassing holds what becomes of a directory that is there, as mktemp(1) or an agent with a strict umask made it.
+func TestMakePassing(t *testing.T) {
+	for mode, want := range map[fs.FileMode]fs.FileMode{0o700: 0o711, 0o750: 0o751, 0o711: 0o711, 0o755: 0o755} {
+		dir := t.TempDir()
+		if os.Getuid() != 0 { // its tasks have its user
+			want = mode
+		}
+		testkit.Must(t, os.Chmod(dir, mode))
+		testkit.NoError(t, MakePassing(dir))
+		testkit.Equal(t, testkit.Value(os.Stat(dir))(t).Mode().Perm(), want, "mode of a directory of %o", mode)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	write(t, file, "")
+	if err := MakePassing(file); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("a file: %v", err)
+	}
+	if err := MakePassing(filepath.Join(file, "below")); !errors.Is(err, syscall.ENOTDIR) {
+		t.Errorf("below a file: %v", err)
 	}
 }
 
