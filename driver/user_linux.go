@@ -56,6 +56,9 @@ func LookupUser(name string) (uid, gid uint32, err error) {
 	return credential.Uid, credential.Gid, nil
 }
 
+// SetUser puts the HOME, USER and LOGNAME of a task's user into its environment, in the place of those of this process.
+func SetUser(env map[string]string, name string) { process.SetUser(env, name) }
+
 // idsOf returns the ids of a user and of all groups the user is in, as executors set them.
 func idsOf(name string) (uid uint32, gids []uint32, err error) {
 	if name != "" {

@@ -146,6 +146,10 @@ func (s *driverServer) StartTask(
 	if task == nil {
 		return nil, wire.Status(fmt.Errorf("start: no task in the request: %w", driver.ErrInvalid))
 	}
+	if task.Env == nil {
+		task.Env = make(map[string]string)
+	}
+	driver.SetUser(task.Env, task.User) // the host gives tasks of all users its own variables
 	handle, err := s.driver.StartTask(ctx, task)
 	m := &drivers.StartTaskResponse{
 		Result: drivers.StartTaskResponse_SUCCESS, Handle: wire.Convert[drivers.TaskHandle](handle),

@@ -5,9 +5,12 @@ job "user" {
     task "asks" {
       driver = "tacho"
       user   = "nobody"
+      env {
+        LOGNAME = "mine"
+      }
       config {
-        command = "id"
-        args    = ["-un"]
+        command = "sh"
+        args    = ["-c", "id -un; echo $HOME $USER $LOGNAME"]
       }
     }
   }

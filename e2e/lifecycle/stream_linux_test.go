@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -107,6 +108,30 @@ func TestRunKeepsWhatSurroundsIt(t *testing.T) {
 	if out.Stdout != want.Stdout {
 		t.Errorf("under tacho\n%s\nwithout\n%s", out.Stdout, want.Stdout)
 	}
+}
+
+// TestRunAsAnotherUser checks that a user's command has the user's own HOME, USER and LOGNAME, and else our environment.
+func TestRunAsAnotherUser(t *testing.T) {
+	needShell(t)
+	if os.Geteuid() != 0 {
+		t.Skip("only root can run a command as somebody else")
+	}
+	place := newPlace(t, rig.Self())
+	testkit.Must(t, os.Chmod(place.Dir, 0o755))
+	script := []string{"/bin/sh", "-c", "env | sort"}
+	ours := rig.Capture(t, place.Command(t.Context(), script[0], script[1:]...))
+	nobody := testkit.Value(user.Lookup("nobody"))(t)
+	var want []string
+	for line := range strings.Lines(ours.Stdout) {
+		if name, _, _ := strings.Cut(line, "="); name != "HOME" && name != "USER" && name != "LOGNAME" {
+			want = append(want, line)
+		}
+	}
+	want = append(want, "HOME="+nobody.HomeDir+"\n", "USER=nobody\n", "LOGNAME=nobody\n")
+	slices.Sort(want)
+	out := rig.Capture(t, place.Run(t.Context(), append([]string{"--user", "nobody", "--"}, script...)...))
+	got := slices.Sorted(strings.Lines(out.Stdout))
+	testkit.Diff(t, "environment", want, got)
 }
 
 // TestRunLetsAReaderLeave checks that a command whose reader has left gets the SIGPIPE of its own writing.

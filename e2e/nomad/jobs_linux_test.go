@@ -5,6 +5,7 @@ package nomad_test
 
 import (
 	"os"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -236,7 +237,8 @@ func checkExec(t *testing.T, al *allocation) {
 
 func checkUser(t *testing.T, al *allocation) {
 	al.awaitStatus("complete")
-	testkit.Equal(t, al.logs("stdout"), "nobody\n", "user")
+	nobody := testkit.Value(user.Lookup("nobody"))(t)
+	testkit.Equal(t, al.logs("stdout"), "nobody\n"+nobody.HomeDir+" nobody mine\n", "user, and what says who it is")
 }
 
 func checkDeniedUser(t *testing.T, al *allocation) {

@@ -6,6 +6,7 @@ package process
 import (
 	"errors"
 	"fmt"
+	"os"
 	"os/user"
 	"regexp"
 	"strconv"
@@ -46,6 +47,36 @@ func LookupUser(name string) (*syscall.Credential, error) {
 		credential.Groups = append(credential.Groups, group)
 	}
 	return credential, nil
+}
+
+// SetUser puts the HOME, USER and LOGNAME of a user into the environment of a task, in the place of those of this
+// process, which runs as another user. Others stay: a job has set them. Of an id that no user has there are none, and
+// no name is the user of this process. SHELL stays that of this process, as with Nomad's drivers.
+func SetUser(env map[string]string, name string) {
+	if name == "" {
+		return
+	}
+	var own user.User
+	userName, _, _ := strings.Cut(name, ":")
+	if account, err := lookupAccount(userName); err == nil { // else the start fails
+		own = *account
+	}
+	for name, value := range map[string]string{"HOME": own.HomeDir, "USER": own.Username, "LOGNAME": own.Username} {
+		now, set := env[name]
+		switch inherited, ours := os.LookupEnv(name); {
+		case set && (!ours || now != inherited):
+		case value == "":
+			delete(env, name)
+		default:
+			env[name] = value
+		}
+	}
+}
+
+// IsOfUser reports whether a NAME=value is of a variable that [SetUser] sets.
+func IsOfUser(pair string) bool {
+	name, _, _ := strings.Cut(pair, "=")
+	return name == "HOME" || name == "USER" || name == "LOGNAME"
 }
 
 func lookupAccount(name string) (*user.User, error) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/node"
@@ -64,19 +65,16 @@ func (s *start) environment() (map[string]string, error) {
 	return env, nil
 }
 
-// inherited is what a task takes from this process: where programs and time zones are, and who it is where it runs as
-// the same user.
+// inherited is what a task takes from this process: where programs and time zones are, and who it is, unless it has a
+// user of its own.
 func inherited(user string) map[string]string {
-	names := []string{"PATH", "LANG", "LC_ALL", "TZ"}
-	if user == "" {
-		names = append(names, "HOME", "USER", "LOGNAME", "SHELL")
-	}
 	env := make(map[string]string)
-	for _, name := range names {
+	for _, name := range []string{"PATH", "LANG", "LC_ALL", "TZ", "HOME", "USER", "LOGNAME", "SHELL"} {
 		if value, ok := os.LookupEnv(name); ok {
 			env[name] = value
 		}
 	}
+	driver.SetUser(env, user)
 	return env
 }
 

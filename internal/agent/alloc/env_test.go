@@ -7,6 +7,7 @@ package alloc
 
 import (
 	"fmt"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -37,7 +38,9 @@ func TestEnvironment(t *testing.T) {
 	t.Setenv("PATH", "/bin")
 	t.Setenv("HOME", "/root")
 	t.Setenv("SECRET_OF_THE_AGENT", "x")
-	s := aStart(t, `user = "u"
+	t.Setenv("SHELL", "/bin/of-the-agent")
+	daemon := testkit.Value(user.LookupId("1"))(t)
+	s := aStart(t, `user = "1"
  resources {
   cpu = 50
   memory = 20
@@ -47,12 +50,14 @@ func TestEnvironment(t *testing.T) {
   "a.b-c/é" = "m"
  }
  env {
-  OWN = "${NOMAD_TASK_DIR}/x ${node.unique.name} ${attr.cpu.arch} ${meta.rack.row} ${meta.team} ${env["PATH"]} ${UNKNOWN}"
+  OWN = "${NOMAD_TASK_DIR}/x ${node.unique.name} ${attr.cpu.arch} ${meta.rack.row} ${meta.team} ${env["PATH"]} ${UNKNOWN} ${HOME}"
   PATH = "/mine"
+  USER = "me"
  }`)
 	env := testkit.Value(s.environment())(t)
 	want := map[string]string{
-		"PATH": "/mine", "OWN": "/data/alloc/0123-4567/t/local/x here amd64 7 ${meta.team} /bin ${UNKNOWN}",
+		"PATH": "/mine", "OWN": "/data/alloc/0123-4567/t/local/x here amd64 7 ${meta.team} /bin ${UNKNOWN} " + daemon.HomeDir,
+		"HOME": daemon.HomeDir, "USER": "me", "LOGNAME": daemon.Username, "SHELL": "/bin/of-the-agent",
 		"NOMAD_ALLOC_ID": "0123-4567", "NOMAD_SHORT_ALLOC_ID": "0123", "NOMAD_ALLOC_NAME": "j.g[3]", "NOMAD_ALLOC_INDEX": "3",
 		"NOMAD_MEMORY_LIMIT": "20", "NOMAD_MEMORY_MAX_LIMIT": "40", "NOMAD_CPU_LIMIT": "50", "NOMAD_META_team": "a",
 		"NOMAD_META_TEAM": "a", "TACHO_ALLOC_ID": "0123-4567", "TMPDIR": "/data/alloc/0123-4567/t/tmp",
@@ -62,7 +67,7 @@ func TestEnvironment(t *testing.T) {
 	for name, value := range want {
 		testkit.Diff(t, name, value, env[name])
 	}
-	for _, name := range []string{"SECRET_OF_THE_AGENT", "HOME", "NOMAD_CPU_CORES"} {
+	for _, name := range []string{"SECRET_OF_THE_AGENT", "NOMAD_CPU_CORES"} {
 		if value, there := env[name]; there {
 			t.Errorf("%s = %q", name, value)
 		}

@@ -141,7 +141,7 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&o.killSignal, "kill-signal", "TERM", "`SIGNAL` to stop the command")
 	flags.BoolVar(&q.WaitForAll, "wait-all", false,
 		"wait for processes that outlive the command, instead of stopping them")
-	flags.StringVarP(&q.User, "user", "u", "", "run the command as this `USER`, or USER:GROUP")
+	flags.StringVarP(&q.User, "user", "u", "", "run the command as this `USER`, or USER:GROUP, with the user's HOME")
 	o.cgroup = cli.AddChoice(cmd, "cgroup", "run the command in a cgroup:", "auto", "none")
 	flags.StringVar(&q.Cgroup.Parent, "cgroup-parent", "",
 		"parent of the command's cgroup, a `PATH` relative to the cgroup mount")

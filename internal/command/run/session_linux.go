@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -22,6 +23,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/command/cli"
@@ -250,6 +252,19 @@ func (s *session) abandon(err error) error {
 	return errors.Join(err, s.client.Abandon(), s.streams.close())
 }
 
+// environment returns that of this process, for a user.
+func environment(user string) []string {
+	env, own := os.Environ(), make(map[string]string)
+	if user != "" {
+		env = slices.DeleteFunc(env, process.IsOfUser)
+	}
+	process.SetUser(own, user)
+	for name, value := range own {
+		env = append(env, name+"="+value)
+	}
+	return env
+}
+
 func (s *session) request() (*proto.LaunchRequest, error) {
 	o := s.options
 	dir, err := workingDir()
@@ -257,7 +272,7 @@ func (s *session) request() (*proto.LaunchRequest, error) {
 		return nil, fmt.Errorf("working directory: %w", err)
 	}
 	request := o.request
-	request.Id, request.Command, request.Env, request.Dir = s.id, s.path, os.Environ(), dir
+	request.Id, request.Command, request.Env, request.Dir = s.id, s.path, environment(request.User), dir
 	request.Args, request.Argv0, request.CommandLine = s.args[1:], s.args[0], s.args
 	request.Stdio, request.LeashFd = s.streams.stdio, s.streams.leashFD
 	request.Record = &proto.RecordOptions{
