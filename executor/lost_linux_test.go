@@ -307,17 +307,27 @@ func TestKillTaskOfAnotherBoot(t *testing.T) {
 	}
 }
 
-// TestOtherNamespaceEnds holds that an executor in another PID namespace has ended once it has no owner, no socket that
+// TestOtherNamespaceEnds holds that an executor in another namespace has ended once it has no owner, no socket that
 // answers and no process in its cgroup, and that nothing is done to it before.
 func TestOtherNamespaceEnds(t *testing.T) {
 	t.Parallel()
 	needCgroup(t)
+	for name, change := range map[string]func(*wire.Address){
+		"PID":  func(a *wire.Address) { a.PIDNamespace = "pid:[1]" },
+		"time": func(a *wire.Address) { a.TimeNamespace = "time:[1]" },
+	} {
+		t.Run(name, func(t *testing.T) { otherNamespaceEnds(t, change) })
+	}
+}
+
+func otherNamespaceEnds(t *testing.T, change func(*wire.Address)) {
+	t.Helper()
 	f := start(t)
 	f.run(family + "while :; do sleep 1000; done")
 	f.expect("daemon")
 	f.expect("ready")
 	address := f.Address()
-	address.PIDNamespace = "pid:[1]"
+	change(&address)
 	must(t, address.Write())
 	refuses := func(when string) {
 		t.Helper()

@@ -176,8 +176,9 @@ func KillProcesses(ctx context.Context, address wire.Address) error {
 // ErrLost or ErrOtherBoot if it has ended, see IsGone, and an error that wraps a [kernel.ElsewhereError] if that
 // is not known: nothing of it may be signalled or removed then.
 //
-// A container takes its PID namespace and all processes with it. If nothing listens on the socket of an executor in
-// another one, nobody owns it, and its cgroup is empty, it has ended as with an earlier boot.
+// An executor in another namespace has ended as with an earlier boot if nothing listens on its socket, nobody owns it,
+// and its cgroup is empty. Without a cgroup that is only sure of a PID namespace: a container takes all its processes
+// with it.
 func Find(address wire.Address) error {
 	newest, err := wire.ReadAddress(address.Folder)
 	if address.PIDNamespace == "" && err == nil && newest.Executor == address.Executor {
@@ -196,12 +197,11 @@ func Find(address wire.Address) error {
 }
 
 func hasVanished(address wire.Address) bool {
-	if address.PIDNamespace == kernel.PIDNamespace(kernel.HostFS()) || Owned(address) ||
-		!errors.Is(kernel.Connect(address.Socket), unix.ECONNREFUSED) {
+	if Owned(address) || !errors.Is(kernel.Connect(address.Socket), unix.ECONNREFUSED) {
 		return false
 	}
 	if !address.Cgroup.Encloses() {
-		return true
+		return address.PIDNamespace != kernel.PIDNamespace(kernel.HostFS())
 	}
 	members := kernel.NewCgroupProcs(address.Cgroup, new([]byte))
 	pids, unseen, err := members.List(nil)

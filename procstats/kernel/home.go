@@ -44,7 +44,7 @@ var (
 	// ErrEnded says that a process has ended.
 	ErrEnded = errors.New("the process has ended")
 	// ErrOtherBoot says that the machine was booted since, and that nothing of that boot runs.
-	ErrOtherBoot = fmt.Errorf("%w with an earlier boot of this machine", ErrEnded)
+	ErrOtherBoot = fmt.Errorf("%w with the boot or the namespace that it was in", ErrEnded)
 )
 
 // ElsewhereError says where a process is that cannot be seen from here. It may run.
