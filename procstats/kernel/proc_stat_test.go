@@ -188,6 +188,18 @@ func TestInInitialPIDNamespace(t *testing.T) {
 	}
 }
 
+// A kernel without time namespaces has the clocks of the machine.
+func TestInInitialTimeNamespace(t *testing.T) {
+	for target, want := range map[string]bool{"": true, "time:[4026531834]": true, "time:[4026532000]": false} {
+		fs := FS{Proc: t.TempDir()}
+		must(t, os.MkdirAll(filepath.Join(fs.Proc, "self", "ns"), 0o755))
+		if target != "" {
+			must(t, os.Symlink(target, filepath.Join(fs.Proc, "self", "ns", "time")))
+		}
+		testkit.Equal(t, InInitialTimeNamespace(fs), want, "%q", target)
+	}
+}
+
 func TestOwnOOMScoreAdj(t *testing.T) {
 	if _, err := OwnOOMScoreAdj(FS{Proc: t.TempDir()}); !Gone(err) {
 		t.Errorf("without a file: %v", err)
