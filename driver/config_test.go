@@ -127,6 +127,7 @@ func TestDecodeConfigRejects(t *testing.T) {
 		"all addresses":    {"metrics": map[string]any{"address": "0.0.0.0:80"}},
 		"another machine":  {"metrics": map[string]any{"address": "192.0.2.1:80"}},
 		"no address":       {"metrics": map[string]any{}},
+		"socket, long":     {"metrics": map[string]any{"address": "unix:/" + strings.Repeat("x", 107)}},
 		"socket, relative": {"metrics": map[string]any{"address": "unix:here"}},
 	} {
 		if _, err := driver.DecodeConfig(msgpack(t, in)); !errors.Is(err, driver.ErrInvalid) {

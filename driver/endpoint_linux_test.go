@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -61,13 +62,11 @@ func TestEndpointOverTCP(t *testing.T) {
 	f := newFixture(t, nil)
 	config := f.shell("exec sleep 1000")
 	f.start(config)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	address := listener.Addr().String()
-	must(t, listener.Close())
 	must(t, f.SetConfig(t.Context(), msgpack(t, map[string]any{
-		"runtime_dir": f.options.Config.RuntimeDir, "metrics": map[string]any{"address": address},
+		"runtime_dir": f.options.Config.RuntimeDir, "metrics": map[string]any{"address": "127.0.0.1:0"},
 	}), 0))
+	print := testkit.Value(testkit.Value(f.Fingerprint(t.Context()))(t).Recv())(t)
+	address := fmt.Sprint(print.Attributes["driver.tacho.metrics"]) // with the port that the kernel chose
 	client := &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Get("http://" + address + "/v1/task/" + config.ID + "/stats")
 	must(t, err)

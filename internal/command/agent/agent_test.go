@@ -6,11 +6,15 @@
 package agent
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -42,6 +46,42 @@ func TestUselessAgentStartsNothing(t *testing.T) {
 		if _, err := os.Stat(data); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("the data directory: %v", err)
 		}
+	}
+}
+
+// TestPortOfTheKernel holds that the port is printed on which an agent with port 0 listens, and that a reload keeps it.
+func TestPortOfTheKernel(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "agent.hcl")
+	must(t, os.WriteFile(file, fmt.Appendf(nil, "data_dir = %q\nports {\n http = 0\n}\n", filepath.Join(dir, "data")), 0o600))
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	read, written := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- runAgent(ctx, agentOptions{config: []string{file}}, written, written)
+		_ = written.Close()
+	}()
+	served, reloaded := false, ""
+	for lines := bufio.NewScanner(read); lines.Scan(); {
+		if address, ok := strings.CutPrefix(lines.Text(), "API "); ok {
+			response, err := http.Get(strings.TrimSpace(address))
+			if err != nil {
+				t.Errorf("%s: %v", address, err)
+				stop()
+				continue
+			}
+			served = response.Body.Close() == nil
+			must(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
+		}
+		if strings.Contains(lines.Text(), "reloaded configuration") {
+			reloaded = lines.Text()
+			stop()
+		}
+	}
+	testkit.NoError(t, <-ended)
+	if !served || !strings.Contains(reloaded, "requires_restart=[]") {
+		t.Errorf("served: %t; %q", served, reloaded)
 	}
 }
 
