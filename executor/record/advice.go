@@ -83,8 +83,8 @@ const mebibyte = 1 << 20
 
 // need is the memory of a run in bytes: the peak of what was charged to it, with what was swapped, without the page
 // cache that it can do without, and with what it had mapped that others had loaded. A run that finds nothing loaded is
-// charged for that too.
-type need struct{ charged, cache, others float64 }
+// charged for that too. code is the part of others that is the code of its programs.
+type need struct{ charged, cache, others, code float64 }
 
 func (n need) total() float64 { return n.charged - n.cache + n.others }
 
@@ -136,6 +136,7 @@ func (c cacheUse) once(r *Record, peak float64) float64 {
 // had, which may have mapped between two samples what others had loaded.
 func needOf(r *Record, charged float64) need {
 	others, _ := r.Measurements[procstats.TreeUncharged.String()].(float64)
+	data, _ := r.Measurements[procstats.TreeUnchargedData.String()].(float64)
 	largest := 0.0
 	if r.Commands != nil {
 		for i := range r.Commands.Rows {
@@ -144,7 +145,10 @@ func needOf(r *Record, charged float64) need {
 			}
 		}
 	}
-	return need{charged: charged, cache: cacheUseOf(r).once(r, charged), others: max(0, others, largest-charged)}
+	return need{
+		charged: charged, cache: cacheUseOf(r).once(r, charged), others: max(0, others, largest-charged),
+		code: max(0, others-data),
+	}
 }
 
 // text says what was charged, with a word of its guarantee, and what was not.
@@ -327,16 +331,20 @@ func withoutOutliers(values []need) (usual []need, outliers int) {
 
 // ask returns the MiB to ask for: above the highest value by a margin that is smaller the more runs there are, and
 // above what the spread of the values makes likely, but not more than 1.33 times the highest; rounded up to a number
-// that people use.
+// that people use. What others had loaded does not vary. The margin has room for code, of which a cold start reads as
+// much again that lies around it; the libraries that everything uses are in memory anyway.
 func ask(needs []need) int64 {
 	const highest = 1.33
 	n := float64(len(needs))
-	most, mean, squares := largest(needs).total(), 0.0, 0.0
+	const libraries = 4 * mebibyte
+	most, loaded, code, mean, squares := 0.0, 0.0, 0.0, 0.0, 0.0
 	for _, v := range needs {
-		mean += v.total() / n
+		own := v.charged - v.cache
+		most, loaded, mean = max(most, own), max(loaded, v.others-v.code), mean+own/n
+		code = max(code, v.total()+max(0, v.code-libraries))
 	}
 	for _, v := range needs {
-		squares += (v.total() - mean) * (v.total() - mean)
+		squares += (v.charged - v.cache - mean) * (v.charged - v.cache - mean)
 	}
 	margin, deviations := 1.25, 6.0
 	switch {
@@ -353,7 +361,7 @@ func ask(needs []need) int64 {
 	if n < 2*few && spread > mean/50 {
 		likely = most * highest // of so few that vary, the spread is not known either
 	}
-	return roundUp(max(most*margin, min(likely, most*highest)) / mebibyte)
+	return roundUp(max(code, loaded+max(most*margin, min(likely, most*highest))) / mebibyte)
 }
 
 // roundUp rounds MiB up by at most an eighth, from 10 MiB on, below which orchestrators accept nothing.

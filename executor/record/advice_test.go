@@ -63,7 +63,9 @@ func killed(r *Record) *Record {
 
 // loaded adds what others had loaded beside the peak of a run, and the resident memory of its largest process.
 func loaded(r *Record, othersMiB float64, largestMiB int64) *Record {
-	r.Measurements = map[string]any{procstats.TreeUncharged.String(): othersMiB * mebibyte}
+	r.Measurements = map[string]any{
+		procstats.TreeUncharged.String(): othersMiB * mebibyte, procstats.TreeUnchargedData.String(): othersMiB * mebibyte,
+	}
 	r.Commands = &Commands{Rows: []procstats.Command{
 		{PeakRSSBytes: largestMiB * mebibyte, PeakRSSGuarantee: procstats.LowerBound},
 		{PeakRSSBytes: 1 << 40, PeakRSSGuarantee: procstats.UpperBound},
@@ -84,6 +86,12 @@ func readingFiles(storedMiB, readMiB float64, residentMiB, processes int64) *Rec
 // starved lets a run wait for a CPU for so many seconds.
 func starved(r *Record, seconds float64) *Record {
 	r.Measurements, r.Host.CPUs = map[string]any{procstats.PSICPUFull.String(): seconds}, 2
+	return r
+}
+
+// onlyCode says of what others had loaded that it is code.
+func onlyCode(r *Record) *Record {
+	r.Measurements[procstats.TreeUnchargedData.String()] = 0.0
 	return r
 }
 
@@ -187,8 +195,9 @@ func TestInsufficientData(t *testing.T) {
 		{"all failed", []*Record{aborted(20, Failed)}, true, true, "peak 20 MiB exact in 1 run"},
 		{"never started", []*Record{failed}, false, false, "The command was never started: there are no data."},
 		{"few", []*Record{exact()}, true, true, "1 run is too few to be sure"},
-		{"others had loaded pages", []*Record{loaded(exact(), 50, 0)}, true, true, "peak 100 MiB exact, and up to 50 MiB more that others had loaded in 1 run, no OOM kill: ask for 192 MiB."},
-		{"others had loaded much", []*Record{weakened(loaded(exact(), 50, 0), procstats.MemoryUnchargedRule)}, true, true, "up to 50 MiB more that others had loaded in 1 run, no OOM kill: ask for 192 MiB."},
+		{"others had loaded pages", []*Record{loaded(exact(), 50, 0)}, true, true, "peak 100 MiB exact, and up to 50 MiB more that others had loaded in 1 run, no OOM kill: ask for 176 MiB."},
+		{"others had loaded code", []*Record{onlyCode(loaded(exact(), 50, 0))}, true, true, "up to 50 MiB more that others had loaded in 1 run, no OOM kill: ask for 208 MiB."},
+		{"others had loaded much", []*Record{weakened(loaded(exact(), 50, 0), procstats.MemoryUnchargedRule)}, true, true, "up to 50 MiB more that others had loaded in 1 run, no OOM kill: ask for 176 MiB."},
 		{"it left its cgroup too", []*Record{weakened(loaded(exact(), 50, 0), procstats.MemoryUnchargedRule, "memory_left_cgroup")}, false, true, "at least 100 MiB"},
 		{"a process had more than was charged", []*Record{loaded(exact(), 50, 210)}, true, true, "up to 110 MiB more that others had loaded"},
 		{"the sum of one run is more than another's peak", []*Record{loaded(runOf(60, procstats.Exact, 1), 50, 0), exact()}, true, true, "peak 60 MiB exact, and up to 50 MiB more that others had loaded in 2 runs"},

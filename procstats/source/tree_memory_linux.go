@@ -69,7 +69,8 @@ func (r *smapsReading) counted(memory kernel.ProcStatm, page int64) int64 {
 type unchargedMemory struct {
 	asked, known bool
 	most, data   int64
-	charged      int64 // in the last collection
+	// charged is that in the last collection, looked what all processes mapped when it was last seen how much is the same.
+	charged, looked int64
 }
 
 // severalMap is by how much processes together must map more than the largest of them, and than is charged, to be
@@ -88,6 +89,10 @@ func (t *treeSource) mapped() (all, data int64) {
 	}
 	if sum < max(all, t.uncharged.charged)+severalMap {
 		return all, data
+	}
+	const grown = 8 // by such a part, what was the same then says too little
+	if sum > t.uncharged.looked+t.uncharged.looked/grown {
+		m.smaps.due, t.uncharged.looked = 0, sum
 	}
 	m.refreshSmaps()
 	var shares int64
