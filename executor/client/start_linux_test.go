@@ -48,7 +48,8 @@ func TestStartSaysWhy(t *testing.T) {
 			"start executor: create a thread: resource temporarily unavailable",
 		},
 		"after its address": {
-			"echo '1|1|unix|/nowhere|grpc'; echo gone >&2; exit 2", "start executor: gone",
+			// In this order: a caller that fails to connect kills it.
+			"echo gone >&2; echo '1|1|unix|/nowhere|grpc'; exit 2", "start executor: gone",
 		},
 	} {
 		dir := t.TempDir()
