@@ -68,7 +68,7 @@ func sameJobs() []sameJob {
 		{"main-ends", "batch", []sameTask{shipper, {"one", "", "sleep 1"}, {"two", "", "sleep 2.5"}, post}},
 		{"main-fails", "batch", []sameTask{shipper, {"one", "", "sleep 2; exit 4"}, other, post}},
 		{"main-restarts", "batch restarts", []sameTask{{"one", "", "exit 8"}, other}},
-		{"prestart-fails", "batch", []sameTask{shipper, {"init", "prestart", "exit 5"}, {"one", "", once}, post}},
+		{"prestart-fails", "batch", []sameTask{shipper, {"init", "prestart", "sleep 1.5; exit 5"}, {"one", "", once}, post}},
 		{"poststart-fails", "batch", []sameTask{{"one", "", "sleep 3"}, {"announce", "poststart", "exit 5"}, watcher, post}},
 		{"poststop-fails", "batch", []sameTask{{"one", "", once}, {"post", "poststop", "sleep 1.5; exit 7"}}},
 		{"sidecar-fails", "batch", []sameTask{{"shipper", "prestart sidecar", "sleep 1; exit 6"}, {"one", "", "sleep 3"}, post}},
