@@ -131,7 +131,7 @@ func TestRunnerFinishesARequestedRestart(t *testing.T) {
 	}{
 		"before the kill":           {hook.State{Phase: hook.PhaseRunning}, &taskStart{obeys: true}},
 		"in the grace":              {hook.State{Phase: hook.PhaseRunning}, &taskStart{runs: time.Nanosecond, exit: killed}},
-		"ended, not decided over":   {hook.State{Phase: hook.PhasePending, Exit: &killed}, nil},
+		"ended, not decided over":   {hook.State{Phase: hook.PhaseRunning, Ended: true, Exit: &killed}, nil},
 		"running and not recovered": {hook.State{Phase: hook.PhaseRunning}, nil},
 		"in the delay":              {hook.State{Phase: hook.PhasePending, Exit: &killed, RestartAt: long}, nil},
 	}
@@ -205,7 +205,9 @@ func TestRunnerStateLeftBehind(t *testing.T) {
 		"running and not recovered is lost":   {hook.State{Phase: hook.PhaseRunning}, hook.EventCompleted, 1, 1, 20 * time.Second},
 		"delay from before the clock was set": {hook.State{Restarts: 1, RestartAt: long, Restart: hook.Deadline{From: hook.Instant{Wall: long}, Delay: 24 * time.Hour}}, hook.EventCompleted, 1, 1, 25 * time.Hour},
 		"completed, not persisted":            {hook.State{Phase: hook.PhasePending, Exit: &hook.Exit{}}, hook.EventCompleted, 0, 0, 0},
-		"ended, not decided over":             {hook.State{Phase: hook.PhasePending, Exit: &hook.Exit{Code: 1}}, hook.EventCompleted, 1, 1, 20 * time.Second},
+		"completed, not decided over":         {hook.State{Phase: hook.PhaseRunning, Ended: true, Exit: &hook.Exit{}}, hook.EventCompleted, 0, 0, 0},
+		"failed, not decided over":            {hook.State{Phase: hook.PhaseRunning, Ended: true, Exit: &hook.Exit{Code: 1}}, hook.EventCompleted, 1, 1, 20 * time.Second},
+		"ended in an earlier build":           {hook.State{Phase: hook.PhasePending, Exit: &hook.Exit{Code: 1}}, hook.EventCompleted, 1, 1, 20 * time.Second},
 		"killed while it was started again":   {hook.State{Restarts: 1, Exit: &hook.Exit{Code: 1}, RestartAt: time.Unix(1, 0)}, hook.EventCompleted, 1, 1, time.Second},
 		"clock was set back":                  {hook.State{Exit: &hook.Exit{Code: 1}, Window: hook.RestartWindow{From: hook.Instant{Wall: long}, Used: 3}}, hook.EventCompleted, 1, 1, 20 * time.Second},
 		"delay that is over":                  {hook.State{Restarts: 1, RestartAt: time.Unix(1, 0)}, hook.EventCompleted, 1, 1, time.Second},
@@ -310,7 +312,7 @@ func TestRunnerKilledAfterAnyEvent(t *testing.T) {
 				t.Errorf("killed after event %d (%s): %d more starts, want %d", i, event.Type, got, want)
 			}
 		}
-		if config.State.Phase == hook.PhaseRunning {
+		if config.State.Phase == hook.PhaseRunning && !config.State.Ended {
 			recoverTest(t, script[started-1], config, life)
 		} else {
 			stageTest(t, nil, config, life)

@@ -182,7 +182,7 @@ func (r *Runner) enter(ctx, life context.Context) *ending {
 		if m, ok := r.config.Recovered.(interface{ Missed() error }); ok && m.Missed() != nil {
 			message = fmt.Sprintf("task was running and cannot be reached yet: %v", m.Missed())
 		}
-		r.emit(EventRecovered, message, func(s *State) { s.Phase = PhaseRunning })
+		r.emit(EventRecovered, message, func(s *State) { s.Phase, s.Ended = PhaseRunning, false })
 		return r.attend(ctx, life, r.config.Recovered, true)
 	}
 	if end := r.resume(ctx, life); end != nil {
@@ -196,14 +196,14 @@ func (r *Runner) enter(ctx, life context.Context) *ending {
 func (r *Runner) resume(ctx, life context.Context) *ending {
 	state := r.State()
 	switch {
-	case state.Phase == PhaseRunning:
+	case state.Phase == PhaseRunning && !state.Ended:
 		end := &ending{exit: Exit{Lost: "it was running and could not be recovered"}}
 		if started := state.Started; started.Boot != "" && started.Boot != r.config.Now().Boot {
 			end.exit.Lost = "the machine was restarted while it ran"
 		}
 		r.terminated(ctx, end)
 		return end
-	case state.Exit != nil && state.RestartAt.IsZero():
+	case state.Ended, state.Exit != nil && state.RestartAt.IsZero(): // the latter of an earlier build
 		// The end was observed and no decision persisted: a task that has completed must not run again.
 		r.exited(ctx, &ExitedRequest{Exit: *state.Exit})
 		return &ending{exit: *state.Exit}
@@ -334,7 +334,7 @@ func (r *Runner) terminated(ctx context.Context, end *ending) {
 		exit.Cause = CauseOperator
 	}
 	r.report(Event{Type: EventTerminated, Message: exit.String(), Cause: exit.Cause}, func(s *State) {
-		s.Phase, s.Exit, s.Signal = PhasePending, exit, ""
+		s.Exit, s.Ended, s.Signal = exit, true, ""
 	})
 	r.exited(ctx, &ExitedRequest{Exit: *exit})
 }
@@ -362,6 +362,7 @@ func (r *Runner) afterEnd(life context.Context, end *ending) decision {
 	}
 	message := fmt.Sprintf("restarting in %v: %s", d.delay.Round(time.Millisecond), d.reason)
 	r.emit(EventRestarting, message, func(s *State) {
+		s.Phase, s.Ended = PhasePending, false
 		s.Window, s.RestartAt, s.LastRestart = window, now.Wall.Add(d.delay), now.Wall
 		s.Restart = Deadline{From: now, Delay: d.delay}
 		s.Restarts++
@@ -391,7 +392,8 @@ func (r *Runner) pause(life context.Context, delay time.Duration) {
 func (r *Runner) die(ctx context.Context, d decision, at time.Time) {
 	r.stopHooks(ctx)
 	r.emit(d.last, d.reason, func(s *State) {
-		if s.Phase, s.Failed = PhaseDead, d.last == EventNotRestarting; s.Failed {
+		s.Phase, s.Ended = PhaseDead, false
+		if s.Failed = d.last == EventNotRestarting; s.Failed {
 			s.Cause = d.cause
 		}
 		s.Finished, s.RestartAt, s.Restart, s.RestartRequested = r.config.Now(), time.Time{}, Deadline{}, ""

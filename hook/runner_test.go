@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -97,7 +98,8 @@ func (s *stage) wantDetached() {
 	}
 }
 
-// wantClean checks what holds for every life: one task at a time, each destroyed once it has ended, one last event.
+// wantClean checks what holds for every life: one task at a time, each destroyed once it has ended, one last event, and
+// no phase that the task was never in.
 func (s *stage) wantClean() {
 	s.t.Helper()
 	if s.driver.most > 1 {
@@ -112,6 +114,53 @@ func (s *stage) wantClean() {
 		if dead := state.Phase == hook.PhaseDead; dead != (i == len(s.record.states)-1) {
 			s.t.Errorf("event %d (%s) has phase %s", i, s.record.events[i].Type, state.Phase)
 		}
+		if i > 0 {
+			s.wantTrue(s.record.events[i-1].Type, s.record.states[i-1], s.record.events[i].Type, state)
+		}
+	}
+}
+
+// wantTrue checks a phase that an event led to from an earlier state: a pending task is started next, or was to be.
+func (s *stage) wantTrue(earlier hook.EventType, before hook.State, kind hook.EventType, now hook.State) {
+	s.t.Helper()
+	noStart := earlier == hook.EventDriverFailure || earlier == hook.EventHookFailed
+	begins := kind == hook.EventStarted || kind == hook.EventRecovered
+	switch {
+	case now.Phase == hook.PhasePending && !now.StartedAt.IsZero() && now.RestartAt.IsZero(),
+		now.Phase == hook.PhasePending && before.Phase == hook.PhaseRunning && kind != hook.EventRestarting,
+		now.Phase == hook.PhaseRunning && before.Phase != hook.PhaseRunning && !begins,
+		now.Phase == hook.PhaseDead && before.Phase == hook.PhasePending && kind != hook.EventKilled && !noStart:
+		s.t.Errorf("%s after %s: phase %s after %s; next start %v", kind, earlier, now.Phase, before.Phase, now.RestartAt)
+	}
+}
+
+// TestRunnerShowsWhatIsTrue lives random lives.
+func TestRunnerShowsWhatIsTrue(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		some := func(longest time.Duration) time.Duration { return time.Duration(1 + r.Int64N(int64(longest))) }
+		script := make([]taskStart, 1+r.IntN(5))
+		for i := range script {
+			script[i] = taskStart{takes: some(time.Second), runs: some(time.Minute), obeys: r.IntN(2) == 0}
+			script[i].exit = []hook.Exit{{}, {Code: 1}, hostOOM(), {Lost: "its executor is gone"}}[r.IntN(4)]
+			if r.IntN(4) == 0 {
+				script[i].err = errors.New("no such file")
+			}
+		}
+		policy := hook.RestartPolicy{Attempts: r.IntN(3), Mode: hook.RestartModeFail, Interval: time.Hour, Delay: some(time.Minute), OnSuccess: r.IntN(2) == 0}
+		stageTest(t, script, hook.Config{Restart: policy, Retry: always}, func(t *testing.T, s *stage) {
+			s.run()
+			for range r.IntN(8) {
+				after(some(time.Minute))
+				_ = s.Restart("requested by a user") // may be dead
+			}
+			after(some(10 * time.Minute))
+			s.Stop("enough")
+			<-s.done
+			if s.wantClean(); t.Failed() {
+				t.Fatalf("seed %d: %v", seed, s.record.types())
+			}
+		})
 	}
 }
 

@@ -13,9 +13,9 @@ import (
 type Phase string
 
 const (
-	// PhasePending is before the first start and between an end and the next start.
+	// PhasePending is before the first start and while the next one is due.
 	PhasePending Phase = "pending"
-	// PhaseRunning is while the main process runs.
+	// PhaseRunning is while the main process runs, and until it is decided what follows its end.
 	PhaseRunning Phase = "running"
 	// PhaseDead is after the last end, when all stop hooks have been called.
 	PhaseDead Phase = "dead"
@@ -40,9 +40,10 @@ type State struct {
 	Finished   Instant `json:",omitzero"`
 	// Exit is the task's last end, nil before the first.
 	Exit *Exit
-	// RestartAt is when the next start is due, zero before the first and while the task runs. An Exit without it is one
-	// that the restart policy has not been applied to.
+	// RestartAt is when the next start is due, zero before the first and while the task runs.
 	RestartAt time.Time
+	// Ended says that the restart policy has not been applied to Exit, with which this run of the task has ended.
+	Ended bool `json:",omitempty"`
 	// Restart is the delay until RestartAt.
 	Restart Deadline `json:",omitzero"`
 	Window  RestartWindow

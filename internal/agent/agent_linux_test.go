@@ -99,6 +99,7 @@ func (r *running) end(stop bool) {
 			r.await(l.ID, "dead", func(l *allocation.Allocation) bool { return l.ClientStatus.Ended() })
 		}
 	}
+	r.wantTrueStates()
 	r.cancel()
 	if err := <-r.ended; err != nil {
 		r.t.Errorf("agent: %v", err)

@@ -121,7 +121,7 @@ func (b *bench) settled(want string) {
 		now := b.Snapshot()
 		live, awaited := false, false
 		for _, l := range now.Allocations {
-			live = live || !l.ClientStatus.Ended()
+			live = live || !l.Over
 			awaited = awaited || !l.Rescheduled.IsZero()
 		}
 		status := testkit.Value(now.Job("test"))(b.t).Status

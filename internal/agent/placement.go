@@ -88,7 +88,7 @@ func (a *Agent) compare(j *job.Job, ending ...*alloc.Alloc) (surplus []*alloc.Al
 // then.
 func (a *Agent) place(j *job.Job, surplus []*alloc.Alloc, missing []vacancy) placement {
 	p := placement{stop: slices.Clone(surplus), unplaced: make(map[string]*snapshot.Unplaced)}
-	names := a.constraintNames()
+	names := a.host.NodeNow().Names()
 	for _, v := range missing {
 		if filtered := unmet(j, v.group, v.index+1, names); len(filtered) > 0 {
 			p.reject(v, filtered, "")
@@ -112,15 +112,6 @@ func (a *Agent) place(j *job.Job, surplus []*alloc.Alloc, missing []vacancy) pla
 	}
 }
 
-// constraintNames are the names that constraints can refer to.
-func (a *Agent) constraintNames() map[string]string {
-	names := a.host.Node.Names()
-	if d := a.host.Driver.About(); d.Detected {
-		names["attr.driver."+d.Name] = "1"
-	}
-	return names
-}
-
 // unmet returns the constraints of a group that this node does not meet for so many of its allocations.
 func unmet(j *job.Job, g *job.Group, count int, names map[string]string) (filtered []*job.Constraint) {
 	all := slices.Concat(j.Constraints, g.Constraints)
@@ -133,7 +124,7 @@ func unmet(j *job.Job, g *job.Group, count int, names map[string]string) (filter
 // placementNotes say in sentences which constraints this node does not meet.
 func (a *Agent) placementNotes(j *job.Job) []string {
 	var notes []string
-	names := a.constraintNames()
+	names := a.host.NodeNow().Names()
 	for _, g := range j.Groups {
 		if g.Count == 0 {
 			continue

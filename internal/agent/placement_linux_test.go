@@ -105,14 +105,16 @@ func TestPortsAreAwaited(t *testing.T) {
 
 func TestStatusOfJob(t *testing.T) {
 	t.Parallel()
-	failed := &allocation.Allocation{JobID: "j", ClientStatus: allocation.Failed}
-	again := &allocation.Allocation{JobID: "j", ClientStatus: allocation.Failed, Rescheduled: failed.CreateTime.AddDate(2026, 0, 0)}
+	undecided := &allocation.Allocation{JobID: "j", ClientStatus: allocation.Failed}
+	failed := &allocation.Allocation{JobID: "j", ClientStatus: allocation.Failed, Over: true}
+	again := &allocation.Allocation{JobID: "j", ClientStatus: allocation.Failed, Over: true, Rescheduled: failed.CreateTime.AddDate(2026, 0, 0)}
 	for _, test := range []struct {
 		name   string
 		job    snapshot.Job
 		allocs []*allocation.Allocation
 		want   string
 	}{
+		{"a batch job that may be tried again", snapshot.Job{}, []*allocation.Allocation{undecided}, "running"},
 		{"a batch job that has failed", snapshot.Job{}, []*allocation.Allocation{failed}, "dead"},
 		{"a batch job that will be tried again", snapshot.Job{}, []*allocation.Allocation{again}, "pending"},
 		{"a stopped job", snapshot.Job{Stopped: true}, []*allocation.Allocation{again}, "dead"},

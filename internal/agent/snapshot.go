@@ -35,9 +35,7 @@ func (a *Agent) Snapshot(only ...string) *snapshot.Agent {
 	select {
 	case <-a.ready:
 		s.Index = a.host.Feed.Index() // before all else: who waits for a later event misses nothing
-		s.Node = a.host.Node
-		own := a.host.Driver.About()
-		s.Node.Drivers = map[string]node.Driver{own.Name: own}
+		s.Node = *a.host.NodeNow()
 	default:
 	}
 	a.mu.Lock()
@@ -126,9 +124,9 @@ func statusOfJob(j *snapshot.Job, allocations []*allocation.Allocation) string {
 	for _, l := range allocations {
 		switch {
 		case l.JobID != j.ID:
-		case !l.ClientStatus.Ended():
+		case !l.Over:
 			return "running"
-		case !l.Rescheduled.IsZero() && !j.Stopped && l.JobVersion == j.Version:
+		case !l.Rescheduled.IsZero() && l.Next == "" && !j.Stopped && l.JobVersion == j.Version:
 			status = "pending"
 		}
 	}

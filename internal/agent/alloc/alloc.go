@@ -43,6 +43,8 @@ type Alloc struct {
 	// rescheduled is when another allocation replaces this one, which has failed; zero if none will.
 	rescheduled time.Time
 	shown       *allocation.Allocation // the newest snapshot; nil if something has changed since
+	status      allocation.Status      // of the newest snapshot
+	over        bool                   // all tasks are dead, and rescheduled is decided
 	changed     bool                   // since the last decision
 	resting     bool                   // no goroutine decides, until something changes
 	next        chan struct{}          // closed at the next change; nil if nothing waits for that
@@ -113,7 +115,7 @@ func (a *Alloc) Admit(publish bool) {
 // Begin runs the allocation until it ends, or the agent does: its tasks run on then.
 func (a *Alloc) Begin() {
 	if a.Dead() { // it was when it was restored
-		a.Reschedule() // before it counts as ended, as in finish
+		a.decideOver() // before it counts as ended, as in finish
 		close(a.done)
 		a.host.Failed(a)
 		a.rest()
@@ -361,7 +363,7 @@ func (a *Alloc) finish() {
 	a.persisted.ModifyTime = time.Now()
 	a.shown = nil
 	a.mu.Unlock()
-	a.Reschedule() // before the event and before it counts as ended: who waits for that sees both
+	a.decideOver() // before the event and before it counts as ended: who waits for that sees both
 	failpoint.At("agent.alloc.finish")
 	own := a.publish(snapshot.Event{Type: snapshot.AllocationUpdated}) // first: its index is persisted
 	a.persistEnd(&own)

@@ -58,7 +58,7 @@ func (h *Host) probe(file *job.File, g *job.Group, t *job.Task) *start {
 	}
 	return &start{
 		job: file.Job, group: g, task: t, expressions: file.Expressions(t), allocID: id,
-		allocName: file.ID + "." + g.Name + "[0]", node: h.Node, dir: datadir.In(h.Dir, id), ports: ports,
+		allocName: file.ID + "." + g.Name + "[0]", node: *h.NodeNow(), dir: datadir.In(h.Dir, id), ports: ports,
 	}
 }
 

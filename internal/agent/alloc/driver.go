@@ -132,6 +132,13 @@ func (d *Driver) About() node.Driver {
 	return d.about
 }
 
+// NodeNow returns the machine with what is known of the driver.
+func (h *Host) NodeNow() *node.Node {
+	n, own := h.Node, h.Driver.About()
+	n.Drivers = map[string]node.Driver{own.Name: own}
+	return &n
+}
+
 // Run follows the driver's health and events until ctx is done.
 func (d *Driver) Run(ctx context.Context) {
 	var work sync.WaitGroup

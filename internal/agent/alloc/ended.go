@@ -185,16 +185,22 @@ func (a *Alloc) newSnapshot() *allocation.Allocation {
 		Group: own.Group, Name: a.Name(), Index: own.Index, NodeID: node.ID, NodeName: node.Name,
 		DesiredStatus: own.Desired, Description: own.Description, Dir: a.Dir, CreateTime: own.CreateTime,
 		ModifyTime: own.ModifyTime, CreateIndex: own.CreateIndex, ModifyIndex: own.ModifyIndex,
-		Previous: own.Previous, Next: own.Next, Rescheduled: a.rescheduled,
+		Previous: own.Previous, Next: own.Next, Rescheduled: a.rescheduled, Over: a.over,
 	}
 	if a.live == nil {
 		s.Tasks, s.Ports, s.ClientStatus = a.ended.tasks, a.ended.ports, a.ended.status
 	} else {
 		s.Tasks = make(map[string]*allocation.Task, len(a.live.tasks))
+		all := make([]progress, 0, len(a.live.tasks))
 		for _, t := range a.live.tasks {
 			s.Tasks[t.spec.Name] = t.snapshot()
+			all = append(all, t.progress())
 		}
 		s.ClientStatus = statusOf(s.Tasks)
+		if s.ClientStatus == allocation.Pending && (own.Desired == allocation.DesiredStop || endReason(all, "") != "") {
+			s.ClientStatus = cmp.Or(a.status, allocation.Pending) // nothing is to run any more but poststop tasks
+		}
+		a.status = s.ClientStatus
 		for _, p := range a.live.group.Ports {
 			s.Ports = append(s.Ports, allocation.Port{
 				Label: p.Label, Value: own.Ports[p.Label], To: p.To, HostIP: node.Attributes["unique.network.ip-address"],

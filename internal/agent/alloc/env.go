@@ -151,7 +151,11 @@ func (s *start) portVariables() map[string]string {
 // scope returns what expressions of the job file may refer to at this start.
 func (s *start) scope(env map[string]string) map[string]cty.Value {
 	variables := map[string]cty.Value{"attr": cty.EmptyObjectVal, "meta": cty.EmptyObjectVal}
-	maps.Copy(variables, tree(s.node.Names()).AsValueMap())
+	names := s.node.Names()
+	for driver := range s.node.Drivers { // a name is a value or an object in expressions, and jobs ask for the former
+		maps.DeleteFunc(names, func(name, _ string) bool { return strings.HasPrefix(name, "attr.driver."+driver+".") })
+	}
+	maps.Copy(variables, tree(names).AsValueMap())
 	values := make(map[string]cty.Value, len(env))
 	for name, value := range env {
 		values[name] = cty.StringVal(value)

@@ -30,6 +30,9 @@ func aStart(t *testing.T, task string) *start {
 		dir: datadir.In("/data/alloc", "0123-4567"), node: node.Node{
 			ID: "n", Name: "here", Datacenter: "dc1", Region: "global", Attributes: map[string]string{"cpu.arch": "amd64", "cpu": "x"},
 			Meta: map[string]string{"rack": "r1", "rack.row": "7"},
+			Drivers: map[string]node.Driver{
+				"tacho": {Detected: true, Attributes: map[string]any{"driver.tacho": true, "driver.tacho.root": true}}, "other": {},
+			},
 		},
 	}
 }
@@ -50,13 +53,13 @@ func TestEnvironment(t *testing.T) {
   "a.b-c/é" = "m"
  }
  env {
-  OWN = "${NOMAD_TASK_DIR}/x ${node.unique.name} ${attr.cpu.arch} ${meta.rack.row} ${meta.team} ${env["PATH"]} ${UNKNOWN} ${HOME}"
+  OWN = "${NOMAD_TASK_DIR}/x ${node.unique.name} ${attr.cpu.arch} ${attr.driver.tacho} ${attr.driver.other} ${meta.rack.row} ${meta.team} ${env["PATH"]} ${UNKNOWN} ${HOME}"
   PATH = "/mine"
   USER = "me"
  }`)
 	env := testkit.Value(s.environment())(t)
 	want := map[string]string{
-		"PATH": "/mine", "OWN": "/data/alloc/0123-4567/t/local/x here amd64 7 ${meta.team} /bin ${UNKNOWN} " + daemon.HomeDir,
+		"PATH": "/mine", "OWN": "/data/alloc/0123-4567/t/local/x here amd64 1 ${attr.driver.other} 7 ${meta.team} /bin ${UNKNOWN} " + daemon.HomeDir,
 		"HOME": daemon.HomeDir, "USER": "me", "LOGNAME": daemon.Username, "SHELL": "/bin/of-the-agent",
 		"NOMAD_ALLOC_ID": "0123-4567", "NOMAD_SHORT_ALLOC_ID": "0123", "NOMAD_ALLOC_NAME": "j.g[3]", "NOMAD_ALLOC_INDEX": "3",
 		"NOMAD_MEMORY_LIMIT": "20", "NOMAD_MEMORY_MAX_LIMIT": "40", "NOMAD_CPU_LIMIT": "50", "NOMAD_META_team": "a",

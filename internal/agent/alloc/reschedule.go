@@ -59,6 +59,14 @@ func failedByHost(tasks map[string]*allocation.Task) bool {
 	return true
 }
 
+// decideOver decides whether an allocation of which all tasks are dead is replaced; then it is over.
+func (a *Alloc) decideOver() {
+	a.Reschedule()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.over, a.shown = true, nil
+}
+
 // Rescheduled is called when an allocation that was to be replaced has been.
 func (a *Alloc) Rescheduled() { a.setRescheduled(time.Time{}) }
 

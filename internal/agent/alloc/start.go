@@ -115,7 +115,7 @@ func (t *Task) inputs() (*start, error) {
 	spec := group.Task(name)
 	return &start{
 		job: file.Job, group: group, task: spec, expressions: file.Expressions(spec),
-		allocID: a.ID, allocName: a.Name(), index: a.Index, dir: a.Dir, node: a.host.Node,
+		allocID: a.ID, allocName: a.Name(), index: a.Index, dir: a.Dir, node: *a.host.NodeNow(),
 		cores: coreList(a.persisted.Cores[name]), ports: a.persisted.Ports,
 	}, nil
 }

@@ -361,7 +361,7 @@ func (t *Task) snapshot() *allocation.Task {
 		Name: t.spec.Name, Driver: t.spec.Driver, Lifecycle: t.spec.Lifecycle, Resources: t.spec.Resources,
 		Meta: t.spec.Meta, NoLogs: t.spec.Logs != nil && t.spec.Logs.Disabled,
 		Cores: coreList(t.alloc.persisted.Cores[t.spec.Name]), State: own.State, Events: own.Events,
-		Attributes: own.Attributes, RunID: own.RunID, Outcome: own.Outcome,
+		Attributes: own.Attributes, RunID: own.RunID, Outcome: own.Outcome, Starts: own.Starts,
 		Ends: own.Ends, EndsByOperator: own.EndsByOperator, EndsByHost: own.EndsByHost,
 	}
 }

@@ -65,6 +65,8 @@ type Allocation struct {
 	Previous, Next string
 	// Rescheduled is when another will take the place of this one, which has failed; zero if none will.
 	Rescheduled time.Time
+	// Over says that all tasks have ended and that Rescheduled is decided.
+	Over bool
 }
 
 // Finished is when the last task ended that has; zero if none has.
@@ -104,6 +106,8 @@ type Task struct {
 	// RunID is the driver's id of the present or last start; empty before the first.
 	RunID string
 	State hook.State
+	// Starts counts the starts that did not fail.
+	Starts int
 	// Ends counts the ends of the task, starts that failed included; the others are those that it is not at fault for.
 	Ends, EndsByOperator, EndsByHost int
 	// Outcome is how the last start ended, in one word; empty while it runs, and if that is not known.

@@ -60,7 +60,7 @@ func (f *fakeAgent) add(id string, scale float64) *allocation.Allocation {
 		ID: id, Namespace: "default", JobID: "example", JobType: "service", Group: "cache", ClientStatus: allocation.Running,
 		CreateTime: epoch, Tasks: map[string]*allocation.Task{"web": {
 			Name: "web", Driver: "tacho", Resources: job.Resources{CPU: 500, MemoryMB: 256}, RunID: id + "-1",
-			State: hook.State{Phase: hook.PhaseRunning, Restarts: 1, StartedAt: epoch}, Ends: 1, EndsByHost: 1,
+			State: hook.State{Phase: hook.PhaseRunning, Restarts: 1, StartedAt: epoch}, Starts: 2, Ends: 1, EndsByHost: 1,
 		}},
 	}
 	f.allocs = append(f.allocs, a)

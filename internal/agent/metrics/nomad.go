@@ -69,6 +69,7 @@ func nomadColumns(coreMHz float64) []column {
 		{0, "memory_kernel_max_usage", "The most kernel memory in bytes.", gauge, Sum, used("kernel_max_usage")},
 		{0, "memory_allocated", "Bytes that the job file reserves.", gauge, Sum, memoryReserved},
 		{0, "memory_max_allocated", "Bytes that the job file allows at most.", gauge, Sum, maxReserved},
+		{0, "start", "Starts of the task.", counter, Sum, starts},
 		{0, "restart", "Restarts of the task.", counter, Sum, restarts},
 		{0, "oom_killed", "OOM kills of the task.", counter, Sum, oomKills},
 		{0, "running", "1 for an allocation that runs.", counter, Sum, status(allocation.Running)},

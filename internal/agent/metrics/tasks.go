@@ -193,6 +193,8 @@ func ownColumns() []column {
 
 func exits(r *row) float64 { return float64(r.task.Ends) }
 
+func starts(r *row) float64 { return float64(r.task.Starts) }
+
 func restarts(r *row) float64 { return float64(r.task.State.Restarts) }
 
 // given returns a value, or NaN if there is none.

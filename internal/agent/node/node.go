@@ -5,6 +5,7 @@
 package node
 
 import (
+	"fmt"
 	"time"
 )
 
@@ -32,6 +33,15 @@ func (n *Node) Names() map[string]string {
 	}
 	for name, value := range n.Attributes {
 		names["attr."+name] = value
+	}
+	for driver, d := range n.Drivers {
+		if !d.Detected {
+			continue
+		}
+		for name, value := range d.Attributes {
+			names["attr."+name] = fmt.Sprint(value)
+		}
+		names["attr.driver."+driver] = "1"
 	}
 	for name, value := range n.Meta {
 		names["meta."+name] = value
