@@ -17,6 +17,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/regular"
+	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -45,7 +46,7 @@ func (t *task) cores(status unix.WaitStatus) []record.Core {
 func findCores(pattern, dir string, since time.Time, main int, dumped bool) (cores []record.Core) {
 	if handler, piped := strings.CutPrefix(pattern, "|"); piped {
 		if fields := strings.Fields(handler); dumped && len(fields) > 0 {
-			cores = append(cores, record.Core{Handler: filepath.Base(fields[0])})
+			cores = append(cores, record.Core{Handler: procstats.EscapeName(filepath.Base(fields[0]))})
 		}
 		return cores
 	}
@@ -68,7 +69,7 @@ func findCores(pattern, dir string, since time.Time, main int, dumped bool) (cor
 		for _, found := range names {
 			path := filepath.Join(where, found)
 			if size, ok := coreSize(path, since); ok && len(cores) < mostCores {
-				cores = append(cores, record.Core{Path: path, Bytes: size})
+				cores = append(cores, record.Core{Path: procstats.EscapeName(path), Bytes: size})
 			}
 		}
 	}

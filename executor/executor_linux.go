@@ -258,6 +258,7 @@ func (e *Executor) newRecord(t *task) *record.Record {
 		About: record.About{Host: e.describeHost(), Labels: request.GetLabels(), Notes: t.group.Notes},
 	}
 	r.SetExecutor(e.home, e.self)
+	r.EscapeNames()
 	return r
 }
 

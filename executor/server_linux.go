@@ -22,6 +22,7 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/internal/failpoint"
+	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -173,7 +174,7 @@ func (e *Executor) holdLeash(fd int, t *task) {
 func (e *Executor) writeTask(t *task) error {
 	return e.writeAddress(&wire.Address{
 		ID: t.request.GetId(), Socket: e.socket(), Main: t.main, Cgroup: t.group.Cgroup, Owned: t.group.Owned,
-		RecordDir: t.request.GetRecord().GetDir(), Command: t.request.GetCommandLine(),
+		RecordDir: t.request.GetRecord().GetDir(), Command: procstats.EscapeNames(t.request.GetCommandLine()),
 	})
 }
 

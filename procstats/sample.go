@@ -167,7 +167,7 @@ type ProcessRow struct {
 	ProcessID
 	// PPID is the parent's PID at the time of reading.
 	PPID int
-	// Command is the kernel's comm: at most 15 bytes, any bytes but NUL.
+	// Command is the kernel's comm: at most 15 bytes, any but NUL; those that are not UTF-8 are escaped, see EscapeName.
 	Command  string
 	Readings Readings
 }

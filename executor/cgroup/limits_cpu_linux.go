@@ -170,7 +170,7 @@ func isBlank(dir, file string) bool {
 func (s *setter) addCpuset(wanted, held []int, dir string) {
 	requested, effective := float64(len(wanted)), float64(len(held))
 	s.held = append(s.held, record.Limit{
-		Name: cpusetFile, Requested: &requested, Effective: &effective, Where: dir,
+		Name: cpusetFile, Requested: &requested, Effective: &effective, Where: procstats.EscapeName(dir),
 		RequestedText: s.limits.GetCpuset(), EffectiveText: FormatCPUs(held),
 	})
 }

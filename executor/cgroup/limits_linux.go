@@ -107,7 +107,7 @@ func onV2(what, instead string) error {
 func (s *setter) add(name string, requested *float64, effective float64, where string, set bool) {
 	limit := record.Limit{Name: name, Requested: requested}
 	if set {
-		limit.Effective, limit.Where = &effective, where
+		limit.Effective, limit.Where = &effective, procstats.EscapeName(where)
 	}
 	if requested != nil || set {
 		s.held = append(s.held, limit)

@@ -22,6 +22,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/tachograph/tacho/procstats"
 )
 
 // LogRecord is one record of /dev/kmsg, Documentation/ABI/testing/dev-kmsg.
@@ -193,7 +195,7 @@ func parseDump(text string) (LoggedKill, bool) {
 	if m == nil {
 		return LoggedKill{}, false
 	}
-	kill := LoggedKill{Constraint: Constraint(m[1]), Command: m[3]}
+	kill := LoggedKill{Constraint: Constraint(m[1]), Command: procstats.EscapeName(m[3])}
 	var ok bool
 	if kill.PID, ok = number(m[4]); !ok {
 		return LoggedKill{}, false
@@ -225,7 +227,7 @@ func parseKilled(text string) (LoggedKill, bool) {
 	if m == nil {
 		return LoggedKill{}, false
 	}
-	kill := LoggedKill{Command: m[3]}
+	kill := LoggedKill{Command: procstats.EscapeName(m[3])}
 	var ok bool
 	if kill.PID, ok = number(m[2]); !ok {
 		return LoggedKill{}, false

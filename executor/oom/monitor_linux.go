@@ -122,6 +122,7 @@ func (m *Monitor) fillLimits(kill *record.Kill, before, after record.OOMCounters
 	if limit, ok := m.watcher.Limit(kill.Where); ok {
 		kill.LimitBytes = &limit
 	}
+	kill.Where = procstats.EscapeName(kill.Where)
 	if peak, ok := m.watcher.Peak(); ok {
 		kill.PeakBytes = &peak
 		if limit, ok := m.watcher.Limit(m.watcher.groups.own); ok {

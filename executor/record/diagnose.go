@@ -29,7 +29,7 @@ func Diagnose(e Evidence) Diagnosis {
 	}
 	waits := WaitsBetween(e.Before, e.After, e.Span)
 	if d.Stall = StallOf(waits); d.Stall == CPUThrottled && waits.ThrottledAbove() {
-		d.ThrottledBy = e.Throttler
+		d.ThrottledBy = procstats.EscapeName(e.Throttler)
 	}
 	d.Forks = refusedForks(e)
 	kill, killedMain := DecisiveKill(e)

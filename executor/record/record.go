@@ -159,6 +159,30 @@ func (r *Record) GapText() string {
 	return "not sampled for up to " + procstats.Seconds.Text(r.LargestGap)
 }
 
+// EscapeNames escapes what users and programs have named, which may have any bytes: see procstats.EscapeName. It is
+// called for new records.
+func (r *Record) EscapeNames() {
+	r.Command = procstats.EscapeNames(r.Command)
+	for _, text := range []*string{&r.Dir, &r.User, &r.Message, &r.Host.Name} {
+		*text = procstats.EscapeName(*text)
+	}
+	r.Labels = escapeMap(r.Labels)
+	if r.Cgroup != nil {
+		r.Cgroup.V1, r.Cgroup.V2 = escapeMap(r.Cgroup.V1), procstats.EscapeName(r.Cgroup.V2)
+	}
+}
+
+func escapeMap(names map[string]string) map[string]string {
+	if names == nil {
+		return nil
+	}
+	all := make(map[string]string, len(names))
+	for key, name := range names {
+		all[procstats.EscapeName(key)] = procstats.EscapeName(name)
+	}
+	return all
+}
+
 // Process names a process for as long as the machine is up.
 type Process struct {
 	PID        int    `json:"pid"`

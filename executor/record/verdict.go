@@ -126,11 +126,11 @@ type Core struct {
 func (c Core) Text() string {
 	switch {
 	case c.Handler != "":
-		return "core dump handed to " + strconv.QuoteToGraphic(c.Handler)
+		return "core dump handed to " + strconv.QuoteToGraphic(procstats.RawName(c.Handler))
 	case c.Path == "":
 		return "core dump, which was not found"
 	}
-	return fmt.Sprintf("core dump %s of %s", strconv.QuoteToGraphic(filepath.Base(c.Path)),
+	return fmt.Sprintf("core dump %s of %s", strconv.QuoteToGraphic(procstats.RawName(filepath.Base(c.Path))),
 		procstats.Bytes.Text(float64(c.Bytes)))
 }
 

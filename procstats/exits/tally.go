@@ -166,7 +166,7 @@ func (t *tally) list() []procstats.Command {
 
 func (s *sum) command(name string, peaks procstats.Guarantee) procstats.Command {
 	c := procstats.Command{
-		Name: name, Processes: s.processes, Failed: s.failed,
+		Name: procstats.EscapeName(name), Processes: s.processes, Failed: s.failed,
 		CPUSeconds: s.use.cpu.Seconds(), RunDelaySeconds: new(s.use.delay.Seconds()),
 		PeakRSSBytes: max(s.peak, s.bound), PeakRSSGuarantee: peaks,
 		ReadBytes: new(s.use.read), WrittenBytes: new(s.use.written),

@@ -71,10 +71,10 @@ func InInitialTimeNamespace(fs FS) bool {
 	return errors.Is(err, os.ErrNotExist) || name == "time:[4026531834]"
 }
 
-// Comm returns the name of a process, /proc/PID/comm. It may have any bytes, newlines too.
+// Comm returns the name of a process, /proc/PID/comm, which may have newlines.
 func Comm(fs FS, pid int) (string, error) {
 	text, err := os.ReadFile(fs.path(pid, "comm"))
-	return strings.TrimSuffix(string(text), "\n"), err
+	return procstats.EscapeName(strings.TrimSuffix(string(text), "\n")), err
 }
 
 // OwnOOMScoreAdj is how much the OOM killer spares or prefers this process, -1000 to 1000: /proc/self/oom_score_adj,

@@ -89,8 +89,11 @@ func (p *process) cannotRead(err error) {
 // setStat copies what identifies the process from a stat.
 func (p *process) setStat(stat *kernel.ProcStat) {
 	p.ppid = stat.PPID
-	if p.command != string(stat.Comm) {
-		p.command = string(stat.Comm)
+	if p.command == string(stat.Comm) {
+		return
+	}
+	if name := procstats.EscapeName(string(stat.Comm)); p.command != name {
+		p.command = name
 		p.smaps = smapsReading{} // it may be another program, with other memory
 	}
 }

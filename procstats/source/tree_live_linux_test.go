@@ -74,7 +74,7 @@ func compareWithLibraries(t *testing.T, row *procstats.ProcessRow) {
 	fs := testkit.Value(procfs.NewDefaultFS())(t)
 	p := testkit.Value(fs.Proc(row.PID))(t)
 	stat := testkit.Value(p.Stat())(t)
-	want := procstats.ProcessRow{ProcessID: procstats.ProcessID{PID: stat.PID, Start: stat.Starttime}, PPID: stat.PPID, Command: stat.Comm}
+	want := procstats.ProcessRow{ProcessID: procstats.ProcessID{PID: stat.PID, Start: stat.Starttime}, PPID: stat.PPID, Command: procstats.EscapeName(stat.Comm)}
 	got := procstats.ProcessRow{ProcessID: row.ProcessID, PPID: row.PPID, Command: row.Command}
 	testkit.Diff(t, "result", want, got)
 	const tick = 0.01

@@ -23,6 +23,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/agent/streams"
+	"github.com/tachograph/tacho/procstats"
 )
 
 // fileInfo is Nomad's AllocFileInfo.
@@ -41,7 +42,8 @@ type fileInfo struct {
 
 func newFileInfo(info datadir.Info) fileInfo {
 	shown := fileInfo{
-		Name: info.Name(), IsDir: info.IsDir(), Size: info.Size(), FileMode: info.Mode().String(), ModTime: info.ModTime(),
+		Name: procstats.EscapeName(info.Name()), IsDir: info.IsDir(), Size: info.Size(), FileMode: info.Mode().String(),
+		ModTime: info.ModTime(),
 	}
 	shown.Tacho.OtherMount = info.OtherMount
 	if !shown.IsDir {
@@ -50,8 +52,11 @@ func newFileInfo(info datadir.Info) fileInfo {
 	return shown
 }
 
+// path returns the path of a file. Bytes that are not UTF-8 are escaped, as in lists of files, or are as they are.
+func (q *request) path() string { return procstats.RawName(q.values.Get("path")) }
+
 func (s *Server) listFiles(q *request, a *allocation.Allocation) (any, error) {
-	infos, err := a.Dir.List(q.values.Get("path"))
+	infos, err := a.Dir.List(q.path())
 	shown := make([]fileInfo, 0, len(infos))
 	for _, info := range infos {
 		shown = append(shown, newFileInfo(info))
@@ -60,7 +65,7 @@ func (s *Server) listFiles(q *request, a *allocation.Allocation) (any, error) {
 }
 
 func (s *Server) statFile(q *request, a *allocation.Allocation) (any, error) {
-	info, err := a.Dir.Stat(q.values.Get("path"))
+	info, err := a.Dir.Stat(q.path())
 	if err != nil {
 		return nil, fileError(err)
 	}
@@ -87,7 +92,7 @@ func (s *Server) readFile(ctx context.Context, w http.ResponseWriter, q *request
 	if q.err != nil {
 		return q.err
 	}
-	f, err := a.Dir.Open(q.values.Get("path"))
+	f, err := a.Dir.Open(q.path())
 	if err != nil {
 		return fileError(err)
 	}
@@ -118,7 +123,7 @@ func (s *Server) streamFile(
 	if q.err != nil {
 		return q.err
 	}
-	open := func() (*os.File, error) { return a.Dir.Open(q.values.Get("path")) }
+	open := func() (*os.File, error) { return a.Dir.Open(q.path()) }
 	f, err := open()
 	if err != nil {
 		return fileError(err)

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -337,6 +338,24 @@ func TestBlockingQuery(t *testing.T) {
 // one returns room for one stream of each kind.
 func one() *streams.Room {
 	return streams.New(streams.Limits{streams.Trusted: 1, streams.Untrusted: 1})
+}
+
+// TestFilesWithOddNames lists files whose names are not UTF-8, and reads them by the names in the list and by their own.
+func TestFilesWithOddNames(t *testing.T) {
+	f := newFake()
+	f.allocs[0].Dir = datadir.Allocation(t.TempDir())
+	f.writeLog(t, "") // makes the directory
+	h := newTestServer(f).Handler(false)
+	for name, listed := range map[string]string{"a\xff": `a\xff`, "a\xfe": `a\xfe`, `a\xff`: `a\x5cxff`} {
+		testkit.Must(t, os.WriteFile(filepath.Join(f.allocs[0].Dir.Logs(), name), []byte(name), 0o600))
+		var files []fileInfo
+		get(t, h, "/v1/client/fs/ls/"+webID+"?path=alloc/logs", &files, withToken)
+		if !slices.ContainsFunc(files, func(i fileInfo) bool { return i.Name == listed }) {
+			t.Errorf("%q is not in %+v", listed, files)
+		}
+		w := ask(t, h, "GET", "/v1/client/fs/cat/"+webID+"?path=alloc/logs/"+url.QueryEscape(listed), "", withToken)
+		testkit.Equal(t, w.Body.String(), name, "content of %s", listed)
+	}
 }
 
 // TestStreamOfCutFile follows a file that is truncated, as by copytruncate of logrotate, and removed.

@@ -65,9 +65,10 @@ func shellQuote(arg string) string {
 	switch {
 	case arg != "" && strings.IndexFunc(arg, func(r rune) bool { return !plain(r) }) < 0:
 		return arg
-	case isPrintable(arg):
+	case isPrintable(arg) && procstats.RawName(arg) == arg:
 		return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
 	}
+	arg = procstats.RawName(arg) // as it was, if it is from a record
 	// ANSI-C quoting of bash and zsh.
 	return "$'" + strings.ReplaceAll(Printable(strings.ReplaceAll(arg, `\`, `\\`)), "'", `\'`) + "'"
 }

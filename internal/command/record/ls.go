@@ -96,7 +96,7 @@ func (o *lsOptions) run(cmd *cobra.Command) error {
 
 func (o *lsOptions) wants(run listedRun) bool {
 	for _, label := range o.labels {
-		key, value, hasValue := strings.Cut(label, "=")
+		key, value, hasValue := strings.Cut(procstats.EscapeName(label), "=")
 		got, found := run.Labels[key]
 		if !found || hasValue && got != value {
 			return false

@@ -382,7 +382,7 @@ func (l *launch) newRecord() *record.Record {
 	host := record.Host{OS: runtime.GOOS, CPUs: runtime.NumCPU()}
 	host.Name, _ = os.Hostname() // what cannot be found out
 	dir, _ := workingDir()       // is not in the record
-	return &record.Record{
+	r := &record.Record{
 		Version: record.Version{SchemaVersion: record.SchemaVersion, TachoVersion: version.String()},
 		State:   record.Running, ID: l.id, Command: l.args,
 		Origin:   record.Origin{Dir: dir, User: l.options.request.User, Message: l.options.request.Message},
@@ -390,6 +390,8 @@ func (l *launch) newRecord() *record.Record {
 		Surroundings: record.Surroundings{Selection: l.selection.Names()},
 		About:        record.About{Labels: l.options.request.Labels, Host: host},
 	}
+	r.EscapeNames()
+	return r
 }
 
 // workingDir returns the working directory; of one that was removed what Linux calls it.
