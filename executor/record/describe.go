@@ -96,10 +96,21 @@ func (t describer) end() End {
 func (t describer) killedMain(kill *Kill) bool { return kill != nil && (t.d.OOM.Main || kill.Main) }
 
 func (t describer) summary(kill *Kill) string {
-	if t.killedMain(kill) && t.d.Verdict == Signaled {
-		return "Killed: " + kill.cause()
-	}
+	killed := t.killedMain(kill) && t.d.Verdict == Signaled
 	text := t.verdict()
+	if killed {
+		text = "Killed: " + kill.cause()
+	}
+	switch forks := t.d.Forks.text(); {
+	case forks == "":
+	case !killed && (t.d.Verdict == Failed || t.d.Verdict == Signaled):
+		text += " after " + forks
+	default:
+		text += "; " + forks
+	}
+	if killed {
+		return text
+	}
 	switch kills := t.d.OOM.Kills; {
 	case kills == nil:
 	case kill != nil:
@@ -125,9 +136,9 @@ func (t describer) verdict() string {
 	case Completed:
 		return "Completed with exit code 0"
 	case Failed:
-		return fmt.Sprintf("Failed with exit code %d", t.exitCode) + t.d.Forks.text()
+		return fmt.Sprintf("Failed with exit code %d", t.exitCode)
 	case Signaled:
-		return "Terminated by signal " + signalName(t.signal) + t.sender() + t.d.Forks.text()
+		return "Terminated by signal " + signalName(t.signal) + t.sender()
 	case Stopped:
 		if t.d.Reason != "" {
 			return "Stopped because " + t.d.Reason + t.escalation()
@@ -177,12 +188,12 @@ func (t describer) sender() string {
 	return text
 }
 
-// text says what forks were refused; empty for none. It follows how the main process ended.
+// text says what forks were refused; empty for none.
 func (f *RefusedForks) text() string {
 	if f == nil {
 		return ""
 	}
-	text := " after " + procstats.Counted(f.Count, "fork was", "forks were") + " refused by "
+	text := procstats.Counted(f.Count, "fork was", "forks were") + " refused by "
 	if f.Limit == nil {
 		return text + "the pids limit of a parent cgroup"
 	}
@@ -208,9 +219,6 @@ func (t describer) killed(kills int64) string {
 
 func (t describer) remedy(kill *Kill) string {
 	if kill == nil {
-		if t.d.Forks != nil && t.d.Verdict == Failed {
-			return "Raise the limit on processes or start fewer of them at once; threads count too"
-		}
 		if t.d.Verdict == Signaled && t.signal == sigkill && t.d.ForwardedSignal != sigkill {
 			const senders = "a CPU time limit (ulimit -t) or timeout -s KILL in the command, a person, a supervisor or " +
 				"a user-space OOM killer"
@@ -218,6 +226,9 @@ func (t describer) remedy(kill *Kill) string {
 				return "Look for an OOM kill in the kernel's log; others that send SIGKILL are " + senders
 			}
 			return "Look for who sent SIGKILL: " + senders
+		}
+		if t.d.Forks != nil {
+			return "Raise the limit on processes or start fewer of them at once; threads count too"
 		}
 		return ""
 	}

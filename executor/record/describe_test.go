@@ -316,23 +316,34 @@ func TestRefusedForks(t *testing.T) {
 		}
 		return s
 	}
+	oomKill := []Kill{{Main: true, Kills: 1, Scope: HostScope}}
 	for _, test := range []struct {
 		before, after, limit float64
-		exit, signal         int
+		end                  Evidence
 		want                 string
 	}{
-		{0, 1, 10, 2, 0, "Failed with exit code 2 after 1 fork was refused by the pids limit of 10"},
-		{4, 7, 10, 2, 0, "Failed with exit code 2 after 3 forks were refused by the pids limit of 10"},
-		{0, 3, 0, 254, 0, "Failed with exit code 254 after 3 forks were refused by the pids limit of a parent cgroup"},
-		{0, 2, 10, 134, 6, "Terminated by signal 6 (SIGABRT) after 2 forks were refused by the pids limit of 10"},
-		{0, 5, 10, 0, 0, "Completed with exit code 0"},
-		{7, 7, 10, 2, 0, "Failed with exit code 2"},
+		{0, 1, 10, Evidence{ExitCode: 2}, "Failed with exit code 2 after 1 fork was refused by the pids limit of 10"},
+		{4, 7, 10, Evidence{ExitCode: 2}, "Failed with exit code 2 after 3 forks were refused by the pids limit of 10"},
+		{0, 3, 0, Evidence{ExitCode: 254}, "Failed with exit code 254 after 3 forks were refused by the pids limit of a parent cgroup"},
+		{0, 2, 10, Evidence{ExitCode: 134, Signal: 6}, "Terminated by signal 6 (SIGABRT) after 2 forks were refused by the pids limit of 10"},
+		{0, 5, 10, Evidence{}, "Completed with exit code 0; 5 forks were refused by the pids limit of 10"},
+		{0, 5, 10, Evidence{Cause: TimedOut, Signal: 15}, "Timed out; 5 forks were refused by the pids limit of 10"},
+		{0, 5, 10, Evidence{Cause: TimedOut, Signal: 9}, "Timed out, and killed because it did not exit in time; 5 forks were refused by the pids limit of 10"},
+		{0, 1, 10, Evidence{Cause: Stopped, Reason: "it was told to"}, "Stopped because it was told to; 1 fork was refused by the pids limit of 10"},
+		{0, 1, 10, Evidence{Cause: StartFailed}, "Start failed; 1 fork was refused by the pids limit of 10"},
+		{0, 1, 10, Evidence{Cause: ExecutorLost, Reason: "it is gone"}, "Executor lost: it is gone; 1 fork was refused by the pids limit of 10"},
+		{0, 1, 10, Evidence{Signal: 9, Kills: oomKill}, "Killed: the host ran out of memory; 1 fork was refused by the pids limit of 10"},
+		{7, 7, 10, Evidence{ExitCode: 2}, "Failed with exit code 2"},
+		{7, 7, 10, Evidence{}, "Completed with exit code 0"},
 	} {
-		d := Diagnose(Evidence{
-			Before: sample(test.before, test.limit), After: sample(test.after, test.limit), ExitCode: test.exit, Signal: test.signal,
-			OOMBefore: OOMCounters{Read: true}, OOMAfter: OOMCounters{Read: true},
-		})
+		e := test.end
+		e.Before, e.After = sample(test.before, test.limit), sample(test.after, test.limit)
+		e.OOMBefore, e.OOMAfter = OOMCounters{Read: true}, OOMCounters{Read: true, Kills: int64(len(e.Kills))}
+		d := Diagnose(e)
 		testkit.Equal(t, d.Summary, test.want, "result")
+		if told := strings.Contains(d.Operator, "limit on processes"); told != (test.after > test.before && e.Kills == nil) {
+			t.Errorf("%s: remedy %q", d.Summary, d.Operator)
+		}
 	}
 }
 
