@@ -4,6 +4,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -129,11 +130,7 @@ func startError(err error) error {
 // executorCommand is how the executor's process is made: in a session of its own, so that a terminal's signals pass
 // it by, and with a small Go runtime, because its memory is paid for by every task.
 func executorCommand(o Options, folder string) *exec.Cmd {
-	binary := o.Binary
-	if binary == "" {
-		binary = "/proc/self/exe"
-	}
-	cmd := exec.Command(binary)
+	cmd := exec.Command(namedTacho(cmp.Or(o.Binary, "/proc/self/exe"), folder))
 	cmd.Args = []string{"tacho", "executor", o.ID} // the id is for people who read a process list
 	if !o.InheritDir {
 		cmd.Dir = "/"
@@ -157,6 +154,19 @@ func executorCommand(o Options, folder string) *exec.Cmd {
 	cmd.ExtraFiles = o.ExtraFiles
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	return cmd
+}
+
+// namedTacho returns a link to the executable: process lists and records show the last word of the path that a process
+// was started by, exe without it. If there can be no link in the folder, it is the executable.
+func namedTacho(binary, folder string) string {
+	link := filepath.Join(folder, "tacho")
+	if os.Symlink(binary, link) != nil {
+		return binary
+	}
+	if _, err := os.Stat(link); err != nil { // as on a mount with nosymfollow
+		return binary
+	}
+	return link
 }
 
 // Reattach connects to an executor that was started earlier, perhaps by another process and an older or newer build.

@@ -4,6 +4,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,14 +12,17 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	goplugin "github.com/hashicorp/go-plugin"
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/internal/failpoint"
 	"github.com/tachograph/tacho/internal/removal"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // unfinished begins the names of folders that are no executor's yet.
@@ -194,6 +198,27 @@ func listFolders(runtimeDir string, isUnfinished bool) ([]string, error) {
 		}
 	}
 	return folders, nil
+}
+
+// RunningDirs returns the runtime directories of the executors that run here, whatever their owners have chosen; of
+// other users' executors only root is told.
+func RunningDirs(host kernel.FS) []string {
+	pids, _ := kernel.Processes(host) // nothing is found without /proc
+	var dirs []string
+	for _, pid := range pids {
+		process := filepath.Join(host.Proc, strconv.Itoa(pid))
+		command, err := os.ReadFile(filepath.Join(process, "cmdline"))
+		if err != nil || !bytes.HasPrefix(command, []byte("tacho\x00executor\x00")) {
+			continue
+		}
+		environment, _ := os.ReadFile(filepath.Join(process, "environ")) // it may be another user's
+		for variable := range strings.SplitSeq(string(environment), "\x00") {
+			if folder, ok := strings.CutPrefix(variable, goplugin.EnvUnixSocketDir+"="); ok {
+				dirs = append(dirs, filepath.Dir(folder))
+			}
+		}
+	}
+	return dirs
 }
 
 // RemoveAbandoned removes one of Folders, of a dead executor. The error wraps ErrOwned if a live process

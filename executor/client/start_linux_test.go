@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +43,7 @@ func TestStartIsGivenUp(t *testing.T) {
 func TestStartSaysWhy(t *testing.T) {
 	for name, test := range map[string]struct{ says, want string }{
 		"error": {"echo no room >&2", "start executor: no room"},
+		"name":  {"cat /proc/$$/comm >&2", "start executor: tacho"}, // also from the first instruction on
 		"crash": {`printf 'fatal error: bad\n[signal 11]\n\ngoroutine 1:\nmain()\n' >&2`, "start executor: fatal error: bad\n[signal 11]"},
 		"thread": {
 			`printf 'runtime: failed to create new OS thread (have 5 already; errno=11)\n' >&2`,
@@ -58,6 +60,20 @@ func TestStartSaysWhy(t *testing.T) {
 		_, err := Start(t.Context(), Options{Binary: failing, RuntimeDir: filepath.Join(dir, "run"), ID: "x"})
 		if err == nil || err.Error() != test.want {
 			t.Errorf("%s: %v, want %s", name, err, test.want)
+		}
+	}
+}
+
+// TestRunningDirs finds the runtime directory of an executor that runs, wherever that is.
+func TestRunningDirs(t *testing.T) {
+	cmd := exec.Command("cat")
+	cmd.Args, cmd.Env = []string{"tacho", "executor", "-"}, []string{"A=b", "PLUGIN_UNIX_SOCKET_DIR=/somewhere/else/id"}
+	stdin := testkit.Value(cmd.StdinPipe())(t)
+	testkit.Must(t, cmd.Start())
+	t.Cleanup(func() { _ = errors.Join(stdin.Close(), cmd.Wait()) })
+	for began := time.Now(); !slices.Contains(RunningDirs(kernel.HostFS()), "/somewhere/else"); <-time.After(10 * time.Millisecond) {
+		if time.Since(began) > time.Minute { // the kernel shows the arguments soon after execve(2)
+			t.Fatal("not found")
 		}
 	}
 }

@@ -142,6 +142,16 @@ func TestAttachToTheEnded(t *testing.T) {
 	}
 }
 
+// TestExecutorIsNamed holds that process lists show the executor, and what it has not executed yet, as tacho.
+func TestExecutorIsNamed(t *testing.T) {
+	t.Parallel()
+	u := user{dir: t.TempDir()}
+	code, out, said := u.tacho(t, "run", "--quiet", "--no-files", "--", "sh", "-c", "cat /proc/$PPID/comm; cat /proc/$PPID/task/*/comm | sort -u")
+	if code != "0" || out != "tacho\ntacho\n" {
+		t.Errorf("exit code %s, output %q, %q", code, out, said)
+	}
+}
+
 // TestDetachWithoutFiles holds that nothing is named that would not work.
 func TestDetachWithoutFiles(t *testing.T) {
 	t.Parallel()

@@ -73,6 +73,7 @@ func runTrial(ctx context.Context, input []byte, limit time.Duration) error {
 // TrialMain is the process that runTrial starts. It returns the exit status.
 func TrialMain(stdin io.Reader) int {
 	debug.SetMaxStack(maxStack)
+	_ = os.WriteFile("/proc/self/comm", []byte("tacho"), 0) // instead of exe, where there is such a file
 	go enforceLimits(time.Now())
 	if evaluate(stdin) != nil {
 		return 1

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/tachograph/tacho/executor/client"
@@ -53,7 +54,10 @@ type listed struct {
 // lookIn looks at the executors in runtime directories. Those of other users are skipped.
 func lookIn(runtimeDirs ...string) (all []*listed, err error) {
 	var errs []error
-	for _, dir := range runtimeDirs {
+	for i, dir := range runtimeDirs {
+		if slices.Contains(runtimeDirs[:i], dir) {
+			continue
+		}
 		folders, err := client.Folders(dir)
 		if !errors.Is(err, fs.ErrPermission) {
 			errs = append(errs, err)

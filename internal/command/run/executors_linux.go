@@ -19,6 +19,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/command/cli"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // executorDirs are the flags for where to look for executors.
@@ -47,9 +48,12 @@ func (f *executorDirs) runtimeDirs() []string {
 	return client.ExistingRuntimeDirs()
 }
 
-// list returns all executors.
+// list returns all executors, and without --runtime-dir those that run elsewhere.
 func (f *executorDirs) list() ([]*listed, error) {
 	dirs := datadir.AllExecutors(f.runtimeDirs(), append([]string{f.dataDir}, datadir.AllDev()...))
+	if f.runtimeDir == "" {
+		dirs = append(dirs, client.RunningDirs(kernel.HostFS())...)
+	}
 	return lookIn(dirs...)
 }
 
