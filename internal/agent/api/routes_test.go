@@ -6,6 +6,7 @@ package api
 import (
 	"cmp"
 	"net/http"
+	"net/url"
 	"os"
 	"regexp"
 	"slices"
@@ -16,6 +17,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/testkit"
 )
 
@@ -40,6 +42,27 @@ func TestDocs(t *testing.T) {
 	slices.Sort(served)
 	if diff := gocmp.Diff(served, listed); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestJobsAreReachable holds that every job that can be registered is found by its address.
+func TestJobsAreReachable(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	h := newTestServer(f).Handler(false)
+	pieces := []string{"", ".", "..", "/", "%", "%2e", "%2F", "?", "#", ";", "\\\\", "é", "a", "+", "&", ":", "allocations"}
+	for i := range 2 * len(pieces) * len(pieces) {
+		first := pieces[i/2%len(pieces)]
+		text := first + pieces[i/2/len(pieces)] + []string{"", first}[i%2]
+		id := strings.ReplaceAll(text, `\\`, `\`)
+		_, refused := job.Read(job.Source{Text: "job \"" + text + "\" {\n group \"g\" {\n task \"t\" {\n driver = \"tacho\"\n}\n}\n}"})
+		f.jobs[0].Job = fakeJob(id, job.TypeBatch)
+		for _, path := range []string{"", "/allocations", "/versions"} {
+			w := ask(t, h, http.MethodGet, "/v1/job/"+url.PathEscape(id)+path, "")
+			if found := w.Code == http.StatusOK; found != (refused == nil) && path == "" || !found && refused == nil {
+				t.Errorf("job %q: %v; GET %s: %d", id, refused, path, w.Code)
+			}
+		}
 	}
 }
 

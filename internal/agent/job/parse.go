@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -164,16 +165,28 @@ func (d *decoder) checkSize(b *hclsyntax.Block, j *Job) {
 
 // identifier checks the id of a job, which stands in addresses and messages.
 func (d *decoder) identifier(at hcl.Range, what, id string) {
-	if id == "" || len(id) > maxName || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+	bad := func(r rune) bool { return r <= ' ' || r == 0x7f }
+	if d.utf8(at, what, id); id == "" || len(id) > maxName || strings.ContainsFunc(id, bad) {
 		d.errorf(at, "Invalid name", "the id of a %s must have 1 to %d characters without spaces", what, maxName)
+	}
+	if slices.Contains([]string{".", "..", "/"}, id) { // RFC 3986, 5.2.4
+		d.errorf(at, "Invalid name", "the id of a %s must not be %q: no address can have it in its path", what, id)
 	}
 }
 
 // name checks the name of a group or a task, which stands in the names of directories and files.
 func (d *decoder) name(at hcl.Range, what, name string) {
 	bad := func(r rune) bool { return r < ' ' || r == 0x7f || r == '/' || r == '\\' }
-	if name == "" || len(name) > maxName || name == "." || name == ".." || strings.ContainsFunc(name, bad) {
+	if d.utf8(at, what, name); name == "" || len(name) > maxName || name == "." || name == ".." ||
+		strings.ContainsFunc(name, bad) {
 		d.errorf(at, "Invalid name", "the name of a %s must have 1 to %d characters and no slash", what, maxName)
+	}
+}
+
+// utf8 rejects a name that was not UTF-8: JSON has U+FFFD in place of such bytes, and different names become one.
+func (d *decoder) utf8(at hcl.Range, what, name string) {
+	if strings.ContainsRune(name, utf8.RuneError) {
+		d.errorf(at, "Invalid name", "the name %q of a %s must be UTF-8, without U+FFFD", name, what)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -28,7 +29,8 @@ type execOptions struct {
 func newAllocExec() *cobra.Command {
 	cmd := cli.Launcher(cli.Described(help, "alloc exec"))
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		return cli.Arguments("ID", "COMMAND")(cmd, args[:min(len(args), 2)]) // an argument of the command may be empty
+		command := commandOf(args)
+		return cli.Arguments("ID", "COMMAND")(cmd, slices.Concat(args[:min(len(args), 1)], command[:min(len(command), 1)]))
 	}
 	o := &execOptions{}
 	f := cmd.Flags()
@@ -47,12 +49,21 @@ func newAllocExec() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		code, err := o.run(c, id, client.ExecOptions{Task: task, Command: c.args[1:], TTY: o.tty})
+		code, err := o.run(c, id, client.ExecOptions{Task: task, Command: commandOf(c.args), TTY: o.tty})
 		if err != nil || code == 0 {
 			return err
 		}
 		return cli.ExitWith(code, nil)
 	})
+}
+
+// commandOf returns the command behind the id, and behind --, which is optional there. Its arguments may be empty.
+func commandOf(args []string) []string {
+	command := args[min(len(args), 1):]
+	if len(command) > 0 && command[0] == "--" {
+		return command[1:]
+	}
+	return command
 }
 
 // run runs the command and returns its exit code.
