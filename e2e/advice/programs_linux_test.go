@@ -51,7 +51,7 @@ func programs() []program {
 		{class: "mmap", name: "one file", steps: "map:@0:40", files: []int{60}},
 		{class: "mmap", name: "one file, cold", steps: "map:@0:40", files: []int{60}, cold: true},
 		{class: "mmap", name: "large file", steps: "map:@0:20", files: []int{200}},
-		{class: "mmap", name: "python, one file", command: python("import mmap; m=mmap.mmap(open(\"@0\",\"rb\").fileno(),0,prot=1); t=0", "for p in range(40): t+=sum(m[::4096])"), files: []int{60}},
+		{class: "mmap", name: "python, one file", command: python("import mmap; f=open(\"@0\",\"rb\"); m=mmap.mmap(f.fileno(),0,prot=1); t=0", "for p in range(40): t+=sum(m[::4096])"), files: []int{60}},
 		{class: "mmap", name: "four files by four processes", steps: "each:4 map:@#:40 sleep:300", files: []int{40, 40, 40, 40}},
 		{class: "mmap", name: "one file by four processes", steps: "each:4 map:@0:40 sleep:300", files: []int{80}},
 		{class: "mmap", name: "four files in turn", steps: "seq:4 map:@#:20 sleep:100", files: []int{40, 40, 40, 40}},

@@ -331,16 +331,16 @@ func withoutOutliers(values []need) (usual []need, outliers int) {
 
 // ask returns the MiB to ask for: above the highest value by a margin that is smaller the more runs there are, and
 // above what the spread of the values makes likely, but not more than 1.33 times the highest; rounded up to a number
-// that people use. What others had loaded does not vary. The margin has room for code, of which a cold start reads as
-// much again that lies around it; the libraries that everything uses are in memory anyway.
+// that people use. What others had loaded does not vary, but its pages come and go. The margin has room for code, of
+// which a cold start reads as much again that lies around it; the libraries that everything uses are in memory anyway.
 func ask(needs []need) int64 {
 	const highest = 1.33
 	n := float64(len(needs))
-	const libraries = 4 * mebibyte
+	const libraries, passing = 4 * mebibyte, 1.1
 	most, loaded, code, mean, squares := 0.0, 0.0, 0.0, 0.0, 0.0
 	for _, v := range needs {
 		own := v.charged - v.cache
-		most, loaded, mean = max(most, own), max(loaded, v.others-v.code), mean+own/n
+		most, loaded, mean = max(most, own), max(loaded, passing*(v.others-v.code)), mean+own/n
 		code = max(code, v.total()+max(0, v.code-libraries))
 	}
 	for _, v := range needs {
