@@ -157,7 +157,7 @@ func (n need) text(guarantee string) string {
 	if n.cache > 0 {
 		text += ", but for " + procstats.Bytes.Text(n.cache) + " of files that it read once"
 	}
-	if n.others > 0 {
+	if n.others >= 4*mebibyte { // less is that of any program: libraries
 		text += ", and up to " + procstats.Bytes.Text(n.others) + " more that others had loaded"
 	}
 	return text
