@@ -42,8 +42,6 @@ type Record struct {
 	EndedAt   time.Time `json:"ended_at,omitzero"`
 	// WallSeconds is the time from the start to EndedAt: of the main process, or of the last one if all were waited for.
 	WallSeconds *float64 `json:"wall_seconds"`
-	// MainSeconds is the time from the start to the end of the main process where that is not WallSeconds.
-	MainSeconds *float64 `json:"main_seconds,omitempty"`
 	// SpanSeconds is the time from the start to the end of the last process: counters grew in it, and averages and
 	// shares are of it. Older records and those of lost runs have none; see Span.
 	SpanSeconds *float64 `json:"span_seconds,omitempty"`
@@ -119,8 +117,10 @@ type Sampling struct {
 
 // About is the rest: the machine, and what people are told.
 type About struct {
-	Host   Host              `json:"host"`
-	Labels map[string]string `json:"labels"`
+	// MainSeconds is the time from the start to the end of the main process where that is not WallSeconds.
+	MainSeconds *float64          `json:"main_seconds,omitempty"`
+	Host        Host              `json:"host"`
+	Labels      map[string]string `json:"labels"`
 	// Notes are sentences for the user: what is lost here and why.
 	Notes []string `json:"notes,omitempty"`
 	// Cause is on whose account the task ended: task, operator or host; absent in records of runs.
@@ -373,8 +373,7 @@ func (r *Record) Redacted() *Record {
 	c := &Record{
 		Version: r.Version, State: r.State, ID: r.ID,
 		Origin:    Origin{PID: r.PID, StartTicks: r.StartTicks, BootID: r.BootID},
-		StartedAt: r.StartedAt, EndedAt: r.EndedAt,
-		WallSeconds: r.WallSeconds, MainSeconds: r.MainSeconds, SpanSeconds: r.SpanSeconds,
+		StartedAt: r.StartedAt, EndedAt: r.EndedAt, WallSeconds: r.WallSeconds, SpanSeconds: r.SpanSeconds,
 		ExitCode: r.ExitCode, Signal: r.Signal, Diagnosis: r.Diagnosis.redacted(),
 		Headline: r.Headline, Measurements: r.Measurements, Absent: r.Absent,
 		Processes: altered(r.Processes, func(p *Processes) { p.Rows = redactedRows(p.Rows) }),
@@ -386,6 +385,7 @@ func (r *Record) Redacted() *Record {
 		Sampling: Sampling{
 			Interval: r.Interval, FirstInterval: r.FirstInterval, Samples: r.Samples, LargestGap: r.LargestGap,
 		},
+		About: About{MainSeconds: r.MainSeconds},
 	}
 	end := c.End()
 	c.Diagnosis.Outcome, c.Diagnosis.Summary, c.Diagnosis.Operator = end.Outcome, end.Summary, end.Operator()
