@@ -211,10 +211,9 @@ func TestBatchJobRunsToItsEnd(t *testing.T) {
 		t.Errorf("log %q, error %v", text, err)
 	}
 	testkit.NoError(t, log.Close())
-	status, err := r.Snapshot().Job("test")
-	if err != nil || status.Status != "dead" {
-		t.Errorf("job %+v, error %v", status, err)
-	}
+	r.eventually("the end of the job", func() bool { // once it is decided that nothing replaces the allocation
+		return testkit.Value(r.Snapshot().Job("test"))(t).Status == "dead"
+	})
 }
 
 func TestServiceIsRecoveredWithItsHistory(t *testing.T) {

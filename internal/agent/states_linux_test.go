@@ -28,6 +28,9 @@ func (s shownStates) check(e snapshot.Event) (wrong string) {
 	}
 	before := s[now.ID]
 	s[now.ID] = now
+	if before == nil && now.CreateIndex != e.Index {
+		return "" // what was before is not kept any more
+	}
 	if before == nil {
 		before = &allocation.Allocation{ClientStatus: allocation.Pending, Tasks: map[string]*allocation.Task{}}
 	}

@@ -34,6 +34,8 @@ type Alloc struct {
 
 	// saving orders what is persisted.
 	saving sync.Mutex
+	// publishing orders events: a later one has a later snapshot.
+	publishing sync.Mutex
 
 	mu sync.Mutex // guards following
 	// live is nil once the allocation has ended, and ended until then.
@@ -397,9 +399,11 @@ func (a *Alloc) Publish(eventType string) { a.publish(snapshot.Event{Type: event
 // publish adds the allocation to an event, and returns what is persisted of it, with the event's index.
 func (a *Alloc) publish(e snapshot.Event) state.Allocation {
 	e.Topic, e.Key, e.FilterKeys, e.Namespace = snapshot.TopicAllocation, a.ID, []string{a.JobID}, a.Namespace
+	a.publishing.Lock()
 	own := *a.Snapshot() // the feed numbers it
 	e.Allocation = &own
 	index := a.host.Feed.Publish(e)
+	a.publishing.Unlock()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.persisted.ModifyIndex = max(a.persisted.ModifyIndex, index) // another goroutine may have published meanwhile
