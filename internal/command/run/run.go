@@ -70,6 +70,8 @@ type launch struct {
 	args      []string
 	selection procstats.Selection
 	stdin     input
+	// others are signals that the command gets; all runs of a series share it.
+	others chan os.Signal
 }
 
 //go:embed help.txt
@@ -91,7 +93,7 @@ func newRun() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		l := launch{options: o, cmd: cmd, id: o.newID(), args: args, selection: selection}
+		l := launch{options: o, cmd: cmd, id: o.newID(), args: args, selection: selection, others: make(chan os.Signal, 16)}
 		if l.stdin, err = o.openInput(); err != nil {
 			return err
 		}

@@ -100,7 +100,13 @@ func (s *session) run(ctx context.Context) error {
 	// The reader of our stderr may exit before the command does. Catching SIGPIPE makes our writes fail with EPIPE
 	// instead of killing us, and leaves its default action to the command, which ignoring it would not.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) // never read and never stopped: errors are printed at the end
+	for len(s.others) > 0 {
+		<-s.others // those that came after an earlier run of the series
+	}
+	var catching sync.WaitGroup
+	catching.Go(func() { catchOthers(s.others) })
 	launched, err := s.start(ctx)
+	catching.Wait()
 	if errors.Is(err, client.ErrLost) && s.client != nil {
 		return s.lost() // the command may have been started
 	}
