@@ -122,12 +122,9 @@ func (c cacheUse) once(r *Record, peak float64) float64 {
 	if r.Commands == nil || r.Commands.Reason != "" || r.Commands.LostRecords > 0 || c.again > flow+c.stored/part {
 		return 0
 	}
-	rows, resident := r.Commands.Rows, 0.0
-	if r.Commands.Others != nil {
-		rows = append(slices.Clone(rows), *r.Commands.Others)
-	}
-	for i := range rows {
-		resident += float64(rows[i].Processes * rows[i].PeakRSSBytes)
+	resident := 0.0
+	for row := range r.Commands.all() {
+		resident += float64(row.Processes * row.PeakRSSBytes)
 	}
 	return max(0, peak-max(peak-c.stored, resident)-flow)
 }

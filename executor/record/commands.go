@@ -5,6 +5,7 @@ package record
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"time"
 
@@ -156,29 +157,35 @@ func (c *Commands) Processes() int64 {
 // io is how many bytes the ended processes read from storage and handed over to be written; all is false unless these
 // are all processes that the task had.
 func (c *Commands) io() (read, written int64, all bool) {
-	rows := c.Rows
-	if c.Others != nil {
-		rows = append(slices.Clip(rows), *c.Others)
-	}
-	all = len(rows) > 0 && c.LostRecords == 0 && c.LeftProcesses == 0 && c.Since.IsZero() && len(c.Gaps) == 0
-	for i := range rows {
-		if rows[i].ReadBytes == nil || rows[i].WrittenBytes == nil {
+	for row := range c.all() {
+		if row.ReadBytes == nil || row.WrittenBytes == nil {
 			return 0, 0, false
 		}
-		read, written = read+*rows[i].ReadBytes, written+*rows[i].WrittenBytes
+		read, written = read+*row.ReadBytes, written+*row.WrittenBytes
 	}
-	return read, written, all
+	whole := c.LostRecords == 0 && c.LeftProcesses == 0 && c.Since.IsZero() && len(c.Gaps) == 0
+	return read, written, whole && (len(c.Rows) > 0 || c.Others != nil)
+}
+
+// all are the rows, and that of the others.
+func (c *Commands) all() iter.Seq[*procstats.Command] {
+	return func(yield func(*procstats.Command) bool) {
+		for i := range c.Rows {
+			if !yield(&c.Rows[i]) {
+				return
+			}
+		}
+		if c.Others != nil {
+			yield(c.Others)
+		}
+	}
 }
 
 // sum is how many processes have ended, and the CPU seconds they used.
 func (c *Commands) sum() (processes int64, cpu float64) {
-	for i := range c.Rows {
-		processes += c.Rows[i].Processes
-		cpu += c.Rows[i].CPUSeconds
-	}
-	if c.Others != nil {
-		processes += c.Others.Processes
-		cpu += c.Others.CPUSeconds
+	for row := range c.all() {
+		processes += row.Processes
+		cpu += row.CPUSeconds
 	}
 	return processes, cpu
 }
