@@ -30,6 +30,9 @@ func (s *Source) WatchSockets(host kernel.FS, descriptors []uintptr) {
 	}
 	w := &sockets{known: make(map[string]bool)}
 	for _, fd := range descriptors {
+		if int(fd) < 0 {
+			continue // a number that the task has closed, of which a large one leaves hundreds
+		}
 		domain, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_DOMAIN)
 		if err == nil && domain != unix.AF_UNIX && domain != unix.AF_NETLINK {
 			w.given++

@@ -219,8 +219,9 @@ func (a *Alloc) awaitsPredecessor() bool {
 		!slices.ContainsFunc(a.progress(), func(p progress) bool { return p.started || p.launched })
 }
 
-func (a *Alloc) progress() []progress {
-	tasks := a.Tasks()
+func (a *Alloc) progress() []progress { return progressOf(a.Tasks()) }
+
+func progressOf(tasks []*Task) []progress {
 	all := make([]progress, 0, len(tasks))
 	for _, t := range tasks {
 		all = append(all, t.progress())

@@ -191,13 +191,12 @@ func (a *Alloc) newSnapshot() *allocation.Allocation {
 		s.Tasks, s.Ports, s.ClientStatus = a.ended.tasks, a.ended.ports, a.ended.status
 	} else {
 		s.Tasks = make(map[string]*allocation.Task, len(a.live.tasks))
-		all := make([]progress, 0, len(a.live.tasks))
 		for _, t := range a.live.tasks {
 			s.Tasks[t.spec.Name] = t.snapshot()
-			all = append(all, t.progress())
 		}
 		s.ClientStatus = statusOf(s.Tasks)
-		if s.ClientStatus == allocation.Pending && (own.Desired == allocation.DesiredStop || endReason(all, "") != "") {
+		if s.ClientStatus == allocation.Pending &&
+			(own.Desired == allocation.DesiredStop || endReason(progressOf(a.live.tasks), "") != "") {
 			s.ClientStatus = cmp.Or(a.status, allocation.Pending) // nothing is to run any more but poststop tasks
 		}
 		a.status = s.ClientStatus
