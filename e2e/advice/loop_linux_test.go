@@ -120,7 +120,7 @@ func drop(path string) {
 	_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
 }
 
-// load lets somebody else load what the program uses: this process.
+// load makes another process load what the program uses: this one.
 func (b *bench) load(t *testing.T) {
 	t.Helper()
 	b.unshare()

@@ -14,8 +14,8 @@ type program struct {
 	command, steps string
 	// files are the sizes in MiB of the files @0, @1 and so on that are there before.
 	files []int
-	// cold runs find nothing in the page cache; others all of it, loaded by somebody else. Files in /dev/shm are made by
-	// somebody else for those.
+	// cold runs find nothing in the page cache; others all of it, loaded by another process. Files in /dev/shm are made by
+	// that one for those.
 	cold bool
 	shm  map[string]int
 	// runs is how often it is run before advice is asked for; 0 for once.

@@ -60,7 +60,7 @@ func TestTerminalCapture(t *testing.T) {
 		for _, user := range [][]string{nil, {"--user", "nobody"}} {
 			t.Run(strings.Join(append(user, test.flag), " "), func(t *testing.T) {
 				if user != nil && os.Geteuid() != 0 {
-					t.Skip("only root can run a command as somebody else")
+					t.Skip("only root can run a command as another user")
 				}
 				place := newPlace(t, rig.Self())
 				testkit.Must(t, os.Chmod(place.Dir, 0o755))

@@ -114,7 +114,7 @@ func TestRunKeepsWhatSurroundsIt(t *testing.T) {
 func TestRunAsAnotherUser(t *testing.T) {
 	needShell(t)
 	if os.Geteuid() != 0 {
-		t.Skip("only root can run a command as somebody else")
+		t.Skip("only root can run a command as another user")
 	}
 	place := newPlace(t, rig.Self())
 	testkit.Must(t, os.Chmod(place.Dir, 0o755))

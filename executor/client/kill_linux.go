@@ -176,7 +176,7 @@ func KillProcesses(ctx context.Context, address wire.Address) error {
 // ErrLost or ErrOtherBoot if it has ended, see IsGone, and an error that wraps a [kernel.ElsewhereError] if that
 // is not known: nothing of it may be signalled or removed then.
 //
-// An executor in another namespace has ended as with an earlier boot if nothing listens on its socket, nobody owns it,
+// An executor in another namespace has ended as with an earlier boot if nothing listens on its socket, it has no owner,
 // and its cgroup is empty. Without a cgroup that is only sure of a PID namespace: a container takes all its processes
 // with it.
 func Find(address wire.Address) error {
