@@ -236,11 +236,16 @@ func (t describer) remedy(kill *Kill) string {
 	if kill.Where != "" {
 		cgroup = " (" + kill.Where + ")"
 	}
-	return strings.ReplaceAll(kill.Scope.words().remedy, " CGROUP", cgroup)
+	try := ""
+	if kill.Scope == Own && kill.LimitBytes != nil {
+		const step = 1.33 // as much as advice asks for above a single run
+		try = fmt.Sprintf(" (try %d MiB)", roundUp(step*float64(*kill.LimitBytes)/mebibyte))
+	}
+	return strings.NewReplacer(" CGROUP", cgroup, " TRY", try).Replace(kill.Scope.words().remedy)
 }
 
 // scopeWords are what is said of kills: the cause follows "killed: ", at follows their number, and in the remedy CGROUP
-// stands for the group with the limit.
+// stands for the group with the limit, TRY for the next limit to try.
 type scopeWords struct{ cause, at, remedy string }
 
 // words returns what is said of kills of a scope; the zero scope is of a driver that says no more.
@@ -249,7 +254,7 @@ func (s Scope) words() scopeWords {
 	case Own:
 		return scopeWords{
 			"out of memory", " at the task's own limit",
-			"Raise the task's memory limit or reduce its memory use: with the same limit it will end the same way",
+			"Raise the task's memory limit TRY or reduce its memory use: with the same limit it will end the same way",
 		}
 	case Descendant:
 		return scopeWords{

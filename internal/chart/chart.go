@@ -8,6 +8,7 @@ package chart
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -72,6 +73,30 @@ type Mark struct {
 	At time.Time
 	// Class is oom, or anything else for what is less grave.
 	Class, Title string
+}
+
+// gathered are the marks in order; those that would be drawn over each other are one, of the graver class.
+func (a *Axis) gathered() (list []Mark) {
+	const near, most = 1.0 / 150, 3
+	told := 0
+	for _, m := range slices.SortedStableFunc(slices.Values(a.Marks), func(a, b Mark) int { return a.At.Compare(b.At) }) {
+		n := len(list)
+		if n == 0 || a.share(m.At)-a.share(list[n-1].At) > near {
+			list, told = append(list, m), 1
+			continue
+		}
+		last := &list[n-1]
+		if told++; m.Class == "oom" {
+			last.Class = m.Class
+		}
+		switch {
+		case told <= most:
+			last.Title += "; " + m.Title
+		case told == most+1:
+			last.Title += "; and more"
+		}
+	}
+	return list
 }
 
 // share is where a moment is, from 0 at the start of the axis to 1 at its end.
@@ -317,17 +342,28 @@ func TicksSince(since, until time.Time, most int) []Tick {
 	return ticks
 }
 
-// TicksBefore returns ticks at even distances, which count back from the end of an axis; last is the label of the end.
-func TicksBefore(since, until time.Time, last string) []Tick {
-	const most = 6
-	span := until.Sub(since)
-	step := timeStep(span, most)
-	if span%step != 0 {
-		step = max(1, span/4)
+// ClockTicks returns at most most+1 ticks at round times of day, of the time zone of since.
+func ClockTicks(since, until time.Time, most int) []Tick {
+	const day = 24 * time.Hour
+	step := max(time.Second, timeStep(until.Sub(since), most))
+	layout := "15:04"
+	switch {
+	case step < time.Minute:
+		layout = time.TimeOnly
+	case step >= day:
+		layout = "Jan 2"
 	}
+	_, offset := since.Zone()
+	ahead := time.Duration(offset) * time.Second
 	var ticks []Tick
-	for back := span - span%step; back >= step; back -= step {
-		ticks = append(ticks, Tick{until.Add(-back), "−" + procstats.Seconds.Text(back.Seconds())})
+	for at := since.Add(ahead).Truncate(step).Add(-ahead); !at.After(until); at = at.Add(step) {
+		switch label := at.In(since.Location()).Format(layout); {
+		case at.Before(since):
+		case step < day && label[:5] == "00:00":
+			ticks = append(ticks, Tick{at, at.In(since.Location()).Format("Jan 2")})
+		default:
+			ticks = append(ticks, Tick{at, label})
+		}
 	}
-	return append(ticks, Tick{until, last})
+	return ticks
 }

@@ -208,58 +208,64 @@ func TestValueTicks(t *testing.T) {
 	}
 }
 
-func TestTimeTicks(t *testing.T) {
-	labels := func(ticks []Tick) string {
-		var list []string
-		for _, t := range ticks {
-			list = append(list, t.Label)
-		}
-		return strings.Join(list, " | ")
+// labels are those of ticks.
+func labels(ticks []Tick) string {
+	var list []string
+	for _, t := range ticks {
+		list = append(list, t.Label)
 	}
-	for _, test := range []struct {
-		span          time.Duration
-		since, before string
-	}{
-		{
-			20 * time.Millisecond, "0 | 2 ms | 4 ms | 6 ms | 8 ms | 10 ms | 12 ms | 14 ms | 16 ms | 18 ms | 20 ms",
-			"−20 ms | −15 ms | −10 ms | −5 ms | now",
-		},
-		{2700 * time.Millisecond, "0 | 500 ms | 1 s | 1.5 s | 2 s | 2.5 s", "−2.7 s | −2.02 s | −1.35 s | −675 ms | now"},
-		{
-			95 * time.Second, "0 | 10 s | 20 s | 30 s | 40 s | 50 s | 1m | 1m10s | 1m20s | 1m30s",
-			"−1m35s | −1m11.3s | −47.5 s | −23.75 s | now",
-		},
-		{15 * time.Minute, "0 | 2m | 4m | 6m | 8m | 10m | 12m | 14m", "−15m | −10m | −5m | now"},
-		{30 * 24 * time.Hour, "0 | 4d | 8d | 12d | 16d | 20d | 24d | 28d", "−30d | −22d12h | −15d | −7d12h | now"},
+	return strings.Join(list, " | ")
+}
+
+func TestTimeTicks(t *testing.T) {
+	for span, want := range map[time.Duration]string{
+		20 * time.Millisecond:   "0 | 2 ms | 4 ms | 6 ms | 8 ms | 10 ms | 12 ms | 14 ms | 16 ms | 18 ms | 20 ms",
+		2700 * time.Millisecond: "0 | 500 ms | 1 s | 1.5 s | 2 s | 2.5 s",
+		95 * time.Second:        "0 | 10 s | 20 s | 30 s | 40 s | 50 s | 1m | 1m10s | 1m20s | 1m30s",
+		15 * time.Minute:        "0 | 2m | 4m | 6m | 8m | 10m | 12m | 14m",
+		30 * 24 * time.Hour:     "0 | 4d | 8d | 12d | 16d | 20d | 24d | 28d",
 	} {
-		until := noon.Add(test.span)
-		if got := labels(TicksSince(noon, until, 10)); got != test.since {
-			t.Errorf("since the start of %s: %s\nwant %s", test.span, got, test.since)
-		}
-		if got := labels(TicksBefore(noon, until, "now")); got != test.before {
-			t.Errorf("before the end of %s: %s\nwant %s", test.span, got, test.before)
+		if got := labels(TicksSince(noon, noon.Add(span), 10)); got != want {
+			t.Errorf("since the start of %s: %s\nwant %s", span, got, want)
 		}
 	}
 }
 
-// TestTicksBeforeAreEven is what the labels of a page rely on.
-func TestTicksBeforeAreEven(t *testing.T) {
-	for _, span := range []time.Duration{
-		0, 1, time.Second, 7 * time.Second, 13 * time.Minute, 3 * time.Hour, 100 * time.Hour, 2000 * time.Hour,
+// TestClockTicks holds that the labels of a page are round times of day, few, and in its time zone.
+func TestClockTicks(t *testing.T) {
+	for _, test := range []struct {
+		from string
+		zone int // seconds
+		span time.Duration
+		want string
+	}{
+		{"2026-11-20T11:45:03Z", 0, 15 * time.Minute, "11:50 | 11:55 | 12:00"},
+		{"2026-11-20T11:45:03Z", 0, 95 * time.Second, "11:45:30 | 11:46:00 | 11:46:30"},
+		{"2026-11-20T11:45:03Z", 5*3600 + 1800, 6 * time.Hour, "18:00 | 19:00 | 20:00 | 21:00 | 22:00 | 23:00"},
+		{"2026-11-20T22:30:00Z", 0, 4 * time.Hour, "23:00 | Nov 21 | 01:00 | 02:00"},
+		{"2026-11-20T22:30:00Z", -3600, 30 * 24 * time.Hour, "Nov 23 | Nov 27 | Dec 1 | Dec 5 | Dec 9 | Dec 13 | Dec 17"},
+		{"2026-11-20T22:30:00Z", 0, time.Second, "22:30:00 | 22:30:01"},
 	} {
-		ticks := TicksBefore(noon, noon.Add(span), "now")
-		if len(ticks) > 8 {
-			t.Errorf("%s: %d ticks", span, len(ticks))
-		}
-		for i := 2; i < len(ticks); i++ {
-			if a, b := ticks[i].At.Sub(ticks[i-1].At), ticks[1].At.Sub(ticks[0].At); a != b {
-				t.Errorf("%s: ticks are %s and %s apart", span, a, b)
-			}
-		}
-		if span > time.Second && (ticks[0].At.Sub(noon) >= 4 || !ticks[len(ticks)-1].At.Equal(noon.Add(span))) {
-			t.Errorf("%s: ticks from %s to %s", span, ticks[0].At, ticks[len(ticks)-1].At)
+		since := testkit.Value(time.Parse(time.RFC3339, test.from))(t).In(time.FixedZone("", test.zone))
+		ticks := ClockTicks(since, since.Add(test.span), 6)
+		if got := labels(ticks); got != test.want || len(ticks) > 7 {
+			t.Errorf("%s from %s: %s, want %s", test.span, since, got, test.want)
 		}
 	}
+}
+
+// TestMarksAreGathered holds that marks which would hide each other and the data are one, of the graver class.
+func TestMarksAreGathered(t *testing.T) {
+	a := &Axis{Since: noon, Until: noon.Add(time.Hour)}
+	for i := range 8 {
+		a.Marks = append(a.Marks, Mark{At: noon.Add(time.Duration(i) * time.Second), Class: "start", Title: fmt.Sprint(i)})
+	}
+	a.Marks[2].Class = "oom"
+	a.Marks = append([]Mark{{At: noon.Add(30 * time.Minute), Class: "end", Title: "end"}}, a.Marks...)
+	want := []Mark{
+		{At: noon, Class: "oom", Title: "0; 1; 2; and more"}, {At: noon.Add(30 * time.Minute), Class: "end", Title: "end"},
+	}
+	testkit.Diff(t, "marks", want, a.gathered())
 }
 
 func TestFarLimitsAreLeftOut(t *testing.T) {

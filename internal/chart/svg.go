@@ -16,6 +16,7 @@ import (
 	"text/template"
 	"time"
 	"unicode"
+	"unicode/utf8"
 )
 
 //go:embed charts.tmpl
@@ -27,6 +28,7 @@ var templateText string
 var templates = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
 		"n": place, "e": escape, "fit": fit, "add": func(a, b float64) float64 { return a + b },
+		"percent": func(share float64) string { return place(100*share) + "%" },
 	}).Parse(templateText))
 })
 
@@ -51,10 +53,17 @@ type drawing struct {
 	Top int
 }
 
+// Share is where a moment is on the axis, and Marks what happened.
+func (d *drawing) Share(at time.Time) float64 { return d.Axis.share(at) }
+func (d *drawing) Marks() []Mark              { return d.Axis.gathered() }
+
 // X is where a moment is, and Within where that is in the box; Y is where a value is.
 func (d *drawing) X(at time.Time) float64      { return d.Width * d.Axis.share(at) }
 func (d *drawing) Within(at time.Time) float64 { return min(d.Width, max(0, d.X(at))) }
 func (d *drawing) Y(value float64) float64     { return d.Height * (1 - value/d.top) }
+
+// Flag is how far down a mark is drawn in full; what it crosses below must stay legible.
+func (d *drawing) Flag() float64 { return d.Height / 10 }
 
 // GapWidth is how wide a gap is drawn.
 func (d *drawing) GapWidth(g Gap) float64 { return max(2, d.Within(g.To)-d.Within(g.From)) }
@@ -132,7 +141,10 @@ func escape(text string) string {
 
 // The layout of an image in pixels, beside what its templates have.
 const (
-	titleHeight = 44
+	titleHeight = 44 // of one line
+	titleStep   = 20 // of each more
+	titleWidth  = 110
+	titleLines  = 4
 	panelHeight = 250
 	barRoom     = 560
 	barHeight   = 22
@@ -146,15 +158,21 @@ const hatch = `<pattern id="hatch" width="8" height="8" patternUnits="userSpaceO
 // WriteSVG writes charts below each other, and bars below them if there are any, as an image, which is legible on a
 // light and on a dark screen.
 func WriteSVG(w io.Writer, title string, a *Axis, charts []Chart, bars *Bars) error {
-	below := titleHeight + len(charts)*panelHeight
+	lines := wrapped(title, titleWidth, titleLines)
+	top := titleHeight + (len(lines)-1)*titleStep
+	below := top + len(charts)*panelHeight
 	data := struct {
 		Title, Style, Hatch, RowsTitle string
 		Height, Below                  int
+		Lines                          []string
 		Panels                         []drawing
 		Rows                           []drawnBar
-	}{Title: title, Style: imageStyle(), Hatch: hatch, Height: below, Below: below, Panels: make([]drawing, len(charts))}
+	}{
+		Title: title, Style: imageStyle(), Hatch: hatch, Height: below, Below: below, Lines: lines,
+		Panels: make([]drawing, len(charts)),
+	}
 	for i := range charts {
-		data.Panels[i] = drawing{box{886, 160}, charts[i].layout(), a, titleHeight + i*panelHeight}
+		data.Panels[i] = drawing{box{886, 160}, charts[i].layout(), a, top + i*panelHeight}
 	}
 	if bars != nil && len(bars.Rows) > 0 {
 		data.RowsTitle, data.Height = bars.Title, below+barsTop+len(bars.Rows)*barHeight+28
@@ -165,6 +183,27 @@ func WriteSVG(w io.Writer, title string, a *Axis, charts []Chart, bars *Bars) er
 	}
 	_, err := io.WriteString(w, render("svg", data))
 	return err
+}
+
+// wrapped breaks a text at blanks into lines, at least one, that are not longer than width; what exceeds most lines is
+// cut off.
+func wrapped(text string, width, most int) []string {
+	lines := []string{""}
+	for word := range strings.FieldsSeq(text) {
+		last := &lines[len(lines)-1]
+		switch {
+		case *last == "":
+			*last = word
+		case utf8.RuneCountInString(*last)+1+utf8.RuneCountInString(word) <= width, len(lines) == most:
+			*last += " " + word
+		default:
+			lines = append(lines, word)
+		}
+	}
+	for i, line := range lines {
+		lines[i] = fit(line, width)
+	}
+	return lines
 }
 
 // fit cuts a text off if it is too long for its line.
@@ -183,7 +222,7 @@ const Definitions = `<svg class="definitions" width="0" height="0" aria-hidden="
 // pageBox is the box of a chart in a page, which stretches it; lines keep their width.
 func pageBox() box { return box{1000, 200} }
 
-// HTML is a chart in a page that has Style, Script and Definitions. The ticks of the axis are at even distances.
+// HTML is a chart in a page that has Style, Script and Definitions.
 func (c *Chart) HTML(a *Axis) string {
 	return render("html", &drawing{box: pageBox(), layout: c.layout(), Axis: a})
 }

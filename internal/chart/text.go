@@ -34,7 +34,7 @@ func Text(a *Axis, charts []Chart, s Screen) string {
 		if i > 0 {
 			w.WriteByte('\n')
 		}
-		w.WriteString(l.Title + "\n")
+		w.WriteString(strings.Join(wrapped(l.Title, max(10, s.Columns), titleLines), "\n") + "\n")
 		if l.present {
 			l.draw(&w, a, s, width)
 		} else {
@@ -216,7 +216,7 @@ func (a *Axis) drawTimes(w *strings.Builder, margin string, columns int, s Scree
 		}
 	}
 	seen := map[string]bool{}
-	for _, m := range a.Marks {
+	for _, m := range a.gathered() {
 		k := key{"▲", s.colour(m.Class), strings.Replace(m.Class, "oom", "OOM kill", 1)}
 		line[columnOf(a.share(m.At), columns)] = paint(k.sign, k.colour)
 		if !seen[m.Class] {

@@ -4,6 +4,7 @@
 package pagetest
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -26,6 +27,8 @@ type Actor struct {
 	Started, Birth time.Time
 	// Ended is how it ended; nil while it runs.
 	Ended *hook.Exit
+	// Before is how the start before the present one ended; nil for none.
+	Before *hook.Exit
 	// Failed says that it was given up.
 	Failed bool
 	// RestartAt is when a task that waits is started again.
@@ -285,7 +288,7 @@ func (x *Actor) sameStep(at, until time.Time, step time.Duration) bool {
 func (x *Actor) allocation(now time.Time) *allocation.Allocation {
 	state := hook.State{
 		Phase: hook.PhaseRunning, StartedAt: x.Started, Restarts: x.Restarts, Failed: x.Failed,
-		Exit: x.Ended,
+		Exit: cmp.Or(x.Ended, x.Before),
 	}
 	status := allocation.Running
 	switch {

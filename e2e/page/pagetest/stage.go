@@ -92,7 +92,7 @@ func busy(t time.Time) *Actor {
 func thrashing(t time.Time) *Actor {
 	start := t.Add(-4*time.Minute - 20*time.Second)
 	oom := start.Add(-12 * time.Second)
-	return &Actor{
+	x := &Actor{
 		ID: ID(2), Job: "shop", Group: "cache", Name: "redis", Birth: start.Add(-2 * time.Hour), Started: start, Restarts: 2,
 		Cores: 0.31, Memory: 246 * mib, Cache: 4 * mib, Limit: 256 * mib, ReadRate: 2.4e6, WriteRate: 12e3,
 		StallCPU: 0.02, StallMemory: 0.21, StallIO: 0.16, OOMAt: oom, Processes: []string{"redis-server"},
@@ -102,7 +102,21 @@ func thrashing(t time.Time) *Actor {
 			event(oom, hook.EventRestarting, "the policy restarts it in 10 s"),
 			event(start, hook.EventStarted, "started process 4711"),
 		},
+		Before: &hook.Exit{Code: 137, Signal: 9, OOMKilled: true, Cause: hook.CauseTask, At: oom},
 	}
+	x.Record = recordOf(x, oomEvidence(oom, 256*mib, "redis-server"), record.MemoryThrashing)
+	return x
+}
+
+// oomEvidence is that of an OOM kill at the task's own limit.
+func oomEvidence(at time.Time, limit int64, command string) record.Evidence {
+	return record.Evidence{Kills: []record.Kill{{
+		At: at, Kills: 1, Scope: record.Own, Main: true, LimitBytes: &limit, PeakBytes: &limit,
+		Where: "/sys/fs/cgroup/tacho/" + command,
+		Victims: []record.Victim{{
+			PID: 4712, Command: command, RSSBytes: new(limit - limit/13), Source: record.FromKmsg,
+		}},
+	}}}
 }
 
 func gapped(t time.Time) *Actor {
@@ -205,13 +219,7 @@ func killed(t time.Time) *Actor {
 			oomKill(end), event(end, hook.EventNotRestarting, "the policy allows no more attempts"),
 		},
 	}
-	x.Record = recordOf(x, record.Evidence{
-		Kills: []record.Kill{{
-			At: end, Kills: 1, Scope: record.Own, Main: true, LimitBytes: new(int64(1 * gib)), PeakBytes: new(int64(1 * gib)),
-			Where:   "/sys/fs/cgroup/tacho/fit",
-			Victims: []record.Victim{{PID: 4712, Command: "python3", RSSBytes: new(int64(948 * mib)), Source: record.FromKmsg}},
-		}},
-	}, record.MemoryThrashing)
+	x.Record = recordOf(x, oomEvidence(end, 1*gib, "python3"), record.MemoryThrashing)
 	x.Record.Diagnosis.Evidence["cgroup_memory_events_oom_kill_total"] = 1.0
 	x.Record.Commands = &record.Commands{Rows: []procstats.Command{{
 		Name: "python3", Processes: 4, Failed: 1,
@@ -223,32 +231,36 @@ func killed(t time.Time) *Actor {
 
 // recordOf is the final record of an actor.
 func recordOf(x *Actor, e record.Evidence, stall record.Stall) *record.Record {
-	end := x.Ended.At
+	exit, started := x.Ended, x.Started
+	if exit == nil {
+		exit, started = x.Before, x.Birth
+	}
+	end := exit.At
 	s := x.sample(end)
-	e.ExitCode, e.Signal, e.EndedAt = x.Ended.Code, x.Ended.Signal, end
+	e.ExitCode, e.Signal, e.EndedAt = exit.Code, exit.Signal, end
 	e.OOMBefore, e.OOMAfter = record.OOMCounters{Read: true}, record.OOMCounters{Read: true, Kills: int64(len(e.Kills))}
 	e.After, e.Last, e.LastAge = s, x.sample(end.Add(-400*time.Millisecond)), 400*time.Millisecond
 	e.LastHeadlines = procstats.Headlines(e.Last, procstats.History{Previous: x.sample(end.Add(-1400 * time.Millisecond))})
 	d := record.Diagnose(e)
 	d.Stall = stall
-	wall := end.Sub(x.Started).Seconds()
+	wall := end.Sub(started).Seconds()
 	measurements, missing := record.Values(s.Task)
 	missing["psi_cpu_full_seconds_total"] = "the kernel is older than Linux 5.13"
 	requested, effective := x.Limit, x.Limit
-	code := x.Ended.Code
+	code := exit.Code
 	r := &record.Record{
 		Version: record.Version{SchemaVersion: record.SchemaVersion}, State: record.Exited, ID: x.ID,
 		Command: []string{"/usr/bin/" + x.Name, "--epochs", "40"},
-		Origin:  record.Origin{Dir: "/srv/" + x.Job}, StartedAt: x.Started, EndedAt: end, WallSeconds: &wall,
+		Origin:  record.Origin{Dir: "/srv/" + x.Job}, StartedAt: started, EndedAt: end, WallSeconds: &wall,
 		ExitCode: &code, Diagnosis: d,
-		Headline:     record.Headlines(procstats.Headlines(s, procstats.History{Elapsed: end.Sub(x.Started)})),
+		Headline:     record.Headlines(procstats.Headlines(s, procstats.History{Elapsed: end.Sub(started)})),
 		Measurements: measurements, Absent: missing, Sampling: record.Sampling{Interval: 1, Samples: int64(wall)},
 		Surroundings: record.Surroundings{Limits: []record.Limit{{
 			Name:      "cgroup_memory_max_bytes",
 			Requested: &requested, Effective: &effective, Where: "/sys/fs/cgroup/tacho/" + x.Name,
 		}}, Peak: &record.Peak{At: end.Add(-time.Second), MemoryBytes: x.Memory, Measurement: "memory_bytes"}},
 	}
-	if signal := x.Ended.Signal; signal != 0 {
+	if signal := exit.Signal; signal != 0 {
 		r.Signal = &signal
 	}
 	total := x.Cores * swing(wall)

@@ -52,6 +52,7 @@ func (r *recorder) Exited(_ context.Context, req *hook.ExitedRequest) error {
 	t.mu.Lock()
 	// Persisted with the next event: without one this is called again.
 	t.persisted.Totals = totals
+	t.persisted.Outcome = ""
 	if err == nil {
 		t.persisted.Outcome = final.End().Outcome
 	}

@@ -187,7 +187,7 @@ func (t *Task) started(ctx context.Context, h *driver.TaskHandle) {
 	}
 	t.update(func(own *state.Task) {
 		own.RunID, own.Handle, own.Attributes = h.Config.ID, h, attributes
-		own.Ended, own.Starting, own.Outcome = false, nil, ""
+		own.Ended, own.Starting = false, nil
 		own.Starts++
 	})
 }

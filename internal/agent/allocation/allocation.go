@@ -7,6 +7,7 @@ package allocation
 
 import (
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/tachograph/tacho/executor/record"
@@ -110,7 +111,7 @@ type Task struct {
 	Starts int
 	// Ends counts the ends of the task, starts that failed included; the others are those that it is not at fault for.
 	Ends, EndsByOperator, EndsByHost int
-	// Outcome is how the last start ended, in one word; empty while it runs, and if that is not known.
+	// Outcome is how the last start that ended did, in one word; empty if that is not known.
 	Outcome record.Outcome
 	// Events are the newest, oldest first; at most MaxEvents.
 	Events []Event
@@ -126,6 +127,38 @@ func (t *Task) Details() (events []Event, attributes map[string]string) {
 		return t.Stored()
 	}
 	return t.Events, t.Attributes
+}
+
+// LastEnd is how the task last ended, or how its last start failed; the zero value before.
+func (t *Task) LastEnd() record.LastEnd {
+	end := record.LastEnd{}
+	if e := t.State.Exit; e != nil {
+		end = record.LastEnd{Outcome: t.Outcome, Cause: string(e.Cause), At: e.At}
+		switch { // of earlier builds, and while the record is written
+		case end.Outcome != "":
+		case e.Lost != "":
+			end.Outcome = record.Outcome(record.ExecutorLost)
+		case e.OOMKilled:
+			end.Outcome = record.OOMKilled
+		case e.Signal != 0:
+			end.Outcome = record.Outcome(record.Signaled)
+		case e.Code != 0:
+			end.Outcome = record.Outcome(record.Failed)
+		default:
+			end.Outcome = record.Outcome(record.Completed)
+		}
+	}
+	for i := range slices.Backward(t.Events) {
+		switch e := &t.Events[i]; {
+		case e.Time.Before(end.At), e.Type == hook.EventStarted, e.Type == hook.EventTerminated:
+			return end
+		case e.Type == hook.EventDriverFailure, e.Type == hook.EventHookFailed:
+			return record.LastEnd{
+				Outcome: record.Outcome(record.StartFailed), Cause: e.Details[DetailCause], At: e.Time,
+			}
+		}
+	}
+	return end
 }
 
 // MaxEvents is how many events a task keeps.

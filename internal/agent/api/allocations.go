@@ -144,7 +144,13 @@ func newTaskState(t *allocation.Task, trusted bool) *apijson.TaskState {
 		State: string(cmp.Or(t.State.Phase, hook.PhasePending)), Failed: t.State.Failed, Restarts: t.State.Restarts,
 		LastRestart: t.State.LastRestart, StartedAt: t.State.StartedAt, FinishedAt: t.State.FinishedAt,
 		Events: make([]apijson.TaskEvent, 0, len(events)),
-		Tacho:  apijson.TaskDetails{Driver: t.Driver, Cores: t.Cores, Outcome: t.Outcome},
+		Tacho:  apijson.TaskDetails{Driver: t.Driver, Cores: t.Cores},
+	}
+	if t.State.Phase != hook.PhaseRunning {
+		shown.Tacho.Outcome = t.Outcome
+	}
+	if end := t.LastEnd(); end.Outcome != "" {
+		shown.Tacho.LastEnd = &end
 	}
 	if e := t.State.Exit; e != nil {
 		shown.Tacho.Exit = &apijson.Exit{

@@ -122,7 +122,9 @@ type TaskDetails struct {
 	// Exit is that of the last start that ended; nil before that.
 	Exit *Exit `json:"exit,omitempty"`
 	// Outcome is how the last start ended, in one word; empty while it runs.
-	Outcome    record.Outcome    `json:"outcome,omitempty"`
+	Outcome record.Outcome `json:"outcome,omitempty"`
+	// LastEnd is how the task last ended, also while it runs again; nil before that.
+	LastEnd    *record.LastEnd   `json:"last_end,omitempty"`
 	RunID      string            `json:"run_id,omitempty"`
 	Attributes map[string]string `json:"attributes,omitempty"`
 }

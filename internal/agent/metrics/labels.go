@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/config"
 	"github.com/tachograph/tacho/internal/agent/job"
@@ -68,7 +69,11 @@ func (l labelling) of(a *allocation.Allocation, t *allocation.Task) taskLabels {
 	pairs := []string{"alloc_id", id, "job", a.JobID, "namespace", a.Namespace, "task", task, "task_group", group}
 	made := taskLabels{labels: l.common.With(append(pairs, l.meta(t.Meta)...)...)}
 	if l.detail == DetailAlloc {
-		made.info = made.labels.With("driver", t.Driver, "state", string(t.State.Phase), "outcome", string(t.Outcome),
+		outcome := t.Outcome
+		if t.State.Phase == hook.PhaseRunning {
+			outcome = ""
+		}
+		made.info = made.labels.With("driver", t.Driver, "state", string(t.State.Phase), "outcome", string(outcome),
 			"type", a.JobType)
 	}
 	return made

@@ -41,7 +41,7 @@ func endingOf(t task, r *record.Record, trusted bool) *ending {
 		Record: r, End: r.End(),
 		CPU: recorded(r, procstats.HeadlineCPU), Peak: recorded(r, procstats.HeadlineMemoryPeak),
 	}
-	if e.Label, e.Class = outcomeText(e.Outcome), outcomeClass(e.Outcome); e.Label == "" {
+	if e.Label, e.Class = e.Outcome.Text(), outcomeClass(e.Outcome); e.Label == "" {
 		e.Label = string(r.State)
 	}
 	if e.OOM != "" {
@@ -49,8 +49,6 @@ func endingOf(t task, r *record.Record, trusted bool) *ending {
 	}
 	return e
 }
-
-func outcomeText(o record.Outcome) string { return strings.ReplaceAll(string(o), "_", " ") }
 
 func outcomeClass(o record.Outcome) string {
 	switch record.Verdict(o) {

@@ -220,9 +220,11 @@ func (o *overview) running(rows []*row) {
 	}
 }
 
+const noNumbers = "no task of the job has numbers"
+
 // sum adds up what all tasks of the job use, on this page or another.
 func (g *group) sum(rows []*row) {
-	cpu, memory, missing := 0.0, 0.0, 0
+	cpu, memory, missing, known := 0.0, 0.0, 0, false
 	g.Count = 0
 	for _, r := range rows {
 		if r.Job() != g.Job {
@@ -232,7 +234,12 @@ func (g *group) sum(rows []*row) {
 		if r.Condition.Word == "running" && (r.sort["cpu"] < 0 || r.sort["memory"] < 0) {
 			missing++
 		}
+		known = known || r.sort["cpu"] >= 0 || r.sort["memory"] >= 0
 		cpu, memory = cpu+max(0, r.sort["cpu"]), memory+max(0, r.sort["memory"])
+	}
+	if missing > 0 && !known { // zeros would say that the tasks use nothing
+		g.CPU, g.Memory = absent("cpu_cores", noNumbers), absent("memory_bytes", noNumbers)
+		return
 	}
 	guarantee := procstats.Exact
 	if missing > 0 {
@@ -279,7 +286,10 @@ func shapeOf(live, ended []*row, wait []waiting) string {
 }
 
 func (r *row) matches(query string) bool {
-	texts := []string{r.Name(), r.Job(), r.Group(), r.ID(), r.Condition.Word}
+	texts := []string{r.Name(), r.Job(), r.Group(), r.ID(), r.Condition.Word, r.Last, r.Trouble}
+	if r.End != nil {
+		texts = append(texts, r.End.Summary)
+	}
 	return slices.ContainsFunc(texts, func(text string) bool {
 		return strings.Contains(strings.ToLower(text), strings.ToLower(query))
 	})

@@ -87,6 +87,47 @@ func TestListing(t *testing.T) {
 	}
 }
 
+// TestLastEnds holds that a task which runs again shows how it ended last, is found and sorted by that, and is a problem
+// unless an operator asked for the end, or it is long ago.
+func TestLastEnds(t *testing.T) {
+	t.Parallel()
+	a := pagetest.New(moment)
+	for i, end := range []struct {
+		name string
+		ago  time.Duration
+		exit hook.Exit
+	}{
+		{"plain", 0, hook.Exit{}},
+		{"hungry", 38 * time.Second, hook.Exit{Code: 137, Signal: 9, OOMKilled: true, Cause: hook.CauseTask}},
+		{"restarted", 5 * time.Second, hook.Exit{Code: 143, Signal: 15, Cause: hook.CauseOperator}},
+		{"healed", 26 * time.Hour, hook.Exit{Code: 1, Cause: hook.CauseTask}},
+		{"crashes", 9 * time.Minute, hook.Exit{Code: 134, Signal: 6, Cause: hook.CauseTask}},
+	} {
+		x := &pagetest.Actor{
+			ID: pagetest.ID(i), Job: end.name, Group: "g", Name: end.name, Started: moment().Add(-time.Second),
+			Memory: 1 << 20, Limit: 1 << 30,
+		}
+		if end.ago > 0 {
+			end.exit.At = moment().Add(-end.ago)
+			x.Before, x.Restarts = &end.exit, 14
+		}
+		a.Add(x)
+	}
+	h := page.New(a, page.Options{Now: moment}).Handler(false)
+	for path, want := range map[string]string{
+		"/?state=problems": "crashes hungry", "/?q=oom": "hungry", "/?q=OOM-killed": "hungry", "/?q=signaled": "crashes restarted",
+		"/?sort=end": "restarted hungry crashes healed plain", "/?q=operator": "restarted",
+	} {
+		testkit.Diff(t, path, want, rowsOf(get(t, h, path).Body.String()))
+	}
+	shown := textOf(t, get(t, h, "/").Body.String())
+	for _, want := range []string{"14 restarts oom-killed 38 s ago", "signaled (operator) 5 s ago", "failed 1d2h ago"} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("the page does not say %q:\n%s", want, shown)
+		}
+	}
+}
+
 // TestManyEnded holds that ended tasks are few on the page of all tasks, and all on their own pages.
 func TestManyEnded(t *testing.T) {
 	t.Parallel()

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/figures"
@@ -22,7 +23,9 @@ import (
 type row struct {
 	task
 	Condition condition
-	// Trouble is what is wrong with the task, in a sentence; empty if nothing is.
+	// Last is the last end of a task that runs or will run, with its age; empty before the first.
+	Last string
+	// Trouble is what is wrong with the task and since when; empty if nothing is. It is Last if that is wrong.
 	Trouble          string
 	CPU, Read, Write number
 	Spark            template.HTML
@@ -49,7 +52,7 @@ type duration struct {
 }
 
 // sortable are the numbers that rows can be sorted by.
-func sortable() []string { return []string{"cpu", "memory", "io", "pressure"} }
+func sortable() []string { return []string{"cpu", "memory", "io", "pressure", "end"} }
 
 // generation is the table of all tasks at one time. It does not change.
 type generation struct {
@@ -144,12 +147,17 @@ func (p *Page) row(t task, now time.Time, published bool) row {
 		r.Pressure = pressureSince(recent, &newest)
 		r.sort = sortedBy(&newest, before)
 	}
+	end := t.state.LastEnd()
+	r.Last, r.sort["end"] = end.Text(now), -1
+	if !end.At.IsZero() {
+		r.sort["end"] = float64(end.At.Unix())
+	}
 	r.Spark = sparkOf(recent, now)
 	r.Age = runningFor(t, now)
 	if reading := ageOf(t, now); published && t.usage.Running && reading.Stale {
 		r.Stale = reading.Text
 	}
-	r.severity, r.Trouble = r.trouble(t, now)
+	r.severity, r.Trouble = r.trouble(end, recent, now)
 	return r
 }
 
@@ -167,27 +175,54 @@ func runningFor(t task, now time.Time) duration {
 }
 
 // recently is how long the last end of a task counts as trouble after it has been started again.
-const recently = 10 * time.Minute
+const recently = time.Hour
 
-// trouble says what is wrong with a task that runs or will run: 2 is worse than 1.
-func (r *row) trouble(t task, now time.Time) (severity int, why string) {
-	s := t.state.State
+// trouble says what is wrong with a task that runs or will run, and since when: 2 is worse than 1.
+func (r *row) trouble(end record.LastEnd, recent []moment, now time.Time) (severity int, why string) {
 	switch {
-	case r.Condition.Class == "bad", r.Condition.Class == "warn":
+	case end.Problem() && (r.Condition.Word != "running" || now.Sub(end.At).Abs() < recently):
+		return 2, r.Last
+	case r.Condition.Class == "bad", r.Condition.Class == "warn" && end.Cause != string(hook.CauseOperator):
 		return 2, r.Condition.Word
-	case s.Exit != nil && !s.Exit.Successful() && s.Exit.Cause != hook.CauseOperator &&
-		now.Sub(s.Exit.At).Abs() < recently:
-		return 2, "started again after: " + exitText(s.Exit)
 	case r.Memory.Class == "bad":
-		return 2, "needs " + r.Memory.Share + " of its memory limit"
+		return 2, r.Memory.trouble(recent)
 	case r.Pressure.Class == "bad":
-		return 2, r.Pressure.Word
+		return 2, r.Pressure.Word + lasting(recent, func(m, before *moment) bool {
+			return string(record.StallOf(m.Waits(before))) == r.Pressure.Word
+		})
 	case r.Stale != "":
-		return 1, "no fresh numbers"
+		return 1, "no fresh numbers for " + r.Stale
 	case r.Memory.Class == "warn":
-		return 1, "needs " + r.Memory.Share + " of its memory limit"
+		return 1, r.Memory.trouble(recent)
 	}
 	return 0, ""
+}
+
+// trouble says how near its limit a task is, and for how long.
+func (m *memory) trouble(recent []moment) string {
+	least := map[string]float64{"bad": nearLimit, "warn": towardsLimit}[m.Class]
+	return "needs " + m.Share + " of its memory limit" + lasting(recent, func(m, _ *moment) bool {
+		return m.Value(figures.Memory) >= least*m.Value(figures.MemoryLimit)
+	})
+}
+
+// lasting says for how long something has held, as far back as the recent moments go.
+func lasting(recent []moment, holds func(m, before *moment) bool) string {
+	first := len(recent) - 1
+	for first > 0 && holds(&recent[first], &recent[first-1]) {
+		first--
+	}
+	if first < 0 || first == len(recent)-1 {
+		return ""
+	}
+	text := procstats.AgeText(recent[len(recent)-1].Wall.Sub(recent[first].Wall).Truncate(time.Minute))
+	switch {
+	case first == 0 && text != "0 s":
+		return " for at least " + text
+	case text == "0 s":
+		return " for less than 1m"
+	}
+	return " for " + text
 }
 
 // ageOf is how old a task's numbers are.

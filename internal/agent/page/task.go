@@ -109,7 +109,7 @@ func (t task) condition() condition {
 		if !s.Exit.Successful() {
 			hint = exitText(s.Exit)
 		}
-		return condition{outcomeText(t.state.Outcome), outcomeClass(t.state.Outcome), hint}
+		return condition{t.state.Outcome.Text(), outcomeClass(t.state.Outcome), hint}
 	case s.Failed && s.Exit == nil:
 		return condition{"never ran", "bad", "the task could not be started"}
 	case s.Failed:

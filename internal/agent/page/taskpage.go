@@ -234,21 +234,12 @@ func (p *Page) charts(t task, body *taskView, latest time.Time, asked url.Values
 		}
 	}
 	f := newFrame(until.Add(-s.size), until, moments)
-	f.axis.Ticks = chart.TicksBefore(f.axis.Since, until, s.endWord(t))
+	const mostTicks = 6
+	f.axis.Ticks = chart.ClockTicks(f.axis.Since.Local(), until, mostTicks)
 	body.Step = "Each point stands for " + procstats.Seconds.Text(step.Seconds()) + ": memory is the highest reading in it"
 	body.Happened, body.Earlier = f.happened(t)
 	body.Charts = f.charts()
 	return f
-}
-
-func (w window) endWord(t task) string {
-	switch {
-	case w.fixed:
-		return formatClock(w.until)
-	case t.dead():
-		return "end"
-	}
-	return "now"
 }
 
 // shape tells pages with other parts apart.

@@ -19,7 +19,7 @@ type memory struct {
 	Needed, Charged, Cache, Peak, Limit number
 	// Bar is nil if there is nothing to compare.
 	Bar *bar
-	// Share is the charged part of the limit in words.
+	// Share is the needed part of the limit in words.
 	Share string
 	Class string
 }
@@ -32,6 +32,9 @@ type bar struct {
 	Label         string
 	Limited       bool
 }
+
+// The parts of its limit from which a task's need is in trouble, and on the way to it.
+const nearLimit, towardsLimit = 0.9, 0.75
 
 // memoryOf splits what is charged to a task into what it needs and what the kernel can take back.
 func memoryOf(t task) memory {
@@ -77,12 +80,12 @@ func memoryOf(t task) memory {
 	}
 	m.Bar.Label = "needed " + m.Needed.Text + ", page cache " + m.Cache.Text + ", peak " + m.Peak.Text
 	if limited {
-		m.Share = procstats.Share.Text(used / limit)
+		m.Share = procstats.Share.Text(needed / limit)
 		m.Bar.Label += ", limit " + m.Limit.Text
 		// Page cache is taken back at the limit; what is needed is what kills.
-		if needed/limit >= 0.9 {
+		if needed/limit >= nearLimit {
 			m.Class = "bad"
-		} else if needed/limit >= 0.75 {
+		} else if needed/limit >= towardsLimit {
 			m.Class = "warn"
 		}
 	}

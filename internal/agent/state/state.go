@@ -113,7 +113,7 @@ type Task struct {
 	Ends, EndsByOperator, EndsByHost int
 	// Totals are those of the starts that have ended.
 	Totals figures.Totals
-	// Outcome is that of the last start's final record; empty while it runs, and without a record.
+	// Outcome is that of the final record of the last start that ended; empty without one.
 	Outcome record.Outcome
 	// RunID is the driver's id of the last start; empty before the first.
 	RunID string

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"html/template"
 	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -141,13 +140,6 @@ func reportedRunOf(cmd *cobra.Command, entry record.Entry) reportedRun {
 		return run
 	}
 	axis, charts := runCharts(r, points)
-	// The ticks of a page are at even distances.
-	const ticks = 4
-	axis.Ticks = nil
-	for i := range ticks + 1 {
-		after := axis.Until.Sub(axis.Since) * time.Duration(i) / ticks
-		axis.Ticks = append(axis.Ticks, chart.Tick{At: axis.Since.Add(after), Label: procstats.Seconds.Text(after.Seconds())})
-	}
 	for i := range charts {
 		run.Charts = append(run.Charts, reportChart{charts[i].Title, template.HTML(charts[i].HTML(axis))})
 	}

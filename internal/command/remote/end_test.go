@@ -49,7 +49,7 @@ func TestSurfacesAgree(t *testing.T) {
 				"event": {end.Summary, end.LastReading}, "summary": {end.Summary, end.LastReading, end.Remedy},
 				"alloc status": all, "show": all, "page": append([]string{end.OOM}, all[1:]...),
 				"page without token": {redacted.Summary, redacted.OOM, redacted.LastReading, redacted.Remedy},
-				"top":                {string(end.Outcome), cause},
+				"top":                {end.Outcome.Text(), cause},
 				"record":             {string(end.Outcome), end.Summary, end.LastReading, end.Remedy},
 			} {
 				for _, word := range words {

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/client"
 	"github.com/tachograph/tacho/internal/command/cli"
@@ -321,14 +322,23 @@ func causeWord(s *apijson.TaskState) string {
 	return ""
 }
 
-// stateText returns the state of a task, on whose account it ended, and the number of its restarts.
+// stateText returns the state of a task, the number of its restarts, and how it last ended, as in "running ↻14
+// oom-killed 38 s ago".
 func stateText(s *apijson.TaskState) string {
-	word := stateWord(s)
-	if cause := causeWord(s); cause != "" {
-		word += " (" + cause + ")"
+	word, last := stateWord(s), record.LastEnd{Outcome: s.Tacho.Outcome, Cause: causeWord(s)}
+	if s.Tacho.LastEnd != nil {
+		last = *s.Tacho.LastEnd
 	}
-	if s.Restarts > 0 {
-		word += fmt.Sprintf(" (restarts: %d)", s.Restarts)
+	if s.State == "dead" && last.Outcome != "" {
+		word = ""
 	}
-	return word
+	return record.Join(" ", word, restartsText(s.Restarts), last.Text(time.Now()))
+}
+
+// restartsText counts the restarts of a task; empty for none.
+func restartsText(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return "↻" + strconv.Itoa(n)
 }

@@ -100,6 +100,8 @@ type topRow struct {
 	// Cause is on whose account it does not run, if not on its own.
 	Cause    string `json:"cause,omitempty"`
 	Restarts int    `json:"restarts"`
+	// LastEnd is how the task last ended, also while it runs again; nil before that.
+	LastEnd *record.LastEnd `json:"last_end,omitempty"`
 	// Reason is why there are no measurements.
 	Reason string `json:"reason,omitempty"`
 	usage
@@ -170,6 +172,7 @@ func (p *taskPoll) row(a *apijson.Allocation, task string, stats *client.Stats) 
 	s := a.TaskStates[task]
 	row := &topRow{
 		Alloc: a.ID, Name: a.Name, Job: a.JobID, Task: task, State: stateWord(s), Cause: causeWord(s), Restarts: s.Restarts,
+		LastEnd: s.Tacho.LastEnd,
 	}
 	if s.State == "dead" {
 		row.Outcome = s.Tacho.Outcome
@@ -218,11 +221,17 @@ func remember(past []*float64, value *float64) []*float64 {
 
 // word returns the state, or the outcome if the task has ended, and on whose account.
 func (r *topRow) word() string {
-	word := cmp.Or(string(r.Outcome), r.State)
-	if r.Cause != "" {
-		word += " (" + r.Cause + ")"
+	end := record.LastEnd{Outcome: cmp.Or(r.Outcome, record.Outcome(r.State)), Cause: r.Cause}
+	return end.Word()
+}
+
+// last returns the number of restarts and the last end with its age; empty for a task that has not ended.
+func (r *topRow) last(now time.Time) string {
+	end := record.LastEnd{}
+	if r.LastEnd != nil {
+		end = *r.LastEnd
 	}
-	return word
+	return record.Join(" ", restartsText(r.Restarts), end.Text(now))
 }
 
 // sameSet reports whether two readings have the same set of processes, which are not read for each.

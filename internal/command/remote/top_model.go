@@ -19,18 +19,24 @@ type topOrder struct {
 	word string
 	key  rune
 	// weight is the number that rows are sorted by, the highest first; by name where rows are equal.
-	weight func(*usage) *float64
+	weight func(*topRow) *float64
 }
 
 // topOrders are the orders, CPU first.
 func topOrders() []topOrder {
 	return []topOrder{
-		{"cpu", 'c', func(u *usage) *float64 { return u.Cores }},
-		{"memory", 'm', func(u *usage) *float64 { return u.Memory }},
-		{"io", 'i', func(u *usage) *float64 { return sum(u.Read, u.Written) }},
-		{"name", 'p', func(*usage) *float64 { return nil }},
-		{"processes", 't', func(u *usage) *float64 { return u.Processes }},
-		{"pressure", 'w', func(u *usage) *float64 { return greatest(u.CPUPressure, u.MemoryPressure, u.IOPressure) }},
+		{"cpu", 'c', func(u *topRow) *float64 { return u.Cores }},
+		{"memory", 'm', func(u *topRow) *float64 { return u.Memory }},
+		{"io", 'i', func(u *topRow) *float64 { return sum(u.Read, u.Written) }},
+		{"name", 'p', func(*topRow) *float64 { return nil }},
+		{"processes", 't', func(u *topRow) *float64 { return u.Processes }},
+		{"pressure", 'w', func(u *topRow) *float64 { return greatest(u.CPUPressure, u.MemoryPressure, u.IOPressure) }},
+		{"end", 'e', func(u *topRow) *float64 {
+			if u.LastEnd == nil {
+				return nil
+			}
+			return new(float64(u.LastEnd.At.Unix()))
+		}},
 	}
 }
 
@@ -74,13 +80,14 @@ func (m *topModel) update(rows []*topRow, err error) {
 func (m *topModel) visible() []*topRow {
 	rows := []*topRow{} // in JSON, an empty list is not null
 	for _, r := range m.rows {
-		if strings.Contains(strings.ToLower(r.title()), strings.ToLower(m.filter)) || strings.HasPrefix(r.Alloc, m.filter) {
+		text := strings.ToLower(r.title() + " " + r.word() + " " + r.last(m.at))
+		if strings.Contains(text, strings.ToLower(m.filter)) || strings.HasPrefix(r.Alloc, m.filter) {
 			rows = append(rows, r)
 		}
 	}
 	weight := m.weight()
 	slices.SortStableFunc(rows, func(a, b *topRow) int {
-		order := cmp.Or(cmp.Compare(orLeast(weight(&b.usage)), orLeast(weight(&a.usage))), cmp.Compare(a.title(), b.title()),
+		order := cmp.Or(cmp.Compare(orLeast(weight(b)), orLeast(weight(a))), cmp.Compare(a.title(), b.title()),
 			cmp.Compare(a.Alloc, b.Alloc))
 		if m.reverse {
 			return -order
@@ -99,7 +106,7 @@ func orLeast(value *float64) float64 {
 }
 
 // weight returns the number by which rows are sorted.
-func (m *topModel) weight() func(*usage) *float64 {
+func (m *topModel) weight() func(*topRow) *float64 {
 	orders := topOrders()
 	return orders[max(0, slices.IndexFunc(orders, func(o topOrder) bool { return o.word == m.sort }))].weight
 }

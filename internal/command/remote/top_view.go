@@ -92,39 +92,44 @@ func (m *topModel) selectedLine(line string, width int) string {
 // sparkline is the number of columns of a sparkline.
 const sparkline = 12
 
+// The columns of the table that more than its head names.
+const (
+	topState = iota + 1
+	topLast
+	_
+	topSpark
+)
+
 // table has one line per task.
 func (m *topModel) table(sparks bool, width int) *cli.Table {
 	t := &cli.Table{
-		Width: width, Right: []int{2, 4, 5, 6, 7, 8, 9},
-		Leave: []int{11, 9, 7, 8, 3, 6, 1, cli.Shorten}, Least: map[int]int{0: 10, 10: 13},
+		Width: width, Right: []int{3, 5, 6, 7, 8, 9, 10},
+		Leave: []int{12, 10, 8, 9, topSpark, 7, topState, 6, cli.Shorten}, Least: map[int]int{0: 10, 11: 13},
 	}
 	t.Header = []string{
-		"TASK", "STATE", "CPU", "", "MEMORY", "LIMIT", "PEAK", "READ/s", "WRITTEN/s", "PROCS",
+		"TASK", "STATE", "LAST END", "CPU", "", "MEMORY", "LIMIT", "PEAK", "READ/s", "WRITTEN/s", "PROCS",
 		"PRESSURE", "ALLOCATION",
 	}
+	rows := m.visible()
 	if !sparks {
-		t.Header[3] = "RESTARTS"
-		t.Right = append(t.Right, 3)
+		t.Hidden = append(t.Hidden, topSpark)
 	}
-	for _, r := range m.visible() {
+	if !slices.ContainsFunc(rows, func(r *topRow) bool { return r.last(m.at) != "" }) {
+		t.Hidden = append(t.Hidden, topLast)
+	}
+	for _, r := range rows {
 		f := r.usage
-		spark := cli.Plain(strconv.Itoa(r.Restarts))
-		if sparks {
-			spark = cli.Painted(sparkText(r.past, sparkline), m.palette.Green)
-		}
 		word, paint := r.word(), statusPaint(m.palette, r.State)
 		if r.Outcome != "" {
 			paint = summary.OutcomePaint(m.palette, r.Outcome)
-		}
-		if sparks && r.Restarts > 0 {
-			word += fmt.Sprintf(" ×%d", r.Restarts)
 		}
 		pressure := cli.Painted(pressureText(f), pressurePaint(m.palette, f))
 		if r.sample == nil && r.Reason != "" && r.State == "running" {
 			pressure = cli.Painted(cli.OneLine(r.Reason), m.palette.Faint)
 		}
 		row := []any{
-			r.title(), cli.Painted(word, paint), cli.Painted(coresText(f.Cores), m.palette.Bold), spark,
+			r.title(), cli.Painted(word, paint), cli.Painted(r.last(m.at), lastPaint(m.palette, r)),
+			cli.Painted(coresText(f.Cores), m.palette.Bold), cli.Painted(sparkText(r.past, sparkline), m.palette.Green),
 			cli.Painted(cli.Optional(procstats.Bytes, f.Memory), sharePaint(m.palette, ratio(f.Memory, f.Limit))),
 		}
 		for _, value := range []*float64{f.Limit, f.Peak, f.Read, f.Written} {
@@ -134,6 +139,14 @@ func (m *topModel) table(sparks bool, width int) *cli.Table {
 			cli.Painted(shortID(r.Alloc), m.palette.Faint))...)
 	}
 	return t
+}
+
+// lastPaint returns the colour of the last end of a task.
+func lastPaint(p cli.Palette, r *topRow) func(string) string {
+	if r.LastEnd == nil || !r.LastEnd.Problem() {
+		return p.Faint
+	}
+	return p.Red
 }
 
 // sharePaint returns a warning colour if most of a limit is used.
