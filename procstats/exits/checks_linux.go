@@ -26,11 +26,12 @@ const (
 	tryLimit = 200 * time.Millisecond
 )
 
-// checkNamespace refuses another PID namespace than the first, in which the kernel's numbers are not those of /proc.
+// checkNamespace refuses another PID namespace than the initial one, in which the kernel's numbers are not those of
+// /proc.
 func checkNamespace(host kernel.FS) error {
 	if name := kernel.PIDNamespace(host); name != "" && !kernel.InInitialPIDNamespace(host) {
-		path := filepath.Join(host.Proc, "self/ns/pid")
-		return fmt.Errorf("%s is %s: it takes the first PID namespace, outside of containers", path, name)
+		return bpf.NewRefused("the initial PID namespace is required", "run outside of containers, or docker run --pid=host",
+			fmt.Errorf("%s is %s", filepath.Join(host.Proc, "self/ns/pid"), name))
 	}
 	return nil
 }
@@ -78,9 +79,15 @@ func endThread() {
 // explain says what is missing where exits are not had.
 func explain(host kernel.FS, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("the kernel has no BTF (CONFIG_DEBUG_INFO_BTF): %w", err)
+		if _, sysErr := os.Stat(filepath.Join(host.Sys, "kernel")); sysErr != nil {
+			return bpf.NewRefused("the types of the kernel are not visible here", "mount -t sysfs sysfs "+host.Sys, err)
+		}
+		return bpf.NewRefused("the kernel has no BTF", "a kernel with CONFIG_DEBUG_INFO_BTF=y", err)
 	}
-	return bpf.Explain(host, err, "CAP_BPF and CAP_PERFMON", "Linux 5.8 or later")
+	return bpf.Explain(host, err, bpf.Needs{
+		Capability: "CAP_PERFMON", Number: unix.CAP_PERFMON, ReadsMemory: true,
+		Kernel: "Linux 5.10 or later with CONFIG_BPF_EVENTS=y",
+	})
 }
 
 // mostReaders bounds the readers on a machine: every context switch runs the programs of them all, some 50 ns each.

@@ -15,6 +15,8 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/tachograph/tacho/internal/testkit"
+	"github.com/tachograph/tacho/procstats/internal/bpf"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // What there is no room for while nothing is read is counted, and what comes after that is recorded again.
@@ -106,7 +108,11 @@ func late(t *testing.T, r *Reader) {
 // readerProgram loads a program as readers do, without attaching it.
 func readerProgram(t *testing.T) *ebpf.Program {
 	t.Helper()
-	p, err := ebpf.NewProgram(program("sched_switch", nil))
+	var p *ebpf.Program
+	err := bpf.Load(kernel.HostFS(), func() (err error) {
+		p, err = ebpf.NewProgram(program("sched_switch", nil))
+		return err
+	})
 	if err != nil {
 		t.Skipf("no exit records here: %v", err)
 	}

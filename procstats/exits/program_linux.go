@@ -22,6 +22,7 @@ const (
 	watched = asm.R8
 	deepest = asm.R8 // until then: the level of the cgroup that was found
 	entry   = asm.R9 // of the ring buffer
+	above   = asm.R9 // until then, without a helper for it: the ids of the cgroups above
 )
 
 // What is on the stack, below the frame pointer.
@@ -32,6 +33,7 @@ const (
 	stackLeader = -32
 	stackState  = -40
 	stackMaxRSS = -48
+	stackLevel  = -56
 )
 
 const (
@@ -83,7 +85,7 @@ func exitProgram(o *offsets, m *shared) *ebpf.ProgramSpec {
 			asm.Instructions{asm.FnGetCurrentTask.Call(), asm.Mov.Reg(task, asm.R0)}, read(stackState, 4, o.state),
 			asm.Instructions{asm.LoadMem(asm.R1, asm.RFP, stackState, asm.Word)}, ifDead, current)
 	}
-	return program("sched_switch", code, filter(m), reserve(m), fill(o), peakBefore(m), submit(m))
+	return program("sched_switch", code, filter(o, m), reserve(m), fill(o), peakBefore(m), submit(m))
 }
 
 // execProgram notes the peak that a process had when it executed its program: the kernel takes it over from the memory
@@ -91,7 +93,7 @@ func exitProgram(o *offsets, m *shared) *ebpf.ProgramSpec {
 func execProgram(o *offsets, m *shared) *ebpf.ProgramSpec {
 	return program("sched_process_exec",
 		asm.Instructions{asm.FnGetCurrentTask.Call(), asm.Mov.Reg(task, asm.R0)},
-		filter(m),
+		filter(o, m),
 		read(stackSignal, 8, o.signal),
 		asm.Instructions{asm.LoadMem(asm.R3, asm.RFP, stackSignal, asm.DWord)},
 		readFrom(stackMaxRSS, 8, o.maxRSS),
@@ -119,7 +121,7 @@ func execProgram(o *offsets, m *shared) *ebpf.ProgramSpec {
 func forkProgram(o *offsets, m *shared) *ebpf.ProgramSpec {
 	return program("sched_process_fork",
 		asm.Instructions{asm.LoadMem(task, asm.R1, 8, asm.DWord)},
-		filter(m),
+		filter(o, m),
 		read(stackLeader, 8, o.leader),
 		asm.Instructions{asm.LoadMem(asm.R1, asm.RFP, stackLeader, asm.DWord), asm.JNE.Reg(asm.R1, task, "end")},
 		count(atForked))
@@ -127,8 +129,8 @@ func forkProgram(o *offsets, m *shared) *ebpf.ProgramSpec {
 
 // endingProgram counts the threads that begin to end, which is before their parents are told: the scheduler can take
 // long to come back to one that has nothing left to do but end, and the record is written then.
-func endingProgram(m *shared) *ebpf.ProgramSpec {
-	return program("sched_process_exit", filter(m), count(atEnding))
+func endingProgram(o *offsets, m *shared) *ebpf.ProgramSpec {
+	return program("sched_process_exit", filter(o, m), count(atEnding))
 }
 
 // program puts the parts of one for a tracepoint together.
@@ -152,7 +154,7 @@ func count(at int16) asm.Instructions {
 // It keeps the number of the deepest level and not what was found there, and asks nothing of that number, for the sake
 // of the kernel's check of the program: that goes through the loop once for each value that it has to tell from
 // others.
-func filter(m *shared) asm.Instructions {
+func filter(o *offsets, m *shared) asm.Instructions {
 	lookup := bpf.Lookup(m.watched, stackCgroup, asm.DWord)
 	return slices.Concat(
 		asm.Instructions{asm.FnGetCurrentCgroupId.Call()},
@@ -161,22 +163,62 @@ func filter(m *shared) asm.Instructions {
 			asm.JNE.Imm(asm.R0, 0, "watched"),
 			asm.Mov.Imm(deepest, 0),
 			asm.Mov.Imm(level, 0),
-			asm.Mov.Reg(asm.R1, level).WithSymbol("level"), // from the root down: the depth of the task's cgroup is not known
-			asm.FnGetCurrentAncestorCgroupId.Call(),
-			asm.JEq.Imm(asm.R0, 0, "deepest"),
 		},
+		o.findAbove(),
+		o.ancestor(level, "level"), // from the root down: the depth of the task's cgroup is not known
+		asm.Instructions{asm.JEq.Imm(asm.R0, 0, "deepest")},
 		lookup,
 		asm.Instructions{
 			asm.JEq.Imm(asm.R0, 0, "deeper"),
 			asm.Mov.Reg(deepest, level),
 			asm.Add.Imm(level, 1).WithSymbol("deeper"),
 			asm.JLT.Imm(level, mostLevels, "level"),
-			asm.Mov.Reg(asm.R1, deepest).WithSymbol("deepest"),
-			asm.FnGetCurrentAncestorCgroupId.Call(),
 		},
+		o.ancestor(deepest, "deepest"),
 		lookup,
 		asm.Instructions{asm.JEq.Imm(asm.R0, 0, "end"), asm.Mov.Reg(watched, asm.R0).WithSymbol("watched")},
 	)
+}
+
+// ancestor puts the id of the cgroup of a level that is above the current task, or its own, into R0; 0 for none. Linux
+// 5.15 has a helper for that in programs for tracepoints, before that it is read from where the helper has it.
+func (o *offsets) ancestor(level asm.Register, symbol string) asm.Instructions {
+	if !o.walksCgroups {
+		return asm.Instructions{asm.Mov.Reg(asm.R1, level).WithSymbol(symbol), asm.FnGetCurrentAncestorCgroupId.Call()}
+	}
+	none := "no_" + symbol
+	return slices.Concat(
+		asm.Instructions{
+			asm.Mov.Imm(asm.R0, 0).WithSymbol(symbol),
+			asm.LoadMem(asm.R1, asm.RFP, stackLevel, asm.Word),
+			asm.JGT.Reg(level, asm.R1, none),
+			asm.Mov.Reg(asm.R3, level), asm.LSh.Imm(asm.R3, 3), asm.Add.Reg(asm.R3, above),
+		},
+		readFrom(stackCgroup, 8, 0),
+		asm.Instructions{
+			asm.LoadMem(asm.R0, asm.RFP, stackCgroup, asm.DWord),
+			asm.Mov.Reg(asm.R0, asm.R0).WithSymbol(none),
+		},
+	)
+}
+
+// findAbove finds the ids of the cgroups above the current task, and the level of its own.
+func (o *offsets) findAbove() asm.Instructions {
+	if !o.walksCgroups {
+		return nil
+	}
+	var code asm.Instructions
+	from := asm.R0
+	code = append(code, asm.FnGetCurrentTask.Call())
+	for _, offset := range []int32{o.cgroups, o.dflCgroup} {
+		code = append(code, asm.Mov.Reg(asm.R3, from))
+		code = append(code, readFrom(stackCgroup, 8, offset)...)
+		code = append(code, asm.LoadMem(above, asm.RFP, stackCgroup, asm.DWord))
+		from = above
+	}
+	code = append(code, asm.Mov.Reg(asm.R3, above))
+	code = append(code, readFrom(stackLevel, 4, o.level)...)
+	return append(code, asm.Add.Imm(above, o.ancestorIDs))
 }
 
 // reserve gets room for a record, and counts it as lost without room.
@@ -325,6 +367,9 @@ type offsets struct {
 	state, signal, leader, maxRSS int32
 	fields                        []field
 	hasDelay, hasIO               bool
+	// walksCgroups says that the programs find the cgroups above a task by the offsets after it.
+	walksCgroups                           bool
+	cgroups, dflCgroup, level, ancestorIDs int32
 }
 
 func readOffsets(fs kernel.FS) (*offsets, error) {
@@ -364,6 +409,10 @@ func offsetsOf(types *kernel.BTF) *offsets {
 		add(ofTask, atMinorFaults+8*int16(i), 8, types.Offset("task_struct", name)) //nolint:gosec // four of them
 	}
 	o.addOptional(types)
+	if o.ancestorIDs, o.walksCgroups = types.OptionalOffset("cgroup", "ancestor_ids"); o.walksCgroups { // Linux 5.5 to 6.0
+		o.cgroups, o.dflCgroup = types.Offset("task_struct", "cgroups"), types.Offset("css_set", "dfl_cgrp")
+		o.level = types.Offset("cgroup", "level")
+	}
 	return o
 }
 

@@ -65,7 +65,7 @@ func Open(fs kernel.FS) (*Reader, error) {
 	if err := checkNamespace(fs); err != nil {
 		return nil, err
 	}
-	if err := r.load(fs); err != nil {
+	if err := bpf.Load(fs, func() error { return r.load(fs) }); err != nil {
 		return nil, errors.Join(explain(fs, err), r.Close())
 	}
 	r.work.Go(func() { r.ring.wait(r.add) })
@@ -85,7 +85,7 @@ func (r *Reader) load(fs kernel.FS) error {
 		return err
 	}
 	for _, spec := range []*ebpf.ProgramSpec{ // the first is what readers are counted by
-		exitProgram(o, &r.maps), execProgram(o, &r.maps), forkProgram(o, &r.maps), endingProgram(&r.maps),
+		exitProgram(o, &r.maps), execProgram(o, &r.maps), forkProgram(o, &r.maps), endingProgram(o, &r.maps),
 	} {
 		l, err := bpf.Attach(spec, func(p *ebpf.Program) (link.Link, error) { return r.attach(p, spec.AttachTo) })
 		if err != nil {

@@ -29,6 +29,8 @@ func openReader(t *testing.T) *Reader {
 	r, err := Open(kernel.HostFS())
 	switch {
 	case err == nil:
+	case os.Getenv("TACHO_GUEST") != "": // where nothing is in the way
+		t.Fatal(err)
 	case errors.Is(err, unix.EPERM), errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrBusy), strings.Contains(err.Error(), "PID namespace"):
 		t.Skipf("no exit records here: %v", err)
 	default: // what loads does not work

@@ -71,6 +71,30 @@ func InInitialTimeNamespace(fs FS) bool {
 	return errors.Is(err, os.ErrNotExist) || name == "time:[4026531834]"
 }
 
+// InInitialUserNamespace reports whether the capabilities of this process are those of the machine: a fixed number too,
+// PROC_USER_INIT_INO.
+func InInitialUserNamespace(fs FS) bool {
+	name := namespace(fs, "self", "user")
+	return name == "" || name == "user:[4026531837]"
+}
+
+// StatusField returns a field of /proc/self/status, proc_pid_status(5); empty if it cannot be read.
+func StatusField(fs FS, name string) string {
+	text, _ := os.ReadFile(filepath.Join(fs.Proc, "self/status"))
+	for line := range strings.Lines(string(text)) {
+		if value, found := strings.CutPrefix(line, name+":"); found {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// Capable reports whether this process has an effective capability, in its user namespace.
+func Capable(fs FS, capability uint) bool {
+	set, err := strconv.ParseUint(StatusField(fs, "CapEff"), 16, 64)
+	return err == nil && set&(1<<capability) != 0
+}
+
 // Comm returns the name of a process, /proc/PID/comm, which may have newlines.
 func Comm(fs FS, pid int) (string, error) {
 	text, err := os.ReadFile(fs.path(pid, "comm"))

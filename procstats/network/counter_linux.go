@@ -32,8 +32,8 @@ type Counter struct {
 
 // Count begins with the cgroup in dir, a directory of the version 2 hierarchy.
 func Count(host kernel.FS, dir string) (*Counter, error) {
-	c, err := open(dir)
-	if err != nil {
+	var c *Counter
+	if err := bpf.Load(host, func() (err error) { c, err = open(dir); return err }); err != nil {
 		return nil, explain(host, err)
 	}
 	return c, nil

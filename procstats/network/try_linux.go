@@ -39,7 +39,8 @@ func Trial(host kernel.FS) (*Counter, error) {
 		return nil, fmt.Errorf("try to count packets: %w", err)
 	}
 	if own.V2 == "" {
-		return nil, errors.New("no hierarchy of cgroup version 2 is mounted")
+		return nil, bpf.NewRefused("no hierarchy of cgroup version 2 is mounted",
+			"mount -t cgroup2 none DIR, which may be beside version 1", errors.ErrUnsupported)
 	}
 	c, err := Count(host, own.V2)
 	if err != nil {
@@ -94,5 +95,7 @@ func awaitInput(fd int) error {
 
 // explain says what is missing where packets cannot be counted.
 func explain(host kernel.FS, err error) error {
-	return bpf.Explain(host, err, "CAP_BPF and CAP_NET_ADMIN", "Linux 5.7 or later with CONFIG_CGROUP_BPF")
+	return bpf.Explain(host, err, bpf.Needs{
+		Capability: "CAP_NET_ADMIN", Number: unix.CAP_NET_ADMIN, Kernel: "Linux 5.10 or later with CONFIG_CGROUP_BPF=y",
+	})
 }

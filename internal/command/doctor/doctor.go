@@ -146,12 +146,20 @@ func (c Check) missing(found, costs, enable string) Check {
 	return Check{Name: c.Name, State: Missing, Found: found, Costs: costs, Enable: enable}
 }
 
-// unless returns the check, or what is lost because of an error.
+// unless returns the check, or what is lost because of an error, which may have a remedy of its own.
 func (c Check) unless(err error, costs, enable string) Check {
 	if err == nil {
 		return c
 	}
-	return c.partly(err.Error(), costs, enable)
+	found := err.Error()
+	if remedied := (interface {
+		error
+		Remedy() string
+	})(nil); errors.As(err, &remedied) {
+		enable = remedied.Remedy()
+		found = strings.TrimSuffix(found, "; "+enable)
+	}
+	return c.partly(found, costs, enable)
 }
 
 // Source is a source and the number of its measurements that are available.

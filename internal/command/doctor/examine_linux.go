@@ -11,7 +11,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -198,7 +197,7 @@ func checkExits(host Host, group *cgroup.Group) Check {
 	if err == nil {
 		err = errors.Join(reader.Try(), reader.Close())
 	}
-	enable := "root in the first PID namespace, and a kernel with CONFIG_DEBUG_INFO_BTF=y"
+	enable := ""
 	if err == nil && (group.V2 == "" || !group.Encloses()) {
 		err, enable = errNoGroup, mountGroups
 	}
@@ -213,7 +212,7 @@ const mountGroups = "a mounted cgroup v2, which may be beside version 1: mount -
 
 // checkNetwork reports the result of counting a packet that this process sent to itself.
 func checkNetwork(tried error, group *cgroup.Group) Check {
-	enable := "root, and Linux 5.7 or later with CONFIG_CGROUP_BPF=y and a mounted cgroup v2"
+	enable := ""
 	switch {
 	case errors.Is(tried, unix.ENETUNREACH):
 		enable = "ip link set lo up, in this network namespace"
@@ -246,7 +245,7 @@ func checkOwnProcess(host Host) Check {
 // CAP_SYS_PTRACE, proc(5). Yama only restricts attaching.
 func checkOtherUsers(host Host) Check {
 	c := works("processes of other users", "I/O and PSS are readable (CAP_SYS_PTRACE)")
-	if capable(host, unix.CAP_SYS_PTRACE) {
+	if kernel.Capable(host.FS, unix.CAP_SYS_PTRACE) {
 		return c
 	}
 	return c.partly("I/O and PSS are not readable: no CAP_SYS_PTRACE",
@@ -260,7 +259,7 @@ func checkOOMScore(host Host) Check {
 	lack := "no CAP_SYS_RESOURCE"
 	if host.namespaced("user") {
 		lack += " outside this user namespace"
-	} else if capable(host, unix.CAP_SYS_RESOURCE) {
+	} else if kernel.Capable(host.FS, unix.CAP_SYS_RESOURCE) {
 		return c
 	}
 	return c.partly("executors are not protected from the OOM killer: "+lack,
@@ -275,10 +274,4 @@ func grant(capability, command string) string {
 			strings.TrimPrefix(capability, "CAP_"))
 	}
 	return command
-}
-
-// capable reports whether this process has an effective capability.
-func capable(host Host, capability uint) bool {
-	set, err := strconv.ParseUint(statusField(host, "CapEff"), 16, 64)
-	return err == nil && set&(1<<capability) != 0
 }

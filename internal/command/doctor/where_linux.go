@@ -118,7 +118,7 @@ func checkHidden(host Host) Check {
 		return c
 	}
 	found := fmt.Sprintf("/proc is mounted with hidepid=%s", mode)
-	if capable(host, unix.CAP_SYS_PTRACE) || inGroup(group) {
+	if kernel.Capable(host.FS, unix.CAP_SYS_PTRACE) || inGroup(group) {
 		return works(c.Name, found+", which does not apply to this user")
 	}
 	return c.partly(found, "processes of the task that change their user, such as sudo, if there is no cgroup",
@@ -159,7 +159,7 @@ func inGroup(group string) bool {
 
 // checkSeccomp checks which optional system calls a filter denies, seccomp(2).
 func checkSeccomp(host Host) Check {
-	if statusField(host, "Seccomp") != "2" {
+	if kernel.StatusField(host.FS, "Seccomp") != "2" {
 		return works("system call filter", "none")
 	}
 	c := works("system call filter", "active; allows all calls that tacho makes")
@@ -175,16 +175,6 @@ func checkSeccomp(host Host) Check {
 	}
 	return c.partly("denies "+strings.Join(denied, ", "), strings.Join(costs, "; "),
 		"in a container: a newer runtime, or docker run --security-opt seccomp=PROFILE that allows these calls")
-}
-
-// statusField returns a field of /proc/self/status, proc_pid_status(5).
-func statusField(host Host, name string) string {
-	for line := range strings.Lines(textOf(host.FS.Proc, "self/status")) {
-		if value, found := strings.CutPrefix(line, name+":"); found {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
 }
 
 // checkSecurityModule checks SELinux and AppArmor. A permission error in spite of all capabilities is theirs. The file
@@ -210,7 +200,8 @@ func checkSecurityModule(host Host, group *cgroup.Group) Check {
 	default:
 		return c
 	}
-	if !strings.Contains(strings.Join(group.Notes, "\n"), unix.EACCES.Error()) || !capable(host, unix.CAP_DAC_OVERRIDE) {
+	denied := strings.Contains(strings.Join(group.Notes, "\n"), unix.EACCES.Error())
+	if !denied || !kernel.Capable(host.FS, unix.CAP_DAC_OVERRIDE) {
 		return c
 	}
 	return c.partly(c.Found+"; creating cgroups is denied", costsOfNoGroup, enable)

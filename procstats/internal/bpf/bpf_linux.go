@@ -10,8 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-	"strings"
+	"syscall"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -45,22 +44,34 @@ func Lookup(m *ebpf.Map, place int16, size asm.Size) asm.Instructions {
 	}
 }
 
-// Explain says what is missing where programs are refused: capabilities, or a kernel that has what they need.
-func Explain(host kernel.FS, err error, capabilities, system string) error {
-	var refused *ebpf.VerifierError
-	lockdown, _ := os.ReadFile(filepath.Join(host.Sys, "kernel/security/lockdown"))
-	switch {
-	case strings.Contains(string(lockdown), "[confidentiality]"):
-		return fmt.Errorf("the kernel is locked down: %w", err)
-	case errors.As(err, &refused):
-		return fmt.Errorf("the kernel's verifier refused a program: %w", err)
-	case os.Geteuid() == 0 && errors.Is(err, unix.EPERM): // a container can take the capabilities from root
-		const limit = "before Linux 5.11 a limit of locked memory (ulimit -l) that has room for it"
-		return fmt.Errorf("%s are required, and %s: %w", capabilities, limit, unix.EPERM)
-	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES): // not the text of the library, which suspects a limit
-		return fmt.Errorf("%s are required; run as root: %w", capabilities, unix.EPERM)
-	case errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, unix.EINVAL):
-		return fmt.Errorf("it takes %s: %w", system, err)
+// Load runs what creates maps and loads programs. Before Linux 5.11 their memory is counted against RLIMIT_MEMLOCK, of
+// which most users have 64 KiB, so the limit is raised meanwhile, and nothing is forked that would inherit it.
+func Load(host kernel.FS, load func() error) error {
+	if kernel.OSRelease(host).AtLeast(5, 11) {
+		return load()
 	}
-	return err
+	syscall.ForkLock.Lock()
+	defer syscall.ForkLock.Unlock()
+	var own unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &own); err != nil {
+		return errors.Join(os.NewSyscallError("getrlimit", err), load())
+	}
+	limit := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
+	if unix.Setrlimit(unix.RLIMIT_MEMLOCK, &limit) != nil { // without CAP_SYS_RESOURCE
+		limit = unix.Rlimit{Cur: own.Max, Max: own.Max}
+		_ = unix.Setrlimit(unix.RLIMIT_MEMLOCK, &limit)
+	}
+	err := load()
+	if errors.Is(err, unix.EPERM) && limit.Max != unix.RLIM_INFINITY {
+		err = &memlockError{limit.Max, err}
+	}
+	return errors.Join(err, os.NewSyscallError("setrlimit", unix.Setrlimit(unix.RLIMIT_MEMLOCK, &own)))
 }
+
+// memlockError is a refusal below a limit of locked memory that could not be raised.
+type memlockError struct {
+	limit uint64
+	error
+}
+
+func (e *memlockError) Unwrap() error { return e.error }
