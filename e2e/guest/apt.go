@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,19 +15,15 @@ import (
 	"strings"
 )
 
-const (
-	debian      = "http://deb.debian.org/debian"
-	keyring     = "/usr/share/keyrings/debian-archive-keyring.gpg"
-	metapackage = "linux-image-cloud-amd64"
-)
+const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 // apt runs the apt tools on one suite with a configuration, lists and caches of its own in a
 // folder. Of the system's settings it takes over what reaches the archive, such as proxies, and it
 // changes nothing of the system.
 type apt string
 
-// newApt makes an empty folder dir an apt for the suite of the archive at mirror.
-func newApt(dir, mirror, suite string) (apt, error) {
+// newApt makes an empty folder dir an apt for the architecture and the suite of the archive, with its lists updated.
+func newApt(ctx context.Context, dir, archive, suite, arch string) (apt, error) {
 	if _, err := os.Stat(keyring); err != nil {
 		return "", fmt.Errorf("%w (Debian package debian-archive-keyring)", err)
 	}
@@ -36,14 +33,14 @@ func newApt(dir, mirror, suite string) (apt, error) {
 		}
 	}
 	for name, text := range map[string]string{
-		"sources.list": fmt.Sprintf("deb [arch=amd64 signed-by=%s] %s %s main\n", keyring, mirror, suite),
+		"sources.list": fmt.Sprintf("deb [arch=%s signed-by=%s] %s %s main\n", arch, keyring, archive, suite),
 		"status":       "",
 		"apt.conf": fmt.Sprintf(`#clear APT::Architectures;
 #clear APT::Update::Pre-Invoke;
 #clear APT::Update::Post-Invoke;
 #clear APT::Update::Post-Invoke-Success;
-APT::Architecture "amd64";
-APT::Architectures:: "amd64";
+APT::Architecture "%[2]s";
+APT::Architectures:: "%[2]s";
 APT::Sandbox::User "root";
 Acquire::Languages "none";
 Dir::Cache "%[1]s";
@@ -53,13 +50,15 @@ Dir::Etc::sourcelist "%[1]s/sources.list";
 Dir::Etc::sourceparts "%[1]s/none";
 Dir::Etc::preferences "/dev/null";
 Dir::Etc::preferencesparts "%[1]s/none";
-`, dir),
+`, dir, arch),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			return "", err
 		}
 	}
-	return apt(dir), nil
+	a := apt(dir)
+	_, err := a.run(ctx, "apt-get", "update", "--error-on=any")
+	return a, err
 }
 
 // run runs an apt tool in the folder and returns what it printed.
@@ -75,64 +74,72 @@ func (a apt) run(ctx context.Context, tool string, args ...string) (string, erro
 	return string(text), nil
 }
 
-// kernel returns package and version of the newest kernel behind the metapackage.
-func (a apt) kernel(ctx context.Context) (name, version string, err error) {
-	if _, err := a.run(ctx, "apt-get", "update", "--error-on=any"); err != nil {
-		return "", "", err
-	}
+// kernel returns the version of the newest kernel behind the metapackage, and the packages with its files.
+func (a apt) kernel(ctx context.Context, metapackage string) (version string, packages []string, err error) {
 	control, err := a.run(ctx, "apt-cache", "show", "--no-all-versions", metapackage)
 	if err != nil {
-		return "", "", err
+		return "", nil, err
 	}
-	name, version, ok := dependency(control)
-	if !ok {
-		return "", "", fmt.Errorf("no kernel in the Depends of %s:\n%s", metapackage, control)
+	images := exactly(control, "image")
+	if len(images) == 0 {
+		return "", nil, fmt.Errorf("no kernel in the Depends of %s:\n%s", metapackage, control)
 	}
-	return name, version, nil
+	image := images[0]
+	_, version, _ = strings.Cut(image, "=")
+	if control, err = a.run(ctx, "apt-cache", "show", image); err != nil {
+		return "", nil, err
+	}
+	// Kernels of Debian 14 have two packages behind that one.
+	if packages = exactly(control, "binary|modules"); len(packages) == 0 {
+		packages = images[:1]
+	}
+	return version, packages, nil
 }
 
-// download fetches a package and returns its file.
-func (a apt) download(ctx context.Context, name, version string) (string, error) {
-	if _, err := a.run(ctx, "apt-get", "download", name+"="+version); err != nil {
-		return "", err
+// download fetches packages, "name=version", and returns their files.
+func (a apt) download(ctx context.Context, packages []string) ([]string, error) {
+	if _, err := a.run(ctx, "apt-get", append([]string{"download"}, packages...)...); err != nil {
+		return nil, err
 	}
-	found, err := filepath.Glob(filepath.Join(string(a), name+"_*.deb"))
-	if err != nil || len(found) != 1 {
-		return "", fmt.Errorf("apt-get download %s left %q: %w", name, found, err)
+	found, err := filepath.Glob(filepath.Join(string(a), "*.deb"))
+	if err != nil || len(found) != len(packages) {
+		return nil, fmt.Errorf("apt-get download %s left %q: %w", packages, found, err)
 	}
-	return found[0], nil
+	return found, nil
 }
 
-// dependency returns name and exact version of the kernel that a metapackage, as apt-cache shows it,
-// depends on. Both have the letters that Debian Policy allows (5.6.1, 5.6.12), without an epoch.
-func dependency(control string) (name, version string, ok bool) {
-	depends := regexp.MustCompile(`(?m)^Depends:.*?[ ,|](linux-image-[a-z0-9+.-]+) *\(= *([A-Za-z0-9.+~-]+)\)`)
-	found := depends.FindStringSubmatch(control)
-	if found == nil {
-		return "", "", false
+// closure fetches packages with all that they depend on, and returns the files.
+func (a apt) closure(ctx context.Context, packages []string) ([]string, error) {
+	args := []string{"install", "-y", "--no-install-recommends", "--download-only"}
+	if _, err := a.run(ctx, "apt-get", append(args, packages...)...); err != nil {
+		return nil, err
 	}
-	return found[1], found[2], true
+	return filepath.Glob(filepath.Join(string(a), "archives", "*.deb"))
 }
 
-// systemMirror returns the Debian archive that the system's own apt sources name, otherwise
-// Debian's public one.
-func systemMirror(ctx context.Context) string {
-	cmd := exec.CommandContext(ctx, "apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages")
-	sites, err := cmd.Output()
+// exactly returns the packages of a kernel, "name=version", that a package, as apt-cache shows it, depends on in one
+// exact version. Both have the letters that Debian Policy allows (5.6.1, 5.6.12), without an epoch.
+func exactly(control, kinds string) []string {
+	var found []string
+	depends := regexp.MustCompile(`(?m)^Depends:.*$`).FindString(control)
+	dependency := regexp.MustCompile(`[ ,|](linux-(?:` + kinds + `)-[a-z0-9+.-]+) *\(= *([A-Za-z0-9.+~-]+)\)`)
+	for _, match := range dependency.FindAllStringSubmatch(depends, -1) {
+		found = append(found, match[1]+"="+match[2])
+	}
+	return found
+}
+
+// systemArchive returns the Debian archive that the system's own apt sources name.
+func systemArchive(ctx context.Context) (string, error) {
+	sites, err := exec.CommandContext(ctx, "apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages").Output()
 	if err != nil {
-		return debian
+		return "", fmt.Errorf("read the sources of apt: %w; name the archive with -archive", err)
 	}
-	return mirror(string(sites))
-}
-
-// mirror returns the first of the archives, one a line, that is one of Debian's main archive. By
-// custom its address ends in debian; its origin is known to apt only after an update.
-func mirror(sites string) string {
-	for site := range strings.Lines(sites) {
-		site = strings.TrimRight(site, "/\n")
-		if path.Base(site) == path.Base(debian) {
-			return site
+	// By custom the address of the main archive ends in debian; its origin is known to apt only after an update.
+	for site := range strings.Lines(string(sites)) {
+		if site = strings.TrimRight(site, "/\n"); path.Base(site) == "debian" {
+			return site, nil
 		}
 	}
-	return debian
+	return "", errors.New("no archive of Debian among the sources of apt; name one with -archive")
 }

@@ -25,7 +25,7 @@ func initramfs(ctx context.Context, o options, k kernel, cache, dir string) ([]b
 	if err := static(o.binary); err != nil {
 		return nil, err
 	}
-	init, err := buildInit(ctx, cache)
+	init, err := buildInit(ctx, cache, o.arch)
 	if err != nil {
 		return nil, err
 	}
@@ -48,6 +48,11 @@ func initramfs(ctx context.Context, o options, k kernel, cache, dir string) ([]b
 		p.Modules = append(p.Modules, inside)
 		files = append(files, mount{driver, inside})
 	}
+	programs, err := withLibraries(programRoot(cache, o.arch), append(standardPrograms(), o.programs...))
+	if err != nil {
+		return nil, err
+	}
+	files = append(files, programs...)
 	text, err := json.Marshal(p)
 	if err != nil {
 		return nil, err
@@ -84,15 +89,15 @@ func packageFiles(dir, inside string) (mounts, error) {
 
 // buildInit returns the program that is the guest's init. The one in the cache may be of another
 // state of the sources: the go command knows.
-func buildInit(ctx context.Context, cache string) ([]byte, error) {
+func buildInit(ctx context.Context, cache, arch string) ([]byte, error) {
 	unlock, err := lock(filepath.Join(cache, "init.lock"))
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	file := filepath.Join(cache, "init")
+	file := filepath.Join(cache, "init-"+arch)
 	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", file, initPackage)
-	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0")
+	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOOS=linux", "GOARCH="+arch, "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build the guest's init: %w\n%s", err, text)
 	}

@@ -17,6 +17,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -40,7 +41,7 @@ func main() {
 
 func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == "kernels" {
-		if err := fetchKernels(ctx, args[1:], stdout); err != nil {
+		if err := fetchKernels(ctx, args[1:], stdout, stderr); err != nil {
 			fmt.Fprintln(stderr, "guest kernels:", err)
 			return 1
 		}
@@ -56,7 +57,7 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	log := &console{}
 	status, err := run(ctx, o, log, stdout, stderr)
 	if err != nil {
-		fmt.Fprintf(stderr, "guest %s/%s: %v\n", o.kernel, o.cgroup, err)
+		fmt.Fprintf(stderr, "guest %s/%s/%s: %v\n", o.kernel, o.arch, o.cgroup, err)
 		status = statusNothing
 	}
 	if text := log.String(); text != "" && (o.verbose || err != nil) {
@@ -65,23 +66,42 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return status
 }
 
-// fetchKernels fetches the kernels of the series, of all where none is named, and prints where they
-// are.
-func fetchKernels(ctx context.Context, series []string, stdout io.Writer) error {
-	if len(series) == 0 {
-		series = known()
+// fetchKernels fetches the kernels that are named as SERIES or SERIES/ARCH, otherwise all that the tests use, and prints
+// where they are.
+func fetchKernels(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	flags := flag.NewFlagSet("guest kernels", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	archive := flags.String("archive", "", "`URL` of a Debian archive instead of the one that apt uses here")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	names := flags.Args()
+	if len(names) == 0 {
+		for _, s := range allSeries() {
+			names = append(names, s.name)
+		}
+		names = append(names, "6.12/arm64")
 	}
 	cache, err := cacheFolder()
+	if err == nil && *archive == "" {
+		*archive, err = systemArchive(ctx)
+	}
 	if err != nil {
 		return err
 	}
-	mirror := systemMirror(ctx)
-	for _, one := range series {
-		k, err := fetchKernel(ctx, cache, mirror, one)
-		if err != nil {
-			return fmt.Errorf("kernel %s: %w", one, err)
+	for _, name := range names {
+		name, arch, _ := strings.Cut(name, "/")
+		if arch == "" {
+			arch = "amd64"
 		}
-		fmt.Fprintf(stdout, "%s\t%s\n", one, k)
+		k, err := fetchKernel(ctx, cache, *archive, name, arch)
+		if err == nil && arch != runtime.GOARCH {
+			err = fetchPrograms(ctx, cache, *archive, arch)
+		}
+		if err != nil {
+			return fmt.Errorf("kernel %s/%s: %w", name, arch, err)
+		}
+		fmt.Fprintf(stdout, "%s/%s\t%s\n", name, arch, k)
 	}
 	return nil
 }
@@ -107,7 +127,7 @@ func run(ctx context.Context, o options, log *console, stdout, stderr io.Writer)
 		}
 		fmt.Fprintf(log, "\nKVM: %v\n", err)
 	}
-	return m.run(ctx, tcg(), o.boot, r)
+	return m.run(ctx, o.processor().emulated, o.boot, r)
 }
 
 // prepare makes all that a guest is started from.
@@ -121,7 +141,7 @@ func prepare(ctx context.Context, o options) (machine, error) {
 	if err != nil {
 		return m, err
 	}
-	if m.kernel, err = findKernel(cache, o.kernel); err != nil {
+	if m.kernel, err = findKernel(cache, o.kernel, o.arch); err != nil {
 		return m, err
 	}
 	content, err := initramfs(ctx, o, m.kernel, cache, dir)

@@ -18,6 +18,7 @@ import (
 // options is one run, as the command line and the environment ask for it.
 type options struct {
 	kernel   string
+	arch     string // as Go and Debian name it
 	cgroup   string
 	memory   int // MiB
 	cpus     int
@@ -29,6 +30,7 @@ type options struct {
 	verbose  bool
 	append   string // to the kernel's command line
 	files    mounts
+	programs paths
 	boot     time.Duration
 	grace    time.Duration
 
@@ -55,15 +57,30 @@ func (m *mounts) Set(text string) error {
 	return nil
 }
 
+// paths is a flag of comma-separated paths.
+type paths []string
+
+func (p *paths) String() string { return "" }
+
+// Set adds the paths. It implements flag.Value.
+func (p *paths) Set(text string) error {
+	*p = append(*p, strings.Split(text, ",")...)
+	return nil
+}
+
 const usage = `Usage:
-  guest kernels [SERIES ...]                  fetch kernels into the cache, all by default
-  guest [flags] TEST-BINARY [ARGUMENT ...]    run a static test binary in a guest
+  guest kernels [-archive URL] [SERIES[/ARCH] ...]
+        fetch kernels into the cache, all by default, and the programs of another processor; from the
+        Debian archive of this machine's apt
+  guest [flags] TEST-BINARY [ARGUMENT ...]
+        run a static test binary in a guest
 
 As a part of go test:
   CGO_ENABLED=0 go test -exec "$PWD/bin/guest -kernel 6.12 -cgroup v2" ./some/package
 
 The test binary runs in its package folder, with the files and the testdata of that folder: a
-folder of the host is below /src in the guest. What else it needs is to be asked for:
+folder of the host is below /src in the guest. A shell is there too, with sleep, cat, seq, dd, true
+and false. What else it needs is to be asked for:
   TACHO_GUEST_FILES=$PWD/docs:/src$PWD/docs,$PWD/bin/tacho:/bin/tacho
 
 Environment: TACHO_GUEST_FILES=FILE:/PATH,... puts more files into the guest, like -file.
@@ -82,8 +99,10 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 		fmt.Fprint(stderr, usage)
 		flags.PrintDefaults()
 	}
-	flags.StringVar(&o.kernel, "kernel", "6.12", "kernel `series`: "+strings.Join(known(), ", "))
-	flags.StringVar(&o.cgroup, "cgroup", "v2", "cgroup `layout`: v2; v1 (controllers alone); hybrid (v1 controllers and v2 without any)")
+	flags.StringVar(&o.kernel, "kernel", "6.12", "kernel `series`: "+known())
+	flags.StringVar(&o.arch, "arch", "amd64", "`processor`: amd64, arm64")
+	flags.StringVar(&o.cgroup, "cgroup", "v2", "cgroup `layout`: v2; v1 (controllers alone); flat (v1 without memory.use_hierarchy at the root, "+
+		"before Linux 5.11); hybrid (v1 controllers and v2 without any)")
 	flags.IntVar(&o.memory, "memory", 512, "memory in `MiB`")
 	flags.IntVar(&o.cpus, "cpus", 2, "number of CPUs")
 	flags.IntVar(&o.disk, "disk", 0, "size of an empty /dev/vda in `MiB`, 0 for none")
@@ -92,6 +111,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	flags.BoolVar(&o.delegate, "delegate", false, "run in a leaf of a v2 cgroup that the user may divide, as with systemd's Delegate=yes")
 	flags.StringVar(&o.append, "append", "", "more `parameters` for the kernel, such as psi=0; of two settings of one the later holds")
 	flags.Var(&o.files, "file", "put `FILE:/PATH` into the guest; a folder with everything in it")
+	flags.Var(&o.programs, "program", "put a `program` with its libraries at the same path into the guest")
 	flags.BoolVar(&o.kvm, "kvm", false, "try KVM first")
 	flags.DurationVar(&o.boot, "boot", 3*time.Minute, "longest `time` until the test binary starts")
 	flags.DurationVar(&o.grace, "grace", 2*time.Minute, "longest `time` beyond the test binary's own -test.timeout")
@@ -112,10 +132,13 @@ func (o *options) complete(args []string, files string) error {
 			return fmt.Errorf("TACHO_GUEST_FILES: %w", err)
 		}
 	}
+	if _, err := seriesOf(o.kernel); err != nil {
+		return err
+	}
 	switch {
-	case !slices.Contains(known(), o.kernel):
-		return fmt.Errorf("unknown kernel %q: there are %s", o.kernel, strings.Join(known(), ", "))
-	case !slices.Contains([]string{"v1", "v2", "hybrid"}, o.cgroup):
+	case o.arch != "amd64" && o.arch != "arm64":
+		return fmt.Errorf("unknown processor %q", o.arch)
+	case !slices.Contains([]string{"v1", "v2", "flat", "hybrid"}, o.cgroup):
 		return fmt.Errorf("unknown cgroup layout %q", o.cgroup)
 	case o.user != "root" && o.user != "nobody":
 		return fmt.Errorf("unknown user %q", o.user)

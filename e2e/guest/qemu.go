@@ -11,11 +11,10 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
-
-const emulator = "qemu-system-x86_64"
 
 // Descriptors in the emulator, which opens all its files through /dev/fd: nothing is left over,
 // however it ends.
@@ -40,22 +39,44 @@ type machine struct {
 // accelerator is how the guest's CPU is made.
 type accelerator []string
 
-// tcg is emulation. All CPUs share one thread, and have no cmpxchg16b: otherwise guests of QEMU 7.2
-// crash now and then.
-func tcg() accelerator { return accelerator{"-accel", "tcg,thread=single", "-cpu", "max,-cx16"} }
+// processor is what differs between the machines of different processors.
+type processor struct {
+	emulator, debian string // the program and its Debian package
+	machine, console string
+	append           string
+	emulated         accelerator
+}
+
+// processor returns the machine that is asked for. All its CPUs share one thread; those of amd64 have no cmpxchg16b:
+// otherwise guests of QEMU 7.2 crash now and then.
+func (o options) processor() processor {
+	if o.arch == "arm64" {
+		return processor{
+			emulator: "qemu-system-aarch64", debian: "qemu-system-arm", machine: "virt", console: "ttyAMA0",
+			emulated: accelerator{"-accel", "tcg,thread=single", "-cpu", "cortex-a72"},
+		}
+	}
+	return processor{
+		emulator: "qemu-system-x86_64", debian: "qemu-system-x86", console: "ttyS0",
+		machine:  "q35,sata=off,smbus=off,usb=off,vmport=off,graphics=off",
+		append:   "tsc=reliable no_timer_check",
+		emulated: accelerator{"-accel", "tcg,thread=single", "-cpu", "max,-cx16"},
+	}
+}
 
 func kvm() accelerator { return accelerator{"-accel", "kvm", "-cpu", "host"} }
 
 // command is the emulator in a process group of its own, which ends with ctx.
 func (m machine) command(ctx context.Context, accel accelerator) *exec.Cmd {
+	p := m.processor()
 	args := append([]string{
-		"-M", "q35,sata=off,smbus=off,usb=off,vmport=off,graphics=off",
+		"-M", p.machine,
 		"-smp", strconv.Itoa(m.cpus),
 		"-m", strconv.Itoa(m.memory),
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-kernel", m.kernel.image(),
 		"-initrd", initramfsFD,
-		"-append", "console=ttyS0 panic=-1 psi=1 mitigations=off nokaslr tsc=reliable no_timer_check apparmor=0 audit=0 quiet " + m.append,
+		"-append", strings.Join([]string{"console=" + p.console, "panic=-1 psi=1 mitigations=off nokaslr apparmor=0 audit=0 quiet", p.append, m.append}, " "),
 		"-chardev", "file,id=console,path=" + consoleFD,
 		"-serial", "chardev:console",
 		"-device", "virtio-serial-pci",
@@ -65,7 +86,7 @@ func (m machine) command(ctx context.Context, accel accelerator) *exec.Cmd {
 	if m.disk != nil {
 		args = append(args, "-drive", "if=virtio,format=raw,cache=unsafe,file="+diskFD)
 	}
-	cmd := exec.CommandContext(ctx, emulator, args...)
+	cmd := exec.CommandContext(ctx, p.emulator, args...)
 	cmd.Stdout, cmd.Stderr = m.console, m.console
 	leash(cmd)
 	return cmd
@@ -92,7 +113,7 @@ func (m machine) run(ctx context.Context, accel accelerator, boot time.Duration,
 	messagesEnd.Close()
 	consoleEnd.Close()
 	if errors.Is(err, exec.ErrNotFound) {
-		return 0, fmt.Errorf("%w: install the Debian package qemu-system-x86 (--no-install-recommends will do)", err)
+		return 0, fmt.Errorf("%w: install the Debian package %s (--no-install-recommends will do)", err, m.processor().debian)
 	}
 	if err != nil {
 		return 0, err

@@ -6,6 +6,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,6 +40,12 @@ func mountCgroups(layout string) error {
 			}
 		}
 	}
+	if layout != "flat" {
+		// As systemd does; since Linux 5.11 it cannot be otherwise.
+		if err := writeIfThere(filepath.Join(cgroupRoot, "memory/memory.use_hierarchy"), "1"); err != nil {
+			return err
+		}
+	}
 	if layout == "hybrid" {
 		// All controllers are taken: this one has none.
 		return mountV2(filepath.Join(cgroupRoot, "unified"))
@@ -57,6 +64,18 @@ func mountV1(controller string) error {
 		return os.Remove(dir)
 	}
 	return err
+}
+
+func writeIfThere(file, text string) error {
+	f, err := os.OpenFile(file, os.O_WRONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
 }
 
 // enable gives every controller of the v2 cgroup dir to its children.

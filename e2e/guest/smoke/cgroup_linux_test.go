@@ -61,7 +61,7 @@ func TestControllers(t *testing.T) {
 	}
 	want := []string{"blkio", "cpu", "cpuacct", "freezer", "pids"}
 	onV2 := "cpuset memory" // Debian's later kernels are built without the v1 side of these
-	if g.series == "6.1" {
+	if !g.since(6, 12) {
 		want, onV2 = append(want, "cpuset", "memory"), ""
 	}
 	for _, name := range want {
@@ -97,16 +97,33 @@ func TestMemoryLimit(t *testing.T) {
 	testkit.Equal(t, value(t, filepath.Join(dir, events), "oom_kill"), 1, "%s: oom_kill", events)
 }
 
+// TestHierarchy asserts what limits of v1 mean to the children of a group.
+func TestHierarchy(t *testing.T) {
+	g := here(t)
+	text, err := os.ReadFile(filepath.Join(root, "memory/memory.use_hierarchy"))
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skip("no memory controller of v1")
+	}
+	testkit.Must(t, err)
+	want := "1\n"
+	if g.layout == "flat" && !g.since(5, 11) {
+		want = "0\n"
+	}
+	testkit.Equal(t, string(text), want, "memory.use_hierarchy at the root")
+}
+
 func TestCgroupKill(t *testing.T) {
 	g := here(t)
 	hierarchy := ""
 	switch g.layout {
-	case "v1":
+	case "v1", "flat":
 		t.Skip("cgroup.kill is v2's")
 	case "hybrid":
 		hierarchy = "unified"
 	}
 	dir := makeCgroup(t, hierarchy)
+	_, err := os.Stat(dir + "/cgroup.kill")
+	testkit.Equal(t, err == nil, g.since(5, 14), "cgroup.kill is there")
 	folder := testkit.Value(os.Open(dir))(t)
 	defer folder.Close()
 
@@ -120,7 +137,13 @@ func TestCgroupKill(t *testing.T) {
 	if got := len(strings.Fields(read(t, dir+"/cgroup.procs"))); got != len(sleepers) {
 		t.Errorf("%d processes in the cgroup, want %d", got, len(sleepers))
 	}
-	write(t, dir+"/cgroup.kill", "1")
+	if g.since(5, 14) {
+		write(t, dir+"/cgroup.kill", "1")
+	} else {
+		for _, cmd := range sleepers {
+			testkit.NoError(t, cmd.Process.Kill())
+		}
+	}
 	for _, cmd := range sleepers {
 		if err := cmd.Wait(); !killed(err) {
 			t.Errorf("sleeper: %v, want SIGKILL", err)

@@ -94,7 +94,14 @@ func copyOf(role string) *exec.Cmd {
 // guest is where the tests run.
 type guest struct {
 	series string // of the kernel, "6.1"
-	layout string // of the cgroups: "v1", "v2" or "hybrid"
+	layout string // of the cgroups: "v1", "v2", "flat" or "hybrid"
+	major  int    // of the kernel's version
+	minor  int
+}
+
+// since is whether the kernel is that version or a later one.
+func (g guest) since(major, minor int) bool {
+	return g.major > major || g.major == major && g.minor >= minor
 }
 
 func here(t *testing.T) guest {
@@ -103,7 +110,12 @@ func here(t *testing.T) guest {
 	if !ok {
 		t.Skip("not in a guest kernel (TACHO_GUEST is not set): go test -exec with e2e/guest runs this")
 	}
-	return guest{series, layout}
+	g := guest{series: series, layout: layout}
+	release := read(t, "/proc/sys/kernel/osrelease")
+	if n, err := fmt.Sscanf(release, "%d.%d", &g.major, &g.minor); n != 2 {
+		t.Fatalf("kernel %q: %v", release, err)
+	}
+	return g
 }
 
 func read(t *testing.T, file string) string {

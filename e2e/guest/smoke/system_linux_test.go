@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"os/exec"
 	"os/user"
 	"path/filepath"
 	"strconv"
@@ -67,6 +68,32 @@ func TestUser(t *testing.T) {
 	if os.Getuid() == 0 && err != nil || os.Getuid() != 0 && !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("write to /etc as user %d: %v", os.Getuid(), err)
 	}
+}
+
+// TestPrograms asserts what tests of other packages start.
+func TestPrograms(t *testing.T) {
+	here(t)
+	for _, name := range []string{"sh", "sleep", "seq", "cat", "true", "false", "dd"} {
+		if _, err := exec.LookPath(name); err != nil {
+			t.Error(err)
+		}
+	}
+	text, err := exec.Command("sh", "-c", "seq 3 | cat").Output()
+	testkit.NoError(t, err)
+	testkit.Equal(t, string(text), "1\n2\n3\n", "output")
+}
+
+// TestLockedMemory asserts the limit that a kernel starts its first process with, and systems leave to services.
+func TestLockedMemory(t *testing.T) {
+	g := here(t)
+	var limit syscall.Rlimit
+	const memlock = 8 // RLIMIT_MEMLOCK, which package syscall does not name
+	testkit.Must(t, syscall.Getrlimit(memlock, &limit))
+	want := uint64(64 << 10)
+	if g.since(5, 16) {
+		want = 8 << 20
+	}
+	testkit.Equal(t, limit.Cur, want, "RLIMIT_MEMLOCK")
 }
 
 func TestLoopback(t *testing.T) {
