@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,7 +23,7 @@ import (
 func TestHeight(t *testing.T) {
 	site := serve(t, pagetest.Crowd(time.Now, 200), page.Options{})
 	tab := startBrowser(t).open(t)
-	for _, window := range []struct{ width, height, screens int }{{1280, 800, 3}, {360, 640, 12}} {
+	for _, window := range []struct{ width, height, screens int }{{1280, 800, 3}, {360, 640, 12}, {2560, 1440, 3}} {
 		for _, query := range []string{"", "?sort=cpu", "?sort=name&page=3"} {
 			tab.window(t, window.width, window.height, "light")
 			tab.visit(t, site+"/"+query)
@@ -31,6 +32,72 @@ func TestHeight(t *testing.T) {
 			if high > window.screens*window.height {
 				t.Errorf("%d wide, /%s: %d px are more than %d screens", window.width, query, high, window.screens)
 			}
+		}
+	}
+}
+
+// TestTaskOrder holds that the page of a task answers in the order that people ask: how it is and how it last ended, what
+// it uses now, its history, its output, and then the details; and that on a small desk the first screen has the charts.
+func TestTaskOrder(t *testing.T) {
+	stage := pagetest.Stage(time.Now)
+	testkit.Must(t, stage.WriteLogs(t.TempDir()))
+	server := httptest.NewServer(page.New(stage, page.Options{}).Handler(true))
+	defer server.Close()
+	tab := startBrowser(t).open(t)
+	defer tab.visit(t, "about:blank") // ends the stream, for which the server would wait
+	for _, window := range []struct{ width, height int }{{1280, 800}, {360, 640}, {2560, 1440}} {
+		for _, scheme := range []string{"light", "dark"} {
+			tab.window(t, window.width, window.height, scheme)
+			tab.visit(t, server.URL+"/alloc/"+pagetest.ID(2)+"/redis")
+			const places = `["h1", ".ending", ".figures", ".charts", "#output-title", "#processes-title", "#limits-title"]
+				.map((s) => document.querySelector(s).getBoundingClientRect())
+				.map((b) => [Math.round(b.top), Math.round(b.bottom)])`
+			found := evaluate[[][2]int](t, tab, places)
+			t.Logf("%d x %d: %v", window.width, window.height, found)
+			for i := 1; i < len(found); i++ {
+				if found[i][0] < found[i-1][1]-1 {
+					t.Errorf("%d wide, %s: part %d begins at %d, before the end of the one above at %d", window.width, scheme, i,
+						found[i][0], found[i-1][1])
+				}
+			}
+			const charts = 3
+			if end := found[charts][1]; window.width >= 1280 && end > window.height {
+				t.Errorf("%d wide: the charts end at %d px, below the first screen", window.width, end)
+			}
+			if card := found[1][1] - found[1][0]; window.width >= 1280 && float64(card) > 0.12*float64(window.height) {
+				t.Errorf("%d wide: the card of the last end has %d px", window.width, card)
+			}
+			folded := evaluate[bool](t, tab, `document.querySelector(".ending details").open`)
+			if folded {
+				t.Error("the evidence is not folded")
+			}
+		}
+	}
+}
+
+// TestNothingIsCut holds that a telephone shows all of every text, without scrolling to the side.
+func TestNothingIsCut(t *testing.T) {
+	stage := pagetest.Stage(time.Now)
+	testkit.Must(t, stage.WriteLogs(t.TempDir()))
+	site := serve(t, stage, page.Options{})
+	crowd := serve(t, pagetest.Crowd(time.Now, 200), page.Options{})
+	tab := startBrowser(t).open(t)
+	for _, address := range []string{
+		site + "/", crowd + "/", site + "/alloc/" + pagetest.ID(1) + "/api", site + "/alloc/" + pagetest.ID(2) + "/redis",
+		site + "/alloc/" + pagetest.ID(9) + "/fit",
+	} {
+		tab.window(t, 360, 640, "light")
+		tab.visit(t, address)
+		const cut = `(() => {
+			document.querySelectorAll("details").forEach((d) => { d.open = true; });
+			return [...document.querySelectorAll("main *")]
+				.filter((e) => e.getClientRects().length && !e.closest(".hear, svg, thead, pre"))
+				.filter((e) => e.getBoundingClientRect().right > 361 ||
+					getComputedStyle(e).overflowX !== "visible" && e.scrollWidth > e.clientWidth + 1)
+				.map((e) => e.tagName + "." + e.className + ": " + e.textContent.trim().slice(0, 40));
+		})()`
+		for _, text := range evaluate[[]string](t, tab, cut) {
+			t.Errorf("%s: %s", address, text)
 		}
 	}
 }
@@ -117,9 +184,9 @@ func TestAccessible(t *testing.T) {
 	tab := startBrowser(t).open(t)
 	for _, address := range []string{
 		site + "/", site + "/?state=ended", crowd + "/", site + "/alloc/" + pagetest.ID(1) + "/api",
-		site + "/alloc/" + pagetest.ID(9) + "/fit", site + "/measurements",
+		site + "/alloc/" + pagetest.ID(2) + "/redis", site + "/alloc/" + pagetest.ID(9) + "/fit", site + "/measurements",
 	} {
-		for width, scheme := range map[int]string{360: "dark", 1280: "light"} {
+		for width, scheme := range map[int]string{360: "dark", 1280: "light", 2560: "dark"} {
 			tab.window(t, width, 900, scheme)
 			tab.visit(t, address)
 			if _, err := tab.tryEval(t, script+"; 0"); err != nil {

@@ -101,8 +101,12 @@ func (f *frame) counted(q figures.Quantity) bool {
 	return slices.ContainsFunc(f.shown, func(i int) bool { return f.moments[i].Value(q) > 0 })
 }
 
-// charts draws the charts of a task: four, and those of what is not measured of every task.
+// charts draws the charts of a task: four, and those of what is not measured of every task; none if nothing was
+// measured.
 func (f *frame) charts() []drawnChart {
+	if len(f.shown) == 0 {
+		return nil
+	}
 	memory := []chart.Series{
 		{Label: "with page cache", Class: "cache", Area: true, Values: f.values(figures.MemoryCharged)},
 		{Label: "needed", Class: "memory", Area: true, Values: f.values(figures.Memory)},

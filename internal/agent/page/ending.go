@@ -19,7 +19,9 @@ type ending struct {
 	*record.Record
 	// Label and Class are the outcome as a chip shows it.
 	Label, Class string
-	CPU, Peak    number
+	// Title says when, for the page of the task.
+	Title     string
+	CPU, Peak number
 }
 
 // fact is a name with a value.

@@ -28,6 +28,8 @@ type taskView struct {
 	Condition   condition
 	Description string
 	Started, Up string
+	// Last is the last end of a task that has no record of it.
+	Last string
 	// Reason says why there are no fresh numbers.
 	Reason     string
 	Limits     []limitRow
@@ -144,6 +146,14 @@ func (p *Page) taskView(t task, v *view) *taskView {
 		}
 	}
 	body.End, body.Advice = p.ended(t, v.Trusted), p.advice(v.now, t)
+	switch end := body.End; {
+	case end == nil && !t.dead():
+		body.Last = t.state.LastEnd().Text(now)
+	case end != nil && t.dead():
+		end.Title = "Ended " + record.Ago(now.Sub(end.EndedAt))
+	case end != nil:
+		end.Title = "Last end, " + record.Ago(now.Sub(end.EndedAt))
+	}
 	events, attributes := t.state.Details()
 	body.Events, body.Acts = eventsOf(events, v.Trusted), v.Trusted && !t.dead()
 	if v.Trusted {
