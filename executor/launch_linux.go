@@ -42,6 +42,10 @@ func (e *Executor) prepare(request *proto.LaunchRequest) (*task, *command, error
 	if err != nil {
 		return nil, nil, refuse(shortageOr(codes.FailedPrecondition, err), err)
 	}
+	if e.home.BootID == kernel.UnknownBoot {
+		group.Notes = append(group.Notes, "this boot has no id here, /proc shows processes alone: "+
+			"after a reboot, another process with the same PID and start time would be taken for one of this task")
+	}
 	streams, err := openStdio(request.GetStdio(), credential, e.journal.add)
 	if err != nil {
 		return nil, nil, refuse(shortageOr(codes.InvalidArgument, err), err, group.Remove())

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"unsafe"
@@ -50,6 +51,16 @@ const (
 	NoPidfd Step = "no-pidfd"
 	// NoPressure hides /proc/pressure behind an empty folder, as container runtimes mask files.
 	NoPressure Step = "no-pressure"
+	// ProcessesOnly mounts /proc anew with subset=pid, which has nothing but processes.
+	ProcessesOnly Step = "processes-only"
+	// MaskedProc hides what is not of a process in /proc behind empty files and folders, as container runtimes do.
+	MaskedProc Step = "masked-proc"
+	// NoProc takes /proc away.
+	NoProc Step = "no-proc"
+	// NoSys takes /sys away, with the cgroups in it.
+	NoSys Step = "no-sys"
+	// NoDevices has an empty /dev.
+	NoDevices Step = "no-devices"
 )
 
 // Options say how a program is confined.
@@ -150,6 +161,16 @@ func (s Step) take() error {
 		return unix.Mount("proc", "/proc", "proc", 0, "")
 	case HiddenProcesses:
 		return unix.Mount("proc", "/proc", "proc", 0, "hidepid=2")
+	case ProcessesOnly:
+		return unix.Mount("proc", "/proc", "proc", 0, "subset=pid")
+	case MaskedProc:
+		return maskProc()
+	case NoProc:
+		return unix.Unmount("/proc", unix.MNT_DETACH)
+	case NoSys:
+		return unix.Unmount("/sys", unix.MNT_DETACH)
+	case NoDevices:
+		return unix.Mount("tmpfs", "/dev", "tmpfs", 0, "mode=0755")
 	case InitCgroupNamespace:
 		return joinInit()
 	case EmptyRun:
@@ -167,6 +188,22 @@ func (s Step) take() error {
 // mounts reports whether the step changes mounts.
 func (s Step) mounts() bool {
 	return !slices.Contains([]Step{CgroupNamespace, InitCgroupNamespace, Leaf, NoClone3, NoPidfd}, s)
+}
+
+func maskProc() error {
+	entries, err := os.ReadDir("/proc")
+	for _, entry := range entries {
+		path := filepath.Join("/proc", entry.Name())
+		_, process := strconv.Atoi(entry.Name())
+		switch {
+		case process == nil || entry.Type()&fs.ModeSymlink != 0: // self, and links into it
+		case entry.IsDir():
+			err = errors.Join(err, unix.Mount("tmpfs", path, "tmpfs", unix.MS_RDONLY, ""))
+		default:
+			err = errors.Join(err, unix.Mount("/dev/null", path, "", unix.MS_BIND, ""))
+		}
+	}
+	return err
 }
 
 func enterLeaf() error {

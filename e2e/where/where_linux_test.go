@@ -4,11 +4,13 @@
 package where
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -227,8 +229,65 @@ func TestNoPressure(t *testing.T) {
 		t.Skipf("there is nothing to hide: %v", err)
 	}
 	s := spot{steps: []confine.Step{confine.NoPressure}, user: rig.Self()}
-	s.run(t)
-	s.says(t, "pressure (PSI)", doctor.Missing, "")
+	r, _ := s.run(t)
+	if _, measured := r.Measurements["psi_cpu_some_seconds_total"]; !measured { // cgroups have files of their own
+		s.says(t, "pressure (PSI)", doctor.Missing, "")
+		return
+	}
+	s.says(t, "pressure (PSI)", doctor.Works, "")
+}
+
+// TestPoorProc has a /proc that shows little but processes, or no /sys: tasks run, are found again from outside, and the
+// record and the doctor say what is lost.
+func TestPoorProc(t *testing.T) {
+	needRoot(t)
+	for _, step := range []confine.Step{confine.ProcessesOnly, confine.MaskedProc, confine.NoSys} {
+		for _, user := range []rig.User{rig.Self(), rig.Unprivileged()} {
+			t.Run(fmt.Sprint(step, user.UID), func(t *testing.T) {
+				s := spot{steps: []confine.Step{step}, user: user}
+				r, _ := s.run(t)
+				d, hasBoot := s.doctor(t), step == confine.NoSys
+				if noted(r, "this boot has no id") == hasBoot || (check(t, d, "boot id").State == doctor.Works) != hasBoot {
+					t.Errorf("boot id %q, notes %q, the doctor says %+v", r.BootID, r.Notes, check(t, d, "boot id"))
+				}
+				if c := check(t, d, "exit records"); step == confine.NoSys && user == rig.Self() && !strings.Contains(c.Enable, "mount -t sysfs") {
+					t.Errorf("%+v", c)
+				}
+				s.stopsFromOutside(t)
+			})
+		}
+	}
+}
+
+// stopsFromOutside stops a task from outside the place in which it was started.
+func (s spot) stopsFromOutside(t *testing.T) {
+	t.Helper()
+	p := rig.NewPlace(t, s.user)
+	cmd := s.command(t, p, "run", "--output-dir", p.Out, "--detach", "--", p.Path("self"))
+	cmd.Env = append(cmd.Env, taskVariable+"=stubborn")
+	if out := rig.Capture(t, cmd); out.Code != 0 {
+		t.Fatalf("code %d, said\n%s", out.Code, out.Stderr)
+	}
+	if r := p.TheRun(t).Record; r.State != record.Running {
+		t.Errorf("it is %s", r.State)
+	}
+	out := rig.Capture(t, p.Command(t.Context(), rig.Tacho(), "stop", "--output-dir", p.Out, "--grace", "100ms", "last"))
+	if r := p.TheRun(t).Record; out.Code != 0 || r.Diagnosis.Verdict != record.Stopped {
+		t.Errorf("code %d, %s, said\n%s", out.Code, r.Diagnosis.Verdict, out.Stderr)
+	}
+	rig.Eventually(t, time.Minute, "the executor ends", func() bool { return len(p.Strays()) == 0 })
+}
+
+// TestNothingRuns is where no task can be started: the doctor says so with the same words.
+func TestNothingRuns(t *testing.T) {
+	needRoot(t)
+	for step, want := range map[confine.Step]string{confine.NoProc: "mount -t proc proc /proc", confine.NoDevices: "open /dev/null"} {
+		s := spot{steps: []confine.Step{step}, user: rig.Self()}
+		s.refuses(t, want)
+		if c := check(t, s.doctor(t), "run"); c.State != doctor.Missing || !strings.Contains(c.Found, want) {
+			t.Errorf("%s: %+v", step, c)
+		}
+	}
 }
 
 // TestFilter denies system calls that tacho can do without.

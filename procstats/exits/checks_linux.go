@@ -76,14 +76,19 @@ func endThread() {
 	<-locked
 }
 
+// withoutTypes says why the types of the kernel cannot be read.
+func withoutTypes(host kernel.FS, err error) error {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if _, sysErr := os.Stat(filepath.Join(host.Sys, "kernel")); sysErr != nil {
+		return bpf.NewRefused("the types of the kernel are not visible here", "mount -t sysfs sysfs "+host.Sys, err)
+	}
+	return bpf.NewRefused("the kernel has no BTF", "a kernel with CONFIG_DEBUG_INFO_BTF=y", err)
+}
+
 // explain says what is missing where exits are not had.
 func explain(host kernel.FS, err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		if _, sysErr := os.Stat(filepath.Join(host.Sys, "kernel")); sysErr != nil {
-			return bpf.NewRefused("the types of the kernel are not visible here", "mount -t sysfs sysfs "+host.Sys, err)
-		}
-		return bpf.NewRefused("the kernel has no BTF", "a kernel with CONFIG_DEBUG_INFO_BTF=y", err)
-	}
 	return bpf.Explain(host, err, bpf.Needs{
 		Capability: "CAP_PERFMON", Number: unix.CAP_PERFMON, ReadsMemory: true,
 		Kernel: "Linux 5.10 or later with CONFIG_BPF_EVENTS=y",

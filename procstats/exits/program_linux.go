@@ -375,7 +375,7 @@ type offsets struct {
 func readOffsets(fs kernel.FS) (*offsets, error) {
 	types, err := kernel.OpenBTF(fs)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the operation and the file
+		return nil, withoutTypes(fs, err)
 	}
 	o := offsetsOf(types)
 	return o, errors.Join(types.Err(), types.Close())

@@ -184,6 +184,15 @@ func (f *File) AppendNumbers(numbers []int, dirents []byte) ([]int, error) {
 	}
 }
 
+// ownRelease is the release of the running kernel, uname(2); empty if it does not say.
+func ownRelease() string {
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return ""
+	}
+	return unix.ByteSliceToString(name.Release[:])
+}
+
 // FileLimit is how many files this process may have open, RLIMIT_NOFILE; 0 if the kernel does not say.
 func FileLimit() int {
 	var limit unix.Rlimit

@@ -14,9 +14,16 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
+// UnknownBoot is the boot id where /proc shows processes alone (subset=pid): processes of two boots are told apart by
+// PID and start time only.
+const UnknownBoot = "unknown"
+
 // OwnHome returns where the ids of the processes in /proc mean what they mean to this process.
 func OwnHome(root FS) (procstats.Home, error) {
 	boot, err := BootID(root)
+	if _, missing := os.Lstat(filepath.Join(root.Proc, "self")); err != nil && missing == nil {
+		boot, err = UnknownBoot, nil
+	}
 	host, _ := os.Hostname() // empty if it is not known
 	return procstats.Home{
 		Host: host, BootID: boot, PIDNamespace: PIDNamespace(root), TimeNamespace: namespace(root, "self", "time"),
@@ -29,10 +36,13 @@ func MachineID() string {
 	return strings.TrimSpace(string(text))
 }
 
-// CheckProc rejects a /proc of another PID namespace, where a PID is that of another process than ours. It is nil if
-// /proc cannot be read at all: the next reader reports that.
+// CheckProc rejects a /proc of another PID namespace, where a PID is that of another process than ours, and one that is
+// not mounted. It is nil for captured files without one.
 func CheckProc(root FS) error {
 	self, err := os.Readlink(filepath.Join(root.Proc, "self"))
+	if err != nil && root.Live {
+		return fmt.Errorf("%s has no processes: %w; mount it: mount -t proc proc /proc", root.Proc, err)
+	}
 	if err != nil || self == strconv.Itoa(os.Getpid()) {
 		return nil //nolint:nilerr // the next reader has more to say
 	}
@@ -66,19 +76,21 @@ func (e ElsewhereError) Error() string { return string(e) }
 // container may have a boot id of its own, but what listens on a socket does so on this machine.
 func Find(root FS, home procstats.Home, id procstats.ProcessID, socket string) error {
 	own, err := OwnHome(root)
+	unknown := home.BootID == UnknownBoot || own.BootID == UnknownBoot
+	another := home.BootID != own.BootID && !unknown
 	switch {
 	case err != nil && home.BootID == "": // no system but Linux has one: the note counts
 		return nil
-	case home.BootID != own.BootID && home.Host != "" && home.Host != own.Host &&
+	case (another || unknown) && home.Host != "" && home.Host != own.Host &&
 		(home.Machine == "" || home.Machine != MachineID()):
 		return ElsewhereError("running on " + home.Host)
 	case err != nil:
 		return notVisible
-	case home.BootID != own.BootID && Connect(socket) == nil,
-		home.BootID == own.BootID && home.PIDNamespace != "" && home.PIDNamespace != own.PIDNamespace,
-		home.BootID == own.BootID && home.TimeNamespace != "" && home.TimeNamespace != own.TimeNamespace:
+	case another && Connect(socket) == nil,
+		!another && home.PIDNamespace != "" && home.PIDNamespace != own.PIDNamespace,
+		!another && home.TimeNamespace != "" && home.TimeNamespace != own.TimeNamespace:
 		return InNamespace
-	case home.BootID != own.BootID:
+	case another:
 		return ErrOtherBoot
 	}
 	now, err := Identify(root, id.PID)
@@ -89,6 +101,8 @@ func Find(root FS, home procstats.Home, id procstats.ProcessID, socket string) e
 		return nil
 	case err == nil && home.TimeNamespace == "" && now.Start != id.Start && !sharesTime(root, id.PID, own):
 		return InNamespace // an older note, and perhaps its process: its start time is another there
+	case unknown && Connect(socket) == nil:
+		return InNamespace // of this boot, then
 	}
 	return ErrEnded
 }

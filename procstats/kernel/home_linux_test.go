@@ -50,6 +50,9 @@ func TestFind(t *testing.T) {
 		{"another PID namespace", pid, InNamespace, InNamespace, InNamespace},
 		{"another time namespace", time, InNamespace, InNamespace, InNamespace},
 		{"another of another boot", func(h *procstats.Home) { boot(h); pid(h); time(h) }, ErrOtherBoot, ErrOtherBoot, InNamespace},
+		{"an unknown boot", func(h *procstats.Home) { h.BootID = UnknownBoot }, nil, ErrEnded, InNamespace},
+		{"an unknown boot, in another PID namespace", func(h *procstats.Home) { pid(h); h.BootID = UnknownBoot }, InNamespace, InNamespace, InNamespace},
+		{"an unknown boot of another machine", func(h *procstats.Home) { name(h); h.BootID = UnknownBoot }, elsewhere, elsewhere, elsewhere},
 		{"no boot", func(h *procstats.Home) { *h = procstats.Home{} }, ErrOtherBoot, ErrOtherBoot, InNamespace},
 	} {
 		home := own
@@ -82,6 +85,10 @@ func TestFindUnseen(t *testing.T) {
 	must(t, os.Symlink("time:[1]", filepath.Join(proc, "self/ns/time")))
 	own.TimeNamespace = "time:[1]"
 	note(ErrEnded, "without the process")
+	boot := filepath.Join(proc, "sys/kernel/random/boot_id")
+	must(t, os.Rename(boot, boot+"-hidden"))
+	note(ErrEnded, "without the process, and without a boot id")
+	must(t, os.Rename(boot+"-hidden", boot))
 	ns := filepath.Join(proc, strconv.Itoa(self.PID), "ns")
 	must(t, os.MkdirAll(ns, 0o755))
 	must(t, os.Symlink("/proc/self/stat", filepath.Join(proc, strconv.Itoa(self.PID), "stat")))

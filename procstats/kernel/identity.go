@@ -46,7 +46,7 @@ func Alive(root FS, id procstats.ProcessID) bool {
 func BootID(root FS) (string, error) {
 	text, err := os.ReadFile(filepath.Join(root.Proc, "sys/kernel/random/boot_id"))
 	if err != nil {
-		return "", fmt.Errorf("no boot id on this system: %w", err)
+		return "", fmt.Errorf("no boot id: %w", err)
 	}
 	return strings.TrimSpace(string(text)), nil
 }

@@ -49,9 +49,12 @@ type Release struct {
 	Major, Minor int
 }
 
-// OSRelease reads sys/kernel/osrelease below proc, proc_sys_kernel(5).
+// OSRelease reads sys/kernel/osrelease below proc, proc_sys_kernel(5), or asks the kernel if there is no such file.
 func OSRelease(root FS) Release {
 	r := Release{Text: readWord(filepath.Join(root.Proc, "sys", "kernel"), "osrelease")}
+	if r.Text == "" && root.Live {
+		r.Text = ownRelease()
+	}
 	if _, err := fmt.Sscanf(r.Text, "%d.%d", &r.Major, &r.Minor); err != nil {
 		return Release{Text: r.Text}
 	}

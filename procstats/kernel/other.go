@@ -30,6 +30,9 @@ func Now() procstats.Stamp {
 // SinceBoot is 0: it means something only with a [BootID].
 func SinceBoot() time.Duration { return 0 }
 
+// ownRelease is not known.
+func ownRelease() string { return "" }
+
 // Connect fails: nothing here has a socket.
 func Connect(string) error { return errors.ErrUnsupported }
 

@@ -5,7 +5,6 @@ package network_test
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -32,7 +31,7 @@ func host(t *testing.T) kernel.FS {
 	t.Helper()
 	fs := kernel.HostFS()
 	if err := network.Try(fs); err != nil {
-		if os.Getenv("TACHO_GUEST") != "" && !errors.Is(err, errors.ErrUnsupported) {
+		if os.Getenv("TACHO_GUEST") != "" && !strings.Contains(err.Error(), "no hierarchy of cgroup version 2") {
 			t.Fatal(err) // nothing is in the way
 		}
 		t.Skip(err)

@@ -40,7 +40,7 @@ func Trial(host kernel.FS) (*Counter, error) {
 	}
 	if own.V2 == "" {
 		return nil, bpf.NewRefused("no hierarchy of cgroup version 2 is mounted",
-			"mount -t cgroup2 none DIR, which may be beside version 1", errors.ErrUnsupported)
+			"mount -t cgroup2 none DIR, which may be beside version 1", nil)
 	}
 	c, err := Count(host, own.V2)
 	if err != nil {

@@ -192,8 +192,15 @@ type Report struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Usable reports whether anything can be measured.
-func (r *Report) Usable() bool { return len(r.Readable) > 0 }
+// nameOfRun is the name of the check that starts a task.
+const nameOfRun = "run"
+
+// Usable reports whether tasks can be started, and anything of them measured.
+func (r *Report) Usable() bool {
+	return len(r.Readable) > 0 && !slices.ContainsFunc(r.Checks, func(c Check) bool {
+		return c.Name == nameOfRun && c.State == Missing
+	})
+}
 
 // measure adds the measurements that a collector can read.
 func (r *Report) measure(c *source.Collector) {

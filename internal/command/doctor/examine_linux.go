@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -27,7 +26,8 @@ import (
 // Examine checks what can be measured. It creates the cgroup that a task would get and a directory, and removes both.
 func Examine(host Host) (*Report, error) {
 	r := &Report{}
-	r.Checks = append(r.Checks, checkWhere(host), checkKernel(host), checkNamespaces(host), checkHidden(host))
+	r.Checks = append(r.Checks, checkWhere(host), checkKernel(host), checkNamespaces(host), checkHidden(host),
+		checkBoot(host), checkRun())
 	group, err := cgroup.Create(cgroup.Options{FS: host.FS, ID: fmt.Sprintf("doctor-%d", os.Getpid())})
 	if err != nil {
 		group = cgroup.None(err.Error())
@@ -37,7 +37,7 @@ func Examine(host Host) (*Report, error) {
 	r.Checks = append(r.Checks, checkGroup(host, group)...)
 	r.Checks = append(r.Checks,
 		checkClone(group), checkSeccomp(host), checkSecurityModule(host, group),
-		checkPressure(host), checkPidfd(), checkKmsg(host), checkExits(host, group), checkNetwork(tried, group),
+		checkPressure(group), checkPidfd(), checkKmsg(host), checkExits(host, group), checkNetwork(tried, group),
 		checkChildren(host), checkOwnProcess(host), checkOtherUsers(host), checkOOMScore(host))
 	return r, errors.Join(r.tryCollect(host, group, tried), group.Remove())
 }
@@ -159,17 +159,18 @@ func checkClone(group *cgroup.Group) Check {
 	return c.unless(err, costsOfNoClone, "Linux 5.7 or newer, without a system call filter that denies clone3")
 }
 
-func checkPressure(host Host) Check {
-	dir := filepath.Join(host.FS.Proc, "pressure")
-	c, enable := works("pressure (PSI)", dir), "boot with psi=1 (the kernel needs CONFIG_PSI=y)"
-	_, err := os.ReadFile(filepath.Join(dir, "cpu"))
-	if err == nil {
-		return c
+// checkPressure reads what a task's samples have: the pressure of its cgroup, which only version 2 has.
+func checkPressure(group *cgroup.Group) Check {
+	const costs = "what a task waited for"
+	file := filepath.Join(group.V2, "cpu.pressure")
+	c := works("pressure (PSI)", "cgroup v2, "+filepath.Base(file))
+	if group.V2 == "" {
+		return c.missing("no cgroup of version 2", costs, mountGroups)
 	}
-	if errors.Is(err, fs.ErrPermission) {
-		enable = "run as a user who may read " + dir
+	if _, err := os.ReadFile(file); err != nil {
+		return c.missing(err.Error(), costs, "boot with psi=1 (the kernel needs CONFIG_PSI=y)")
 	}
-	return c.missing(err.Error(), "what a task waited for", enable)
+	return c
 }
 
 func checkPidfd() Check {

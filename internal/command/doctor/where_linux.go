@@ -125,6 +125,13 @@ func checkHidden(host Host) Check {
 		"sudo mount -o remount,hidepid=0 /proc")
 }
 
+// checkBoot checks for the id of the boot, which a /proc with subset=pid does not have.
+func checkBoot(host Host) Check {
+	_, err := kernel.BootID(host.FS)
+	return works("boot id", "processes of another boot are told apart").unless(err,
+		"proof that a process is not one of an earlier boot with the same PID and start time", "mount -t proc proc /proc")
+}
+
 // hidepid returns the hidepid options of /proc; "" for none.
 func hidepid(host Host) (mode, group string) {
 	mounts, err := kernel.Mounts(host.FS)

@@ -87,7 +87,7 @@ func endedAgo(r *record.Record, now time.Time) time.Duration {
 	home, _ := r.Measurer()
 	own, err := kernel.OwnHome(kernel.HostFS())
 	if home.TimeNamespace = cmp.Or(home.TimeNamespace, own.TimeNamespace); err == nil && home.BootID == own.BootID &&
-		home.TimeNamespace == own.TimeNamespace && r.StartTicks > 0 {
+		own.BootID != kernel.UnknownBoot && home.TimeNamespace == own.TimeNamespace && r.StartTicks > 0 {
 		span, _ := r.Span()
 		return kernel.SinceBoot() - kernel.Ticks(r.StartTicks) - time.Duration(span*float64(time.Second))
 	}

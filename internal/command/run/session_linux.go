@@ -4,6 +4,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -72,7 +73,7 @@ func (s *session) run(ctx context.Context) error {
 	if s.killSignal, err = parseSignal("--kill-signal", s.options.killSignal); err != nil {
 		return err
 	}
-	if err := kernel.CheckFileLimit("tacho run", leastFiles); err != nil {
+	if err := cmp.Or(kernel.CheckFileLimit("tacho run", leastFiles), kernel.CheckProc(kernel.HostFS())); err != nil {
 		return err
 	}
 	if s.runtimeDir, err = client.FindRuntimeDir(s.options.runtimeDir, len(s.id), client.CheckRoom); err != nil {

@@ -23,10 +23,15 @@ type Refused struct {
 	err            error
 }
 
-// NewRefused is an error with its remedy.
+// NewRefused is an error with its remedy, and perhaps a cause.
 func NewRefused(reason, remedy string, err error) error { return &Refused{reason, remedy, err} }
 
-func (r *Refused) Error() string { return fmt.Sprintf("%s: %v; %s", r.reason, r.err, r.remedy) }
+func (r *Refused) Error() string {
+	if r.err == nil {
+		return r.reason + "; " + r.remedy
+	}
+	return fmt.Sprintf("%s: %v; %s", r.reason, r.err, r.remedy)
+}
 
 func (r *Refused) Unwrap() error { return r.err }
 
@@ -65,6 +70,9 @@ func probe() error {
 }
 
 func explain(host kernel.FS, err error, needs Needs, user int, probe func() error) error {
+	if told := (*Refused)(nil); errors.As(err, &told) {
+		return err
+	}
 	var verifier *ebpf.VerifierError
 	var memlock *memlockError
 	denied := errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)
