@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tachograph/tacho/executor/cgroup"
 	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/reader"
@@ -245,21 +246,29 @@ func (e *Executor) newRecord(t *task) *record.Record {
 		StartedAt: time.Now(), Headline: map[string]record.HeadlineValue{}, Measurements: map[string]any{},
 		Absent: map[string]string{},
 		Surroundings: record.Surroundings{
-			Cgroup: &record.Cgroup{
-				Layout: t.group.Layout(), Placement: string(t.group.Placement), V2: t.group.V2, V1: t.group.V1,
-			},
+			Cgroup: placed(t.group),
 			Limits: t.limits, Sources: record.SourcesOf(t.reader.Describe()),
 			Selection: t.reader.Selection.Names(),
 		},
-		Sampling: record.Sampling{
-			Interval:      time.Duration(request.GetRecord().GetIntervalNs()).Seconds(),
-			FirstInterval: time.Duration(request.GetRecord().GetFirstIntervalNs()).Seconds(),
-		},
-		About: record.About{Host: e.describeHost(), Labels: request.GetLabels(), Notes: t.group.Notes},
+		Sampling: sampled(request.GetRecord()),
+		About:    record.About{Host: e.describeHost(), Labels: request.GetLabels(), Notes: t.group.Notes},
 	}
 	r.SetExecutor(e.home, e.self)
 	r.EscapeNames()
 	return r
+}
+
+// placed is a cgroup as a record has it.
+func placed(g *cgroup.Group) *record.Cgroup {
+	return &record.Cgroup{Layout: g.Layout(), Placement: string(g.Placement), V2: g.V2, V1: g.V1}
+}
+
+// sampled is how often a task is read, as a record has it.
+func sampled(o *proto.RecordOptions) record.Sampling {
+	return record.Sampling{
+		Interval:      time.Duration(o.GetIntervalNs()).Seconds(),
+		FirstInterval: time.Duration(o.GetFirstIntervalNs()).Seconds(),
+	}
 }
 
 func (e *Executor) describeHost() record.Host {

@@ -11,12 +11,14 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/tachograph/tacho/executor/oom"
 	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/executor/reader"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/internal/failpoint"
@@ -111,7 +113,8 @@ func (e *Executor) startTask(t *task, c *command, announce func(*task)) error {
 	}
 	// Before the fork: whatever happens then, there is a record, and a caller that finds us dead finds the cgroup.
 	var err error
-	if t.recorder, err = e.newRecorder(t, baseline); err == nil {
+	if t.recorder, err = newRecorder(e.log, t.request.GetRecord(), t.reader, baseline, e.newRecord(t)); err == nil {
+		t.recorder.inheritsPeak = t.inheritsPeak
 		err = errors.Join(t.recorder.start(), e.writeTask(t))
 	}
 	if err != nil {
@@ -232,12 +235,12 @@ func (t *task) cgroup() *proto.Cgroup {
 	}
 }
 
-func (e *Executor) newRecorder(t *task, baseline *procstats.Sample) (*recorder, error) {
-	options := t.request.GetRecord()
+func newRecorder(
+	log hclog.Logger, options *proto.RecordOptions, from *reader.Reader, baseline *procstats.Sample, info *record.Record,
+) (*recorder, error) {
 	r := &recorder{
-		log: e.log, interval: time.Duration(options.GetIntervalNs()), report: time.Duration(options.GetReportIntervalNs()),
-		firstInterval: time.Duration(options.GetFirstIntervalNs()), reader: t.reader, baseline: baseline,
-		info: e.newRecord(t), inheritsPeak: t.inheritsPeak,
+		log: log, interval: time.Duration(options.GetIntervalNs()), report: time.Duration(options.GetReportIntervalNs()),
+		firstInterval: time.Duration(options.GetFirstIntervalNs()), reader: from, baseline: baseline, info: info,
 	}
 	if r.report == 0 {
 		r.report, r.growing = time.Minute, time.Minute

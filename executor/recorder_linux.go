@@ -256,7 +256,9 @@ func (r *recorder) finish(
 	if evidence.WaitedForAll {
 		info.EndedAt, info.WallSeconds, info.MainSeconds = info.StartedAt.Add(evidence.Span), &span, &seconds
 	}
-	info.ExitCode = &evidence.ExitCode
+	if evidence.Cause != record.Watched {
+		info.ExitCode = &evidence.ExitCode
+	}
 	if evidence.Signal != 0 {
 		info.Signal = &evidence.Signal
 	}

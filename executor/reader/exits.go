@@ -61,6 +61,17 @@ func (p *Programs) WatchExits(group procstats.Cgroup, before *record.Handed) *Ex
 	return w
 }
 
+// Running takes from processes that run already what they have used so far.
+func (w *Exits) Running(pids []int) {
+	for _, pid := range pids {
+		cpu, err := kernel.ProcessCPU(pid)
+		if err == nil && w.watch != nil {
+			io, _ := kernel.ReadProcIO(kernel.HostFS(), pid) // of another user
+			w.watch.Earlier(pid, cpu, io)
+		}
+	}
+}
+
 // Try sees whether the programs report anything. For a task that is over before, the end of its first process is the
 // test.
 func (w *Exits) Try() {

@@ -20,7 +20,7 @@ type Outcome string
 const OOMKilled Outcome = "oom-killed"
 
 // Success reports whether the main process did what it was started for.
-func (o Outcome) Success() bool { return o == Outcome(Completed) }
+func (o Outcome) Success() bool { return o == Outcome(Completed) || o == Outcome(Watched) }
 
 // End says how a task ended, in the words that every surface shows. No command line is in it.
 type End struct {
@@ -146,6 +146,8 @@ func (t describer) verdict() string {
 		return "Stopped on request" + t.escalation()
 	case TimedOut:
 		return "Timed out" + t.escalation()
+	case Watched:
+		return "Watched until " + t.d.Reason
 	case StartFailed:
 		return Join(": ", "Start failed", t.d.Reason)
 	case ExecutorLost:

@@ -89,9 +89,11 @@ type Surroundings struct {
 	// and in records of older builds.
 	Devices []Device `json:"devices,omitempty"`
 	// Peak is when memory was highest among the samples, and who held it.
-	Peak    *Peak    `json:"peak,omitempty"`
-	Limits  []Limit  `json:"limits,omitempty"`
-	Cgroup  *Cgroup  `json:"cgroup,omitempty"`
+	Peak   *Peak   `json:"peak,omitempty"`
+	Limits []Limit `json:"limits,omitempty"`
+	Cgroup *Cgroup `json:"cgroup,omitempty"`
+	// Earlier is of a run that was watched, and not started.
+	Earlier *Earlier `json:"earlier,omitempty"`
 	Sources []Source `json:"sources"`
 	// Selection lists the selected measurements by name.
 	Selection []string `json:"selection"`
@@ -181,6 +183,13 @@ func escapeMap(names map[string]string) map[string]string {
 		all[procstats.EscapeName(key)] = procstats.EscapeName(name)
 	}
 	return all
+}
+
+// Earlier is what a cgroup had used before it was watched, as far as the kernel knows.
+type Earlier struct {
+	CPUSeconds float64 `json:"cpu_seconds"`
+	// MemoryPeakBytes is null where the kernel keeps no peak.
+	MemoryPeakBytes *float64 `json:"memory_peak_bytes"`
 }
 
 // Process names a process for as long as the machine is up.

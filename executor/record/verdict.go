@@ -33,6 +33,8 @@ const (
 	StartFailed Verdict = "start_failed"
 	// ExecutorLost ended with its executor; how the main process ended is not known.
 	ExecutorLost Verdict = "executor_lost"
+	// Watched was not started by us: the watch has ended, and with it perhaps the processes.
+	Watched Verdict = "watched"
 )
 
 // Scope says whose memory limit an OOM kill was about.

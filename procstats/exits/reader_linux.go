@@ -159,6 +159,8 @@ func (r *Reader) add(raw []byte) {
 	if w := r.watches[one.watch]; w != nil {
 		if one.process.start < w.since {
 			one.inherited = one.maxRSS // it may have executed its program before
+		} else {
+			delete(w.tally.earlier, one.process.pid) // of one that had this number before
 		}
 		w.tally.add(one)
 		w.records++
@@ -190,6 +192,14 @@ func (r *Reader) Watch(dir string) (*Watch, error) {
 		return nil, fmt.Errorf("watch cgroup %s: %w", dir, err)
 	}
 	return w, nil
+}
+
+// Earlier takes from a process, once it has ended, what it had used before the watch began. PIDs are those of the first
+// PID namespace.
+func (w *Watch) Earlier(pid int, cpu time.Duration, io kernel.ProcIO) {
+	w.reader.mu.Lock()
+	defer w.reader.mu.Unlock()
+	w.tally.earlier[uint32(pid)] = use{cpu: cpu, read: io.ReadBytes, written: io.WriteBytes} //nolint:gosec // a PID
 }
 
 // find returns the id of a cgroup, the number of its directory, unless it is so deep that what ends below it would not

@@ -39,6 +39,7 @@ type open struct {
 type tally struct {
 	commands map[string]*sum
 	open     map[process]*open
+	earlier  map[uint32]use // of processes that ran before, by PID
 	round    uint64
 	ended    int64 // processes whose last thread has ended here
 	lastEnd  time.Duration
@@ -47,7 +48,9 @@ type tally struct {
 }
 
 func newTally(peaks procstats.Guarantee) *tally {
-	return &tally{peaks: peaks, commands: make(map[string]*sum), open: make(map[process]*open)}
+	return &tally{
+		peaks: peaks, commands: make(map[string]*sum), open: make(map[process]*open), earlier: make(map[uint32]use),
+	}
 }
 
 // add counts a thread that has ended. A process counts once its last thread has; that of another may be reported later.
@@ -92,6 +95,11 @@ func (t *tally) close(p thread) {
 		t.commands[name] = s
 	}
 	s.processes++
+	if earlier, found := t.earlier[p.process.pid]; found {
+		delete(t.earlier, p.process.pid)
+		p.use.cpu = max(0, p.use.cpu-earlier.cpu) // less if threads had ended before
+		p.use.read, p.use.written = max(0, p.use.read-earlier.read), max(0, p.use.written-earlier.written)
+	}
 	s.use.add(p.use)
 	if p.maxRSS > p.inherited {
 		s.peak = max(s.peak, p.maxRSS)

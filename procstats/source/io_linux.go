@@ -50,8 +50,9 @@ type ioSource struct {
 
 // ioReading is what the source last read of a process; what a parent has reaped is in it.
 type ioReading struct {
-	now, before ioCounters
-	fault       fault
+	// now and before are without what the process had counted earlier, before the task was read.
+	now, before, earlier ioCounters
+	fault                fault
 }
 
 // openIO returns the source of the tree_io_ and process_io_ measurements. m is shared with the other sources that
@@ -109,6 +110,12 @@ func (o *ioSource) read(p *process) {
 		return
 	}
 	r.before, r.now, r.fault = r.now, countersOf(now), fault{}
+	if p.running {
+		p.running, r.earlier = false, r.now
+	}
+	for i := range r.now {
+		r.now[i] -= r.earlier[i]
+	}
 }
 
 func (o *ioSource) putTask(s *procstats.Sample, sum ioCounters) {

@@ -223,6 +223,10 @@ func (m *membership) admit(pid, parent int) *process {
 	p := m.newProcess(procstats.ProcessID{PID: pid, Start: stat.Start})
 	p.identified = true
 	p.setStat(&stat)
+	if m.target.Running && m.round == 1 {
+		p.running = true
+		m.countFromHere(p, &stat, usedEarlier{})
+	}
 	if !m.keep(p, kernel.FileStat, f) {
 		_ = f.Close()
 	}

@@ -351,10 +351,13 @@ func (m *membership) setOrigin(p *process) {
 	used := o.usedEarlier[p.ProcessID] // since it joined, which the rows go on from
 	o.joinedHere++
 	o.joined = max(o.joined, o.joinedHere)
-	stat, err := m.stat(p)
-	if err != nil {
-		return
+	if stat, err := m.stat(p); err == nil {
+		m.countFromHere(p, &stat, used)
 	}
+}
+
+// countFromHere takes from a process what it and its reaped children have used so far, but for what is the task's.
+func (m *membership) countFromHere(p *process, stat *kernel.ProcStat, used usedEarlier) {
 	p.before, p.childrenBefore = stat.Own(), max(0, stat.Children()-used.children)
 	if cpu, err := m.clock(p); err == nil {
 		p.before = cpu

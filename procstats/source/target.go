@@ -40,6 +40,9 @@ type Target struct {
 	// Used reports that the group had tasks before this one: what its counters said when the sources were opened is
 	// taken from them. No process of the task may run before that.
 	Used bool
+	// Running reports that processes of the task ran before the sources were opened: what those had used that the first
+	// reading finds is taken from them.
+	Running bool
 	// Before is what counters of such a group said before the task, in the kernel's units, where another reader opened the
 	// sources then; of any group, what the rows of the groups above began at. A counter that is not in it could not be
 	// read; nil where these sources are opened before the task.

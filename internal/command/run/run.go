@@ -136,6 +136,10 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	}
 	o.addMeasurementFlags(cmd, flags)
 	o.addOutputFlags(cmd, flags)
+	flags.StringVar(&o.runtimeDir, "runtime-dir", "", "`DIR` for the socket of the executor, an absolute path")
+	_ = cmd.MarkFlagDirname("runtime-dir")
+	flags.StringSliceVar(&o.capture, "capture", nil,
+		"also write this `STREAM` of the command to the directory of the run: stdout, stderr or stdout,stderr")
 	q := o.request
 	flags.BoolVarP(&o.detach, "detach", "d", false, "leave the command running and return immediately")
 	flags.Var(cli.Duration((*time.Duration)(&q.TimeoutNs)), "timeout", "stop the command after this time; 0 for never")
@@ -179,10 +183,6 @@ func (o *runOptions) addOutputFlags(cmd *cobra.Command, flags *pflag.FlagSet) {
 	flags.StringVar(&o.outputDir, "output-dir", record.DefaultRoot, "`DIR` for records, one directory per run")
 	_ = cmd.MarkFlagDirname("output-dir") // fails only for flags that do not exist
 	flags.BoolVar(&o.noFiles, "no-files", false, "write no record to disk")
-	flags.StringVar(&o.runtimeDir, "runtime-dir", "", "`DIR` for the socket of the executor, an absolute path")
-	_ = cmd.MarkFlagDirname("runtime-dir")
-	flags.StringSliceVar(&o.capture, "capture", nil,
-		"also write this `STREAM` of the command to the directory of the run: stdout, stderr or stdout,stderr")
 	o.format = cli.AddChoice(cmd, "format", "format of the final record:", "text", "json")
 	flags.StringVar(&o.recordFile, "record-file", "", "write the final record or summary to this `FILE` instead of stderr")
 	flags.IntVar(&o.recordFD, "record-fd", 0,
@@ -277,7 +277,7 @@ func (o *runOptions) checkSampling() error {
 // given returns those of the named flags that do not have their default values.
 func (o *runOptions) given(names ...string) (given []string) {
 	for _, name := range names {
-		if flag := o.flags.Lookup(name); flag.Value.String() != flag.DefValue {
+		if flag := o.flags.Lookup(name); flag != nil && flag.Value.String() != flag.DefValue { // tacho watch has not all
 			given = append(given, "--"+name)
 		}
 	}

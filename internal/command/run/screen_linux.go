@@ -146,7 +146,7 @@ func (s *screen) clear() {
 
 // follow shows the resource usage of the task until ctx or the task ends: as a live line on a terminal, otherwise as a
 // plain line every report interval.
-func (s *screen) follow(ctx context.Context, c *client.Client, o *runOptions) {
+func (s *screen) follow(ctx context.Context, stats statsOf, o *runOptions) {
 	if s.silent || o.live.String() == "never" {
 		return
 	}
@@ -157,7 +157,7 @@ func (s *screen) follow(ctx context.Context, c *client.Client, o *runOptions) {
 	}
 	select {
 	case <-time.After(worthShowing):
-		s.showStats(ctx, c, interval)
+		s.showStats(ctx, stats, interval)
 		s.clear()
 	case <-ctx.Done():
 	}
@@ -167,16 +167,30 @@ func (s *screen) follow(ctx context.Context, c *client.Client, o *runOptions) {
 // and one that has ended by then is spared the stream.
 const worthShowing = 100 * time.Millisecond
 
+// statsOf begins a stream of samples of a task.
+type statsOf func(ctx context.Context, interval time.Duration) (next func() (*procstats.Sample, error), err error)
+
+// statsFrom are those of an executor.
+func statsFrom(c *client.Client) statsOf {
+	return func(ctx context.Context, interval time.Duration) (func() (*procstats.Sample, error), error) {
+		stream, err := c.Stats(ctx, interval, true)
+		if err != nil {
+			return nil, err
+		}
+		return stream.Recv, nil
+	}
+}
+
 // showStats draws every sample of a stream. An error of the stream ends only the live line.
-func (s *screen) showStats(ctx context.Context, c *client.Client, interval time.Duration) {
-	stream, err := c.Stats(ctx, interval, true)
+func (s *screen) showStats(ctx context.Context, stats statsOf, interval time.Duration) {
+	next, err := stats(ctx, interval)
 	if err != nil {
 		return
 	}
 	started := time.Now().Add(-worthShowing)
 	past := procstats.History{CPUs: kernel.CPUs(kernel.HostFS())}
 	for {
-		sample, err := stream.Recv()
+		sample, err := next()
 		if err != nil {
 			return
 		}

@@ -175,7 +175,11 @@ func (s *session) createDir() error {
 		}
 		s.created = append(s.created, missing)
 	}
-	starting, err := s.startingRecord()
+	starting, err := s.ownRecord()
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(starting)
 	if err != nil {
 		return err
 	}
@@ -185,23 +189,22 @@ func (s *session) createDir() error {
 	}
 	s.dir = dir
 	// Not Put, which renames a temporary file: whatever this process dies of, the directory has a record.
-	err = os.WriteFile(filepath.Join(dir, record.InfoFile), starting, 0o600)
+	err = os.WriteFile(filepath.Join(dir, record.InfoFile), text, 0o600)
 	return errors.Join(err, store.Close(), failpoint.Err("run.start.directory"))
 }
 
-// startingRecord returns the record of a run that has no executor yet. Until it has, this process stands for it: if
-// this process dies before, the run is lost.
-func (s *session) startingRecord() ([]byte, error) {
+// ownRecord returns the record of a run that has no executor, or not yet. This process stands for it: if this process
+// dies, the run is lost.
+func (s *session) ownRecord() (*record.Record, error) {
 	r, host := s.newRecord(), kernel.HostFS()
 	home, homeErr := kernel.OwnHome(host)
 	self, err := kernel.Identify(host, os.Getpid())
 	r.StartedAt = time.Now()
 	r.SetExecutor(home, self.ProcessID)
-	text, jsonErr := json.Marshal(r)
-	return text, errors.Join(homeErr, err, jsonErr)
+	return r, errors.Join(homeErr, err)
 }
 
-// isStarting reports whether the record of the run is that of startingRecord.
+// isStarting reports whether the record of the run is that of ownRecord.
 func (s *session) isStarting() bool {
 	r, err := record.Read(s.dir)
 	return err == nil && r.Executor != nil && r.Executor.PID == os.Getpid()
@@ -282,20 +285,26 @@ func (s *session) request() (*proto.LaunchRequest, error) {
 	request.Id, request.Command, request.Env, request.Dir = s.id, s.path, environment(request.User), dir
 	request.Args, request.Argv0, request.CommandLine = s.args[1:], s.args[0], s.args
 	request.Stdio, request.LeashFd = s.streams.stdio, s.streams.leashFD
+	request.KillSignal, request.ExitWithTask = int32(s.killSignal), o.detach
+	if o.cgroup.String() == "none" {
+		request.Cgroup.Mode = proto.CgroupPlacement_MODE_NONE
+	}
+	return request, s.setSampling(request)
+}
+
+// setSampling says what is measured, and when.
+func (s *session) setSampling(request *proto.LaunchRequest) (err error) {
+	o := s.options
 	request.Record = &proto.RecordOptions{
 		Dir: s.dir, IntervalNs: int64(o.interval), ReportIntervalNs: int64(o.reportInterval),
 		FirstIntervalNs: int64(o.firstInterval),
 	}
-	request.KillSignal, request.MaxRows = int32(s.killSignal), uint32(o.maxRows)
-	request.SamplingBudget = o.samplingBudget / 100
-	request.NetworkOff, request.ExitWithTask = o.network.String() == "off", o.detach
+	request.MaxRows, request.SamplingBudget = uint32(o.maxRows), o.samplingBudget/100
+	request.NetworkOff = o.network.String() == "off"
 	request.Selection, request.Required, request.RequiredGroups = nil, nil, nil // of a run before
-	if o.cgroup.String() == "none" {
-		request.Cgroup.Mode = proto.CgroupPlacement_MODE_NONE
-	}
 	if o.disk != "" {
 		if request.DiskDir, err = cli.Absolute(o.disk); err != nil {
-			return nil, fmt.Errorf("--disk: %w", err)
+			return fmt.Errorf("--disk: %w", err)
 		}
 	}
 	for _, id := range s.selection.IDs() {
@@ -313,7 +322,7 @@ func (s *session) request() (*proto.LaunchRequest, error) {
 			request.RequiredGroups = append(request.RequiredGroups, name)
 		}
 	}
-	return request, nil
+	return nil
 }
 
 // follow forwards input, output and signals until the command has ended, and reports how it ended.
@@ -322,7 +331,7 @@ func (s *session) follow(ctx context.Context, signals chan os.Signal) error {
 	var forwarding sync.WaitGroup
 	s.streams.interrupted = s.interrupted
 	s.streams.proxy(following, &forwarding, s.screen)
-	forwarding.Go(func() { s.screen.follow(following, s.client, s.options) })
+	forwarding.Go(func() { s.screen.follow(following, statsFrom(s.client), s.options) })
 	if s.streams.master == nil {
 		signal.Notify(signals, unix.SIGTSTP) // a command with its own terminal receives Ctrl-Z there
 	}
@@ -369,7 +378,7 @@ func warnIncomplete(cmd *cobra.Command, final *record.Record) {
 
 // platformCommands are the commands that need an executor process.
 func platformCommands() []*cobra.Command {
-	return []*cobra.Command{newAttach(), newExecutors(), newStop()}
+	return []*cobra.Command{newAttach(), newExecutors(), newStop(), newWatch()}
 }
 
 // launchError turns an error of Launch into the exit code that a shell would return.

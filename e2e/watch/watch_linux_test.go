@@ -1,0 +1,250 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package watch watches with tacho what tacho has not started.
+package watch
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/testkit"
+	"github.com/tachograph/tacho/procstats"
+)
+
+func TestMain(m *testing.M) { os.Exit(rig.Main(m)) }
+
+// work is a command that waits for a line before it begins, so that it can be put into a cgroup.
+type work struct {
+	*exec.Cmd
+	begin io.WriteCloser
+}
+
+// start starts a shell script in groups; nil is none.
+func start(t *testing.T, p *rig.Place, groups []string, script string) *work {
+	t.Helper()
+	w := &work{Cmd: p.Command(t.Context(), "/bin/sh", "-c", "read x; "+script)}
+	w.begin = testkit.Value(w.StdinPipe())(t)
+	testkit.Must(t, w.Start())
+	for _, folder := range groups {
+		testkit.Must(t, os.WriteFile(filepath.Join(folder, "cgroup.procs"), []byte(strconv.Itoa(w.Process.Pid)), 0))
+	}
+	return w
+}
+
+// goOn lets it begin.
+func (w *work) goOn(t *testing.T) {
+	t.Helper()
+	testkit.Value(io.WriteString(w.begin, "\n"))(t)
+}
+
+// watch starts tacho watch; wait returns its record.
+func watch(t *testing.T, p *rig.Place, args ...string) (wait func() (*record.Record, rig.Output)) {
+	t.Helper()
+	args = append([]string{"watch", "--output-dir", p.Out, "--format", "json", "--interval", "100ms"}, args...)
+	ended := make(chan rig.Output, 1)
+	go func() { ended <- rig.Capture(t, p.Command(t.Context(), rig.Tacho(), args...)) }()
+	return func() (*record.Record, rig.Output) {
+		t.Helper()
+		out := <-ended
+		if out.Code != 0 {
+			t.Fatalf("tacho %s: exit code %d\n%s", args, out.Code, out.Stderr)
+		}
+		return p.TheRun(t).Record, out
+	}
+}
+
+// folders are all directories of a group.
+func folders(p *rig.Parent) []string { return p.Folders(p.Hierarchies()...) }
+
+// watching waits until a watch has begun: its record has what is read then.
+func watching(t *testing.T, p *rig.Place) {
+	t.Helper()
+	rig.Eventually(t, 30*time.Second, "the watch has begun", func() bool {
+		runs, _ := record.List(p.Out) // it is written just now, perhaps
+		return len(runs) == 1 && runs[0].Err == nil && runs[0].Record.Cgroup != nil
+	})
+}
+
+// busy takes some CPU time by itself and in children that end.
+const busy = `n=0; while [ $n -lt 12 ]; do n=$((n+1)); sh -c 'i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done'
+i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 0.05; done`
+
+// TestCPU holds that the total is what was used since the watch began: a group by its own counter, between what that
+// said before tacho was started and after its record was there; a tree at most that.
+func TestCPU(t *testing.T) {
+	rig.Require(t)
+	for _, kind := range []string{"cgroup", "nested", "pid", "pid in a group"} {
+		t.Run(kind, func(t *testing.T) {
+			parent, p := rig.NeedParent(t), rig.NewPlace(t, rig.Self())
+			groups := folders(parent)
+			if kind == "nested" {
+				groups = folders(testkit.Value(parent.Sub(t, "below", rig.Self()))(t))
+			}
+			w := start(t, p, groups, busy)
+			t.Cleanup(func() { _ = w.Process.Kill(); _ = w.Wait() })
+			w.goOn(t)
+			time.Sleep(200 * time.Millisecond) // CPU time that is not of the watch
+			before := testkit.Value(parent.CPU())(t)
+			args := []string{"--cgroup", folders(parent)[0]}
+			if strings.HasPrefix(kind, "pid") {
+				args = []string{"--pid", strconv.Itoa(w.Process.Pid)}
+			}
+			wait := watch(t, p, args...)
+			watching(t, p)
+			begun := testkit.Value(parent.CPU())(t)
+			testkit.Must(t, w.Wait())
+			end := testkit.Value(parent.CPU())(t)
+			r, _ := wait()
+			cpu := r.Headline[procstats.HeadlineCPU.String()]
+			if cpu.Value == nil {
+				t.Fatalf("no CPU time: %s", cpu.Reason)
+			}
+			got := time.Duration(*cpu.Value * float64(time.Second))
+			if least, most := end-begun, end-before; cpu.Guarantee == procstats.Exact && (got < least || got > most) || got > most {
+				t.Errorf("%v %s, want %v to %v", got, cpu.Guarantee, least, most)
+			}
+			testkit.Equal(t, r.Diagnosis.Verdict, record.Watched, "verdict")
+			testkit.Equal(t, r.ExitCode == nil, true, "no exit code")
+			if kind == "cgroup" || kind == "nested" {
+				testkit.Equal(t, r.Earlier != nil && r.Earlier.CPUSeconds > 0, true, "what was used before is told")
+			}
+		})
+	}
+}
+
+// TestUntouched holds that what is watched runs on, and is as it was, whatever becomes of the watch: killed, ended by a
+// signal or its time, or found by later commands.
+func TestUntouched(t *testing.T) {
+	rig.Require(t)
+	parent, p := rig.NeedParent(t), rig.NewPlace(t, rig.Self())
+	w := start(t, p, folders(parent), "exec sleep 1000")
+	t.Cleanup(func() { _ = w.Process.Kill(); _ = w.Wait() })
+	w.goOn(t)
+	state := func() (text string) {
+		for _, folder := range folders(parent) {
+			for _, name := range []string{"cgroup.procs", "cgroup.subtree_control", "cgroup.freeze", "memory.max", "cpu.max"} {
+				content, _ := os.ReadFile(filepath.Join(folder, name)) // not each hierarchy has all
+				text += name + " " + string(content)
+			}
+			entries := testkit.Value(os.ReadDir(folder))(t)
+			text += fmt.Sprint(len(entries)) + "\n"
+		}
+		return text
+	}
+	before := state()
+	for _, signal := range []unix.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGKILL, 0} {
+		for _, what := range [][]string{{"--cgroup", folders(parent)[0]}, {"--pid", strconv.Itoa(w.Process.Pid)}} {
+			place := rig.NewPlace(t, rig.Self())
+			args := append([]string{"watch", "--output-dir", place.Out, "--timeout", "300ms"}, what...)
+			if signal != 0 {
+				args[4] = "0s"
+			}
+			cmd := place.Command(t.Context(), rig.Tacho(), args...)
+			testkit.Must(t, cmd.Start())
+			watching(t, place)
+			if signal != 0 {
+				testkit.Must(t, cmd.Process.Signal(signal))
+			}
+			err := cmd.Wait()
+			testkit.Equal(t, err == nil, signal != unix.SIGKILL, "ended well after %v", signal)
+			for _, next := range [][]string{{"ls"}, {"run", "--output-dir", place.Out, "-q", "--", "true"}, {"prune", "--keep", "0"}} {
+				rig.Capture(t, place.Command(t.Context(), rig.Tacho(), next...))
+			}
+		}
+	}
+	testkit.Equal(t, rig.Alive(w.Process.Pid), true, "it runs on")
+	testkit.Equal(t, state(), before, "the cgroups are as they were")
+}
+
+// TestTwo holds that two watches of one group, beside the tacho run that made it, tell the same.
+func TestTwo(t *testing.T) {
+	rig.Require(t)
+	parent, p := rig.NeedParent(t), rig.NewPlace(t, rig.Self())
+	w := start(t, p, folders(parent), busy)
+	t.Cleanup(func() { _ = w.Process.Kill(); _ = w.Wait() })
+	places := []*rig.Place{rig.NewPlace(t, rig.Self()), rig.NewPlace(t, rig.Self())}
+	var waits []func() (*record.Record, rig.Output)
+	for _, place := range places {
+		waits = append(waits, watch(t, place, "--cgroup", folders(parent)[0]))
+		watching(t, place)
+	}
+	w.goOn(t)
+	testkit.Must(t, w.Wait())
+	total := testkit.Value(parent.CPU())(t)
+	for _, wait := range waits {
+		r, _ := wait()
+		cpu := r.Headline[procstats.HeadlineCPU.String()]
+		if cpu.Value == nil || *cpu.Value > total.Seconds() || *cpu.Value < total.Seconds()-0.05 {
+			t.Errorf("%+v, want %v", cpu, total)
+		}
+	}
+}
+
+// TestVanishing watches groups that come and go at once: each watch ends well, or says that nothing was there.
+func TestVanishing(t *testing.T) {
+	rig.Require(t)
+	if os.Geteuid() != 0 {
+		t.Skip("only root makes so many groups")
+	}
+	parent, p := rig.NeedParent(t), rig.NewPlace(t, rig.Self())
+	random := rig.Random(t)
+	slots := make(chan struct{}, 8)
+	var work sync.WaitGroup
+	for n := range rig.Tries(40) {
+		lives := time.Duration(10+random.IntN(rand.IntN(500)+1)) * time.Millisecond
+		slots <- struct{}{}
+		work.Go(func() {
+			defer func() { <-slots }()
+			vanish(t, p, parent, fmt.Sprintf("g%d", n), lives)
+		})
+	}
+	work.Wait()
+	testkit.Equal(t, len(p.Leftovers()), 0, "left behind")
+}
+
+func vanish(t *testing.T, p *rig.Place, parent *rig.Parent, name string, lives time.Duration) {
+	t.Helper()
+	var all []string
+	for _, above := range folders(parent) {
+		all = append(all, filepath.Join(above, name))
+		if err := os.Mkdir(filepath.Join(above, name), 0o755); err != nil {
+			t.Error(err)
+		}
+	}
+	w := start(t, p, all, "exec sleep "+strconv.FormatFloat(lives.Seconds(), 'f', 3, 64))
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		_, _ = io.WriteString(w.begin, "\n")
+		_ = w.Wait()
+		for _, folder := range all {
+			for os.Remove(folder) != nil && rig.Alive(os.Getpid()) {
+				if _, err := os.Stat(folder); err != nil {
+					break
+				}
+				time.Sleep(time.Millisecond)
+			}
+		}
+	}()
+	out := rig.Capture(t, p.Command(t.Context(), rig.Tacho(),
+		"watch", "--output-dir", filepath.Join(p.Out, name), "--cgroup", all[0]))
+	<-gone
+	late := out.Code == 125 && strings.Contains(out.Stderr, "no process belongs to it here")
+	if out.Code != 0 && !late || out.Code == 0 && !strings.Contains(out.Stderr, "Watched until no process was left") {
+		t.Errorf("%v: exit code %d, said\n%s", lives, out.Code, out.Stderr)
+	}
+}
