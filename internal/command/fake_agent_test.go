@@ -57,6 +57,9 @@ func newFakeAgent(t testing.TB, token string) http.Handler {
 	mux.HandleFunc("GET /v1/allocation/{id}", f.allocation)
 	mux.HandleFunc("PUT /v1/allocation/{id}/stop", f.stop)
 	mux.HandleFunc("GET /v1/client/allocations/stats", f.allStats)
+	mux.HandleFunc("GET /v1/client/stats", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprint(w, `{"CPU": [{"TotalPercent": 150}, {"TotalPercent": 50}], "Memory": {"Total": 8e9, "Available": 6e9}}`)
+	})
 	const c = "/v1/client/allocation/{id}/"
 	mux.HandleFunc("GET "+c+"stats", f.stats)
 	mux.HandleFunc("GET "+c+"stats/history", f.history)
@@ -412,7 +415,7 @@ func (f *fakeAgent) exec(w http.ResponseWriter, r *http.Request) {
 		if len(in.Stdin.Data) > 0 {
 			send(map[string]any{"stdout": data{bytes.ToUpper(in.Stdin.Data)}})
 		}
-		if in.Stdin.Close {
+		if in.Stdin.Close || bytes.Contains(in.Stdin.Data, []byte("\x04")) { // Ctrl-D in a terminal
 			send(map[string]any{"exited": true, "result": map[string]int{"exit_code": 7}})
 			_ = conn.Close(websocket.StatusNormalClosure, "")
 			return

@@ -49,9 +49,19 @@ func TestTopScreens(t *testing.T) {
 			{"esc: all tasks that match", "\x1b"},
 			{"esc: all tasks", "\x1b"},
 			{"down: another task", "j"},
+			{"l: its output", "l"},
+			{"esc: all tasks again", "\x1b"},
+			{"R: asks", "R"},
+			{"y: restarted", "y"},
+			{"x: asks", "x"},
+			{"y: a shell", "y"},
+			{"ctrl-d: back", "\x04"},
 			{"h: help", "h"},
 		} {
 			top.press(t, step.keys)
+			if strings.HasSuffix(step.name, "a shell") { // it has no frame
+				top.until(screenLimit, func() bool { return strings.Contains(top.text(), "\x1b[?1049l") })
+			}
 			title := fmt.Sprintf("%d columns, %s", columns, step.name)
 			frame := top.settle(want[title])
 			fmt.Fprintf(&got, "-- %s --\n%s", title, frame)
@@ -160,6 +170,12 @@ var (
 	sequences = regexp.MustCompile("\x1b\\[[0-9;?]*[a-zA-Z]")
 	clock     = regexp.MustCompile(`\d\d:\d\d:\d\d`)
 )
+
+func (s *topSession) text() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.written
+}
 
 // frame returns the last frame as a reader sees it.
 func (s *topSession) frame() string {

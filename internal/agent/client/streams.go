@@ -136,6 +136,17 @@ func (c *Client) Self(ctx context.Context) (Answer[Self], error) {
 	return get[Self](ctx, c, "/v1/agent/self")
 }
 
+// NodeStats is what the machine uses. Memory is nil if it could not be read.
+type NodeStats struct {
+	Memory *struct{ Total, Available float64 }
+	CPU    []struct{ TotalPercent float64 }
+}
+
+// NodeStats asks the agent what its machine uses.
+func (c *Client) NodeStats(ctx context.Context) (Answer[NodeStats], error) {
+	return get[NodeStats](ctx, c, "/v1/client/stats")
+}
+
 // ExecOptions say what to run beside a task.
 type ExecOptions struct {
 	// Task may be empty if there is only one.

@@ -61,7 +61,7 @@ func endOf(content, tag []byte) int {
 }
 
 // overviewSource finds the table that the page was made from. The tasks of the live page are those that the page had
-// when it was loaded, in their order: rows that change places under the pointer are of no use to anybody.
+// when it was loaded. If they are sorted by a number, the script moves them as it changes.
 func (p *Page) overviewSource(v *view) (source, cells, error) {
 	query := v.request.URL.Query()
 	l := listingOf(query)
@@ -101,6 +101,9 @@ func (p *Page) loadedCells(v *view, groups []group, g *generation, l listing) (s
 			loaded.sum(shown.live)
 		}
 		shown.Groups = append(shown.Groups, loaded)
+	}
+	if shown.Order != "" && len(groups) > 0 && !shown.reorder() {
+		shown.shape += " outdated"
 	}
 	v.Template, v.Body = "overview", shown
 	c, err := p.liveCells(v)

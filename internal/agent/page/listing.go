@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"net/url"
 	"slices"
 	"strconv"
@@ -78,6 +79,8 @@ type overview struct {
 	Total, Matching int
 	// Read says how old the newest reading is.
 	Read string
+	// Order has the places of the rows, as the page was loaded, in the order of a number; empty if there is no such order.
+	Order string
 
 	// live are all that run and match. shape tells listings of other tasks apart.
 	live      []*row
@@ -208,6 +211,9 @@ func (o *overview) running(rows []*row) {
 		g := &o.Groups[len(o.Groups)-1]
 		g.Rows = append(g.Rows, &shown)
 	}
+	if !byJob && len(o.Groups) > 0 {
+		o.reorder()
+	}
 	for i := range o.Groups {
 		g := &o.Groups[i]
 		if g.Head = byJob && len(g.Rows) >= leastGroup; !g.Head {
@@ -221,6 +227,32 @@ func (o *overview) running(rows []*row) {
 }
 
 const noNumbers = "no task of the job has numbers"
+
+// noise is by how much numbers differ at least that rows change places for.
+func noise(by string) float64 {
+	return map[string]float64{"cpu": 0.01, "memory": 1 << 20, "io": 16 << 10, "pressure": 0.01}[by]
+}
+
+// reorder sorts the rows of a page as it was loaded. It returns false if a task of another page belongs into the upper
+// half of the first one.
+func (o *overview) reorder() bool {
+	rows := o.Groups[0].Rows
+	order := make([]int, len(rows))
+	loaded := map[string]bool{}
+	for i, r := range rows {
+		order[i], loaded[r.Key()] = i, true
+	}
+	value := func(r *row) float64 {
+		if least := noise(o.Sort); least > 0 {
+			return math.Floor(r.sort[o.Sort] / least)
+		}
+		return r.sort[o.Sort]
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(value(rows[b]), value(rows[a])) })
+	o.Order = strings.Trim(fmt.Sprint(order), "[]")
+	middle := value(rows[order[len(order)/2]])
+	return o.Page > 1 || !slices.ContainsFunc(o.live, func(r *row) bool { return value(r) > middle && !loaded[r.Key()] })
+}
 
 // sum adds up what all tasks of the job use, on this page or another.
 func (g *group) sum(rows []*row) {

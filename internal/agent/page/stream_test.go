@@ -16,7 +16,9 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -132,6 +134,49 @@ func TestFirstFrame(t *testing.T) {
 		}
 		stream.body.Close()
 	}
+}
+
+// TestLiveOrder holds that a page sorted by a number is sorted anew as the numbers change, without being loaded again.
+func TestLiveOrder(t *testing.T) {
+	t.Parallel()
+	var ahead atomic.Int64
+	now := func() time.Time { return moment().Add(time.Duration(ahead.Load())) }
+	a := pagetest.New(now)
+	for i := range 6 {
+		a.Add(&pagetest.Actor{
+			ID: pagetest.ID(i), Job: "j", Group: "g", Name: fmt.Sprint("t", i), Cores: 1, Memory: 1 << 20,
+			Started: moment().Add(-time.Hour - time.Duration(17*i)*time.Second),
+		})
+	}
+	p := page.New(a, page.Options{Now: now, Interval: 20 * time.Millisecond})
+	server := httptest.NewServer(p.Handler(false))
+	defer server.Close()
+	defer p.Close()
+	content := get(t, p.Handler(false), "/?sort=cpu").Body.String()
+	loaded := strings.Fields(rowsOf(content))
+	stream := listen(t, server.URL+html.UnescapeString(regexp.MustCompile(`data-stream="([^"]*)"`).FindStringSubmatch(content)[1]))
+	defer stream.body.Close()
+	shapes := 0
+	for range 200 {
+		ahead.Add(int64(10 * time.Second))
+		kind, data, _ := stream.next(t)
+		if kind == "shape" {
+			shapes++
+		}
+		order, changed := data["order"]
+		if kind != "cells" || !changed {
+			continue
+		}
+		rows := make([]string, 0, len(loaded))
+		for place := range strings.FieldsSeq(order) {
+			rows = append(rows, loaded[testkit.Value(strconv.Atoi(place))(t)])
+		}
+		if slices.Equal(rows, loaded) || shapes > 1 {
+			t.Errorf("%d shapes, rows %v", shapes, rows)
+		}
+		return
+	}
+	t.Error("the rows never change places")
 }
 
 // TestCompressed holds that streams are compressed, and those with secrets never.

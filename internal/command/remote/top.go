@@ -7,9 +7,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"io"
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -59,7 +61,7 @@ func newTop() *cobra.Command {
 
 // print prints tables without control of the terminal. Rates need two readings.
 func (o *topOptions) print(c *call, m *topModel, poll *taskPoll) error {
-	if _, err := poll.read(c.ctx, ""); err != nil {
+	if _, err := poll.read(c.ctx, "", false); err != nil {
 		return err
 	}
 	for n := range max(1, o.iterations) {
@@ -68,7 +70,7 @@ func (o *topOptions) print(c *call, m *topModel, poll *taskPoll) error {
 			return c.ctx.Err()
 		case <-time.After(o.delay):
 		}
-		rows, err := poll.read(c.ctx, "")
+		rows, err := poll.read(c.ctx, "", false)
 		m.update(rows, nil)
 		answer := client.Answer[[]*topRow]{Value: m.visible()}
 		if err == nil {
@@ -112,6 +114,8 @@ type topRow struct {
 	sample, earlierSet *client.Sample
 	// commands are the processes that have ended, of the task whose page is shown; otherwise nil.
 	commands *record.Commands
+	// output is the end of what the task wrote, if that is shown; otherwise nil.
+	output []string
 }
 
 func (r *topRow) key() string { return r.Alloc + "/" + r.Task }
@@ -130,8 +134,8 @@ type taskPoll struct {
 const pastReadings = 120
 
 // read returns the tasks of all allocations, except those that ended some time ago. opened is the key of the task whose
-// page is shown; empty for none.
-func (p *taskPoll) read(ctx context.Context, opened string) ([]*topRow, error) {
+// page is shown, with its output if logs is set; empty for none.
+func (p *taskPoll) read(ctx context.Context, opened string, logs bool) ([]*topRow, error) {
 	all, err := p.agent.Allocations(ctx, "")
 	if err != nil {
 		return nil, err
@@ -157,8 +161,33 @@ func (p *taskPoll) read(ctx context.Context, opened string) ([]*topRow, error) {
 		if c, err := p.agent.Commands(ctx, row.Alloc, row.Task); err == nil { // otherwise they are not counted
 			row.commands = &c.Value
 		}
+		if logs {
+			row.output = p.output(ctx, row)
+		}
 	}
 	return rows, nil
+}
+
+// output returns the end of what a task wrote.
+func (p *taskPoll) output(ctx context.Context, row *topRow) (lines []string) {
+	const most = 32 << 10
+	for _, stream := range []string{"stdout", "stderr"} {
+		lines = append(lines, stream)
+		q := client.LogQuery{Task: row.Task, Stream: stream, FromEnd: true, Offset: most}
+		log, err := p.agent.Logs(ctx, row.Alloc, q)
+		var text []byte
+		if err == nil {
+			text, err = io.ReadAll(io.LimitReader(log, most))
+			_ = log.Close() // it was read
+		}
+		for line := range strings.Lines(string(text)) {
+			lines = append(lines, "  "+cli.Printable(strings.TrimRight(line, "\r\n")))
+		}
+		if err != nil {
+			lines = append(lines, "  "+cli.OneLine(err.Error()))
+		}
+	}
+	return lines
 }
 
 // endedLately reports whether an ended allocation is still shown.

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/tachograph/tacho/internal/agent/client"
 	"github.com/tachograph/tacho/internal/command/cli"
 )
 
@@ -54,14 +55,20 @@ type topModel struct {
 	sort    string // the word of a topOrder
 	reverse bool
 	filter  string
-	// typing is set while the filter is typed; help and tree are other pages.
-	typing, help, tree bool
+	// typing is set while the filter is typed; help, tree and logs are other pages.
+	typing, help, tree, logs bool
+	// confirm is the action that is done if the next key is y; said is what the last one did.
+	confirm topAction
+	said    string
+	// machine is what the machine uses; nil if unknown.
+	machine *client.NodeStats
 	// failedFirst orders the commands of a task by how many of their processes failed.
 	failedFirst bool
 	// selected is the key of the selected row; empty for the first.
 	selected string
-	// scroll is the first visible line of a page that is longer than the screen.
-	scroll int
+	// scroll is the first visible line of a page that is longer than the screen, bottom the last that can be: beyond it
+	// the page follows its end.
+	scroll, bottom int
 
 	rows []*topRow
 	at   time.Time
@@ -163,7 +170,24 @@ const (
 	topNothing topAction = iota
 	topQuit
 	topRefresh
+	topRestart
+	topStop
+	topShell
 )
+
+// asked are the keys of the actions that are confirmed, and what they do.
+func asked() map[rune]struct {
+	action topAction
+	what   string
+} {
+	return map[rune]struct {
+		action topAction
+		what   string
+	}{
+		'R': {topRestart, "restart task"}, 'S': {topStop, "stop the allocation of task"},
+		'x': {topShell, "run a shell beside task"},
+	}
+}
 
 // key is one key press: a rune, or the name of a key without one.
 type key struct {
@@ -176,9 +200,18 @@ func (m *topModel) press(k key) topAction {
 	if m.typing {
 		return m.typed(k)
 	}
-	if k.name == "esc" || k.r == 'q' || k.name == "enter" && (m.help || m.tree) {
-		if m.help || m.tree {
-			m.help, m.tree, m.scroll = false, false, 0
+	m.said = ""
+	if action := m.confirm; action != topNothing {
+		if m.confirm = topNothing; k.r == 'y' {
+			return action
+		}
+		if k.name != "ctrl-c" {
+			return topNothing
+		}
+	}
+	if page := m.help || m.tree || m.logs; k.name == "esc" || k.r == 'q' || k.name == "enter" && page {
+		if page {
+			m.help, m.tree, m.logs, m.scroll = false, false, false, 0
 			return topNothing
 		}
 		if k.name == "esc" {
@@ -200,19 +233,37 @@ func (m *topModel) press(k key) topAction {
 	case k.r == 'f':
 		m.failedFirst = !m.failedFirst
 	case k.r == '/':
-		m.typing, m.help, m.tree = true, false, false
+		m.typing, m.help, m.tree, m.logs = true, false, false, false
+	default:
+		return m.act(k)
+	}
+	return topNothing
+}
+
+// act handles a key about the selected task.
+func (m *topModel) act(k key) topAction {
+	row, _ := m.chosen()
+	if row == nil {
+		return topNothing
+	}
+	switch {
 	case k.name == "enter":
-		if row, _ := m.chosen(); row != nil {
-			m.tree, m.selected, m.scroll = true, row.key(), 0
-			return topRefresh // with its commands
-		}
+		m.tree, m.selected, m.scroll = true, row.key(), 0
+		return topRefresh // with its commands
+	case k.r == 'l':
+		m.logs, m.tree, m.help, m.selected, m.scroll = true, false, false, row.key(), 1<<30
+		return topRefresh // with its output
+	}
+	if ask, ok := asked()[k.r]; ok {
+		m.confirm, m.selected = ask.action, row.key()
+		m.said = ask.what + " " + row.title() + "? y: yes, any other key: no"
 	}
 	return topNothing
 }
 
 // opened returns the key of the task whose page is shown; empty for none.
 func (m *topModel) opened() string {
-	if !m.tree {
+	if !m.tree && !m.logs {
 		return ""
 	}
 	return m.selected
@@ -246,8 +297,8 @@ func (m *topModel) move(k key) bool {
 	if !ok {
 		return false
 	}
-	if m.help || m.tree {
-		m.scroll = max(0, m.scroll+step)
+	if m.help || m.tree || m.logs {
+		m.scroll = max(0, min(m.scroll, m.bottom)+step)
 		return true
 	}
 	rows := m.visible()

@@ -6,14 +6,17 @@ package remote
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
 
+	"github.com/tachograph/tacho/internal/agent/client"
 	"github.com/tachograph/tacho/internal/command/cli"
 )
 
@@ -25,8 +28,9 @@ const (
 
 // polled is the outcome of one poll.
 type polled struct {
-	rows []*topRow
-	err  error
+	rows    []*topRow
+	machine *client.NodeStats
+	err     error
 }
 
 // topLoop runs tacho top on a terminal.
@@ -34,7 +38,9 @@ type topLoop struct {
 	model *topModel
 	poll  *taskPoll
 	out   io.Writer
-	keys  chan []key
+	// keys gets what the terminal sends, said what an action did.
+	keys chan []byte
+	said chan string
 	// results gets the outcome of a poll; while one runs, again says whether another follows.
 	results        chan polled
 	polling, again bool
@@ -44,7 +50,7 @@ type topLoop struct {
 // runTopScreen shows the model on a terminal until a key or ctx ends it, and restores the terminal.
 func runTopScreen(ctx context.Context, m *topModel, poll *taskPoll, stdin io.Reader, stdout io.Writer) (err error) {
 	// Before the screen changes, so that an error is printed in one line.
-	rows, err := poll.read(ctx, "")
+	rows, err := poll.read(ctx, "", false)
 	if err != nil {
 		return err
 	}
@@ -62,7 +68,9 @@ func runTopScreen(ctx context.Context, m *topModel, poll *taskPoll, stdin io.Rea
 		err = errors.Join(err, leaveErr)
 	}()
 	ctx, cancel := context.WithCancel(ctx)
-	l := &topLoop{model: m, poll: poll, out: stdout, keys: make(chan []key), results: make(chan polled, 1)}
+	l := &topLoop{
+		model: m, poll: poll, out: stdout, keys: make(chan []byte), said: make(chan string), results: make(chan polled, 1),
+	}
 	go l.readKeys(ctx, stdin)
 	err = l.run(ctx)
 	cancel()
@@ -76,12 +84,12 @@ func (l *topLoop) readKeys(ctx context.Context, keyboard io.Reader) {
 	buffer := make([]byte, 256)
 	for {
 		n, err := keyboard.Read(buffer)
-		keys := parseKeys(buffer[:n])
+		text := slices.Clone(buffer[:n])
 		if err != nil {
-			keys = []key{{name: "ctrl-c"}} // a closed terminal is treated as Ctrl-C
+			text = []byte("\x03") // a closed terminal is treated as Ctrl-C
 		}
 		select {
-		case l.keys <- keys:
+		case l.keys <- text:
 		case <-ctx.Done():
 			return
 		}
@@ -107,18 +115,25 @@ func (l *topLoop) run(ctx context.Context) error {
 		case <-timer.C:
 			l.pollNow(ctx)
 		case p := <-l.results:
+			l.model.machine = p.machine
 			l.model.update(p.rows, p.err)
 			timer.Reset(l.model.delay)
 			if l.polling = false; l.again {
 				l.pollNow(ctx)
 			}
-		case keys := <-l.keys:
-			for _, k := range keys {
-				switch l.model.press(k) {
+		case l.model.said = <-l.said:
+			l.pollNow(ctx)
+		case text := <-l.keys:
+			for _, k := range parseKeys(text) {
+				switch action := l.model.press(k); action {
 				case topQuit:
 					return nil
 				case topRefresh:
 					l.pollNow(ctx)
+				case topRestart, topStop:
+					l.act(ctx, action)
+				case topShell:
+					l.model.said = l.shell(ctx)
 				case topNothing:
 				}
 			}
@@ -132,11 +147,74 @@ func (l *topLoop) pollNow(ctx context.Context) {
 		return
 	}
 	l.polling = true
-	opened := l.model.opened()
+	opened, logs := l.model.opened(), l.model.logs
 	l.work.Go(func() {
-		rows, err := l.poll.read(ctx, opened)
-		l.results <- polled{rows, err}
+		rows, err := l.poll.read(ctx, opened, logs)
+		p := polled{rows: rows, err: err}
+		if stats, err := l.poll.agent.NodeStats(ctx); err == nil { // otherwise there are no meters
+			p.machine = &stats.Value
+		}
+		l.results <- p
 	})
+}
+
+// act restarts or stops the selected task, and says so when that is done.
+func (l *topLoop) act(ctx context.Context, action topAction) {
+	row, _ := l.model.chosen()
+	if row == nil {
+		return
+	}
+	l.work.Go(func() {
+		said, err := "restarted "+row.title(), error(nil)
+		if action == topStop {
+			said, err = "stopping "+row.title(), l.poll.agent.StopAllocation(ctx, row.Alloc)
+		} else {
+			err = l.poll.agent.RestartAllocation(ctx, row.Alloc, row.Task)
+		}
+		if err != nil {
+			said = cli.OneLine(explain(err).Error())
+		}
+		select {
+		case l.said <- said:
+		case <-ctx.Done():
+		}
+	})
+}
+
+// shell runs a shell beside the selected task, and returns how that ended. It gets all keys until then.
+func (l *topLoop) shell(ctx context.Context) (said string) {
+	row, _ := l.model.chosen()
+	if row == nil {
+		return ""
+	}
+	o := client.ExecOptions{Task: row.Task, Command: []string{"/bin/sh"}, TTY: true}
+	running, err := l.poll.agent.Exec(ctx, row.Alloc, o)
+	if err != nil {
+		return cli.OneLine(explain(err).Error())
+	}
+	_, _ = io.WriteString(l.out, leaveScreen) // draw returns the error
+	defer func() { _, _ = io.WriteString(l.out, enterScreen) }()
+	defer followSize(running, l.out)()
+	ended := make(chan string, 1)
+	l.work.Go(func() {
+		code, err := copyExec(running, l.out, l.out)
+		if err != nil {
+			ended <- cli.OneLine(err.Error())
+			return
+		}
+		ended <- fmt.Sprintf("the shell ended with exit code %d", code)
+	})
+	defer running.Close()
+	for {
+		select {
+		case said = <-ended:
+			return said
+		case <-ctx.Done():
+			return ""
+		case text := <-l.keys:
+			_, _ = running.Write(text) // an error of the connection is returned by Recv, too
+		}
+	}
 }
 
 // draw writes the whole screen in one write, without erasing it first: it does not flicker.

@@ -112,6 +112,16 @@ func TestTopActions(t *testing.T) {
 		{[]string{" "}, topRefresh},
 		{[]string{"<ctrl-l>"}, topRefresh},
 		{[]string{"x"}, topNothing},
+		{[]string{"xy"}, topShell},
+		{[]string{"Ry"}, topRestart},
+		{[]string{"<enter>", "Sy"}, topStop},
+		{[]string{"Sn"}, topNothing},
+		{[]string{"Snq"}, topQuit},
+		{[]string{"R", "<ctrl-c>"}, topQuit},
+		{[]string{"/nothing", "<enter>", "Ry"}, topNothing},
+		{[]string{"l"}, topRefresh},
+		{[]string{"lqq"}, topQuit},
+		{[]string{"y"}, topNothing},
 	} {
 		testkit.Equal(t, pressAll(exampleTop(), test.keys...), test.want, "%q", test.keys)
 	}

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	_ "embed" // of the page of keys
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,10 +25,64 @@ func (m *topModel) view(width, height int) []string {
 	switch {
 	case m.help:
 		return append(head, m.window(helpLines(width), room)...)
+	case m.logs:
+		return append(head, m.window(m.logLines(width), room)...)
 	case m.tree:
 		return append(head, m.window(m.treeLines(width), room)...)
 	}
-	return append(head, m.list(width, room)...)
+	const least = 4 // lines without a bar of keys
+	if room < least {
+		return append(head, m.list(width, room)...)
+	}
+	body := m.list(width, room-1)
+	body = append(body, slices.Repeat([]string{""}, max(0, room-1-len(body)))...)
+	return slices.Concat(head, body, []string{m.palette.Faint(cli.Fit(topBar(), "  ", width))})
+}
+
+// topBar names the keys that are used most.
+func topBar() []string {
+	return []string{
+		"h help", "enter processes", "l logs", "R restart", "S stop", "x shell", "/ filter", "q quit", "c m i w e sort",
+	}
+}
+
+// logLines returns the page of a task's output.
+func (m *topModel) logLines(width int) []string {
+	row, _ := m.chosen()
+	if row == nil || row.key() != m.selected {
+		return []string{cli.Cut("the task does not exist any more (esc: back)", width)}
+	}
+	title := cli.Fit([]string{cli.Printable(row.title()), row.word(), "(esc: back)"}, "  ", width)
+	lines := []string{m.palette.Bold(title)}
+	for _, line := range row.output {
+		lines = append(lines, cli.Cut(line, width))
+	}
+	return lines
+}
+
+// meters returns what the machine uses, as bars; empty if unknown.
+func (m *topModel) meters() []string {
+	if m.machine == nil {
+		return nil
+	}
+	var parts []string
+	meter := func(name string, used, whole float64, text string) {
+		const blocks = 10
+		filled := min(blocks, max(0, int(math.Round(blocks*used/whole))))
+		parts = append(parts, name+" "+strings.Repeat("█", filled)+strings.Repeat("░", blocks-filled)+" "+text)
+	}
+	if cores := float64(len(m.machine.CPU)); cores > 0 {
+		busy := 0.0
+		for _, c := range m.machine.CPU {
+			busy += c.TotalPercent / 100
+		}
+		meter("machine CPU", busy, cores, procstats.CoresText(busy)+" of "+strconv.Itoa(len(m.machine.CPU))+" cores")
+	}
+	if memory := m.machine.Memory; memory != nil && memory.Total > 0 {
+		used := memory.Total - memory.Available
+		meter("memory", used, memory.Total, procstats.Bytes.Text(used)+" of "+procstats.Bytes.Text(memory.Total))
+	}
+	return parts
 }
 
 // head returns the lines above every page.
@@ -50,7 +105,9 @@ func (m *topModel) head(width int) []string {
 		"memory " + cli.Optional(procstats.Bytes, memory), order, "h: help", "every " + m.delay.String(),
 	}, "  ", width)
 	second := ""
-	switch {
+	switch parts := m.meters(); {
+	case m.said != "":
+		second = m.palette.Yellow(cli.Cut(cli.Printable(m.said), width))
 	case m.err != nil:
 		second = m.palette.Red(cli.Cut("outdated: "+cli.OneLine(m.err.Error()), width))
 	case m.typing:
@@ -58,6 +115,8 @@ func (m *topModel) head(width int) []string {
 	case m.filter != "":
 		second = m.palette.Yellow(cli.Cut(fmt.Sprintf("filter: %s (/ edits, esc removes it)",
 			cli.Printable(m.filter)), width))
+	case len(parts) > 0:
+		second = cli.Fit(parts, "  ", width)
 	}
 	return []string{m.palette.Bold(first), second}
 }
@@ -190,8 +249,8 @@ func sparkText(past []*float64, columns int) string {
 
 // window returns the visible part of a page.
 func (m *topModel) window(lines []string, room int) []string {
-	m.scroll = max(0, min(m.scroll, len(lines)-room))
-	lines = lines[m.scroll:]
+	m.bottom = max(0, len(lines)-room)
+	lines = lines[min(m.scroll, m.bottom):]
 	return lines[:min(room, len(lines))]
 }
 

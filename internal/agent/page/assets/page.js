@@ -58,9 +58,20 @@ function put(cells) {
     element.innerHTML = html;
     const now = element.querySelector("pre");
     if (now) now.scrollTop = atEnd ? now.scrollHeight : place;
+    if (name === "order") reorder();
   }
   for (const chart of document.querySelectorAll(".chart")) readAgain(chart);
 }
+
+// reorder moves the rows of the table of tasks, but none under the pointer or the focus.
+function reorder() {
+  const order = elements().get("order");
+  const body = document.querySelector(".tasks:not(.ended) tbody");
+  if (!order || body.matches(":hover, :focus-within") || body.dataset.order === order.textContent) return;
+  body.dataset.order = order.textContent;
+  body.append(...order.textContent.split(" ").map((i) => known.rows[i]));
+}
+for (const event of ["pointerout", "focusout"]) document.addEventListener(event, () => setTimeout(reorder));
 
 // hold leaves an element alone that has the focus in it, until it goes elsewhere. What can only be scrolled by its keys, such as a log, gets
 // its new content all the same.
@@ -86,7 +97,7 @@ let known = null;
 function elements() {
   const main = document.getElementById("main");
   if (known?.main !== main) {
-    known = { main, map: new Map([...document.querySelectorAll("[data-live]")].map((e) => [e.dataset.live, e])) };
+    known = { main, rows: [...document.querySelectorAll(".tasks:not(.ended) tbody tr")], map: new Map([...document.querySelectorAll("[data-live]")].map((e) => [e.dataset.live, e])) };
   }
   return known.map;
 }
