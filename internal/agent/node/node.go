@@ -88,6 +88,14 @@ type Stats struct {
 	Reasons map[string]string
 }
 
+// Busy is how many cores were busy.
+func (s *Stats) Busy() (cores float64) {
+	for _, c := range s.CPU {
+		cores += c.TotalPercent / 100
+	}
+	return cores
+}
+
 // Memory is in bytes.
 type Memory struct{ Total, Available, Used, Free uint64 }
 

@@ -29,6 +29,11 @@ type frame struct {
 	moments []moment
 	// shown are the moments that the axis has, by their number.
 	shown []int
+	// other are the moments of the task that is drawn beside this one, with its name; readings further apart than apart
+	// are not of the same time.
+	other     []moment
+	otherName string
+	apart     time.Duration
 }
 
 // newFrame takes the moments that are readings, from the start of the axis on.
@@ -43,6 +48,36 @@ func newFrame(since, until time.Time, moments []moment) *frame {
 		}
 	}
 	return f
+}
+
+// beside adds what another task has of a quantity to the series of a chart.
+func (f *frame) beside(list []chart.Series, value func(before, m *moment) float64) []chart.Series {
+	if f.otherName == "" {
+		return list
+	}
+	values, at := make([]float64, len(f.shown)), 1
+	for k, i := range f.shown {
+		wall := f.moments[i].Wall
+		for at+1 < len(f.other) && !f.other[at+1].Wall.After(wall) {
+			at++
+		}
+		values[k] = math.NaN()
+		if at < len(f.other) && f.other[at].Gap == series.NoGap && f.other[at].Wall.Sub(wall).Abs() <= f.apart {
+			values[k] = value(&f.other[at-1], &f.other[at])
+		}
+	}
+	return append(list, chart.Series{Label: f.otherName, Class: "third", Values: values})
+}
+
+// besideRate is beside for the rates of counters, which are added up.
+func (f *frame) besideRate(list []chart.Series, all ...figures.Quantity) []chart.Series {
+	return f.beside(list, func(before, m *moment) float64 {
+		sum := 0.0
+		for _, q := range all {
+			sum += m.Rate(before, q)
+		}
+		return sum
+	})
 }
 
 // rates are the rates of a counter since the moments before, NaN if there is none.
@@ -86,8 +121,12 @@ func (f *frame) draw(key, name string, c chart.Chart) drawnChart {
 // transfer draws the bytes that a task takes in and gives out.
 func (f *frame) transfer(key, name, what string, in, out chart.Series) drawnChart {
 	in.Class, out.Class = "read", "write"
+	both := []chart.Series{in, out}
+	if key == "chart-io" {
+		both = f.besideRate(both, figures.Read, figures.Written)
+	}
 	return f.draw(key, name, chart.Chart{
-		Title: what + ", in bytes a second", Unit: procstats.BytesPerSecond, Series: []chart.Series{in, out},
+		Title: what + ", in bytes a second", Unit: procstats.BytesPerSecond, Series: both,
 	})
 }
 
@@ -114,10 +153,12 @@ func (f *frame) charts() []drawnChart {
 	if f.measured(figures.PSS) {
 		memory = append(memory, chart.Series{Label: "proportional", Class: "third", Values: f.values(figures.PSS)})
 	}
+	memory = f.beside(memory, func(_, m *moment) float64 { return m.Value(figures.Memory) })
 	drawn := []drawnChart{
 		f.draw("chart-cpu", "cpu_cores", chart.Chart{
 			Title: "CPU, in cores", Unit: procstats.Cores, Limits: f.limits("quota", figures.Quota),
-			Series: []chart.Series{{Label: "used", Class: "cpu", Area: true, Values: f.rates(figures.CPU)}},
+			Series: f.besideRate(
+				[]chart.Series{{Label: "used", Class: "cpu", Area: true, Values: f.rates(figures.CPU)}}, figures.CPU),
 		}),
 		f.draw("chart-memory", "memory_bytes", chart.Chart{
 			Title: "Memory", Unit: procstats.Bytes, Limits: f.limits("limit", figures.MemoryLimit), Series: memory,
@@ -127,11 +168,13 @@ func (f *frame) charts() []drawnChart {
 			chart.Series{Label: "written", Values: f.rates(figures.Written)}),
 		f.draw("chart-pressure", "psi_cpu_some_seconds_total", chart.Chart{
 			Title: "Pressure, share of the time that some process waited", Unit: procstats.Share,
-			Series: []chart.Series{
+			Series: f.beside([]chart.Series{
 				{Label: "for a CPU", Class: "cpu", Values: f.rates(figures.WaitCPU)},
 				{Label: "for memory", Class: "memory", Values: f.rates(figures.WaitMemory)},
 				{Label: "for I/O", Class: "io", Values: f.rates(figures.WaitIO)},
-			},
+			}, func(before, m *moment) float64 {
+				return max(m.Rate(before, figures.WaitCPU), m.Rate(before, figures.WaitMemory), m.Rate(before, figures.WaitIO))
+			}),
 		}),
 	}
 	if f.counted(figures.Received) || f.counted(figures.Sent) {

@@ -39,11 +39,8 @@ func (p *Page) machine(ctx context.Context, now *snapshot.Agent, trusted bool) m
 	if err != nil {
 		stats = &node.Stats{Reasons: map[string]string{"cpu": err.Error(), "memory": err.Error()}}
 	}
-	var busy float64
-	for _, c := range stats.CPU {
-		busy += c.TotalPercent / 100
-	}
-	cores, whole := float64(len(stats.CPU)), float64(stats.Memory.Total)
+	p.track.add(p.options.Now(), stats)
+	busy, cores, whole := stats.Busy(), float64(len(stats.CPU)), float64(stats.Memory.Total)
 	used := whole - float64(stats.Memory.Available)
 	return machine{
 		Name: n.Name, Drivers: driversOf(n.Drivers, trusted), Cost: p.agent.Cost(),

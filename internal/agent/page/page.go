@@ -5,6 +5,7 @@
 //
 //	/                      all tasks, the machine, ended tasks
 //	/alloc/ID/TASK         one task: charts, processes, limits, events, final record
+//	/machine               charts of the machine
 //	/measurements          the table of measurements
 //	/page/stream/…         what changed on the page of that path, as server-sent events
 //	/page/assets/…         style sheet, script, icon
@@ -87,6 +88,7 @@ type Page struct {
 	past      *past
 	desk      *desk
 	overview  shared
+	track     machineTrack
 }
 
 // New returns a page over an agent. It starts nothing and asks nothing.
@@ -119,6 +121,8 @@ func (p *Page) Handler(trusted bool) http.Handler {
 	mux.HandleFunc("GET /{$}", p.serve(trusted, p.overviewPage))
 	mux.HandleFunc("GET /alloc/{id}", p.allocation)
 	mux.HandleFunc("GET /alloc/{id}/{task}", p.serve(trusted, p.taskPage))
+	mux.HandleFunc("GET /machine", p.serve(trusted, p.machinePage))
+	mux.HandleFunc("GET /page/stream/machine", p.stream(trusted, false, p.machineSource))
 	mux.HandleFunc("GET /measurements", p.serve(trusted, p.measurementsPage))
 	mux.HandleFunc("GET /page/stream/{$}", p.stream(trusted, false, p.overviewSource))
 	mux.HandleFunc("GET /page/stream/alloc/{id}/{task}", p.stream(trusted, true, p.taskSource))

@@ -64,7 +64,7 @@ func paths() map[string]string {
 		"overview": "/", "busy": task(1, "api"), "thrashing": task(2, "redis"), "gap": task(3, "extract"),
 		"bare":    task(4, "rsync"),
 		"waiting": task(6, "load"), "completed": task(7, "render"), "failed": task(8, "schema"), "killed": task(9, "fit"),
-		"measurements": "/measurements", "missing": "/alloc/ffff/x",
+		"machine": "/machine", "measurements": "/measurements", "missing": "/alloc/ffff/x",
 	}
 }
 

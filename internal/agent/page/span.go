@@ -15,9 +15,9 @@ import (
 
 // span is how much time a page's charts show. On says that it is the one that is shown.
 type span struct {
-	Word, Label string
-	On          bool
-	size        time.Duration
+	Word, Label, Link string
+	On                bool
+	size              time.Duration
 }
 
 const (
@@ -33,9 +33,9 @@ func spansOf(t task, until time.Time, kept time.Duration) []span {
 		life, label = kept, procstats.Seconds.Text(kept.Seconds())
 	}
 	var list []span
-	for _, word := range []string{"5m", "15m", "1h", "6h"} {
+	for _, word := range []string{"5m", "15m", "1h", "6h", "24h", "168h"} {
 		if size, _ := time.ParseDuration(word); size < life { // they are durations
-			list = append(list, span{Word: word, Label: word, size: size})
+			list = append(list, span{Word: word, Label: procstats.AgeText(size), size: size})
 		}
 	}
 	return append(list, span{Word: "all", Label: label, size: chart.RoundSpan(max(life, shortest))})
@@ -70,13 +70,41 @@ type window struct {
 	until, latest time.Time
 	// fixed says that it does not follow the clock.
 	fixed bool
+	// with is the key of the task that is drawn beside this one; empty for none.
+	with string
 }
 
-// windowOf is the window that a page's address asks for: a span, and the second of its end if that is not the latest.
+// momentOfDay reads a moment that a reader has typed: a time of the last 24 hours, or with its date.
+func momentOfDay(text string, latest time.Time) (time.Time, bool) {
+	for _, layout := range []string{time.DateTime, "2006-01-02 15:04", time.TimeOnly, "15:04"} {
+		at, err := time.ParseInLocation(layout, text, time.Local)
+		switch {
+		case err != nil:
+			continue
+		case at.Year() > 0:
+			return at, true
+		}
+		l := latest.Local()
+		at = time.Date(l.Year(), l.Month(), l.Day(), at.Hour(), at.Minute(), at.Second(), 0, time.Local)
+		if at.After(latest) {
+			at = at.AddDate(0, 0, -1)
+		}
+		return at, true
+	}
+	return latest, false
+}
+
+// windowOf is the window that a page's address asks for: a span, and its end if that is not the latest, in seconds
+// since 1970 or as a moment that a reader has typed.
 func windowOf(spans []span, query url.Values, born, latest time.Time) window {
-	w := window{span: choose(spans, query.Get("span")), until: latest, latest: latest}
-	seconds, err := strconv.ParseInt(query.Get("until"), 10, 64)
-	if until := time.Unix(seconds, 0).In(latest.Location()); err == nil && until.Before(latest) && until.After(born) {
+	w := window{span: choose(spans, query.Get("span")), until: latest, latest: latest, with: query.Get("with")}
+	asked := query.Get("until")
+	seconds, err := strconv.ParseInt(asked, 10, 64)
+	until, known := time.Unix(seconds, 0).In(latest.Location()), err == nil
+	if !known {
+		until, known = momentOfDay(asked, latest)
+	}
+	if known && until.Before(latest) && until.After(born) {
 		w.until, w.fixed = until, true
 	}
 	return w
@@ -85,6 +113,9 @@ func windowOf(spans []span, query url.Values, born, latest time.Time) window {
 // link is the address of a window of another size and end.
 func (w window) link(path string, size time.Duration, until time.Time) string {
 	values := url.Values{"span": {w.Word}}
+	if w.with != "" {
+		values.Set("with", w.with)
+	}
 	if size != w.size {
 		values.Set("span", size.Round(time.Second).String())
 	}
@@ -92,6 +123,14 @@ func (w window) link(path string, size time.Duration, until time.Time) string {
 		values.Set("until", strconv.FormatInt(until.Unix(), 10))
 	}
 	return path + "?" + values.Encode() + "#history-title"
+}
+
+// Picked is the end of a window that does not follow the clock, for a form.
+func (w window) Picked() string {
+	if !w.fixed {
+		return ""
+	}
+	return w.until.Local().Format(time.DateTime)
 }
 
 // moves are the links to the windows around this one.

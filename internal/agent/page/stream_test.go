@@ -79,7 +79,7 @@ func TestStreamIsThePage(t *testing.T) {
 	defer p.Close()
 	shape := regexp.MustCompile(`data-shape="([^"]*)"`)
 	for _, path := range []string{
-		"/", "/?q=shop&sort=cpu", task(1, "api"), task(3, "extract"), task(4, "rsync"),
+		"/", "/machine", "/?q=shop&sort=cpu", task(1, "api"), task(3, "extract"), task(4, "rsync"),
 		task(6, "load"), task(9, "fit"), task(3, "extract") + "?span=5m",
 	} {
 		content := get(t, p.Handler(false), path).Body.String()

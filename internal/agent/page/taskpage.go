@@ -8,12 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
+	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/chart"
 	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/internal/series"
@@ -67,7 +69,10 @@ type nowView struct {
 
 // pastView is the time that the charts show.
 type pastView struct {
-	Spans []span
+	Window window
+	Spans  []span
+	// Others are the tasks that can be drawn beside this one.
+	Others []choice
 	// Moves lead to the time around it.
 	Moves  []choice
 	Charts []drawnChart
@@ -105,7 +110,7 @@ func (p *Page) taskPage(v *view) error {
 	v.Title, v.Template, v.Body = t.Name()+" · "+t.Job(), "task", body
 	v.Shape = body.shape()
 	values := url.Values{"at": {body.at}}
-	for _, name := range []string{"span", "until"} {
+	for _, name := range []string{"span", "until", "with"} {
 		if value := v.request.URL.Query().Get(name); value != "" {
 			values.Set(name, value)
 		}
@@ -133,7 +138,7 @@ func (p *Page) taskView(t task, v *view) *taskView {
 	if t.usage.Look != nil {
 		t.usage.Look()
 	}
-	f := p.charts(t, body, until, v.request.URL.Query())
+	f := p.charts(t, body, until, v)
 	if sample := t.usage.Sample; sample != nil && t.usage.Running && !t.dead() {
 		body.Read, body.at = true, strconv.FormatInt(int64(sample.Mono), 36)
 		p.readings(t, body, f)
@@ -218,11 +223,19 @@ func selectedFigures(s *procstats.Sample) (figures []figure) {
 }
 
 // charts draws the history of a task and says what happened in it.
-func (p *Page) charts(t task, body *taskView, latest time.Time, asked url.Values) *frame {
+func (p *Page) charts(t task, body *taskView, latest time.Time, v *view) *frame {
 	body.Spans = spansOf(t, latest, p.options.HistorySpan)
 	longest := body.Spans[len(body.Spans)-1].size
-	s := windowOf(body.Spans, asked, t.born(), latest)
+	s := windowOf(body.Spans, v.request.URL.Query(), t.born(), latest)
 	until := s.until
+	body.Window = s
+	for i := range body.Spans {
+		at := latest
+		if s.fixed {
+			at = until
+		}
+		body.Spans[i].Link = window{span: body.Spans[i], latest: latest, with: s.with}.link(t.Path(), body.Spans[i].size, at)
+	}
 	body.Moves = s.moves(t.Path(), longest)
 	interval := max(p.options.Interval, p.options.HistoryInterval)
 	step := max(interval, (s.size / mostPoints).Truncate(time.Second))
@@ -230,6 +243,8 @@ func (p *Page) charts(t task, body *taskView, latest time.Time, asked url.Values
 		Since: until.Add(-s.size - 2*step), Until: until.Add(time.Minute), Step: step,
 		Highest: []procstats.ID{procstats.HeadlineMemory, procstats.HeadlineMemoryCharged},
 	}
+	var other task
+	body.Others, other = othersOf(t, v.now, s.with)
 	points, err := p.agent.History(t.allocation.ID, t.state.Name, query)
 	if err != nil && !errors.Is(err, allocation.ErrNotFound) {
 		p.log.Warn("read history", "allocation", t.allocation.ID, "task", t.state.Name, "error", err)
@@ -244,12 +259,45 @@ func (p *Page) charts(t task, body *taskView, latest time.Time, asked url.Values
 		}
 	}
 	f := newFrame(until.Add(-s.size), until, moments)
+	if other.state != nil {
+		beside, _ := p.agent.History(other.allocation.ID, other.state.Name, query) // without a history it has no line
+		f.other, f.otherName = momentsOf(beside), other.Name()
+		f.apart = 2 * step
+	}
 	const mostTicks = 6
 	f.axis.Ticks = chart.ClockTicks(f.axis.Since.Local(), until, mostTicks)
 	body.Step = "Each point stands for " + procstats.Seconds.Text(step.Seconds()) + ": memory is the highest reading in it"
 	body.Happened, body.Earlier = f.happened(t)
 	body.Charts = f.charts()
 	return f
+}
+
+// mostOthers bounds the tasks that can be chosen to be drawn beside another.
+const mostOthers = 50
+
+// othersOf lists the tasks that can be drawn beside one, those of its job first, and returns the chosen one.
+func othersOf(t task, now *snapshot.Agent, chosen string) (list []choice, other task) {
+	all := slices.DeleteFunc(tasksOf(now, false), func(o task) bool { return o.Key() == t.Key() })
+	slices.SortStableFunc(all, func(a, b task) int {
+		kin := func(o task) int {
+			if o.Key() == chosen {
+				return 0
+			} else if o.Job() == t.Job() {
+				return 1
+			}
+			return 2
+		}
+		return cmp.Compare(kin(a), kin(b))
+	})
+	for i := range all[:min(len(all), mostOthers)] {
+		o := &all[i]
+		label := o.Name() + " · " + o.Job() + " " + o.Group() + "[" + strconv.Itoa(o.Index()) + "] " + o.Allocation()
+		list = append(list, choice{Key: o.Key(), Label: label, On: o.Key() == chosen})
+		if o.Key() == chosen {
+			other = *o
+		}
+	}
+	return list, other
 }
 
 // shape tells pages with other parts apart.

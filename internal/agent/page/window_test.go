@@ -29,6 +29,11 @@ func TestWindow(t *testing.T) {
 		fmt.Sprintf("?span=60s&until=%d", now-600): {now - 660, now - 600},
 		fmt.Sprintf("?until=%d", now+600):          {now - 900, now},
 		"?until=1":                                 {now - 900, now},
+		"?span=5m&until=" + moment().Add(-time.Hour).Local().Format("2006-01-02+15:04"):    {now - 3900, now - 3600},
+		"?span=5m&until=" + moment().Add(-time.Hour).Local().Format("2006-01-02+15:04:05"): {now - 3900, now - 3600},
+		"?span=5m&until=" + moment().Add(-time.Hour).Local().Format("15:04"):               {now - 3900, now - 3600},
+		"?span=5m&until=" + moment().Add(time.Minute).Local().Format("15:04"):              {now - 300, now}, // before its start
+		"?span=5m&until=2026-13-45T99:99":                                                  {now - 300, now},
 	} {
 		content := get(t, h, task(1, "api")+query).Body.String()
 		found := axis.FindStringSubmatch(html.UnescapeString(content))

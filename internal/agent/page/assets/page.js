@@ -116,7 +116,11 @@ document.addEventListener("pointerup", (event) => {
   const [from, to] = [drawn.from, event.clientX].sort((a, b) => a - b).map((x) => since + (until - since) * Math.min(1, Math.max(0, (x - box.left) / box.width)));
   drawn = null;
   const seconds = Math.max(10, Math.round((to - from) / 1000));
-  location.href = document.querySelector(".charts").dataset.path + "?span=" + seconds + "s&until=" + Math.ceil(to / 1000) + "#history-title";
+  const address = new URL(location.href);
+  address.searchParams.set("span", seconds + "s");
+  address.searchParams.set("until", Math.ceil(to / 1000));
+  address.hash = "#history-title";
+  location.href = address.href;
 });
 
 // load fetches the page anew where rows came or went, and keeps place and focus.
