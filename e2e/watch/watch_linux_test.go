@@ -156,6 +156,10 @@ func TestUntouched(t *testing.T) {
 			cmd := place.Command(t.Context(), rig.Tacho(), args...)
 			testkit.Must(t, cmd.Start())
 			watching(t, place)
+			stop := rig.Capture(t, place.Command(t.Context(), rig.Tacho(), "stop", "--output-dir", place.Out, "last"))
+			if stop.Code == 0 || signal != 0 && !strings.Contains(stop.Stderr, "is a watch") {
+				t.Errorf("tacho stop: exit code %d, said\n%s", stop.Code, stop.Stderr)
+			}
 			if signal != 0 {
 				testkit.Must(t, cmd.Process.Signal(signal))
 			}

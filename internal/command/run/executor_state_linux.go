@@ -179,6 +179,9 @@ func addressOf(entry record.Entry) (*wire.Address, error) {
 	switch {
 	case r.Where != "":
 		why = fmt.Errorf("run %s is %s", entry.Name, r.Where)
+	case r.State == record.Running && r.Socket == "":
+		why = fmt.Errorf("run %s is a watch of what runs already, or about to start; Ctrl-C, or kill -INT %d, ends it",
+			entry.Name, who.PID)
 	case r.State == record.Running:
 		why = fmt.Errorf("run %s is running, but its executor (process %d) is not in %s; it may belong to another user",
 			entry.Name, who.PID, cli.OrList(dirs))
