@@ -102,13 +102,20 @@ func TestNothingIsCut(t *testing.T) {
 	}
 }
 
-// TestTraffic holds what looking at 200 tasks costs, of which one in ten does something.
+// TestTraffic holds what looking at 200 tasks costs, of which one in ten does something, also if they change places.
 func TestTraffic(t *testing.T) {
+	for _, query := range []string{"", "?sort=cpu"} {
+		t.Run("/"+query, func(t *testing.T) { traffic(t, query) })
+	}
+}
+
+func traffic(t *testing.T, query string) {
+	t.Helper()
 	site := serve(t, pagetest.Crowd(time.Now, 200), page.Options{})
 	b := startBrowser(t)
 	tab := b.open(t)
 	tab.window(t, 1280, 800, "light")
-	tab.visit(t, site+"/")
+	tab.visit(t, site+"/"+query)
 	tab.waitFor(t, `source?.readyState === EventSource.OPEN`)
 	loaded := tab.bytes()
 	// The best of a few looks: other programs on the machine take caches away, and the first look has what loading
