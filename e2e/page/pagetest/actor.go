@@ -308,8 +308,8 @@ func (x *Actor) allocation(now time.Time) *allocation.Allocation {
 		ID: x.ID, Namespace: "default", JobID: x.Job, JobType: job.TypeService, Group: x.Group, Index: x.Index,
 		Name:   x.Job + "." + x.Group,
 		NodeID: "7c7f5b1e-0000-4000-8000-000000000001", NodeName: "node-1", ClientStatus: status,
-		DesiredStatus: allocation.DesiredRun,
-		CreateTime:    x.created(), ModifyTime: now,
+		DesiredStatus: allocation.DesiredRun, Description: "Tasks are " + string(status),
+		CreateTime: x.created(), ModifyTime: now,
 		Tasks: map[string]*allocation.Task{x.Name: {
 			Name: x.Name, Driver: "tacho", Resources: job.Resources{CPU: 500, MemoryMB: int(max(x.Limit, 256*mib)) / mib},
 			RunID: x.ID + "-run", State: state, Events: x.Events, Attributes: x.Attributes,

@@ -128,6 +128,26 @@ func TestLastEnds(t *testing.T) {
 	}
 }
 
+// TestNoChartOfNothing holds that no chart draws zeros for what is only known to be at least that.
+func TestNoChartOfNothing(t *testing.T) {
+	t.Parallel()
+	a := pagetest.New(moment)
+	for i, rate := range []float64{0, 1} {
+		a.Add(&pagetest.Actor{
+			ID: pagetest.ID(i), Job: "j", Group: "g", Name: "t", Started: moment().Add(-time.Minute), Memory: 1 << 20,
+			NoCgroup: true, ReadRate: rate, WriteRate: rate,
+		})
+		content := get(t, page.New(a, page.Options{Now: moment}).Handler(false), task(i, "t")).Body.String()
+		if got := strings.Contains(content, `data-live="chart-io"`); got != (rate > 0) {
+			t.Errorf("with %v bytes a second there is a chart of storage: %t", rate, got)
+		}
+	}
+	a.SetPublishing("off")
+	if off := get(t, page.New(a, page.Options{Now: moment}).Handler(false), task(1, "t")).Body.String(); strings.Contains(off, "data-chart") {
+		t.Error("there are charts although nothing is published")
+	}
+}
+
 // TestManyEnded holds that ended tasks are few on the page of all tasks, and all on their own pages.
 func TestManyEnded(t *testing.T) {
 	t.Parallel()

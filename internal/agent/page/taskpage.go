@@ -162,7 +162,10 @@ func (p *Page) taskView(t task, v *view) *taskView {
 	events, attributes := t.state.Details()
 	body.Events, body.Acts = eventsOf(events, v.Trusted), v.Trusted && !t.dead()
 	if v.Trusted {
-		body.Description, body.Attributes, body.Logs = t.allocation.Description, attributes, p.logs(t)
+		body.Attributes, body.Logs = attributes, p.logs(t)
+		if s.Phase != hook.PhaseRunning { // of one that runs it says just that
+			body.Description = t.allocation.Description
+		}
 	}
 	return body
 }
@@ -269,6 +272,12 @@ func (p *Page) charts(t task, body *taskView, latest time.Time, v *view) *frame 
 	body.Step = "Each point stands for " + procstats.Seconds.Text(step.Seconds()) + ": memory is the highest reading in it"
 	body.Happened, body.Earlier = f.happened(t)
 	body.Charts = f.charts()
+	reads, writes := procstats.HeadlineIORead, procstats.Writing(t.usage.Headlines)
+	if body.Charts != nil && !f.counted(figures.Read) && !f.counted(figures.Written) &&
+		headline(t.usage.Headlines, reads, procstats.Bytes.Text).vacuous &&
+		headline(t.usage.Headlines, writes, procstats.Bytes.Text).vacuous { // zeros would stand for what is not known
+		body.Charts = slices.DeleteFunc(body.Charts, func(c drawnChart) bool { return c.Key == "chart-io" })
+	}
 	return f
 }
 
