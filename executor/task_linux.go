@@ -282,6 +282,7 @@ func (t *task) finish(end ended, last time.Time) {
 	evidence := record.Evidence{
 		Cause: t.cause, Reason: t.reason, AfterMain: t.afterMain, Forwarded: int(t.forwarded),
 		EndedAt: end.at, Wall: end.at.Sub(t.started), Span: last.Sub(t.started),
+		Timeout:      time.Duration(t.request.GetTimeoutNs()),
 		WaitedForAll: t.request.GetWaitForAll(), Leftovers: t.leftovers,
 	}
 	if t.killTimer != nil {

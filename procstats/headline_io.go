@@ -203,12 +203,16 @@ func (w Written) Text() (written, since string) {
 	return Bytes.Text(handed) + " written by the task", strings.Join(parts, ", ")
 }
 
-// Short says it in the room of a line that has more to say: "written 64 MiB (24 MiB reached storage)".
+// Short says it in the room of a line that has more to say: "written 64 MiB (24 MiB reached storage)". A lower bound of
+// what reached storage says less than what was handed over.
 func (w Written) Short() string {
-	if w.simple() {
+	handed, given := w.Handed.Number()
+	switch {
+	case given && w.AtLeast:
+		return "written " + Bytes.Text(handed)
+	case w.simple():
 		return w.storedText("written ", "")
 	}
-	handed, _ := w.Handed.Number()
 	return "written " + Bytes.Text(handed) + w.storedText(" (", " reached storage)")
 }
 

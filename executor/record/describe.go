@@ -145,6 +145,9 @@ func (t describer) verdict() string {
 		}
 		return "Stopped on request" + t.escalation()
 	case TimedOut:
+		if after := t.d.TimeoutSeconds; after > 0 {
+			return "Timed out after " + procstats.Seconds.Text(after) + t.escalation()
+		}
 		return "Timed out" + t.escalation()
 	case Watched:
 		return "Watched until " + t.d.Reason

@@ -27,6 +27,9 @@ func Diagnose(e Evidence) Diagnosis {
 		Cores: e.Cores, Leftovers: e.Leftovers,
 		LastReading: lastReading(e),
 	}
+	if d.Verdict == TimedOut {
+		d.TimeoutSeconds = e.Timeout.Seconds()
+	}
 	waits := WaitsBetween(e.Before, e.After, e.Span)
 	if d.Stall = StallOf(waits); d.Stall == CPUThrottled && waits.ThrottledAbove() {
 		d.ThrottledBy = procstats.EscapeName(e.Throttler)

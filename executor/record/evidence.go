@@ -27,6 +27,8 @@ type Evidence struct {
 	Forwarded int
 	// EndedAt is when the main process ended.
 	EndedAt time.Time
+	// Timeout is the time after which the task was to be stopped; 0 for none.
+	Timeout time.Duration
 	// Wall is the time from the start to EndedAt, Span to the end of the last process, which may be later: what was
 	// counted until After was counted in that time.
 	Wall, Span time.Duration

@@ -65,6 +65,8 @@ type Diagnosis struct {
 	Reason string `json:"reason,omitempty"`
 	// AfterMain reports that the main process had ended by itself when the task was stopped.
 	AfterMain bool `json:"after_main,omitempty"`
+	// TimeoutSeconds is how long a task that timed out was given; 0 if it did not, or if that is not known.
+	TimeoutSeconds float64 `json:"timeout_seconds,omitempty"`
 	// ForwardedSignal is the last signal that was sent to the main process through the executor; 0 for none.
 	ForwardedSignal int `json:"forwarded_signal,omitempty"`
 	// Killers are programs of the host that may have sent the SIGKILL.

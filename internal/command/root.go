@@ -49,17 +49,19 @@ func Root() *cobra.Command {
 	root := cli.Described(help, "tacho")
 	root.Version, root.PersistentPreRunE, root.SilenceErrors, root.SilenceUsage = version.String(), prepare, true, true
 	root.AddGroup(
-		&cobra.Group{ID: cli.GroupMeasure, Title: "Measure:"},
-		&cobra.Group{ID: cli.GroupRecords, Title: "Look at records:"},
-		&cobra.Group{ID: cli.GroupAgent, Title: "Run and watch jobs:"},
-		&cobra.Group{ID: cli.GroupHost, Title: "This machine and its measurements:"},
+		&cobra.Group{ID: cli.GroupMeasure, Title: "Measure"},
+		&cobra.Group{ID: cli.GroupRecords, Title: "Look at records"},
+		&cobra.Group{ID: cli.GroupAgent, Title: "Run and watch jobs"},
+		&cobra.Group{ID: cli.GroupHost, Title: "This machine and its measurements"},
 	)
 	cli.AddColor(root)
 	root.SetFlagErrorFunc(cli.FlagError)
 	cli.AddSubcommands(root, slices.Concat(run.Commands(), records.Commands(), remote.Commands(),
 		[]*cobra.Command{agent.Command(), doctor.Command(), newVersion()})...)
-	cli.DocumentEnvironment(root)
-	cli.WrapFlags(root)
+	for _, topic := range []string{"exit-codes", "selection", "budgets", "environment", "sockets"} {
+		cli.AddSubcommands(root, cli.Topic(help, topic))
+	}
+	cli.LayOutHelp(root)
 	return root
 }
 

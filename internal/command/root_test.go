@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/tachograph/tacho/internal/command/cli"
 	"github.com/tachograph/tacho/internal/testkit"
 )
 
@@ -25,8 +26,8 @@ func everyCommand(cmd *cobra.Command, visit func(*cobra.Command)) {
 	}
 }
 
-// TestEveryFlagHasAVariable holds that the help of a flag names its variable, and that a value that is right for one flag with this
-// variable is right for all.
+// TestEveryFlagHasAVariable holds that a value that is right for one flag with a variable is right for all, and that no text of a
+// flag is raw: shells show it.
 func TestEveryFlagHasAVariable(t *testing.T) {
 	t.Parallel()
 	accepted := map[string]string{} // what each variable accepts
@@ -35,9 +36,9 @@ func TestEveryFlagHasAVariable(t *testing.T) {
 			if flag.Name == "help" || flag.Name == "version" {
 				return
 			}
-			_, name, found := strings.Cut(strings.TrimSuffix(flag.Usage, "]"), " [$")
-			if !found || !strings.HasPrefix(name, "TACHO_") || strings.Contains(name, "[$") {
-				t.Errorf("%s --%s: the help does not name its variable once at its end: %q", cmd.CommandPath(), flag.Name, flag.Usage)
+			name, found := cli.Variables(cmd)(flag)
+			if !found || !strings.HasPrefix(name, "TACHO_") || flag.Usage == "" || strings.ContainsAny(flag.Usage, "`[]{}") {
+				t.Errorf("%s --%s: the variable %q, %q", cmd.CommandPath(), flag.Name, name, flag.Usage)
 			}
 			accepts := "--" + flag.Name + " " + flag.Value.Type()
 			if flag.Value.Type() == "WORD" {

@@ -31,7 +31,7 @@ func TestScreens(t *testing.T) {
 		{"ls", all},
 		{"attach 2026.03.04T10", all},
 		{"top --iterations 1 --delay 200ms", all},
-		{"show 2026.03.04T11", narrow},
+		{"show 2026.03.04T11", all},
 		{"show --all 2026.03.04T10", narrow},
 		{"show --all 2026.03.04T10", []uint16{60}},
 		{"diff 2026.03.04T10 2026.03.04T11", narrow},
@@ -49,12 +49,16 @@ func TestScreens(t *testing.T) {
 			agent := httptest.NewServer(newFakeAgent(t, ""))
 			t.Setenv("TACHO_ADDR", agent.URL)
 			fmt.Fprintf(&got, "-- tacho %s, %d columns --\n", args, columns)
+			before := strings.Count(got.String(), "\n")
 			for line := range strings.Lines(screenOf(t, columns, strings.Fields(args))) {
 				line = strings.TrimRight(line, "\r\n")
 				got.WriteString(line + "\n")
 				if n := utf8.RuneCountInString(line); n > int(columns) {
 					t.Errorf("%s: a line of %d columns on a terminal of %d: %q", args, n, columns, line)
 				}
+			}
+			if n := strings.Count(got.String(), "\n") - before; columns == 80 && strings.HasPrefix(args, "show 2") && n >= 40 {
+				t.Errorf("%s: %d lines do not fit on a screen of 40 with a prompt", args, n)
 			}
 			agent.Close()
 		}

@@ -18,7 +18,6 @@ import (
 	"testing/fstest"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/cobra/doc"
 
 	"github.com/tachograph/tacho/internal/command"
 )
@@ -87,9 +86,7 @@ func writeZip(file io.Writer, files fs.FS) error {
 // stageDocs writes the man pages and the shell completions from the tree of commands.
 func (r *release) stageDocs() error {
 	root := command.Root()
-	root.DisableAutoGenTag = true
-	header := doc.GenManHeader{Section: "1", Source: "tacho " + r.plain(), Manual: "Tachograph", Date: &r.when}
-	if err := r.stageMan(root, header); err != nil {
+	if err := r.stageMan(root); err != nil {
 		return err
 	}
 	for name, write := range map[string]func(io.Writer) error{
@@ -106,10 +103,10 @@ func (r *release) stageDocs() error {
 }
 
 // stageMan writes the page of a command and of those below it. Debian's are compressed.
-func (r *release) stageMan(cmd *cobra.Command, header doc.GenManHeader) error {
+func (r *release) stageMan(cmd *cobra.Command) error {
 	for _, below := range cmd.Commands() {
-		if below.IsAvailableCommand() && !below.IsAdditionalHelpTopicCommand() {
-			if err := r.stageMan(below, header); err != nil {
+		if below.IsAvailableCommand() || below.IsAdditionalHelpTopicCommand() {
+			if err := r.stageMan(below); err != nil {
 				return err
 			}
 		}
@@ -121,7 +118,8 @@ func (r *release) stageMan(cmd *cobra.Command, header doc.GenManHeader) error {
 		if err != nil {
 			return err
 		}
-		return errors.Join(doc.GenMan(cmd, &header, w), w.Close())
+		_, err = io.WriteString(w, manPage(cmd, r.plain(), r.when))
+		return errors.Join(err, w.Close())
 	})
 }
 

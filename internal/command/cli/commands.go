@@ -27,10 +27,7 @@ const (
 // its arguments; a line that says in short what it does; a description, unless it would say the same; and examples,
 // the last paragraph, which is indented.
 func Described(help, path string) *cobra.Command {
-	_, section, _ := strings.Cut(help, "\n# "+path)
-	section, _, _ = strings.Cut(section, "\n# ")
-	arguments, section, _ := strings.Cut(section, "\n")
-	short, section, _ := strings.Cut(section, "\n")
+	arguments, short, section := describedIn(help, path)
 	long, example := "\n"+section, ""
 	if last := strings.LastIndex(long, "\n\n  "); last >= 0 {
 		long, example = long[:last], strings.Trim(long[last:], "\n")
@@ -39,6 +36,20 @@ func Described(help, path string) *cobra.Command {
 		Use: path[strings.LastIndexByte(path, ' ')+1:] + arguments, Short: short, Long: strings.TrimSpace(long),
 		Example: example,
 	}
+}
+
+// Topic returns what tacho help prints of a topic, a section like those of commands, all of which is the description.
+func Topic(help, name string) *cobra.Command {
+	_, short, section := describedIn(help, name)
+	return &cobra.Command{Use: name, Short: short, Long: strings.Trim(section, "\n")}
+}
+
+func describedIn(help, path string) (arguments, short, section string) {
+	_, section, _ = strings.Cut(help, "\n# "+path)
+	section, _, _ = strings.Cut(section, "\n# ")
+	arguments, section, _ = strings.Cut(section, "\n")
+	short, section, _ = strings.Cut(section, "\n")
+	return arguments, short, section
 }
 
 // AddSubcommands makes parent a command that only has subcommands: it prints its help, and it rejects an unknown
@@ -128,15 +139,6 @@ func argumentName(names []string, i int) (name string, known bool) {
 		return "", false
 	}
 	return strings.TrimSuffix(strings.Trim(names[i], "[]"), "..."), true
-}
-
-// helpWidth is how wide help is at most: what every terminal shows.
-const helpWidth = 80
-
-// WrapFlags breaks the usage texts of flags at words, in the help of all commands below root.
-func WrapFlags(root *cobra.Command) {
-	wrapped := fmt.Sprintf(".FlagUsagesWrapped %d ", helpWidth)
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", wrapped))
 }
 
 const (

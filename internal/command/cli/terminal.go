@@ -92,10 +92,10 @@ func TerminalSize(w any) (columns, lines int) {
 	return columns, lines
 }
 
-// variables returns how the flags of cmd are named in the environment; --help and --version are not. A flag that
+// Variables returns how the flags of cmd are named in the environment; --help and --version are not. A flag that
 // means the same for all commands has one name for all. The names of others contain their command: what is valid for
 // one is invalid for another.
-func variables(cmd *cobra.Command) func(*pflag.Flag) (name string, ok bool) {
+func Variables(cmd *cobra.Command) func(*pflag.Flag) (name string, ok bool) {
 	root, path := inEnvironment(cmd.Root().Name()), inEnvironment(cmd.CommandPath())
 	return func(flag *pflag.Flag) (string, bool) {
 		prefix := path
@@ -113,28 +113,11 @@ func inEnvironment(words string) string {
 	return strings.ToUpper(strings.NewReplacer(" ", "_", "-", "_").Replace(words))
 }
 
-// DocumentEnvironment appends to the help text of each flag its environment variable, for all commands below root.
-func DocumentEnvironment(root *cobra.Command) {
-	document := func(cmd *cobra.Command) func(*pflag.Flag) {
-		variable := variables(cmd)
-		return func(flag *pflag.Flag) {
-			if name, ok := variable(flag); ok {
-				flag.Usage += " [$" + name + "]"
-			}
-		}
-	}
-	root.PersistentFlags().VisitAll(document(root))
-	for _, command := range root.Commands() {
-		command.Flags().VisitAll(document(command))
-		DocumentEnvironment(command)
-	}
-}
-
 // ApplyEnvironment sets the flags that are not on the command line from their variables; an empty variable counts as
 // unset. It is the PersistentPreRunE of the root. No other command may have one: it would run instead.
 func ApplyEnvironment(cmd *cobra.Command, _ []string) error {
 	var failed error
-	variable := variables(cmd)
+	variable := Variables(cmd)
 	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
 		name, ok := variable(flag)
 		if !ok || flag.Changed || failed != nil {

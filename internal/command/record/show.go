@@ -20,7 +20,7 @@ func newShow() *cobra.Command {
 	cmd := cli.Described(help, "show")
 	format := cli.AddFormat(cmd, "text", "json")
 	all := cmd.Flags().Bool("all", false,
-		"show all measurements, with the reason for each absent one, and the evidence for a success too")
+		"show all measurements, sources, guarantees, processes and the evidence")
 	failedFirst := cmd.Flags().Bool("failed-first", false, "list the commands of which most processes failed first")
 	rundir.ForRuns(cmd, 1, rundir.Last(), func(cmd *cobra.Command, runs []record.Entry) error {
 		entry := runs[0]

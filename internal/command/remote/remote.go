@@ -68,21 +68,12 @@ const (
 	defaultAddress = "http://127.0.0.1:" + defaultPort
 )
 
-// connectionHelp is the help text of all commands that connect to an agent.
-const connectionHelp = `Connects to the unix socket in the data directory if there is one, else to that
-of a development agent of this user, else to ` + defaultAddress + `. --addr
-overrides: unix:/path, http://host:port or https://host:port; /path, host:port
-and host are understood.
-
-Over TCP the agent requires its token for more than numbers, names and states:
---token-file or TACHO_TOKEN.`
-
 // connection has the flags for the connection to an agent.
 type connection struct {
 	addr, dataDir, tokenFile, caFile string
 }
 
-// addConnectionFlags adds the flags and their help text.
+// addConnectionFlags adds the flags.
 func addConnectionFlags(cmd *cobra.Command) *connection {
 	c := &connection{}
 	flags := cmd.Flags()
@@ -93,7 +84,7 @@ func addConnectionFlags(cmd *cobra.Command) *connection {
 	_ = cmd.MarkFlagDirname("data-dir") // these fail only for flags that do not exist
 	_ = cmd.MarkFlagFilename("token-file")
 	_ = cmd.MarkFlagFilename("ca-file")
-	cmd.Long = cmp.Or(cmd.Long, cmd.Short+".") + "\n\n" + connectionHelp
+	cli.Group(cmd, "The agent, see tacho help sockets", "addr", "data-dir", "token-file", "ca-file")
 	return c
 }
 

@@ -193,7 +193,8 @@ func (r *portableRun) finish(cause error, state *os.ProcessState) error {
 	wall, code := ended.Sub(info.StartedAt), state.ExitCode()
 	seconds := wall.Seconds()
 	info.State, info.EndedAt, info.WallSeconds, info.ExitCode = record.Exited, ended, &seconds, &code
-	evidence := record.Evidence{ExitCode: code, Wall: wall, Span: wall, Last: r.last}
+	timeout := time.Duration(r.options.request.TimeoutNs)
+	evidence := record.Evidence{ExitCode: code, Wall: wall, Span: wall, Timeout: timeout, Last: r.last}
 	if errors.Is(cause, errTimeout) {
 		evidence.Cause, code = record.TimedOut, exitTimedOut
 	}

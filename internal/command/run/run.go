@@ -135,11 +135,17 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 		Cgroup: &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_AUTO}, KillGraceNs: int64(5 * time.Second),
 	}
 	o.addMeasurementFlags(cmd, flags)
-	o.addOutputFlags(cmd, flags)
-	flags.StringVar(&o.runtimeDir, "runtime-dir", "", "`DIR` for the socket of the executor, an absolute path")
-	_ = cmd.MarkFlagDirname("runtime-dir")
+	cli.Group(cmd, "Measure")
+	o.addLimitFlags(flags)
+	cli.Group(cmd, "Limit")
+	o.addRecordFlags(cmd, flags)
 	flags.StringSliceVar(&o.capture, "capture", nil,
 		"also write this `STREAM` of the command to the directory of the run: stdout, stderr or stdout,stderr")
+	cli.Group(cmd, "Record")
+	o.addRepeatFlags(flags)
+	cli.Group(cmd, "Repeat")
+	o.addOutputFlags(cmd, flags)
+	cli.Group(cmd, "Output")
 	q := o.request
 	flags.BoolVarP(&o.detach, "detach", "d", false, "leave the command running and return immediately")
 	flags.Var(cli.Duration((*time.Duration)(&q.TimeoutNs)), "timeout", "stop the command after this time; 0 for never")
@@ -151,7 +157,13 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	o.cgroup = cli.AddChoice(cmd, "cgroup", "run the command in a cgroup:", "auto", "none")
 	flags.StringVar(&q.Cgroup.Parent, "cgroup-parent", "",
 		"parent of the command's cgroup, a `PATH` relative to the cgroup mount")
-	o.addLimitFlags(flags)
+	flags.StringVar(&o.runtimeDir, "runtime-dir", "", "`DIR` for the socket of the executor, an absolute path")
+	_ = cmd.MarkFlagDirname("runtime-dir") // fails only for flags that do not exist
+	cli.Group(cmd, "Start and stop")
+}
+
+// addRepeatFlags adds the flags for repeated runs.
+func (o *runOptions) addRepeatFlags(flags *pflag.FlagSet) {
 	o.runs = 1
 	flags.Var(cli.Number(&o.runs, 1, math.MaxInt), "runs",
 		"run the command `N` times, one after the other, and print mean, deviation and outliers")
@@ -176,13 +188,17 @@ func (o *runOptions) addMeasurementFlags(cmd *cobra.Command, flags *pflag.FlagSe
 	flags.Var(cli.Number(&o.maxRows, 1, math.MaxInt), "max-rows", "at most `N` process rows per sample")
 }
 
-// addOutputFlags adds the flags for what is written and printed.
-func (o *runOptions) addOutputFlags(cmd *cobra.Command, flags *pflag.FlagSet) {
+// addRecordFlags adds the flags for what is written to disk.
+func (o *runOptions) addRecordFlags(cmd *cobra.Command, flags *pflag.FlagSet) {
 	flags.StringVarP(&o.request.Message, "message", "m", "", "`TEXT` for the record")
 	flags.Var(labelFlag(&o.request.Labels), "label", "label for the record; may be repeated")
 	flags.StringVar(&o.outputDir, "output-dir", record.DefaultRoot, "`DIR` for records, one directory per run")
 	_ = cmd.MarkFlagDirname("output-dir") // fails only for flags that do not exist
 	flags.BoolVar(&o.noFiles, "no-files", false, "write no record to disk")
+}
+
+// addOutputFlags adds the flags for what is printed.
+func (o *runOptions) addOutputFlags(cmd *cobra.Command, flags *pflag.FlagSet) {
 	o.format = cli.AddChoice(cmd, "format", "format of the final record:", "text", "json")
 	flags.StringVar(&o.recordFile, "record-file", "", "write the final record or summary to this `FILE` instead of stderr")
 	flags.IntVar(&o.recordFD, "record-fd", 0,

@@ -36,7 +36,11 @@ func newWatch() *cobra.Command {
 	cmd.GroupID, cmd.Args = cli.GroupMeasure, cli.Arguments()
 	o.flags = cmd.Flags()
 	o.addMeasurementFlags(cmd, o.flags)
+	cli.Group(cmd, "Measure")
+	o.addRecordFlags(cmd, o.flags)
+	cli.Group(cmd, "Record")
 	o.addOutputFlags(cmd, o.flags)
+	cli.Group(cmd, "Output")
 	timeout := cli.Duration((*time.Duration)(&o.request.TimeoutNs))
 	o.flags.Var(timeout, "timeout", "end the watch after this time; 0 for never")
 	var kinds []string

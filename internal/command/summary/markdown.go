@@ -4,7 +4,6 @@
 package summary
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 
@@ -18,10 +17,8 @@ func Markdown(r *record.Record, budgets []budget.Result) string {
 	var b strings.Builder
 	b.WriteString(Title(r.Command))
 	fmt.Fprintf(&b, "%s\n\n| | |\n|---|---|\n", cli.Markdown(r.End().Summary))
-	previous := ""
 	for _, line := range Lines(r) {
-		previous = cmp.Or(line[0], previous) // it may go on with the line above
-		fmt.Fprintf(&b, "| %s | %s |\n", previous, cli.Markdown(line[1]))
+		fmt.Fprintf(&b, "| %s | %s |\n", line[0], cli.Markdown(line[1]))
 	}
 	b.WriteString(Budgets(budgets))
 	return b.String()

@@ -32,32 +32,63 @@ func NewPage(p cli.Palette, name string, r *record.Record) *Page {
 	return &Page{Sheet: cli.Sheet{Palette: p}, name: name, record: r}
 }
 
-// Render returns the page. With all it has all measurements, and the reason for each absent one, block devices, and
-// the evidence of a success too.
+// Render returns the page: what fits on a screen, or all that is known.
 func (p *Page) Render(all bool) string {
+	if all {
+		return p.whole()
+	}
+	return p.screen()
+}
+
+// screen returns the page that fits on a screen of 80 columns and 40 lines, unless texts of the run are long.
+func (p *Page) screen() string {
+	r := p.record
+	p.headline()
+	p.Facts(
+		[2]string{"command", cli.CommandLine(r.Command)},
+		[2]string{"started", record.Join(" ", TimeText(r.StartedAt), named("by ", cli.Printable(r.User)))},
+		[2]string{"in", cli.Printable(r.Dir)},
+		[2]string{"on", cli.Printable(hostText(r))},
+		[2]string{"message", cli.Printable(r.Message)},
+		[2]string{"labels", LabelsText(r.Labels)},
+		[2]string{"as of", TimeText(r.AsOf)},
+	)
+	p.Title("Why it ended")
+	p.why()
+	p.Title("What it used, and what it waited for")
+	if len(r.Headline) == 0 {
+		p.line("unknown: %s", whyUnknown(r.State))
+	}
+	_, since := writtenOf(r).Text()
+	p.Facts(append(usedLines(r, since), [2]string{"peak by", largestAtPeak(r)})...)
+	p.largest()
+	p.WriteByte('\n')
+	p.Hang("", "", fmt.Sprintf("%s, %d absent: --all shows them, with sources, guarantees and evidence.",
+		procstats.Counted(len(r.Measurements), "measurement", "measurements"), len(r.Absent)), nil)
+	return p.String()
+}
+
+// whole returns all that is known: all measurements, and the reason for each absent one, block devices, and the
+// evidence of a success too.
+func (p *Page) whole() string {
 	p.head()
 	p.used()
 	p.waited()
-	p.ended(all)
+	p.Title("Why it ended")
+	p.why()
+	p.evidence(p.record.Diagnosis.Evidence)
 	p.peak()
 	p.processes()
 	p.commands()
 	p.section("Limits", LimitTable(p.record))
 	p.host()
 	p.notes()
-	if all {
-		p.devices()
-		p.Title("All measurements")
-		p.Table(ValueTable(p.record.Measurements))
-		absent := ValueTable(p.record.Absent)
-		absent.Right = nil // they are reasons
-		p.section("Absent", absent)
-	} else if n := len(p.record.Absent); n > 0 {
-		more := fmt.Sprintf("%s, %d absent; --all lists them, with the reasons.",
-			procstats.Counted(len(p.record.Measurements), "measurement", "measurements"), n)
-		p.WriteByte('\n')
-		p.Hang("", "", more, nil)
-	}
+	p.devices()
+	p.Title("All measurements")
+	p.Table(ValueTable(p.record.Measurements))
+	absent := ValueTable(p.record.Absent)
+	absent.Right = nil // they are reasons
+	p.section("Absent", absent)
 	return p.String()
 }
 
@@ -77,10 +108,18 @@ func (p *Page) painted(paint func(string) string, text string) {
 	p.Hang("  ", "    ", text, paint)
 }
 
+// headline writes the name of the run, and how it ended or the state that it is in.
+func (p *Page) headline() {
+	state := cli.Painted(cli.Printable(p.record.StateText()), StatePaint(p.Palette, p.record.State))
+	if outcome := p.record.End().Outcome; outcome != "" {
+		state = cli.Painted(cli.Printable(string(outcome)), OutcomePaint(p.Palette, outcome))
+	}
+	fmt.Fprintf(p, "%s  %s\n", p.Bold(cli.Printable(p.name)), state.String())
+}
+
 func (p *Page) head() {
 	r := p.record
-	state := cli.Painted(cli.Printable(r.StateText()), StatePaint(p.Palette, r.State))
-	fmt.Fprintf(p, "%s  %s\n", p.Bold(cli.Printable(p.name)), state.String())
+	p.headline()
 	p.Facts(
 		[2]string{"command", cli.CommandLine(r.Command)},
 		[2]string{"directory", cli.Printable(r.Dir)},
@@ -191,21 +230,24 @@ func ValueText(name string, value any) string {
 	return cli.Printable(fmt.Sprint(value))
 }
 
+// hostText names the machine of a run: "web1, linux 6.1.0, 2 CPUs, 4 GiB".
+func hostText(r *record.Record) string {
+	h, memory := r.Host, ""
+	if h.MemoryBytes > 0 {
+		memory = procstats.Bytes.Text(float64(h.MemoryBytes))
+	}
+	system := strings.TrimSpace(h.OS + " " + h.Kernel)
+	return record.Join(", ", h.Name, system, procstats.Counted(h.CPUs, "CPU", "CPUs"), memory)
+}
+
 func (p *Page) host() {
-	h := p.record.Host
 	p.Title("Host")
 	cgroup := ""
 	if c := p.record.Cgroup; c != nil {
 		cgroup = record.Join(", ", c.Layout, c.Placement, c.V2)
 	}
-	memory := ""
-	if h.MemoryBytes > 0 {
-		memory = procstats.Bytes.Text(float64(h.MemoryBytes))
-	}
 	p.Facts(
-		[2]string{"host", cli.Printable(h.Name)},
-		[2]string{"system", strings.TrimSpace(cli.Printable(h.OS + " " + h.Kernel))},
-		[2]string{"machine", record.Join(", ", procstats.Counted(h.CPUs, "CPU", "CPUs"), memory)},
+		[2]string{"machine", cli.Printable(hostText(p.record))},
 		[2]string{"cgroup", cli.Printable(cgroup)},
 		[2]string{"recorded by", "tacho " + cli.Printable(p.record.TachoVersion)},
 	)

@@ -29,8 +29,8 @@ func (p *Page) commands() {
 		p.line("unknown: %s", cli.Printable(c.Reason))
 		return
 	}
-	p.Table(CommandTable(c, 0, p.FailedFirst))
-	p.failures(c)
+	p.Table(commandTable(c, 0, p.FailedFirst, pageCommands))
+	p.failures(c, pageCommands)
 	for _, note := range CommandNotes(c) {
 		p.line("%s", note)
 	}
@@ -42,6 +42,11 @@ func CommandNotes(c *record.Commands) []string { return c.Notes(TimeText) }
 // CommandTable lists the ended processes of a task by command, at most so many columns wide; it is empty if they are
 // not known. With byFailures the commands with most failures come first.
 func CommandTable(c *record.Commands, width int, byFailures bool) *cli.Table {
+	return commandTable(c, width, byFailures, pageCommands)
+}
+
+// commandTable is CommandTable with at most so many commands.
+func commandTable(c *record.Commands, width int, byFailures bool, most int) *cli.Table {
 	if c == nil || c.Reason != "" {
 		return &cli.Table{}
 	}
@@ -52,7 +57,7 @@ func CommandTable(c *record.Commands, width int, byFailures bool) *cli.Table {
 		},
 		Right: []int{1, 2, 3, 4, 5, 6, 7, 8}, Leave: []int{7, 6, 8, 5},
 	}
-	for _, row := range shownCommands(c, byFailures) {
+	for _, row := range shownCommands(c, byFailures, most) {
 		addCommand(t, &row, c.TotalCPUSeconds)
 	}
 	sums := func(name string, cpu *float64) {
@@ -65,13 +70,13 @@ func CommandTable(c *record.Commands, width int, byFailures bool) *cli.Table {
 
 // shownCommands returns the commands that have a row, and the others as one. With byFailures those with most failures
 // come first.
-func shownCommands(c *record.Commands, byFailures bool) []procstats.Command {
+func shownCommands(c *record.Commands, byFailures bool, most int) []procstats.Command {
 	sorted := *c
 	if byFailures {
 		sorted.Rows = slices.Clone(c.Rows)
 		slices.SortStableFunc(sorted.Rows, func(a, b procstats.Command) int { return cmp.Compare(b.Failed, a.Failed) })
 	}
-	rows, others := sorted.Split(pageCommands)
+	rows, others := sorted.Split(most)
 	if others != nil {
 		others.Name = "others"
 		rows = append(rows, *others)
@@ -97,10 +102,11 @@ func optionalBytes(n *int64) string {
 	return procstats.Bytes.Text(float64(*n))
 }
 
-// failures writes how processes failed, one line a command.
-func (p *Page) failures(c *record.Commands) {
-	for _, row := range shownCommands(c, p.FailedFirst) {
-		if ways := row.FailureText(); ways != "" {
+// failures writes how processes failed, one line a command, of so many commands.
+func (p *Page) failures(c *record.Commands, most int) {
+	for _, row := range shownCommands(c, p.FailedFirst, pageCommands) {
+		if ways := row.FailureText(); ways != "" && most > 0 {
+			most--
 			p.line("%d of %d %s failed: %s", row.Failed, row.Processes, cli.Printable(row.Name), ways)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/command/cli"
@@ -68,18 +69,14 @@ func numberOf[V any](values map[string]V, id procstats.ID) (value float64, ok bo
 	return value, ok && read
 }
 
-// ended writes the section on how the run ended, with the evidence.
-func (p *Page) ended(all bool) {
-	p.Title("Why it ended")
+// why writes how the run ended.
+func (p *Page) why() {
 	if p.record.State == record.Running {
 		p.line("%s", cli.Printable(p.record.StateText()))
 		return
 	}
-	d, end := p.record.Diagnosis, p.record.End()
-	if end.Outcome != "" {
-		p.painted(OutcomePaint(p.Palette, end.Outcome), cli.Printable(string(end.Outcome)))
-	}
-	for _, line := range EndLines(end) {
+	d := p.record.Diagnosis
+	for _, line := range EndLines(p.record.End()) {
 		p.line("%s", line)
 	}
 	if d.OOM.Kills == nil && d.OOM.Reason != "" {
@@ -87,9 +84,6 @@ func (p *Page) ended(all bool) {
 	}
 	if d.Retryable {
 		p.line("not caused by the task: a retry, or another machine, may succeed")
-	}
-	if all || !end.Outcome.Success() {
-		p.evidence(d.Evidence)
 	}
 }
 
@@ -114,6 +108,22 @@ func (p *Page) evidence(evidence map[string]any) {
 		t.AddTexts(cli.Printable(name), ValueText(name, evidence[name]))
 	}
 	p.Table(&t)
+}
+
+// largestAtPeak names the processes that had most of the memory at its peak; empty if one had all, or if that is not
+// known.
+func largestAtPeak(r *record.Record) string {
+	const most = 3
+	if r.Peak == nil || len(r.Peak.Largest) < 2 {
+		return ""
+	}
+	var words []string
+	for i := range r.Peak.Largest[:min(most, len(r.Peak.Largest))] {
+		row := &r.Peak.Largest[i]
+		words = append(words, fmt.Sprintf("%s[%d] %s", cli.Printable(row.Command), row.PID,
+			FirstValue(row.Measurements, procstats.ProcessRSS, procstats.PortableProcessRSS)))
+	}
+	return strings.Join(words, ", ")
 }
 
 // peak writes the section on the memory peak and the processes that used most of it.

@@ -7,12 +7,63 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/command/cli"
 	"github.com/tachograph/tacho/procstats"
 )
+
+// screenRows is how many processes, or commands, a screen has, and screenFailures of how many it says how they failed.
+const screenRows, screenFailures = 8, 2
+
+// largest writes the commands that used most of the CPU time, of a run that has ended, or the processes, where the
+// commands are not known or the run goes on.
+func (p *Page) largest() {
+	c, processes := p.record.Commands, p.record.Processes
+	if c != nil && c.Reason == "" && len(c.Rows) > 0 && p.record.State != record.Running {
+		p.Title("Commands, all processes that ended")
+		p.Table(commandTable(c, p.Columns, p.FailedFirst, screenRows-1))
+		p.failures(c, screenFailures)
+		return
+	}
+	if processes == nil || len(processes.Rows) == 0 {
+		return
+	}
+	p.Title("Processes, by CPU time")
+	rows := slices.SortedStableFunc(slices.Values(processes.Rows), func(a, b record.ProcessRow) int {
+		return cmp.Compare(rowCPU(&b), rowCPU(&a))
+	})
+	t, _ := processTable(rows[:min(screenRows, len(rows))], processes.TotalCPUSeconds)
+	t.Width = p.Columns
+	p.Table(t)
+}
+
+// rowCPU is the CPU time of a process; 0 if it is not known.
+func rowCPU(row *record.ProcessRow) float64 {
+	if cpu := firstNumber(row.Measurements, procstats.ProcessCPU, procstats.PortableProcessCPU); cpu != nil {
+		return *cpu
+	}
+	return 0
+}
+
+// processTable returns the rows of processes, and the CPU time of each.
+func processTable(rows []record.ProcessRow, total *float64) (t *cli.Table, cpu []*float64) {
+	t = &cli.Table{
+		Indent: "  ", Header: []string{"PID", "PARENT", "CPU", "SHARE", "WAITED FOR CPU", "RSS", "COMMAND"},
+		Right: []int{0, 1, 2, 3, 4, 5}, Leave: []int{4, 1},
+	}
+	for i := range rows {
+		row := &rows[i]
+		used := firstNumber(row.Measurements, procstats.ProcessCPU, procstats.PortableProcessCPU)
+		cpu = append(cpu, used)
+		t.AddTexts(strconv.Itoa(row.PID), strconv.Itoa(row.PPID), cli.Optional(procstats.Seconds, used),
+			shareOf(used, total), FirstValue(row.Measurements, procstats.ProcessRunDelay),
+			FirstValue(row.Measurements, procstats.ProcessRSS, procstats.PortableProcessRSS), rowCommand(row))
+	}
+	return t, cpu
+}
 
 // processes writes the section on processes: rows, exited and unattributed make the total.
 func (p *Page) processes() {
@@ -27,27 +78,16 @@ func (p *Page) processes() {
 	if len(processes.Rows) == 0 && processes.TotalCPUSeconds == nil {
 		return
 	}
-	t := cli.Table{
-		Indent: "  ", Header: []string{"PID", "PARENT", "CPU", "SHARE", "WAITED FOR CPU", "RSS", "COMMAND"},
-		Right: []int{0, 1, 2, 3, 4, 5}, Leave: []int{4, 1},
-	}
 	total := processes.TotalCPUSeconds
-	parts := []*float64{processes.Exited.CPUSeconds, processes.UnattributedCPUSeconds}
-	for i := range processes.Rows {
-		row := &processes.Rows[i]
-		cpu := firstNumber(row.Measurements, procstats.ProcessCPU, procstats.PortableProcessCPU)
-		parts = append(parts, cpu)
-		t.AddTexts(strconv.Itoa(row.PID), strconv.Itoa(row.PPID), cli.Optional(procstats.Seconds, cpu), shareOf(cpu, total),
-			FirstValue(row.Measurements, procstats.ProcessRunDelay),
-			FirstValue(row.Measurements, procstats.ProcessRSS, procstats.PortableProcessRSS), rowCommand(row))
-	}
+	t, parts := processTable(processes.Rows, total)
+	parts = append(parts, processes.Exited.CPUSeconds, processes.UnattributedCPUSeconds)
 	sums := func(name string, cpu *float64) {
 		t.AddTexts("", "", cli.Optional(procstats.Seconds, cpu), shareOf(cpu, total), "", "", name)
 	}
 	sums(fmt.Sprintf("exited (%d)", processes.Exited.Processes), processes.Exited.CPUSeconds)
 	sums("unattributed", processes.UnattributedCPUSeconds)
 	sums("total", total)
-	p.Table(&t)
+	p.Table(t)
 	if processes.Omitted > 0 {
 		one, many := "live process", "live processes"
 		if p.record.State != record.Running {

@@ -28,12 +28,8 @@ func Write(cmd *cobra.Command, out io.Writer, full bool, name string, r *record.
 	}
 	text := cli.Hang(p, p.Bold("tacho:")+" ", "       ", cli.OneLine(r.End().Summary), nil)
 	t := cli.Table{Indent: "  "}
-	const before = 16 // the names and what is around them
 	for _, line := range Lines(r) {
-		for _, text := range cli.Wrap(line[1], p.Columns-before) {
-			t.AddTexts(line[0], text)
-			line[0] = ""
-		}
+		t.AddTexts(line[0], line[1])
 	}
 	text += t.Render(p)
 	if name != "" {
@@ -43,26 +39,33 @@ func Write(cmd *cobra.Command, out io.Writer, full bool, name string, r *record.
 	return err
 }
 
-// Lines returns what a run used as names and texts, as far as it is known. One without a name goes on with the line
-// above.
+// Lines returns what a run used, and what it was at and what can be done before its end, as names and texts, as far as
+// it is known.
 func Lines(r *record.Record) [][2]string {
 	end := r.End()
-	written, since := writtenOf(r).Text()
-	lines := [][2]string{
+	return known(append(usedLines(r, ""),
+		[2]string{"last reading", end.LastReading}, [2]string{"remedy", cli.OneLine(end.Remedy)})...)
+}
+
+// known returns those of lines that have a text.
+func known(lines ...[2]string) [][2]string {
+	return slices.DeleteFunc(lines, func(line [2]string) bool { return line[1] == "" })
+}
+
+// usedLines says with storage what became of what was written.
+func usedLines(r *record.Record, storage string) [][2]string {
+	return known([][2]string{
 		{"wall", wallText(r)},
 		{"cpu", cpuSummary(r)},
 		{"by", Commands(r)},
 		{"memory", memorySummary(r)},
-		{"i/o", record.Join(", ", named("read ", headlineText(r, procstats.HeadlineIORead)), written)},
-		{"", since},
+		{"i/o", record.Join(", ", named("read ", headlineText(r, procstats.HeadlineIORead)), writtenOf(r).Short())},
+		{"storage", storage},
 		{"network", networkSummary(r)},
 		{"waited", waitedSummary(r)},
 		{"note", record.Join("; ", contradictionSummary(r), r.GapText())},
 		{"limits", limitsSummary(r)},
-		{"last reading", end.LastReading},
-		{"remedy", cli.OneLine(end.Remedy)},
-	}
-	return slices.DeleteFunc(lines, func(line [2]string) bool { return line[1] == "" })
+	}...)
 }
 
 // contradictionSummary says why numbers of the kernel's account are lower bounds only.
@@ -78,26 +81,35 @@ func named(name, text string) string {
 	return name + text
 }
 
-// headlineText returns a headline with its guarantee; empty if it was not measured.
+// headlineText returns a headline, and of a bound that it is one; empty if it was not measured. The network's are all
+// lower bounds, by the packets that were merged: that makes no difference unless something contradicts them.
 func headlineText(r *record.Record, id procstats.ID) string {
 	h := r.Headline[id.String()]
 	value, _ := h.Known()
 	if value == nil {
 		return ""
 	}
-	return guaranteed(h.Guarantee, procstats.UnitOf(id.String()).Text(*value))
-}
-
-// guaranteed says of a bound that it is one.
-func guaranteed(g procstats.Guarantee, text string) string {
-	if g == procstats.LowerBound || g == procstats.UpperBound {
-		return cli.GuaranteeText(g) + " " + text
+	text := procstats.UnitOf(id.String()).Text(*value)
+	packets := id == procstats.HeadlineNetworkReceived || id == procstats.HeadlineNetworkSent
+	if h.Guarantee == procstats.UpperBound || h.Guarantee == procstats.LowerBound && !(packets && len(h.Notes) == 0) {
+		return cli.GuaranteeText(h.Guarantee) + " " + text
 	}
 	return text
 }
 
+// tenTicks is the CPU time from which on its parts say something: the kernel counts 100 ticks a second or more.
+const tenTicks = 0.1
+
 func cpuSummary(r *record.Record) string {
 	cpu, cores := headlineText(r, procstats.HeadlineCPU), headlineText(r, procstats.HeadlineCoresAverage)
+	user, _ := numberOf(r.Measurements, procstats.CgroupCPUUser)
+	system, _ := numberOf(r.Measurements, procstats.CgroupCPUSystem)
+	total := r.Headline[procstats.HeadlineCPU.String()]
+	if total.Source == procstats.CgroupCPUUsage.String() && user+system >= tenTicks {
+		// The kernel estimates the parts from ticks; of version 1 they do not add up to the total.
+		scale := *total.Value / (user + system)
+		cpu += fmt.Sprintf(" (user %s, system %s)", procstats.Seconds.Text(user*scale), procstats.Seconds.Text(system*scale))
+	}
 	if cpu == "" || cores == "" {
 		return cpu
 	}
@@ -152,11 +164,10 @@ func networkSummary(r *record.Record) string {
 	return record.Join("; ", text, named("over loopback ", loopback))
 }
 
-// bytesText returns a measurement with its guarantee; 0 if it was not measured.
+// bytesText returns a number of bytes; 0 if it was not measured.
 func bytesText(r *record.Record, id procstats.ID) string {
 	n, _ := numberOf(r.Measurements, id)
-	m, _ := procstats.Lookup(id)
-	return guaranteed(m.Guarantee, procstats.Bytes.Text(n))
+	return procstats.Bytes.Text(n)
 }
 
 // writtenOf returns what became of the bytes that the task wrote.
