@@ -186,7 +186,7 @@ func (r *reaper) reapOneLocked() (more, none bool) {
 	}
 	owner, mine := r.owners[pid]
 	r.last = time.Now()
-	r.addLocked(&usage)
+	r.sum.Add(&usage)
 	if mine {
 		delete(r.owners, pid)
 		owner <- ended{status: status, at: r.last}
@@ -231,30 +231,6 @@ func (r *reaper) addIOLocked(pid int) {
 	r.sum.IO.ReadBytes += io.ReadBytes
 	r.sum.IO.WriteBytes += io.WriteBytes
 	r.sum.IO.CancelledWriteBytes += io.CancelledWriteBytes
-}
-
-// addLocked sums up what the kernel gave for a child; its numbers are as wide as the machine's long.
-//
-//nolint:unconvert // they are int64 already where the linter looks
-func (r *reaper) addLocked(usage *unix.Rusage) {
-	const blockSize, kibibyte = 512, 1024 // units of ru_inblock and ru_maxrss, getrusage(2)
-	user, system := time.Duration(usage.Utime.Nano()), time.Duration(usage.Stime.Nano())
-	r.sum.Processes++
-	r.sum.User += user
-	r.sum.System += system
-	r.sum.CPU += user + system
-	r.sum.MaxRSS = max(r.sum.MaxRSS, int64(usage.Maxrss)*kibibyte)
-	// A child begins with what its parent had, over an exec too, and the kernel's counts are not exact to the page.
-	var own unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_SELF, &own) == nil && usage.Maxrss > own.Maxrss+own.Maxrss/8 {
-		r.sum.PeakRSS = max(r.sum.PeakRSS, int64(usage.Maxrss)*kibibyte)
-	}
-	r.sum.Minflt += int64(usage.Minflt)
-	r.sum.Majflt += int64(usage.Majflt)
-	r.sum.Nvcsw += int64(usage.Nvcsw)
-	r.sum.Nivcsw += int64(usage.Nivcsw)
-	r.sum.Inblock += int64(usage.Inblock) * blockSize
-	r.sum.Oublock += int64(usage.Oublock) * blockSize
 }
 
 // cldStopped is si_code of a child that was stopped by a signal, sigaction(2).

@@ -123,6 +123,7 @@ const (
 	PortableProcesses                 ID = 262
 	PortableProcessCPU                ID = 263
 	PortableProcessRSS                ID = 264
+	PortableCommittedPeak             ID = 265
 	HeadlineCPU                       ID = 300
 	HeadlineCores                     ID = 301
 	HeadlineCoresAverage              ID = 302

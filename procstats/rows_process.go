@@ -152,7 +152,7 @@ var processRows = [...]section{{ProcessScope, SourceTree, []Measurement{{
 }}}, {TaskScope, SourcePortable, []Measurement{{
 	// What systems without a reader of our own have.
 	ID: PortableCPU, Name: "portable_cpu_seconds_total", Unit: Seconds, Kind: Counter, Guarantee: LowerBound,
-	File: "gopsutil, live processes of the tree and reaped children",
+	File: "gopsutil, live processes of the tree and reaped children; at least the total of the Job Object on Windows",
 	Help: "CPU time of the task on systems other than Linux.",
 }, {
 	ID: PortableRSS, Name: "portable_rss_bytes", Unit: Bytes, Kind: Gauge, Guarantee: UpperBound,
@@ -163,6 +163,11 @@ var processRows = [...]section{{ProcessScope, SourceTree, []Measurement{{
 	ID: PortableProcesses, Name: "portable_processes", Kind: Gauge, Guarantee: Sampled,
 	File: "gopsutil, one process listing",
 	Help: "Live processes of the task on systems other than Linux.",
+}, {
+	ID: PortableCommittedPeak, Name: "portable_committed_peak_bytes", Unit: Bytes, Kind: Gauge, Guarantee: Exact,
+	File:    "QueryInformationJobObject, PeakJobMemoryUsed",
+	Help:    "The most memory that all processes of the task together had committed at any time, on Windows.",
+	Pitfall: "Committed memory is reserved in RAM or the page file, whether it was touched or not.",
 }}}, {ProcessScope, SourcePortable, []Measurement{{
 	ID: PortableProcessCPU, Name: "portable_process_cpu_seconds_total", Unit: Seconds, Kind: Counter, Guarantee: Exact,
 	File: "gopsutil",

@@ -87,8 +87,10 @@ func cheap(m Measurement) bool {
 // belongs reports whether a source is one that the operating system can have at all.
 func belongs(source SourceID, goos string) bool {
 	switch source {
-	case SourceRusage, SourceExecutor, SourceDisk:
+	case SourceExecutor, SourceDisk:
 		return true
+	case SourceRusage:
+		return goos != "windows" // which has the totals of a Job Object
 	case SourcePortable:
 		return goos != "linux"
 	case SourceExits:

@@ -44,6 +44,9 @@ func (p *ProcessWindow) Tally(id ID) map[string]int { return maps.Clone(p.series
 // CPU returns the CPU seconds the process used within the window.
 func (p *ProcessWindow) CPU() Reading { return p.oneOf(Delta, ProcessCPU, PortableProcessCPU) }
 
+// LastCPU returns the CPU seconds the process had used when it was last read.
+func (p *ProcessWindow) LastCPU() Reading { return p.oneOf(Last, ProcessCPU, PortableProcessCPU) }
+
 // MaxRSS returns the most resident bytes the process was seen with.
 func (p *ProcessWindow) MaxRSS() Reading { return p.oneOf(Max, ProcessRSS, PortableProcessRSS) }
 

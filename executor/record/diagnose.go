@@ -77,6 +77,9 @@ func refusedForks(e Evidence) *RefusedForks {
 func Inhabited(s *procstats.Sample) bool {
 	tasks, counted := s.Task.Number(procstats.CgroupPidsCurrent)
 	processes, listed := s.Task.Number(procstats.TreeProcesses)
+	if !listed {
+		processes, listed = s.Task.Number(procstats.PortableProcesses)
+	}
 	return tasks > 0 || processes > 0 || !counted && !listed
 }
 

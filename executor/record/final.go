@@ -22,7 +22,7 @@ const finalRows = 50
 func trueAfterEnd() procstats.Selection {
 	return procstats.Select(
 		procstats.CgroupMemoryPeak, procstats.CgroupMemorySwapPeak, procstats.CgroupPidsPeak, procstats.RusageMaxRSS,
-		procstats.RusagePeakRSS,
+		procstats.RusagePeakRSS, procstats.PortableCommittedPeak,
 		procstats.CgroupMemoryMax, procstats.CgroupMemoryHigh, procstats.CgroupMemorySwapMax, procstats.CgroupPidsMax,
 		procstats.CgroupCPUQuota, procstats.CgroupCPUQuotaEffective, procstats.CgroupCPUWeight, procstats.CgroupCPUShares,
 		procstats.TreeCPULive, procstats.TreeCPUUnattributed, procstats.TreeCPUAtRows,
@@ -206,9 +206,8 @@ func ProcessesOf(whole *procstats.Window, merged *procstats.Sample, sampled bool
 	p := &Processes{Rows: []ProcessRow{}, Omitted: whole.ProcessesOmitted()}
 	var inRows, inExited float64
 	for _, process := range whole.Processes() {
-		cpu, err := process.Reduce(procstats.ProcessCPU, procstats.Last)
-		seconds, ok := cpu.Number()
-		if err != nil || !ok {
+		seconds, ok := process.LastCPU().Number()
+		if !ok {
 			continue
 		}
 		if len(p.Rows) >= finalRows {
@@ -268,7 +267,7 @@ func SourcesOf(list []procstats.SourceDescription) []Source {
 
 // PeakOf says when the samples saw most memory, and who held it then if that was the last sample.
 func PeakOf(whole *procstats.Window, last *procstats.Sample) *Peak {
-	for _, id := range []procstats.ID{procstats.CgroupMemoryCurrent, procstats.TreeMemory} {
+	for _, id := range []procstats.ID{procstats.CgroupMemoryCurrent, procstats.TreeMemory, procstats.PortableRSS} {
 		highest, err := whole.Reduce(id, procstats.Max)
 		at, ok := whole.MaxAt(id)
 		if bytes, present := highest.Number(); err == nil && ok && present && last != nil {

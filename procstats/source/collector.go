@@ -160,11 +160,12 @@ func (c *Collector) unavailable(s *procstats.Sample, m procstats.Measurement) (r
 	if !c.sel.Has(m.ID) {
 		return "not selected", true
 	}
-	if m.Scope == procstats.TaskScope && readAtOnce(m.Source) {
-		r, _ := s.Task.Get(m.ID)
-		return r.Reason(), !r.Present() && r.Reason() != procstats.ReasonNoLimit
-	}
 	reason, works := c.sourceWorks(m.Source)
+	reads := works && (m.Source == procstats.SourceRusage || m.Source == procstats.SourcePortable)
+	if m.Scope == procstats.TaskScope && (reads || readAtOnce(m.Source)) {
+		r, _ := s.Task.Get(m.ID)
+		return r.Reason(), !r.Present() && r.Reason() != procstats.ReasonNoLimit && r.Reason() != reasonNotReaped
+	}
 	if !works || m.Scope == procstats.TaskScope || m.Source == procstats.SourceSmaps {
 		return reason, !works
 	}

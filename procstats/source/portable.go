@@ -6,6 +6,7 @@ package source
 import (
 	"cmp"
 	"fmt"
+	"runtime"
 	"slices"
 	"time"
 
@@ -25,6 +26,13 @@ type portableUsage struct {
 	cpu     time.Duration
 	rss     int64
 	command string
+}
+
+// JobTotals is what Windows counts of all processes that ever ran in a Job Object; 0 where it does not count.
+type JobTotals struct {
+	CPU time.Duration
+	// CommittedPeak is in bytes.
+	CommittedPeak int64
 }
 
 // portableSource reads a task's processes through a library, where there is no reader of our own.
@@ -68,7 +76,10 @@ func (o *portableSource) Describe() procstats.SourceDescription {
 	return d
 }
 
-const reasonNoRoots = "no first process of the task is known"
+const (
+	reasonNoRoots = "no first process of the task is known"
+	reasonNoJob   = "no Job Object counts it here"
+)
 
 // Collect implements Source.
 func (o *portableSource) Collect(s *procstats.Sample) {
@@ -77,8 +88,12 @@ func (o *portableSource) Collect(s *procstats.Sample) {
 		return
 	}
 	var reaped time.Duration
+	var job JobTotals
 	if o.target.Reaped != nil {
 		reaped = o.target.Reaped().CPU
+	}
+	if o.target.Job != nil {
+		job = o.target.Job()
 	}
 	all, err := o.list()
 	if err != nil {
@@ -90,7 +105,7 @@ func (o *portableSource) Collect(s *procstats.Sample) {
 	for _, p := range o.members {
 		o.read(p)
 	}
-	o.putTask(s, reaped)
+	o.putTask(s, reaped, job)
 	o.putProcesses(s)
 }
 
@@ -169,7 +184,7 @@ func (o *portableSource) read(p *portableMember) {
 	p.portableUsage = usage
 }
 
-func (o *portableSource) putTask(s *procstats.Sample, reaped time.Duration) {
+func (o *portableSource) putTask(s *procstats.Sample, reaped time.Duration, job JobTotals) {
 	var live time.Duration
 	var rss int64
 	var failed int
@@ -186,12 +201,16 @@ func (o *portableSource) putTask(s *procstats.Sample, reaped time.Duration) {
 		reason = procstats.WithCounts("processes cannot be read: "+reason, fmt.Sprintf("%d of %d", failed, len(o.members)))
 	} else {
 		// Reaped children have their descendants' time where these were waited for, last readings have the others'.
-		o.total = max(o.total, reaped+live, o.exited+live)
+		o.total = max(o.total, reaped+live, o.exited+live, job.CPU)
 	}
 	for _, id := range o.task {
 		switch {
 		case id == procstats.PortableProcesses:
 			s.SetNumber(id, float64(len(o.members)))
+		case id == procstats.PortableCommittedPeak && job.CommittedPeak > 0:
+			s.SetNumber(id, float64(job.CommittedPeak))
+		case id == procstats.PortableCommittedPeak:
+			s.SetAbsent(id, reasonNoJob)
 		case failed > 0:
 			s.SetAbsent(id, reason)
 		case id == procstats.PortableCPU:
@@ -232,6 +251,16 @@ func (o *portableSource) putProcesses(s *procstats.Sample) {
 			}
 		}
 	}
+}
+
+// Identify returns the identity of a process. Where there is no /proc, Start is in milliseconds since 1970.
+func Identify(fs kernel.FS, pid int) (procstats.ProcessID, error) {
+	if runtime.GOOS == "linux" {
+		now, err := kernel.Identify(fs, pid)
+		return now.ProcessID, err
+	}
+	started, err := startOf(pid)
+	return procstats.ProcessID{PID: pid, Start: started}, err
 }
 
 // Close implements Source.

@@ -6,6 +6,7 @@
 package source
 
 import (
+	"errors"
 	"fmt"
 	"syscall"
 	"time"
@@ -56,6 +57,19 @@ func (g *gopsutilListing) list() ([]portableProcess, error) {
 	}
 	g.known = known
 	return all, nil
+}
+
+// startOf returns when a process started, in milliseconds since 1970; ESRCH if there is none.
+func startOf(pid int) (uint64, error) {
+	p, err := gopsutil.NewProcess(int32(pid))
+	if errors.Is(err, gopsutil.ErrorProcessNotRunning) {
+		return 0, syscall.ESRCH
+	}
+	if err != nil {
+		return 0, fmt.Errorf("process %d: %w", pid, err)
+	}
+	created, err := p.CreateTime()
+	return uint64(created), err
 }
 
 func usageOf(p *gopsutil.Process) (portableUsage, error) {

@@ -58,7 +58,10 @@ func portableOf(t Target, f *fakeListing) *portableSource {
 func TestPortableFollowsTheTree(t *testing.T) {
 	f := newFakeListing()
 	var reaped Reaped
-	o := portableOf(Target{Roots: func() []int { return []int{10} }, Reaped: func() Reaped { return reaped }}, f)
+	var job JobTotals
+	o := portableOf(Target{
+		Roots: func() []int { return []int{10} }, Reaped: func() Reaped { return reaped }, Job: func() JobTotals { return job },
+	}, f)
 	steps := []struct {
 		name           string
 		change         func()
@@ -82,6 +85,7 @@ func TestPortableFollowsTheTree(t *testing.T) {
 			f.remove(10)
 			reaped.CPU = 9 * time.Second
 		}, nil, 9, 0, 0},
+		{"the Job Object has counted more", func() { job = JobTotals{CPU: 12 * time.Second, CommittedPeak: 77} }, nil, 12, 0, 0},
 	}
 	var s procstats.Sample
 	for i, step := range steps {
@@ -98,6 +102,9 @@ func TestPortableFollowsTheTree(t *testing.T) {
 			if got, ok := s.Task.Number(id); !ok || got != want {
 				t.Errorf("%s: %s is %v (%v), want %v", step.name, id.String(), got, ok, want)
 			}
+		}
+		if peak, ok := s.Task.Number(procstats.PortableCommittedPeak); ok != (job.CommittedPeak > 0) || int64(peak) != job.CommittedPeak {
+			t.Errorf("%s: committed peak %v (%v)", step.name, peak, ok)
 		}
 		if f.listings != i+1 {
 			t.Errorf("%s: %d listings in %d samples", step.name, f.listings, i+1)
@@ -162,11 +169,11 @@ func TestPortableThatCannotBeRead(t *testing.T) {
 		for _, r := range s.Task {
 			if r.Present() {
 				present++
-			} else if !strings.Contains(r.Reason(), test.reason) {
+			} else if !strings.Contains(r.Reason(), test.reason) && r.Reason() != reasonNoJob {
 				t.Errorf("%s: %+v", test.name, r)
 			}
 		}
-		if present != test.present || len(s.Task) != 3 {
+		if present != test.present || len(s.Task) != 4 {
 			t.Errorf("%s: %v", test.name, s.Task)
 		}
 		for _, row := range s.Processes {

@@ -4,6 +4,8 @@
 package source
 
 import (
+	"cmp"
+	"runtime"
 	"time"
 
 	"github.com/tachograph/tacho/procstats"
@@ -40,9 +42,25 @@ type rusage struct {
 	ids    []procstats.ID
 }
 
+const reasonNotReaped = "no process of the task was reaped yet"
+
 // openRusage returns the source of the resource usage of reaped children.
 func openRusage(t Target, sel procstats.Selection) Source {
 	return &rusage{reaped: t.Reaped, ids: selected(sel, procstats.SourceRusage, procstats.TaskScope)}
+}
+
+// reapedLacks says why wait4(2) does not give a measurement here; empty if it does.
+func reapedLacks(id procstats.ID) string {
+	switch {
+	case runtime.GOOS == "linux":
+	case runtime.GOOS == "windows":
+		return "needs Unix: see portable_cpu_seconds_total, which has the total of a Job Object"
+	case id == procstats.RusageInblock, id == procstats.RusageOublock:
+		return "this system counts operations, not bytes"
+	case id == procstats.RusageOutside:
+		return "needs Linux: this system has no cgroups"
+	}
+	return ""
 }
 
 // Describe implements Source.
@@ -65,7 +83,9 @@ func (r *rusage) Collect(s *procstats.Sample) {
 	}
 	s.SetRead(procstats.SourceRusage, now)
 	if sum.Processes == 0 {
-		putAbsent(s, r.ids, "no process of the task was reaped yet")
+		for _, id := range r.ids {
+			s.SetAbsent(id, cmp.Or(reapedLacks(id), reasonNotReaped))
+		}
 		return
 	}
 	values := [...]float64{ // in the order of the table
@@ -73,7 +93,9 @@ func (r *rusage) Collect(s *procstats.Sample) {
 		float64(sum.Nvcsw), float64(sum.Nivcsw), float64(sum.Inblock), float64(sum.Oublock),
 	}
 	for _, id := range r.ids {
-		switch {
+		switch lacks := reapedLacks(id); {
+		case lacks != "":
+			s.SetAbsent(id, lacks)
 		case id == procstats.RusageOutside && !sum.Watched:
 			s.SetAbsent(id, "no cgroup of version 2 to hold the ended processes against")
 		case id == procstats.RusageOutside:

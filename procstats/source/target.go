@@ -26,6 +26,8 @@ type Target struct {
 	Parent int
 	// Reaped returns what the executor has reaped so far; nil if no process is reaped.
 	Reaped func() Reaped
+	// Job returns the totals of the Job Object that the task runs in; nil for none.
+	Job func() JobTotals
 	// Dir is the task's own folder for disk usage; empty for none.
 	Dir string
 	// Disk bounds what measuring it costs.

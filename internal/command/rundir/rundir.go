@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"github.com/tachograph/tacho/internal/command/cli"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
+	"github.com/tachograph/tacho/procstats/source"
 )
 
 // words is the help text for what names a run, which Find resolves.
@@ -206,7 +208,15 @@ func UpdateState(r *record.Record, host kernel.FS) {
 		return
 	}
 	home, process := r.Measurer()
-	err := kernel.Find(host, home, process, r.Socket)
+	var err error
+	if name, _ := os.Hostname(); runtime.GOOS != "linux" && r.Host.OS == runtime.GOOS && r.Host.Name == name {
+		now, unread := source.Identify(host, process.PID) // without boots and namespaces, which only Linux names
+		if kernel.Gone(unread) || unread == nil && now != process {
+			err = kernel.ErrEnded
+		}
+	} else {
+		err = kernel.Find(host, home, process, r.Socket)
+	}
 	if errors.Is(err, kernel.ErrEnded) {
 		r.State = record.Lost
 	} else if err != nil {
