@@ -72,6 +72,9 @@ func (r *release) build(ctx context.Context) error {
 	if err := r.stageDocs(); err != nil {
 		return err
 	}
+	if r.nfpm != "" {
+		fmt.Fprintf(os.Stderr, "release: the first run on a machine builds %s from source: about 12 minutes\n", r.nfpm)
+	}
 	var made []string
 	for _, t := range targets() {
 		if r.only != "" && r.only != t.os+"/"+t.arch {
