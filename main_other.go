@@ -1,9 +1,11 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-//go:build !linux
+//go:build !linux || portable
 
 package main
 
-// serve does nothing: executors and plugins need Linux.
-func serve([]string) (code int, done bool) { return 0, false }
+import "github.com/tachograph/tacho/internal/command/run"
+
+// serve leads the process group of a command, if this process was started for that: executors and plugins need Linux.
+func serve(args []string) (code int, done bool) { return 0, run.Guard(args) }

@@ -251,17 +251,7 @@ func (r *recorder) finish(
 	info := r.info
 	info.Commands = r.exits.Finish(r.forked)
 	endKnown := info.Commands != nil && evidence.EndAt(info.Commands.LastEnd, final)
-	seconds, span := evidence.Wall.Seconds(), evidence.Span.Seconds()
-	info.State, info.EndedAt, info.WallSeconds, info.SpanSeconds = record.Exited, evidence.EndedAt, &seconds, &span
-	if evidence.WaitedForAll {
-		info.EndedAt, info.WallSeconds, info.MainSeconds = info.StartedAt.Add(evidence.Span), &span, &seconds
-	}
-	if evidence.Cause != record.Watched {
-		info.ExitCode = &evidence.ExitCode
-	}
-	if evidence.Signal != 0 {
-		info.Signal = &evidence.Signal
-	}
+	info.SetEnd(&evidence)
 	evidence.Before, evidence.After, evidence.Throttler = r.baseline, final, r.reader.CPUThrottler()
 	if last, before := evidence.LastOf(newest.Last, newest.Before); last != nil {
 		evidence.Last = last

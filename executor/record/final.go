@@ -105,6 +105,21 @@ func Values(readings procstats.Readings) (present map[string]any, absent map[str
 	return present, absent
 }
 
+// SetEnd sets when and how the task ended.
+func (r *Record) SetEnd(e *Evidence) {
+	code, signal, seconds, span := e.ExitCode, e.Signal, e.Wall.Seconds(), e.Span.Seconds()
+	r.State, r.EndedAt, r.WallSeconds, r.SpanSeconds = Exited, e.EndedAt, &seconds, &span
+	if e.WaitedForAll {
+		r.EndedAt, r.WallSeconds, r.MainSeconds = r.StartedAt.Add(e.Span), &span, &seconds
+	}
+	if e.Cause != Watched {
+		r.ExitCode = &code
+	}
+	if signal != 0 {
+		r.Signal = &signal
+	}
+}
+
 // SetMeasured sets the measurements to the last readings of the task.
 func (r *Record) SetMeasured(last *procstats.Sample) {
 	r.Measurements, r.Absent = Values(last.Task)

@@ -15,7 +15,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 
@@ -412,6 +411,29 @@ func (l *launch) newRecord() *record.Record {
 	return r
 }
 
+// refused returns the record of a run whose command could not be started.
+func (l *launch) refused(reason string) *record.Record {
+	r := l.newRecord()
+	r.State, r.StartedAt = record.Exited, time.Now()
+	r.EndedAt = r.StartedAt
+	nothing := record.OOMCounters{Read: true}
+	r.Diagnosis = record.Diagnose(record.Evidence{
+		Cause: record.StartFailed, Reason: reason, EndedAt: r.EndedAt, OOMBefore: nothing, OOMAfter: nothing,
+	})
+	return r
+}
+
+// named lists the measurements that are requested by their full names, which must be available, and the groups, of
+// which at least one must be.
+func (o *runOptions) named() (names []string) {
+	for name := range strings.SplitSeq(o.measurements, ",") {
+		if name = strings.TrimSpace(name); name != "all" && name != "default" && !strings.HasPrefix(name, "-") {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // workingDir returns the working directory; of one that was removed what Linux calls it.
 func workingDir() (string, error) {
 	dir, err := os.Getwd()
@@ -431,8 +453,6 @@ func (l *launch) withoutFiles(err error) bool {
 	l.options.noFiles = true
 	return true
 }
-
-func (o *runOptions) captures(stream string) bool { return slices.Contains(o.capture, stream) }
 
 // completeSelection completes the last word of --measurements, a comma-separated list.
 func completeSelection(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {

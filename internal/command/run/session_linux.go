@@ -1,6 +1,8 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
+//go:build !portable
+
 package run
 
 import (
@@ -310,15 +312,10 @@ func (s *session) setSampling(request *proto.LaunchRequest) (err error) {
 	for _, id := range s.selection.IDs() {
 		request.Selection = append(request.Selection, uint32(id))
 	}
-	for name := range strings.SplitSeq(o.measurements, ",") {
-		// A measurement that is requested by its full name must be available, of a group at least one.
-		name = strings.TrimSpace(name)
-		m, known := procstats.LookupName(name)
-		switch {
-		case name == "all", name == "default", strings.HasPrefix(name, "-"):
-		case known && m.Scope != procstats.HeadlineScope:
+	for _, name := range o.named() {
+		if m, known := procstats.LookupName(name); known && m.Scope != procstats.HeadlineScope {
 			request.Required = append(request.Required, uint32(m.ID))
-		default:
+		} else {
 			request.RequiredGroups = append(request.RequiredGroups, name)
 		}
 	}
@@ -399,25 +396,13 @@ func (s *session) launchError(err error) error {
 // error nothing is left.
 func (s *session) failed(err error) error {
 	if s.refusal != "" && s.dir != "" {
-		recordErr := s.recordRefusal()
+		recordErr := putRecord(s.dir, s.refused(s.refusal))
 		if recordErr == nil {
 			return errors.Join(err, s.output.discard())
 		}
 		err = errors.Join(err, recordErr)
 	}
 	return errors.Join(err, s.output.discard(), s.removeDir())
-}
-
-// recordRefusal writes the record of a run whose command could not be started.
-func (s *session) recordRefusal() error {
-	r := s.newRecord()
-	r.State, r.StartedAt = record.Exited, time.Now()
-	r.EndedAt = r.StartedAt
-	nothing := record.OOMCounters{Read: true}
-	r.Diagnosis = record.Diagnose(record.Evidence{
-		Cause: record.StartFailed, Reason: s.refusal, EndedAt: r.EndedAt, OOMBefore: nothing, OOMAfter: nothing,
-	})
-	return putRecord(s.dir, r)
 }
 
 // report writes the result to the chosen destination.

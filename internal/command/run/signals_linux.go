@@ -1,6 +1,8 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
+//go:build !portable
+
 package run
 
 import (
@@ -19,19 +21,6 @@ import (
 	"github.com/tachograph/tacho/internal/command/cli"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
-
-// forwarded returns the signals that are forwarded to the command and would end or disturb tacho otherwise. Those that
-// were ignored at the start, as nohup does, stay ignored, by tacho and the command.
-func forwarded() []os.Signal {
-	list := []os.Signal{unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2}
-	if !signal.Ignored(unix.SIGHUP) {
-		list = append(list, unix.SIGHUP)
-	}
-	if !signal.Ignored(unix.SIGINT) {
-		list = append(list, unix.SIGINT, unix.SIGQUIT)
-	}
-	return list
-}
 
 // catchOthers begins to catch all other signals that are forwarded: all but those that cannot be caught, and those that
 // are about tacho itself. To catch one or to stop doing so takes 20 µs of CPU time: so it is done beside the start of
@@ -156,20 +145,6 @@ func (s *session) suspend(ctx context.Context) {
 	cancel()
 	s.screen.fail(s.streams.retakeTerminal())
 	s.signal(ctx, unix.SIGCONT, true)
-}
-
-// stopSelf sends a signal that stops this process to a process, or to our process group, and waits until this process
-// was continued, or ctx ends.
-func stopSelf(ctx context.Context, pid int, number unix.Signal) {
-	resumed := make(chan os.Signal, 1)
-	signal.Notify(resumed, unix.SIGCONT)
-	defer signal.Stop(resumed)
-	if err := unix.Kill(pid, number); err == nil {
-		select {
-		case <-resumed:
-		case <-ctx.Done():
-		}
-	}
 }
 
 // pause stops the command and this process on SIGTSTP, until this process is continued. A command without a terminal is

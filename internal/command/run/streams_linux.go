@@ -1,6 +1,8 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
+//go:build !portable
+
 package run
 
 import (
@@ -11,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -130,7 +133,7 @@ func (s *sessionStreams) descriptors(o *runOptions, dir string) error {
 
 // output gives the command our own descriptor, or a pipe if the stream is captured.
 func (s *sessionStreams) output(o *runOptions, dir, name string, own *os.File) (fd uint32, err error) {
-	if !o.captures(name) {
+	if !slices.Contains(o.capture, name) {
 		return s.inherit(own), nil
 	}
 	file, err := createCapture(dir, name)

@@ -1,6 +1,8 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
+//go:build !portable
+
 package run
 
 import (
@@ -10,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"time"
 
 	"github.com/creack/pty"
@@ -81,7 +84,7 @@ func (s *sessionStreams) terminal(o *runOptions, dir string) error {
 // addTerminal opens a terminal for a stream of the command, with the modes of ours.
 func (s *sessionStreams) addTerminal(o *runOptions, dir, name string, own *os.File) (slave *os.File, err error) {
 	t := tee{to: own, terminal: true}
-	if o.captures(name) {
+	if slices.Contains(o.capture, name) {
 		if t.file, err = createCapture(dir, name); err != nil {
 			return nil, err
 		}
