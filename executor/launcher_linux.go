@@ -133,6 +133,9 @@ func enterAndFork(c *command, attributes *syscall.ProcAttr, visit bool) (pid int
 	if err == nil {
 		c.forked = time.Now() // joining cgroups can take long, and is not the task's time
 		pid, err = syscall.ForkExec(c.path, c.argv, attributes)
+		if err == nil {
+			err = c.group.Hold(kernel.HostFS(), pid)
+		}
 		err = errors.Join(err, restore())
 	}
 	if leaveErr := leave(); leaveErr != nil {
@@ -198,6 +201,9 @@ func lendOOMScore(score int) (restore func() error, err error) {
 	write := func(score int) error { return os.WriteFile(oomScoreFile, []byte(strconv.Itoa(score)), 0) }
 	if err := write(score); err != nil {
 		return nil, fmt.Errorf("set oom_score_adj %d: %w", score, err)
+	}
+	if now, err := kernel.OwnOOMScoreAdj(kernel.HostFS()); err != nil || now != score {
+		return nil, errors.Join(fmt.Errorf("set oom_score_adj %d: read back %d", score, now), err, write(own))
 	}
 	return func() error { return write(own) }, nil
 }

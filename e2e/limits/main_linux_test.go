@@ -49,16 +49,20 @@ func start(t *testing.T, p *rig.Place, task string, flags ...string) (wait func(
 	go func() { ended <- rig.Capture(t, cmd) }()
 	return func() told {
 		t.Helper()
-		out := <-ended
-		if out.Code != 0 {
-			t.Fatalf("code %d, said\n%s", out.Code, out.Stderr)
-		}
-		var told told
-		if err := json.Unmarshal([]byte(out.Stdout), &told); err != nil {
-			t.Fatalf("%v: %q", err, out.Stdout)
-		}
-		return told
+		return decode(t, <-ended)
 	}
+}
+
+// decode returns what a task told.
+func decode(t *testing.T, out rig.Output) (told told) {
+	t.Helper()
+	if out.Code != 0 {
+		t.Fatalf("code %d, said\n%s", out.Code, out.Stderr)
+	}
+	if err := json.Unmarshal([]byte(out.Stdout), &told); err != nil {
+		t.Fatalf("%v: %q", err, out.Stdout)
+	}
+	return told
 }
 
 func self(t *testing.T) string {

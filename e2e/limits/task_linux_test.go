@@ -33,6 +33,7 @@ type told struct {
 	Error   string
 	// Bytes were written in Wall.
 	Bytes int64
+	Has   *has
 	// Peak is that of the task's own group.
 	Peak int64
 }
@@ -42,6 +43,8 @@ func task(role, argument string) error {
 	var t told
 	var err error
 	switch role {
+	case "look":
+		t, err = look()
 	case "burn":
 		t, err = burn(argument)
 	case "start":

@@ -51,6 +51,9 @@ type Group struct {
 	cpuset string
 	// executor are the executor's own groups: a thread that starts a task moves back there.
 	executor procstats.Cgroup
+	// limited is set if a task has limits here, and cpus are those of its cpuset.
+	limited bool
+	cpus    heldCPUs
 	// sought groups were looked for by Create: other rights, or another host, could give more.
 	sought bool
 }

@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"unsafe"
@@ -21,6 +22,7 @@ import (
 // forks is in the task's groups from its first instruction. leave undoes it. With visit it avoids clone3(2), for
 // hosts where CanClone fails.
 func (g *Group) Enter(attributes *syscall.SysProcAttr, visit bool) (leave func() error, err error) {
+	before, _ := affinity(0)
 	leaveV2, err := g.enterV2(attributes, visit)
 	if err != nil {
 		return nil, err
@@ -29,7 +31,19 @@ func (g *Group) Enter(attributes *syscall.SysProcAttr, visit bool) (leave func()
 	if err != nil {
 		return nil, errors.Join(err, leaveV2())
 	}
-	return func() error { return errors.Join(leaveV1(), leaveV2()) }, nil
+	if len(g.cpus.list) > 0 {
+		g.cpus.lend(attributes.UseCgroupFD)
+	}
+	return func() error {
+		err := errors.Join(leaveV1(), leaveV2())
+		if len(g.cpus.list) == 0 || len(before) == 0 {
+			return err
+		}
+		if now, ok := affinity(0); ok && !slices.Equal(now, before) {
+			err = errors.Join(err, setAffinity(0, before))
+		}
+		return err
+	}, nil
 }
 
 func (g *Group) enterV2(attributes *syscall.SysProcAttr, visit bool) (leave func() error, err error) {

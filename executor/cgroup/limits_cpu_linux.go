@@ -113,7 +113,10 @@ func (s *setter) cpuset() error {
 		// Orchestrators name all CPUs where a task may use any: that needs no group.
 		online, onlineErr := readCPUs("/sys/devices/system/cpu", "online")
 		if onlineErr == nil && slices.Equal(online, wanted) {
-			s.addCpuset(wanted, wanted, "")
+			if own, ok := affinity(0); ok { // the task has what its starter may use
+				wanted = own
+			}
+			s.addCpuset(online, wanted, "")
 			return nil
 		}
 		return err
@@ -137,6 +140,7 @@ func (s *setter) cpuset() error {
 		return FormatCPUs(held), slices.Equal(held, wanted), err
 	})
 	if err == nil {
+		s.group.cpus.list = wanted
 		s.addCpuset(wanted, wanted, dir)
 	}
 	return err
