@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-//go:build !linux
+//go:build !linux || portable
 
 package doctor
 

@@ -1,6 +1,8 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
+//go:build !portable
+
 package doctor
 
 import (
