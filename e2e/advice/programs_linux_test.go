@@ -20,7 +20,7 @@ type program struct {
 	shm  map[string]int
 	// runs is how often it is run before advice is asked for; 0 for once.
 	runs int
-	// unknown says that no advice is expected.
+	// unknown says that no advice is expected after the first runs.
 	unknown bool
 }
 
@@ -46,7 +46,7 @@ func programs() []program {
 		{class: "compiler", name: "g++", command: `printf '#include <map>\n#include <string>\n#include <iostream>\nint main(){std::map<std::string,int> m; m["a"]=1; std::cout<<m["a"];}' >@c.cc; g++ -O2 -c -o @c.o @c.cc`},
 		{class: "compiler", name: "four gcc", command: `for n in 1 2 3 4; do (echo "int f$n(int a){return a;}" >@$n.c; gcc -O2 -c -o @$n.o @$n.c; gcc -O2 -c -o @$n.o @$n.c) & done; wait`},
 		{class: "compiler", name: "xz", command: "xz -6 -T1 -c @0 | wc -c", files: []int{24}},
-		{class: "compiler", name: "gzip", command: "gzip -9 -c @0 >@z", files: []int{40}, cold: true},
+		{class: "compiler", name: "gzip", command: "gzip -9 -c @0 >@z", files: []int{40}, cold: true, unknown: true},
 		{class: "compiler", name: "sort", command: "seq 700000 -1 1 | sort -S 60M >@s"},
 		{class: "mmap", name: "one file", steps: "map:@0:40", files: []int{60}},
 		{class: "mmap", name: "one file, cold", steps: "map:@0:40", files: []int{60}, cold: true},
@@ -71,13 +71,13 @@ func programs() []program {
 		{class: "jit", name: "java", command: "java -Xshare:auto -XX:+UseSerialGC -Xmx64m -version"},
 		{class: "jit", name: "java, cold", command: "java -Xshare:auto -XX:+UseSerialGC -Xmx64m -version", cold: true},
 		{class: "page cache", name: "read once", steps: "read:@0:1 sleep:300", files: []int{120}, unknown: true},
-		{class: "page cache", name: "read once, cold", steps: "read:@0:1 sleep:300", files: []int{120}, cold: true},
+		{class: "page cache", name: "read once, cold", steps: "read:@0:1 sleep:300", files: []int{120}, cold: true, unknown: true},
 		{class: "page cache", name: "read again", steps: "read:@0:20 sleep:300", files: []int{120}, unknown: true},
 		{class: "page cache", name: "read again, cold", steps: "read:@0:20 sleep:300", files: []int{120}, cold: true},
-		{class: "page cache", name: "write", steps: "write:@w:60 sleep:300"},
+		{class: "page cache", name: "write", steps: "write:@w:60 sleep:300", unknown: true},
 		{class: "page cache", name: "write a little", steps: "write:@w:12 anon:40 sleep:300"},
-		{class: "page cache", name: "copy", command: "cp @0 @1; sleep 0.3", files: []int{60}},
-		{class: "page cache", name: "count lines, cold", command: "wc -c <@0; cat @0 @0 | wc -c", files: []int{80}, cold: true},
+		{class: "page cache", name: "copy", command: "cp @0 @1; sleep 0.3", files: []int{60}, unknown: true},
+		{class: "page cache", name: "count lines, cold", command: "wc -c <@0; cat @0 @0 | wc -c", files: []int{80}, cold: true, unknown: true},
 		{class: "page cache", name: "cache that takes what is there", steps: "anon:30 read:@0:1 read:@1:1 sleep:200", files: []int{150, 150}, cold: true},
 		{class: "forker", name: "many short ones", command: "i=0; while [ $i -lt 200 ]; do /bin/true; i=$((i+1)); done"},
 		{class: "forker", name: "pipeline", command: "seq 1 400000 | sort -n | uniq | wc -l"},

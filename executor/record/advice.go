@@ -4,7 +4,6 @@
 package record
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -35,9 +34,8 @@ type Advice struct {
 // subject is what advice is about, and how its reader gets more data.
 type subject struct {
 	noun string
-	// more says how to get more runs, unbounded how to learn a peak that a limit has cut off, exact how to get one
-	// that is no bound, cold how to learn what it needs of the page cache.
-	more, unbounded, exact, cold string
+	// more says how to get more runs, once how to get one more.
+	more, once string
 	// flags adds the resources as flags of tacho run.
 	flags bool
 }
@@ -46,16 +44,14 @@ type subject struct {
 func AdviseRuns(records []*Record) Advice {
 	return advise(records, &subject{
 		noun: "command", more: fmt.Sprintf("repeat it (tacho run --runs %d)", few),
-		unbounded: "Run it once with enough memory.", exact: "Run it once in a cgroup.",
-		cold: "Run it once when they are not in the page cache.", flags: true,
+		once: "Run it once", flags: true,
 	})
 }
 
 // AdviseTask returns the advice for the next start of a task of a job.
 func AdviseTask(records []*Record) Advice {
 	return advise(records, &subject{
-		noun: "task", more: "let it run more often", unbounded: "Let it run once with enough memory.",
-		exact: "Let it run once in a cgroup.", cold: "Let it run once when they are not in the page cache.",
+		noun: "task", more: "let it run more often", once: "Let it run once",
 	})
 }
 
@@ -81,85 +77,6 @@ func advise(all []*Record, s *subject) Advice {
 
 const mebibyte = 1 << 20
 
-// need is the memory of a run in bytes: the peak of what was charged to it, with what was swapped, without the page
-// cache that it can do without, and with what it had mapped that others had loaded. A run that finds nothing loaded is
-// charged for that too. code is the part of others that is the code of its programs.
-type need struct{ charged, cache, others, code float64 }
-
-func (n need) total() float64 { return n.charged - n.cache + n.others }
-
-// cacheUse is what a run did with the page cache, in bytes, as far as it is known.
-type cacheUse struct {
-	// stored is what came from storage, found what was read and did not: it was in the page cache, or in a pipe that
-	// others wrote to; again is found with what came through pipes of the run.
-	stored, found, again float64
-}
-
-func cacheUseOf(r *Record) (c cacheUse) {
-	number := func(id procstats.ID) float64 {
-		n, _ := r.Measurements[id.String()].(float64)
-		return n
-	}
-	if h := r.Headline[procstats.HeadlineIORead.String()]; h.Value != nil {
-		c.stored = *h.Value
-	}
-	c.again = max(0, number(procstats.TreeIORchar)-c.stored)
-	c.found = max(0, c.again-number(procstats.TreeIOWchar))
-	return c
-}
-
-// unproven reports whether a run read much that others had loaded, and hardly anything else: whether that must stay in
-// memory is not known, because it was charged to them and is mapped by nobody.
-func (c cacheUse) unproven(charged float64) bool {
-	const much, hardly = 64 * mebibyte, 64
-	return c.found > max(much, 2*charged) && c.stored < c.found/hardly
-}
-
-// once returns how much of a peak is page cache of what was read from storage once: the kernel takes that back at no
-// cost. What the processes had resident, all together, is not.
-func (c cacheUse) once(r *Record, peak float64) float64 {
-	const flow, part = 4 * mebibyte, 8 // what passes through needs some pages; little of it was read again
-	if r.Commands == nil || r.Commands.Reason != "" || r.Commands.LostRecords > 0 || c.again > flow+c.stored/part {
-		return 0
-	}
-	resident := 0.0
-	for row := range r.Commands.all() {
-		resident += float64(row.Processes * row.PeakRSSBytes)
-	}
-	return max(0, peak-max(peak-c.stored, resident)-flow)
-}
-
-// needOf returns what a run needed whose peak of what was charged is known. It is not less than its largest process
-// had, which may have mapped between two samples what others had loaded.
-func needOf(r *Record, charged float64) need {
-	others, _ := r.Measurements[procstats.TreeUncharged.String()].(float64)
-	data, _ := r.Measurements[procstats.TreeUnchargedData.String()].(float64)
-	largest := 0.0
-	if r.Commands != nil {
-		for i := range r.Commands.Rows {
-			if row := &r.Commands.Rows[i]; row.PeakRSSGuarantee != procstats.UpperBound { // of its parent, maybe
-				largest = max(largest, float64(row.PeakRSSBytes))
-			}
-		}
-	}
-	return need{
-		charged: charged, cache: cacheUseOf(r).once(r, charged), others: max(0, others, largest-charged),
-		code: max(0, others-data),
-	}
-}
-
-// text says what was charged, with a word of its guarantee, and what was not.
-func (n need) text(guarantee string) string {
-	text := procstats.Bytes.Text(n.charged) + guarantee
-	if n.cache > 0 {
-		text += ", but for " + procstats.Bytes.Text(n.cache) + " of files that it read once"
-	}
-	if n.others >= 4*mebibyte { // less is that of any program: libraries
-		text += ", and up to " + procstats.Bytes.Text(n.others) + " more that others had loaded"
-	}
-	return text
-}
-
 // peaks are the memory peaks of runs.
 type peaks struct {
 	// known are exact peaks and upper bounds, upper counts the bounds.
@@ -169,9 +86,15 @@ type peaks struct {
 	// runs of which only a lower bound or a sample is known.
 	killedAt, atLeast float64
 	kills, bounds     int
-	// found is the most that one of the unproven runs read that others had loaded; none is in known.
-	found    float64
-	unproven int
+	// found is the most that one of the warm runs read that others had loaded; none is in known.
+	found float64
+	warm  int
+	// unsure runs needed something between two bounds that are far from each other; none is in known. low and high are
+	// those of the run with the highest, charged is what was charged to it.
+	unsure             int
+	low, high, charged float64
+	// proven is the lowest limit that a run met without waiting for memory; 0 for none.
+	proven float64
 	// shortAt is the highest peak, with what was swapped, of the short runs that had less memory than they needed and
 	// were not killed.
 	shortAt float64
@@ -187,11 +110,15 @@ func peaksOf(records []*Record) (p peaks) {
 			whole = max(whole, *h.Value)
 		}
 	}
+	var sizes []size
 	for _, r := range records {
 		h := r.Headline[procstats.HeadlineMemoryPeak.String()]
+		if h.Value == nil {
+			continue
+		}
+		u := usageOf(r, *h.Value+swapped(r))
 		killed := r.Diagnosis.OOM.Kills != nil && *r.Diagnosis.OOM.Kills > 0
 		switch {
-		case h.Value == nil:
 		case killed:
 			p.kills++
 			p.killedAt = max(p.killedAt, *h.Value)
@@ -199,20 +126,52 @@ func peaksOf(records []*Record) (p peaks) {
 		case ranShort(r, *h.Value):
 			p.short++
 			p.shortAt = max(p.shortAt, *h.Value+swapped(r))
-		case cacheUseOf(r).unproven(*h.Value):
-			p.unproven++
-			p.found = max(p.found, cacheUseOf(r).found)
-		case chargedExactly(&h) && swapped(r) == 0:
-			p.known = append(p.known, needOf(r, *h.Value))
-		case chargedExactly(&h), h.Guarantee == procstats.UpperBound:
-			p.known = append(p.known, needOf(r, *h.Value+swapped(r)))
-			p.upper++
-		default:
+		case u.foundLoaded():
+			p.warm++
+			p.found = max(p.found, u.found)
+		case !chargedExactly(&h) && h.Guarantee != procstats.UpperBound:
 			p.bounds++
 			p.atLeast = max(p.atLeast, *h.Value)
+		default:
+			if metLimit(r) && (p.proven == 0 || u.charged < p.proven) {
+				p.proven = u.charged
+			}
+			sizes = append(sizes, size{r, u, chargedExactly(&h) && swapped(r) == 0})
 		}
 	}
+	for i := range sizes {
+		p.add(&sizes[i])
+	}
 	return p
+}
+
+// size is a run whose peak is known, or an upper bound of it.
+type size struct {
+	*Record
+	usage
+	exact bool
+}
+
+// add adds a run after all that had too little memory, which are lower bounds, and that had enough with less, which
+// say more.
+func (p *peaks) add(s *size) {
+	const apart = 1.5
+	least, most := s.cache()
+	low, high := max(s.charged-most, p.killedAt, p.shortAt), s.charged-least
+	if p.proven > 0 && low <= p.proven && p.proven < high && most > least {
+		return
+	}
+	if high > apart*max(low, leastAdvised*mebibyte) {
+		p.unsure++
+		if high > p.high {
+			p.low, p.high, p.charged = low, high, s.charged
+		}
+		return
+	}
+	p.known = append(p.known, needOf(s.Record, &s.usage, high))
+	if !s.exact {
+		p.upper++
+	}
 }
 
 // chargedExactly reports whether a peak is what was charged, though the need can be more because of what others had
@@ -232,7 +191,25 @@ func isAborted(r *Record) bool {
 func ranShort(r *Record, peak float64) bool {
 	const idle = 20 // of so many parts one
 	high, _ := r.Measurements[procstats.CgroupMemoryEventsHigh.String()].(float64)
-	return swapped(r) > peak/idle || high > 0 || r.Diagnosis.Stall == MemoryThrashing
+	return swapped(r) > peak/idle || high > 0 || r.Diagnosis.Stall == MemoryThrashing && thrashed(r)
+}
+
+// thrashed reports whether a run waited for memory and not, in that time, for a CPU that others had.
+func thrashed(r *Record) bool {
+	waited, known := r.Measurements[procstats.PSIMemorySome.String()].(float64)
+	starved, _ := r.Measurements[procstats.PSICPUFull.String()].(float64)
+	cpu, span, ok := r.Headline[procstats.HeadlineCPU.String()].Value, 0.0, false
+	if span, ok = r.Span(); !known || !ok || cpu == nil || starved == 0 {
+		return true
+	}
+	return waited**cpu/(*cpu+starved) > stalledShare*(span-starved)
+}
+
+// metLimit reports whether a limit has kept the peak of a run from being higher.
+func metLimit(r *Record) bool {
+	max2, _ := r.Measurements[procstats.CgroupMemoryEventsMax.String()].(float64)
+	max1, _ := r.Measurements[procstats.CgroupMemoryFailcnt.String()].(float64)
+	return max2 > 0 || max1 > 0
 }
 
 // swapped is the most of a run that was in swap space, as far as is known.
@@ -279,22 +256,27 @@ func (a *Advice) unknownNeed(p *peaks) bool {
 		highest, thanOthers = largest(p.known).total(), ", more than any run whose peak is known"
 	}
 	switch {
+	case len(p.known) == 0 && p.high > max(p.killedAt, p.shortAt, p.atLeast):
+		a.because("%s needed between %s and %s of a peak of %s: how much of the page cache must stay in memory is not "+
+			"known. %s with a memory limit of %d MiB.", runs(p.unsure), procstats.Bytes.Text(p.low),
+			procstats.Bytes.Text(p.high), procstats.Bytes.Text(p.charged), a.subject.once,
+			roundUp(math.Sqrt(p.low*p.high)/mebibyte))
 	case p.killedAt > highest:
-		a.because("%s ended at a peak of up to %s%s: the need is higher, and not known. %s",
+		a.because("%s ended at a peak of up to %s%s: the need is higher, and not known. %s with enough memory.",
 			procstats.Counted(p.kills, "run with OOM kills", "runs with OOM kills"), procstats.Bytes.Text(p.killedAt),
-			thanOthers, a.subject.unbounded)
+			thanOthers, a.subject.once)
 	case p.shortAt > highest:
-		a.because("%s swapped or waited for memory at a peak of up to %s%s: the need is higher, and not known. %s",
-			runs(p.short), procstats.Bytes.Text(p.shortAt), thanOthers, a.subject.unbounded)
+		a.because("%s swapped or waited for memory at a peak of up to %s%s: the need is higher, and not known. %s with "+
+			"enough memory.", runs(p.short), procstats.Bytes.Text(p.shortAt), thanOthers, a.subject.once)
 	case p.atLeast > highest && thanOthers == "":
-		a.because("The memory peak is only known to be at least %s: the data do not suffice. %s",
-			procstats.Bytes.Text(p.atLeast), a.subject.exact)
+		a.because("The memory peak is only known to be at least %s: the data do not suffice. %s in a cgroup.",
+			procstats.Bytes.Text(p.atLeast), a.subject.once)
 	case p.atLeast > highest:
-		a.because("%s needed at least %s%s: the need is higher, and not known. %s",
-			runs(p.bounds), procstats.Bytes.Text(p.atLeast), thanOthers, a.subject.exact)
-	case len(p.known) == 0 && p.unproven > 0:
-		a.because("%s read up to %s of files that others had loaded: whether they must stay in memory is not known. %s",
-			runs(p.unproven), procstats.Bytes.Text(p.found), a.subject.cold)
+		a.because("%s needed at least %s%s: the need is higher, and not known. %s in a cgroup.",
+			runs(p.bounds), procstats.Bytes.Text(p.atLeast), thanOthers, a.subject.once)
+	case len(p.known) == 0 && p.warm > 0:
+		a.because("%s read up to %s of files that others had loaded: whether they must stay in memory is not known. %s "+
+			"when they are not in the page cache.", runs(p.warm), procstats.Bytes.Text(p.found), a.subject.once)
 	case len(p.known) == 0:
 		a.because("No run has a memory peak: the data do not suffice.")
 	default:
@@ -305,10 +287,6 @@ func (a *Advice) unknownNeed(p *peaks) bool {
 
 // few is the number of runs below which the advice says that they are few.
 const few = 5
-
-func compareNeeds(a, b need) int { return cmp.Compare(a.total(), b.total()) }
-
-func largest(needs []need) need { return slices.MaxFunc(needs, compareNeeds) }
 
 // withoutOutliers returns the values without the highest ones that are at least twice as high as nine tenths of all;
 // they must be fewer than one of ten.
@@ -324,51 +302,6 @@ func withoutOutliers(values []need) (usual []need, outliers int) {
 		n--
 	}
 	return sorted[:n], len(sorted) - n
-}
-
-// ask returns the MiB to ask for: above the highest value by a margin that is smaller the more runs there are, and
-// above what the spread of the values makes likely, but not more than 1.33 times the highest; rounded up to a number
-// that people use. What others had loaded does not vary, but its pages come and go. The margin has room for code, of
-// which a cold start reads as much again that lies around it; the libraries that everything uses are in memory anyway.
-func ask(needs []need) int64 {
-	const highest = 1.33
-	n := float64(len(needs))
-	const libraries, passing = 4 * mebibyte, 1.1
-	most, loaded, code, mean, squares := 0.0, 0.0, 0.0, 0.0, 0.0
-	for _, v := range needs {
-		own := v.charged - v.cache
-		most, loaded, mean = max(most, own), max(loaded, passing*(v.others-v.code)), mean+own/n
-		code = max(code, v.total()+max(0, v.code-libraries))
-	}
-	for _, v := range needs {
-		squares += (v.charged - v.cache - mean) * (v.charged - v.cache - mean)
-	}
-	margin, deviations := 1.25, 6.0
-	switch {
-	case n >= 20:
-		margin, deviations = 1.1, 4
-	case n >= few:
-		margin = 1.15
-	}
-	spread := 0.0
-	if n > 1 {
-		spread = math.Sqrt(squares / (n - 1))
-	}
-	likely := mean + deviations*spread
-	if n < 2*few && spread > mean/50 {
-		likely = most * highest // of so few that vary, the spread is not known either
-	}
-	return roundUp(max(code, loaded+max(most*margin, min(likely, most*highest))) / mebibyte)
-}
-
-// roundUp rounds MiB up by at most an eighth, from 10 MiB on, below which orchestrators accept nothing.
-func roundUp(mib float64) int64 {
-	const least = 10
-	step := 1.0
-	for mib > 16*step {
-		step *= 2
-	}
-	return max(least, int64(math.Ceil(mib/step)*step))
 }
 
 // shortest is how many seconds a run lasts at least that says anything of CPU: a shorter one is the start of a

@@ -4,6 +4,7 @@
 package record
 
 import (
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -66,7 +67,7 @@ func loaded(r *Record, othersMiB float64, largestMiB int64) *Record {
 	r.Measurements = map[string]any{
 		procstats.TreeUncharged.String(): othersMiB * mebibyte, procstats.TreeUnchargedData.String(): othersMiB * mebibyte,
 	}
-	r.Commands = &Commands{Rows: []procstats.Command{
+	r.Commands = &Commands{LostRecords: 1, Rows: []procstats.Command{
 		{PeakRSSBytes: largestMiB * mebibyte, PeakRSSGuarantee: procstats.LowerBound},
 		{PeakRSSBytes: 1 << 40, PeakRSSGuarantee: procstats.UpperBound},
 	}}
@@ -80,6 +81,32 @@ func readingFiles(storedMiB, readMiB float64, residentMiB, processes int64) *Rec
 	r.Measurements = map[string]any{procstats.TreeIORchar.String(): readMiB * mebibyte}
 	r.Headline[procstats.HeadlineIORead.String()] = HeadlineValue{Value: new(storedMiB * mebibyte)}
 	r.Commands = &Commands{Rows: []procstats.Command{{Processes: processes, PeakRSSBytes: residentMiB * mebibyte}}}
+	return r
+}
+
+// inTurn says that a run had what others had loaded and what was charged not at once: that it had so much of both.
+func inTurn(r *Record, residentMiB int64, writtenMiB float64) *Record {
+	r.Measurements[procstats.TreeIOWchar.String()] = writtenMiB * mebibyte
+	r.Commands = &Commands{Rows: []procstats.Command{{Processes: 2, PeakRSSBytes: residentMiB * mebibyte / 2}}}
+	return r
+}
+
+// inherited makes what the processes of a run had resident an upper bound.
+func inherited(r *Record) *Record {
+	r.Commands.Rows[0].PeakRSSGuarantee = procstats.UpperBound
+	return r
+}
+
+// writing lets a run write to files.
+func writing(r *Record, mib float64) *Record {
+	r.Headline[procstats.HeadlineIOHanded.String()] = HeadlineValue{Value: new(mib * mebibyte)}
+	return r
+}
+
+// met says that a run met a limit.
+func met(r *Record) *Record {
+	r.Headline[procstats.HeadlineMemoryPeak.String()] = HeadlineValue{Value: new(50.0 * mebibyte), Guarantee: procstats.Exact}
+	r.Measurements[procstats.CgroupMemoryFailcnt.String()] = 7.0
 	return r
 }
 
@@ -164,6 +191,8 @@ func TestInsufficientData(t *testing.T) {
 	idle.Measurements = map[string]any{procstats.CgroupMemorySwapPeak.String(): 1.0 * mebibyte}
 	swapping.Measurements = map[string]any{procstats.CgroupMemorySwapPeak.String(): 500.0 * mebibyte}
 	thrashing.Diagnosis.Stall, above.Diagnosis.Stall = MemoryThrashing, CPUThrottled
+	reclaiming := starved(exact(), 5)
+	reclaiming.Diagnosis.Stall, reclaiming.Measurements[procstats.PSIMemorySome.String()] = MemoryThrashing, 0.9
 	throttled.Measurements = map[string]any{procstats.CgroupCPUThrottled.String(): 3.0}
 	for _, test := range []struct {
 		name          string
@@ -189,25 +218,41 @@ func TestInsufficientData(t *testing.T) {
 		{"swapped", []*Record{swapping}, false, true, "1 run swapped or waited for memory at a peak of up to 600 MiB: the need is higher"},
 		{"a few pages swapped", []*Record{idle}, true, true, "peak 101 MiB an upper bound in 1"},
 		{"thrashing, at less than another", []*Record{thrashing, runOf(120, procstats.Exact, 1)}, true, true, "peak 120 MiB exact in 1 run"},
+		{"waiting for memory while others had the CPU", []*Record{reclaiming}, true, true, "peak 100 MiB exact in 1 run"},
 		{"throttled by a cgroup above", []*Record{above}, true, false, "1 run was throttled by a quota"},
 		{"failed at less", []*Record{aborted(20, Failed), aborted(20, Signaled), exact()}, true, true, "peak 100 MiB exact in 1 run"},
 		{"failed at more", []*Record{aborted(200, TimedOut), exact()}, true, true, "peak 200 MiB exact in 2 runs"},
 		{"all failed", []*Record{aborted(20, Failed)}, true, true, "peak 20 MiB exact in 1 run"},
 		{"never started", []*Record{failed}, false, false, "The command was never started: there are no data."},
 		{"few", []*Record{exact()}, true, true, "1 run is too few to be sure"},
-		{"others had loaded pages", []*Record{loaded(exact(), 50, 0)}, true, true, "peak 100 MiB exact, and up to 50 MiB more that others had loaded in 1 run, no OOM kill: ask for 192 MiB."},
-		{"others had loaded code", []*Record{onlyCode(loaded(exact(), 50, 0))}, true, true, "up to 50 MiB more that others had loaded in 1 run, no OOM kill: ask for 208 MiB."},
-		{"others had loaded much", []*Record{weakened(loaded(exact(), 50, 0), procstats.MemoryUnchargedRule)}, true, true, "up to 50 MiB more that others had loaded in 1 run, no OOM kill: ask for 192 MiB."},
+		{"others had loaded pages", []*Record{loaded(exact(), 50, 0)}, true, true, "peak 100 MiB exact, and up to 50 MiB more that others had loaded in 1 run, no OOM kill: ask for 176 MiB."},
+		{"others had loaded code", []*Record{onlyCode(loaded(exact(), 50, 0))}, true, true, "up to 50 MiB more that others had loaded in 1 run, no OOM kill: ask for 196 MiB."},
+		{"others had loaded much", []*Record{weakened(loaded(exact(), 50, 0), procstats.MemoryUnchargedRule)}, true, true, "up to 50 MiB more that others had loaded in 1 run, no OOM kill: ask for 176 MiB."},
 		{"it left its cgroup too", []*Record{weakened(loaded(exact(), 50, 0), procstats.MemoryUnchargedRule, "memory_left_cgroup")}, false, true, "at least 100 MiB"},
+		{"others had loaded pages for another time", []*Record{inTurn(loaded(exact(), 50, 0), 104, 0)}, true, true, "peak 100 MiB exact, and up to 8 MiB more"},
+		{"for all processes", []*Record{inTurn(loaded(exact(), 50, 0), 150, 0)}, true, true, "and up to 50 MiB more"},
+		{"and for files that it wrote", []*Record{inTurn(loaded(exact(), 50, 0), 104, 30)}, true, true, "and up to 38 MiB more"},
+		{"others had loaded libraries", []*Record{loaded(exact(), 3, 0)}, true, true, "peak 100 MiB exact in 1 run, no OOM kill: ask for 126 MiB."},
 		{"a process had more than was charged", []*Record{loaded(exact(), 50, 210)}, true, true, "up to 110 MiB more that others had loaded"},
 		{"the sum of one run is more than another's peak", []*Record{loaded(runOf(60, procstats.Exact, 1), 50, 0), exact()}, true, true, "peak 60 MiB exact, and up to 50 MiB more that others had loaded in 2 runs"},
 		{"killed at less than was charged and loaded", []*Record{killed(runOf(120, procstats.Exact, 1)), loaded(exact(), 50, 0)}, true, true, "1 run with OOM kills at less"},
-		{"files read once", []*Record{readingFiles(90, 90, 20, 1)}, true, true, "peak 100 MiB exact, but for 76 MiB of files that it read once in 1 run, no OOM kill: ask for 30 MiB."},
-		{"files read once by several", []*Record{readingFiles(90, 90, 20, 3)}, true, true, "peak 100 MiB exact, but for 36 MiB of files"},
-		{"files read again", []*Record{readingFiles(90, 900, 20, 1)}, true, true, "peak 100 MiB exact in 1 run, no OOM kill: ask for 128 MiB."},
+		{"files read once", []*Record{readingFiles(90, 90, 20, 1)}, true, true, "peak 100 MiB exact, but for 76 MiB of page cache in 1 run, no OOM kill: ask for 28 MiB."},
+		{"files read once by several", []*Record{readingFiles(90, 90, 20, 3)}, true, true, "peak 100 MiB exact, but for 36 MiB of page cache"},
+		{"files read again", []*Record{readingFiles(90, 900, 20, 1)}, true, true, "peak 100 MiB exact in 1 run, no OOM kill: ask for 112 MiB."},
+		{"files read twice", []*Record{readingFiles(90, 180, 20, 1)}, false, true, "1 run needed between 24 MiB and 100 MiB of a peak of 100 MiB: how much of the page cache must stay in memory is not known. Run it once with a memory limit of 49 MiB."},
+		{"files read twice, and run with less", []*Record{readingFiles(90, 180, 20, 1), runOf(49, procstats.Exact, 1)}, true, true, "peak 49 MiB exact in 1 run"},
+		{"files read twice, and a limit met", []*Record{readingFiles(90, 180, 20, 1), met(readingFiles(90, 180, 20, 1))}, false, true, "1 run needed between 24 MiB and 50 MiB of a peak of 50 MiB"},
+		{"files read twice, and two limits met", []*Record{readingFiles(90, 180, 20, 1), met(readingFiles(90, 180, 30, 1))}, true, true, "peak 50 MiB exact in 1 run"},
+		{"files read twice, and killed with less", []*Record{readingFiles(90, 180, 20, 1), killed(runOf(50, procstats.Exact, 1))}, false, true, "1 run needed between 50 MiB and 100 MiB of a peak"},
+		{"files read twice, and killed with little less", []*Record{readingFiles(90, 180, 20, 1), killed(runOf(71, procstats.Exact, 1))}, true, true, "1 run with OOM kills at less: ask for 112 MiB."},
+		{"files read twice and mapped", []*Record{readingFiles(90, 180, 90, 1)}, true, true, "peak 100 MiB exact in 1 run, no OOM kill: ask for 112 MiB."},
+		{"files read twice, some", []*Record{readingFiles(30, 60, 20, 1)}, true, true, "ask for 122 MiB."},
+		{"files written", []*Record{writing(readingFiles(0, 0, 20, 1), 80)}, false, true, "1 run needed between 24 MiB and 100 MiB of a peak of 100 MiB"},
+		{"few files written", []*Record{writing(readingFiles(0, 0, 20, 1), 30)}, true, true, "ask for 122 MiB."},
+		{"files read once by what may be small", []*Record{inherited(readingFiles(90, 90, 24, 1))}, false, true, "1 run needed between 14 MiB and 28 MiB of a peak of 100 MiB"},
 		{"files that others had loaded", []*Record{readingFiles(1, 900, 20, 1)}, false, true, "1 run read up to 899 MiB of files that others had loaded: whether they must stay in memory is not known. Run it once when"},
 		{"and a run on a cold cache", []*Record{readingFiles(1, 900, 20, 1), readingFiles(90, 900, 20, 1)}, true, true, "peak 100 MiB exact in 1 run, no"},
-		{"few files that others had loaded", []*Record{readingFiles(1, 60, 20, 1)}, true, true, "ask for 128 MiB."},
+		{"few files that others had loaded", []*Record{readingFiles(1, 60, 20, 1)}, true, true, "ask for 126 MiB."},
 		{"starved of CPU", []*Record{starved(exact(), 5)}, true, true, "CPU: up to 1.00 cores on average in 1 run"},
 	} {
 		a := AdviseRuns(test.records)
@@ -234,5 +279,68 @@ func TestTaskAdvice(t *testing.T) {
 		if text := a.Text(1000); !strings.Contains(text, test.want) || strings.Contains(text, "tacho run") {
 			t.Errorf("%q, want %q and nothing of tacho run", text, test.want)
 		}
+	}
+}
+
+// TestDays holds that advice on tasks of 24 h, sampled each minute, has room for what came between two samples, for what
+// grew, and none for what was cached once.
+func TestDays(t *testing.T) {
+	const minutes = 24 * 60
+	for name, test := range map[string]struct {
+		// anon and file are in MiB by the minute, stored what came from storage of what was read in all; burst comes between two samples.
+		anon, file   func(minute int) float64
+		stored, read float64
+		burst        float64
+		need         float64
+		runs         int
+		unknown      bool
+	}{
+		"flat":               {anon: func(int) float64 { return 200 }, need: 200, runs: 1},
+		"leak":               {anon: func(m int) float64 { return 100 + float64(m)/4 }, need: 460, runs: 3},
+		"by day and night":   {anon: func(m int) float64 { return 150 + 100*math.Sin(float64(m)*2*math.Pi/minutes) }, need: 250, runs: 7},
+		"burst":              {anon: func(int) float64 { return 50 }, burst: 250, need: 300, runs: 5},
+		"cache, read once":   {anon: func(int) float64 { return 80 }, file: func(m int) float64 { return float64(m) }, stored: 1439, read: 1439, need: 80, runs: 2},
+		"cache, read again":  {anon: func(int) float64 { return 80 }, file: func(int) float64 { return 300 }, stored: 100, read: 900, need: 380, runs: 2},
+		"cache, read thrice": {anon: func(int) float64 { return 80 }, file: func(int) float64 { return 300 }, stored: 300, read: 1000, runs: 2, unknown: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var records []*Record
+			for day := range test.runs {
+				var w procstats.Window
+				var last *procstats.Sample
+				start, peak, most := time.Date(2026, 3, 4+day, 0, 0, 0, 0, time.UTC), test.anon(0)+test.burst, 0.0
+				for m := range minutes {
+					at := time.Duration(m) * time.Minute
+					last = &procstats.Sample{Stamp: procstats.Stamp{Mono: time.Second + at, Wall: start.Add(at)}}
+					last.SetRead(procstats.SourceCgroup, last.Stamp)
+					file := 0.0
+					if test.file != nil {
+						file = test.file(m)
+					}
+					most = max(most, test.anon(m))
+					peak = max(peak, test.anon(m)+file)
+					last.SetNumber(procstats.CgroupMemoryCurrent, (test.anon(m)+file)*mebibyte)
+					last.SetNumber(procstats.CgroupMemoryAnon, test.anon(m)*mebibyte)
+					last.SetNumber(procstats.CgroupMemoryInactiveFile, file*mebibyte)
+					last.SetNumber(procstats.CgroupMemoryPeak, peak*mebibyte)
+					w.Add(last)
+				}
+				r := runOf(0, procstats.Exact, day)
+				r.Headline = Headlines(procstats.Headlines(last, procstats.History{Window: &w, CPUs: 2}))
+				r.SetMeasured(last)
+				r.WallSeconds = new(86400.0)
+				r.Commands = &Commands{Rows: []procstats.Command{{Processes: 1, PeakRSSBytes: int64(most+test.burst) * mebibyte}}}
+				r.Headline[procstats.HeadlineIORead.String()] = HeadlineValue{Value: new(test.stored * mebibyte)}
+				r.Measurements[procstats.TreeIORchar.String()] = test.read * mebibyte
+				records = append(records, r)
+			}
+			a := AdviseTask(records)
+			if a.MemoryMiB == nil != test.unknown {
+				t.Fatalf("%q", a.Why)
+			}
+			if a.MemoryMiB != nil && (float64(*a.MemoryMiB) < test.need || float64(*a.MemoryMiB) > 1.5*test.need) {
+				t.Errorf("%d MiB for a need of %v: %q", *a.MemoryMiB, test.need, a.Why)
+			}
+		})
 	}
 }

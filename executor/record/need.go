@@ -1,0 +1,188 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package record
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// need is the memory of a run in bytes: the peak of what was charged to it, with what was swapped, without the page
+// cache that it can do without, and with what it had mapped that others had loaded. A run that finds nothing loaded is
+// charged for that too. files is the part of charged that came from files, code the part of others that is the code of
+// its programs.
+type need struct{ charged, cache, files, others, code float64 }
+
+func (n need) total() float64 { return n.charged - n.cache + n.others }
+
+func compareNeeds(a, b need) int { return cmp.Compare(a.total(), b.total()) }
+
+func largest(needs []need) need { return slices.MaxFunc(needs, compareNeeds) }
+
+const (
+	// libraries are those that everything uses: they are in memory anyway.
+	libraries = 4 * mebibyte
+	// flow is what memory passes through that is used once.
+	flow = 4 * mebibyte
+)
+
+// usage is what a run did with its memory, in bytes, as far as it is known.
+type usage struct {
+	charged float64
+	// stored is what came from storage, written what is to go there. again is what was read and did not: from the page
+	// cache, or from pipes. found is again without what can have come through pipes of the run. passed is all that was
+	// read or written.
+	stored, written, again, found, passed float64
+	// resident is the most that all processes together can have had resident, inherited the part of it that may have
+	// been that of the executor; whole is false if not every process is in them.
+	resident, inherited float64
+	whole               bool
+	// largest is the most that one process had resident for sure.
+	largest float64
+}
+
+func usageOf(r *Record, charged float64) (u usage) {
+	number := func(id procstats.ID) float64 {
+		n, _ := r.Measurements[id.String()].(float64)
+		return n
+	}
+	headline := func(id procstats.ID) float64 {
+		if h := r.Headline[id.String()]; h.Value != nil {
+			return *h.Value
+		}
+		return 0
+	}
+	u.charged, u.stored = charged, headline(procstats.HeadlineIORead)
+	u.written = headline(procstats.HeadlineIOHanded)
+	read, wrote := number(procstats.TreeIORchar), number(procstats.TreeIOWchar)
+	u.passed, u.again = max(read, u.stored)+wrote, max(0, read-u.stored)
+	u.found = max(0, u.again-wrote)
+	if r.Commands == nil {
+		return u
+	}
+	u.whole = r.Commands.Reason == "" && r.Commands.LostRecords == 0
+	for row := range r.Commands.all() {
+		u.resident += float64(row.Processes * row.PeakRSSBytes)
+		if row.PeakRSSGuarantee == procstats.UpperBound {
+			u.inherited += float64(row.Processes * row.PeakRSSBytes)
+		} else if row != r.Commands.Others {
+			u.largest = max(u.largest, float64(row.PeakRSSBytes))
+		}
+	}
+	return u
+}
+
+// foundLoaded reports whether a run read much that others had loaded, and hardly anything else: whether that must stay
+// in memory is not known, because it was charged to them and is mapped by nobody.
+func (u *usage) foundLoaded() bool {
+	const much, hardly = 64 * mebibyte, 64
+	return u.found > max(much, 2*u.charged) && u.stored < u.found/hardly
+}
+
+// cache returns between what bounds the part of a peak is that is page cache of files, and that nothing needs. What was
+// read from storage once the kernel takes back at no cost, what is read time and again must stay. Of what was read a
+// few times, and of what was written, nothing is known; what processes had resident is no such cache.
+func (u *usage) cache() (least, most float64) {
+	const seldom, often = 8, 4
+	if !u.whole {
+		return 0, 0
+	}
+	unmapped := func(files, resident float64) float64 {
+		return max(0, u.charged-max(u.charged-files, resident)-flow)
+	}
+	read := u.stored
+	if u.again >= often*u.stored {
+		read = 0
+	}
+	if u.again <= flow+u.stored/seldom {
+		least = unmapped(read, u.resident)
+	}
+	return least, unmapped(read+u.written, u.resident-u.inherited)
+}
+
+// needOf returns what a run needed that needed high of what was charged to it. It is not less than its largest process
+// had, which may have mapped between two samples what others had loaded, and not more than all had together, with what
+// passed through the page cache.
+func needOf(r *Record, u *usage, high float64) need {
+	others, _ := r.Measurements[procstats.TreeUncharged.String()].(float64)
+	data, _ := r.Measurements[procstats.TreeUnchargedData.String()].(float64)
+	code := max(0, others-data)
+	if u.whole {
+		others = min(others, max(0, u.resident+u.passed+flow-u.charged))
+	}
+	if others = max(others, u.largest-u.charged); others < libraries {
+		others = 0
+	}
+	n := need{charged: u.charged, cache: u.charged - high, others: others, code: min(code, others)}
+	if files := u.stored + u.written; files <= u.charged { // otherwise nothing says how much of it was there at once
+		n.files = min(max(0, files-n.cache), high)
+	}
+	return n
+}
+
+// loaded is what comes from files and is no code, without the libraries.
+func (n need) loaded() float64 { return n.files + max(0, n.others-n.code-libraries) }
+
+// text says what was charged, with a word of its guarantee, and what was not.
+func (n need) text(guarantee string) string {
+	text := procstats.Bytes.Text(n.charged) + guarantee
+	if n.cache > 0 {
+		text += ", but for " + procstats.Bytes.Text(n.cache) + " of page cache"
+	}
+	if n.others > 0 {
+		text += ", and up to " + procstats.Bytes.Text(n.others) + " more that others had loaded"
+	}
+	return text
+}
+
+// ask returns the MiB to ask for: above the highest value by a margin that is smaller the more runs there are, and
+// above what the spread of the values makes likely, but not more than 1.33 times the highest; rounded up to a number
+// that people use. Pages of files get a margin of a tenth, because they come and go: one that is missing is read again,
+// and nothing is killed. The margin has room for code that others had loaded, of which a cold start reads as much again
+// that lies around it.
+func ask(needs []need) int64 {
+	const highest, passing = 1.33, 1.1
+	n := float64(len(needs))
+	most, files, code, mean, squares := 0.0, 0.0, 0.0, 0.0, 0.0
+	for _, v := range needs {
+		own := v.charged - v.cache - v.files
+		most, files, mean = max(most, own), max(files, passing*v.loaded()), mean+own/n
+		code = max(code, v.total()+max(0, v.code-libraries))
+	}
+	for _, v := range needs {
+		own := v.charged - v.cache - v.files
+		squares += (own - mean) * (own - mean)
+	}
+	margin, deviations := 1.25, 6.0
+	switch {
+	case n >= 20:
+		margin, deviations = 1.1, 4
+	case n >= few:
+		margin = 1.15
+	}
+	spread := 0.0
+	if n > 1 {
+		spread = math.Sqrt(squares / (n - 1))
+	}
+	likely := mean + deviations*spread
+	if n < 2*few && spread > mean/50 {
+		likely = most * highest // of so few that vary, the spread is not known either
+	}
+	return roundUp(max(code, files+max(most*margin, min(likely, most*highest))) / mebibyte)
+}
+
+// leastAdvised is in MiB: orchestrators accept nothing less.
+const leastAdvised = 10
+
+// roundUp rounds MiB up, by at most a thirty-second from 32 on.
+func roundUp(mib float64) int64 {
+	step := 1.0
+	for mib > 64*step {
+		step *= 2
+	}
+	return max(leastAdvised, int64(math.Ceil(mib/step)*step))
+}
