@@ -42,10 +42,12 @@ func (c Child) send(target int, signal unix.Signal) error {
 	return nil
 }
 
-// KillChildren kills and reaps all children of this process. No other goroutine may reap them.
+// KillChildren kills and reaps all children of this process. No other goroutine may reap them. It lists them only if
+// there are any: the directory entries of this process's threads, which that makes, are flushed one by one at its end,
+// while its parent waits for all of them in a loop (proc_invalidate_siblings_dcache in the kernel's fs/proc/inode.c).
 func KillChildren(ctx context.Context, host kernel.FS) error {
 	const pause = 2 * time.Millisecond
-	for {
+	for !reapEnded() {
 		children, err := kernel.Children(host, os.Getpid())
 		if err != nil {
 			return err
@@ -64,6 +66,7 @@ func KillChildren(ctx context.Context, host kernel.FS) error {
 		case <-time.After(pause):
 		}
 	}
+	return nil
 }
 
 // reapEnded reaps every child that has ended, and reports whether no child is left.
