@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -152,7 +153,7 @@ func TestNetworkNamespace(t *testing.T) {
 	if err != nil {
 		t.Skip("there is no ip(8) here to make a network namespace with")
 	}
-	const name = "tacho-driver-test"
+	name := fmt.Sprintf("tacho-driver-test-%d", os.Getpid()) // another run's may be there
 	if text, err := exec.Command(ip, "netns", "add", name).CombinedOutput(); err != nil {
 		t.Skipf("cannot make a network namespace: %v: %s", err, text)
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"debug/elf"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,30 +20,35 @@ import (
 
 const initPackage = "github.com/tachograph/tacho/e2e/guest/init"
 
-// initramfs makes what the guest boots into: init, its plan, the kernel's drivers, the test binary,
-// the package folder dir and the files asked for.
-func initramfs(ctx context.Context, o options, k kernel, cache, dir string) ([]byte, error) {
-	if err := static(o.binary); err != nil {
-		return nil, err
-	}
+// initramfs makes what the guest boots into: init, its plan, the kernel's drivers, the test binaries
+// with their package folders and the files asked for.
+func initramfs(ctx context.Context, o options, k kernel, cache string) ([]byte, error) {
 	init, err := buildInit(ctx, cache, o.arch)
 	if err != nil {
 		return nil, err
 	}
 	p := plan.Plan{
-		Argv:     append([]string{path.Join("/test", filepath.Base(o.binary))}, o.args...),
-		Dir:      path.Join("/src", filepath.ToSlash(dir)),
-		Env:      append(environment(os.Environ()), "TACHO_GUEST="+o.kernel+"/"+o.cgroup),
+		Env:      append(append(environment(os.Environ()), o.env...), "TACHO_GUEST="+o.kernel+"/"+o.cgroup),
 		Cgroup:   o.cgroup,
 		User:     o.user,
 		Delegate: o.delegate,
-		Outputs:  o.outputs,
 	}
-	files, err := packageFiles(dir, p.Dir)
-	if err != nil {
-		return nil, err
+	var a archive
+	var files mounts
+	for _, t := range o.tests {
+		test := plan.Test{
+			Argv:    append([]string{path.Join("/test", filepath.Base(t.binary))}, t.args...),
+			Dir:     path.Join("/src", filepath.ToSlash(t.dir)),
+			Outputs: t.outputs,
+		}
+		more, err := packageFiles(t.dir, test.Dir)
+		if err = errors.Join(err, static(t.binary)); err != nil {
+			return nil, err
+		}
+		a.folder(test.Dir)
+		files = append(append(files, more...), mount{t.binary, test.Argv[0]})
+		p.Tests = append(p.Tests, test)
 	}
-	files = append(files, mount{o.binary, p.Argv[0]})
 	for _, driver := range k.modules() {
 		inside := path.Join("/modules", filepath.Base(driver))
 		p.Modules = append(p.Modules, inside)
@@ -58,11 +64,9 @@ func initramfs(ctx context.Context, o options, k kernel, cache, dir string) ([]b
 		return nil, err
 	}
 
-	var a archive
 	a.console()
 	a.file("/init", 0o755, init)
 	a.file(plan.Path, 0o644, text)
-	a.folder(p.Dir)
 	for _, f := range append(files, o.files...) { // what is asked for replaces what is there
 		if err := a.tree(f.host, f.guest); err != nil {
 			return nil, err

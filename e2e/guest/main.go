@@ -40,13 +40,31 @@ func main() {
 }
 
 func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	if len(args) > 0 && args[0] == "kernels" {
-		if err := fetchKernels(ctx, args[1:], stdout, stderr); err != nil {
-			fmt.Fprintln(stderr, "guest kernels:", err)
+	if len(args) > 0 {
+		var err error
+		switch args[0] {
+		case "kernels":
+			err = fetchKernels(ctx, args[1:], stdout, stderr)
+		case "suites":
+			return runSuites(ctx, args[1:], stdout, stderr)
+		case "record":
+			err = recordHost(args[1:], os.Stdin, stdout, stderr)
+		case "table":
+			err = printTable(args[1:], stdout, stderr)
+		default:
+			return single(ctx, args, stdout, stderr)
+		}
+		if err != nil {
+			fmt.Fprintf(stderr, "guest %s: %v\n", args[0], err)
 			return 1
 		}
 		return 0
 	}
+	return single(ctx, args, stdout, stderr)
+}
+
+// single runs one test binary in a guest.
+func single(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	o, err := parse(args, os.Getenv, stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return 0
@@ -55,10 +73,12 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return statusUsage
 	}
 	log := &console{}
-	status, err := run(ctx, o, log, stdout, stderr)
-	if err != nil {
+	statuses, err := run(ctx, o, log, []io.Writer{stdout}, stderr)
+	status := statusNothing
+	if err == nil {
+		status = statuses[0]
+	} else {
 		fmt.Fprintf(stderr, "guest %s/%s/%s: %v\n", o.kernel, o.arch, o.cgroup, err)
-		status = statusNothing
 	}
 	if text := log.String(); text != "" && (o.verbose || err != nil) {
 		fmt.Fprintf(stderr, "console of the guest:\n%s\n", text)
@@ -107,23 +127,26 @@ func fetchKernels(ctx context.Context, args []string, stdout, stderr io.Writer) 
 }
 
 // run boots the guest, by emulation where KVM is not asked for or does not come up, and returns the
-// test binary's status.
-func run(ctx context.Context, o options, log *console, stdout, stderr io.Writer) (int, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout+o.grace, errDeadline)
+// status of each test binary, which writes to the stdout of the same place. With an error it may be fewer.
+func run(ctx context.Context, o options, log *console, stdout []io.Writer, stderr io.Writer) ([]int, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout()+o.grace, errDeadline)
 	defer cancel()
 	m, err := prepare(ctx, o)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer m.initramfs.Close()
 	defer m.disk.Close()
 	m.console = log
 	started := false
-	r := relay{stdout: stdout, stderr: stderr, outputs: o.outputs, started: func() { started = true }}
+	r := relay{stdout: stdout, stderr: stderr, started: func() { started = true }}
+	for _, t := range o.tests {
+		r.outputs = append(r.outputs, t.outputs...)
+	}
 	if o.kvm {
-		status, err := m.run(ctx, kvm(), min(o.boot, 15*time.Second), r)
+		statuses, err := m.run(ctx, kvm(), min(o.boot, 15*time.Second), r)
 		if err == nil || started || ctx.Err() != nil {
-			return status, err
+			return statuses, err
 		}
 		fmt.Fprintf(log, "\nKVM: %v\n", err)
 	}
@@ -137,14 +160,10 @@ func prepare(ctx context.Context, o options) (machine, error) {
 	if err != nil {
 		return m, err
 	}
-	dir, err := os.Getwd()
-	if err != nil {
-		return m, err
-	}
 	if m.kernel, err = findKernel(cache, o.kernel, o.arch); err != nil {
 		return m, err
 	}
-	content, err := initramfs(ctx, o, m.kernel, cache, dir)
+	content, err := initramfs(ctx, o, m.kernel, cache)
 	if err != nil {
 		return m, err
 	}

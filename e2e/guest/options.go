@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -33,11 +34,28 @@ type options struct {
 	programs paths
 	boot     time.Duration
 	grace    time.Duration
+	env      []string // beside what the host's environment has for it
+	rest     []string // arguments that are no flags
 
-	binary  string        // the test binary on the host
-	args    []string      // its arguments
+	tests []test
+}
+
+// test is a test binary; one runs after the other.
+type test struct {
+	binary  string // on the host
+	dir     string // its package folder
+	args    []string
 	timeout time.Duration // its own
 	outputs []string      // files that it is to write
+}
+
+// timeout is that of all tests.
+func (o options) timeout() time.Duration {
+	var sum time.Duration
+	for _, t := range o.tests {
+		sum += t.timeout
+	}
+	return sum
 }
 
 // mount is a file or folder of the host and its place in the guest.
@@ -87,11 +105,39 @@ Environment: TACHO_GUEST_FILES=FILE:/PATH,... puts more files into the guest, li
 TACHO_* and Go's runtime settings reach the test binary. TACHO_GUEST=SERIES/CGROUP is set there.
 Status: the test binary's; 125 where the guest gave none, 2 for wrong usage.
 
+  guest suites [flags] [EXPRESSION]
+        run the tests of the table in table.go, in the guests that it names
+  guest record -results FILE
+        read what "go test -v" prints here, and add the result of each test to the file
+  guest table [-docs FILE] RESULTS
+        print where each test ran or was skipped; fail if one ran nowhere
+
 Flags:
 `
 
 // parse reads the command line. Its errors have been written to stderr.
 func parse(args []string, getenv func(string) string, stderr io.Writer) (options, error) {
+	o, err := parseFlags(args, stderr)
+	if err != nil {
+		return o, err
+	}
+	for file := range strings.FieldsFuncSeq(getenv("TACHO_GUEST_FILES"), func(r rune) bool { return r == ',' }) {
+		if err = o.files.Set(file); err != nil {
+			err = fmt.Errorf("TACHO_GUEST_FILES: %w", err)
+			break
+		}
+	}
+	if err == nil {
+		err = o.addTest()
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "guest:", err)
+	}
+	return o, err
+}
+
+// parseFlags reads the flags of a guest.
+func parseFlags(args []string, stderr io.Writer) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("guest", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -119,19 +165,15 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
-	err := o.complete(flags.Args(), getenv("TACHO_GUEST_FILES"))
+	o.rest = flags.Args()
+	err := o.check()
 	if err != nil {
 		fmt.Fprintln(stderr, "guest:", err)
 	}
 	return o, err
 }
 
-func (o *options) complete(args []string, files string) error {
-	for file := range strings.FieldsFuncSeq(files, func(r rune) bool { return r == ',' }) {
-		if err := o.files.Set(file); err != nil {
-			return fmt.Errorf("TACHO_GUEST_FILES: %w", err)
-		}
-	}
+func (o *options) check() error {
 	if _, err := seriesOf(o.kernel); err != nil {
 		return err
 	}
@@ -148,18 +190,24 @@ func (o *options) complete(args []string, files string) error {
 		return errors.New("-memory is at least 128, -cpus 1, -disk 0; -boot and -grace are above 0")
 	case o.ext4 < 0 || o.ext4 > o.disk:
 		return errors.New("-ext4 is at least 0 and at most -disk")
-	case len(args) == 0:
-		return errors.New("no test binary")
 	}
-	o.binary = args[0]
-	o.readArgs(args[1:])
 	return nil
 }
 
-// readArgs takes over the test binary's arguments, with what "-test.name=value", the way in which
+// addTest adds the test binary of the command line, which runs in this folder.
+func (o *options) addTest() error {
+	if len(o.rest) == 0 {
+		return errors.New("no test binary")
+	}
+	dir, err := os.Getwd()
+	o.tests = append(o.tests, newTest(o.rest[0], dir, o.rest[1:]))
+	return err
+}
+
+// newTest takes over the test binary's arguments, with what "-test.name=value", the way in which
 // go test writes them, says to the harness.
-func (o *options) readArgs(args []string) {
-	o.timeout = 10 * time.Minute // also for none at all: a guest always ends
+func newTest(binary, folder string, args []string) test {
+	o := test{binary: binary, dir: folder, timeout: 10 * time.Minute} // also for none at all: a guest always ends
 	dir := ""
 	for _, arg := range args {
 		name, value, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
@@ -182,6 +230,7 @@ func (o *options) readArgs(args []string) {
 			o.outputs[i] = filepath.Join(dir, file)
 		}
 	}
+	return o
 }
 
 // environment is what the test binary gets of the host's environment.

@@ -22,14 +22,14 @@ func standardPrograms() []string {
 }
 
 // programSuite is the suite of Debian that programs for another processor come from.
-const programSuite = "trixie"
+const programSuite = "bookworm"
 
 // programRoot is where the programs for a processor are: the host's own, or what fetchPrograms unpacked.
 func programRoot(cache, arch string) string {
 	if arch == runtime.GOARCH {
 		return "/"
 	}
-	return filepath.Join(cache, "programs", arch)
+	return filepath.Join(cache, "programs", arch+"-"+programSuite)
 }
 
 // fetchPrograms brings the programs that tests use into the cache, for a processor that is not the host's.
@@ -112,7 +112,8 @@ func addELF(found *mounts, root, name string) error {
 		return err
 	}
 	runpath, _ := f.DynString(elf.DT_RUNPATH)
-	folders := append(runpath, "/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/lib64", "/lib")
+	// A library beside the one that needs it has been found by the program's path.
+	folders := append(runpath, filepath.Dir(name), "/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/lib64", "/lib")
 	for _, library := range libraries {
 		i := slices.IndexFunc(folders, func(folder string) bool {
 			_, err := find(root, filepath.Join(folder, library))

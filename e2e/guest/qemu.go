@@ -92,19 +92,19 @@ func (m machine) command(ctx context.Context, accel accelerator) *exec.Cmd {
 	return cmd
 }
 
-// run boots the guest once and returns the test binary's status. The guest has ended then.
-func (m machine) run(ctx context.Context, accel accelerator, boot time.Duration, r relay) (int, error) {
+// run boots the guest once and returns the status of each test binary. The guest has ended then.
+func (m machine) run(ctx context.Context, accel accelerator, boot time.Duration, r relay) ([]int, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	messages, messagesEnd, err := os.Pipe()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer messages.Close()
 	console, consoleEnd, err := os.Pipe()
 	if err != nil {
 		messagesEnd.Close()
-		return 0, err
+		return nil, err
 	}
 	defer console.Close()
 	cmd := m.command(ctx, accel)
@@ -113,10 +113,10 @@ func (m machine) run(ctx context.Context, accel accelerator, boot time.Duration,
 	messagesEnd.Close()
 	consoleEnd.Close()
 	if errors.Is(err, exec.ErrNotFound) {
-		return 0, fmt.Errorf("%w: install the Debian package %s (--no-install-recommends will do)", err, m.processor().debian)
+		return nil, fmt.Errorf("%w: install the Debian package %s (--no-install-recommends will do)", err, m.processor().debian)
 	}
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 
 	var copying sync.WaitGroup
@@ -127,7 +127,7 @@ func (m machine) run(ctx context.Context, accel accelerator, boot time.Duration,
 		watch.Stop()
 		started()
 	}
-	status, err := r.run(messages)
+	statuses, err := r.run(messages)
 	watch.Stop()
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -136,5 +136,5 @@ func (m machine) run(ctx context.Context, accel accelerator, boot time.Duration,
 	cancel(nil)
 	_ = cmd.Wait() // killed, or ended by itself before and without a result
 	copying.Wait()
-	return status, err
+	return statuses, err
 }

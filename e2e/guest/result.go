@@ -16,24 +16,24 @@ import (
 
 var errNoResult = errors.New("the guest ended without a result")
 
-// relay carries what the test binary does over to the host.
+// relay carries what the test binaries do over to the host.
 type relay struct {
-	stdout  io.Writer
+	stdout  []io.Writer // one for each test binary, in their order
 	stderr  io.Writer
 	outputs []string // files that the guest may send
-	started func()   // called when the test binary has been started
+	started func()   // called when a test binary has been started
 }
 
-// run carries messages out up to the result, and returns the test binary's status.
-func (r relay) run(messages io.Reader) (int, error) {
+// run carries messages out up to the result of the last test binary, and returns the status of each that ended.
+func (r relay) run(messages io.Reader) (statuses []int, err error) {
 	for decoder := json.NewDecoder(messages); ; {
 		var m plan.Message
 		err := decoder.Decode(&m)
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return 0, errNoResult
+			return statuses, errNoResult
 		}
 		if err != nil {
-			return 0, fmt.Errorf("message from the guest: %w", err)
+			return statuses, fmt.Errorf("message from the guest: %w", err)
 		}
 		switch {
 		case m.Started:
@@ -41,12 +41,18 @@ func (r relay) run(messages io.Reader) (int, error) {
 		case m.File != nil:
 			err = r.save(*m.File)
 		case m.Result != nil:
-			return r.end(*m.Result)
+			var status int
+			if status, err = r.end(*m.Result); err == nil {
+				statuses = append(statuses, status)
+			}
+			if len(statuses) == len(r.stdout) {
+				return statuses, nil
+			}
 		default:
-			_, err = r.stdout.Write(m.Output)
+			_, err = r.stdout[len(statuses)].Write(m.Output)
 		}
 		if err != nil {
-			return 0, err
+			return statuses, err
 		}
 	}
 }

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -34,14 +35,31 @@ func TestRelay(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
-			r := relay{stdout: &stdout, stderr: &stderr, started: func() { stderr.WriteString("up ") }}
-			exit, err := r.run(strings.NewReader(test.messages))
+			r := relay{stdout: []io.Writer{&stdout}, stderr: &stderr, started: func() { stderr.WriteString("up ") }}
+			statuses, err := r.run(strings.NewReader(test.messages))
+			exit := 0
+			if len(statuses) > 0 {
+				exit = statuses[0]
+			}
 			if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
 				t.Errorf("error %v, want %q", err, test.err)
 			}
 			got := []any{stdout.String(), stderr.String(), exit}
 			testkit.Diff(t, "stdout, stderr, status", []any{test.stdout, test.stderr, test.exit}, got)
 		})
+	}
+}
+
+func TestRelayOfSeveral(t *testing.T) {
+	var first, second bytes.Buffer
+	r := relay{stdout: []io.Writer{&first, &second}, started: func() {}}
+	statuses, err := r.run(strings.NewReader(`{"Output":"QQ=="}{"Result":{"Exit":1}}{"Output":"Qg=="}{"Result":{"Exit":0}}`))
+	testkit.NoError(t, err)
+	testkit.Diff(t, "stdout, statuses", []any{"A", "B", []int{1, 0}}, []any{first.String(), second.String(), statuses})
+	statuses, err = r.run(strings.NewReader(`{"Result":{"Exit":0}}{"Output":"Qg=="}`))
+	testkit.Diff(t, "statuses", []int{0}, statuses)
+	if !errors.Is(err, errNoResult) {
+		t.Errorf("error %v, want %v", err, errNoResult)
 	}
 }
 
@@ -64,10 +82,9 @@ func FuzzRelay(f *testing.F) {
 	f.Add([]byte(`{"File":{"Path":"/a","Data":"QQ=="}}`))
 	f.Add([]byte(`{"Output":`))
 	f.Fuzz(func(t *testing.T, messages []byte) {
-		r := relay{stdout: io.Discard, stderr: io.Discard, started: func() {}}
-		exit, err := r.run(bytes.NewReader(messages))
-		if err != nil && exit != 0 {
-			t.Errorf("status %d and %v", exit, err)
+		r := relay{stdout: []io.Writer{io.Discard}, stderr: io.Discard, started: func() {}}
+		if statuses, err := r.run(bytes.NewReader(messages)); (err == nil) != (len(statuses) == 1) {
+			t.Errorf("statuses %d and %v", statuses, err)
 		}
 	})
 }

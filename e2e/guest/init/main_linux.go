@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -58,23 +59,46 @@ func boot() error {
 		return err
 	}
 	out := &messages{encoder: json.NewEncoder(port)}
-	result, err := carryOut(p, out)
-	if err != nil {
-		result = plan.Result{Error: err.Error()}
+	if err := carryOut(p, out); err != nil {
+		return errors.Join(out.send(plan.Message{Result: &plan.Result{Error: err.Error()}}), port.Close())
 	}
-	return errors.Join(out.send(plan.Message{Result: &result}), port.Close())
+	return port.Close()
 }
 
-func carryOut(p plan.Plan, out *messages) (plan.Result, error) {
+func carryOut(p plan.Plan, out *messages) error {
 	user, err := setUp(p)
 	if err != nil {
-		return plan.Result{}, err
+		return err
 	}
-	result, err := runTest(p, user, out)
+	for _, test := range p.Tests {
+		result, err := carryOutTest(p.Env, test, user, out)
+		if err == nil {
+			err = out.send(plan.Message{Result: &result})
+		}
+		if err == nil {
+			err = empty(os.TempDir()) // which is memory
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func empty(dir string) error {
+	entries, err := os.ReadDir(dir)
+	for _, entry := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, entry.Name())))
+	}
+	return err
+}
+
+func carryOutTest(env []string, test plan.Test, user account, out *messages) (plan.Result, error) {
+	result, err := runTest(env, test, user, out)
 	if err != nil {
 		return plan.Result{}, err
 	}
-	for _, file := range p.Outputs {
+	for _, file := range test.Outputs {
 		data, err := os.ReadFile(file)
 		if errors.Is(err, fs.ErrNotExist) { // the test binary ended before
 			continue

@@ -16,13 +16,13 @@ import (
 )
 
 // runTest runs the test binary to its end and sends its output.
-func runTest(p plan.Plan, user account, out *messages) (plan.Result, error) {
+func runTest(env []string, test plan.Test, user account, out *messages) (plan.Result, error) {
 	output, end, err := os.Pipe()
 	if err != nil {
 		return plan.Result{}, err
 	}
 	defer output.Close()
-	pid, err := start(p, user, end)
+	pid, err := start(env, test, user, end)
 	end.Close()
 	if err == nil {
 		err = out.send(plan.Message{Started: true})
@@ -52,17 +52,17 @@ func runTest(p plan.Plan, user account, out *messages) (plan.Result, error) {
 	return plan.Result{Exit: status.ExitStatus()}, nil
 }
 
-func start(p plan.Plan, user account, output *os.File) (int, error) {
+func start(env []string, test plan.Test, user account, output *os.File) (int, error) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return 0, err
 	}
 	defer null.Close()
 	attr := &os.ProcAttr{
-		Dir: p.Dir,
+		Dir: test.Dir,
 		Env: append([]string{
 			"HOME=" + user.home, "USER=" + user.name, "TMPDIR=/tmp", "PATH=/usr/bin:/bin:/usr/sbin:/sbin",
-		}, p.Env...),
+		}, env...),
 		Files: []*os.File{null, output, output},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	}
@@ -77,7 +77,7 @@ func start(p plan.Plan, user account, output *os.File) (int, error) {
 		defer leaf.Close()
 		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(leaf.Fd())
 	}
-	process, err := os.StartProcess(p.Argv[0], p.Argv, attr)
+	process, err := os.StartProcess(test.Argv[0], test.Argv, attr)
 	if err != nil {
 		return 0, err
 	}

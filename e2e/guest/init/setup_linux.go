@@ -31,6 +31,8 @@ func mountSystem() error {
 		mount("/run", "tmpfs", writing, "mode=0755"),
 		mount("/tmp", "tmpfs", writing, "mode=1777"),
 		os.Symlink("/proc/self/fd", "/dev/fd"),
+		os.MkdirAll("/var", 0o755),
+		os.Symlink("/run", "/var/run"),
 	)
 }
 
@@ -84,8 +86,10 @@ func setUp(p plan.Plan) (account, error) {
 		user = account{name: p.User, id: plan.Nobody, home: filepath.Join("/home", p.User)}
 	}
 	err := errors.Join(writeFiles(), makeFor(user, user.home), loopback(), mountCgroups(p.Cgroup))
-	for _, file := range p.Outputs {
-		err = errors.Join(err, makeFor(user, filepath.Dir(file)))
+	for _, test := range p.Tests {
+		for _, file := range test.Outputs {
+			err = errors.Join(err, makeFor(user, filepath.Dir(file)))
+		}
 	}
 	if err == nil && p.Delegate {
 		user.cgroup, err = delegate(user.id)

@@ -16,22 +16,27 @@ const Nobody = 65534
 
 // Plan is what the guest's init sets up and runs.
 type Plan struct {
-	Argv     []string // the test binary's path in the guest and its arguments
-	Dir      string   // the folder it runs in
+	Tests    []Test
 	Env      []string // NAME=value, beside HOME, PATH, TMPDIR and USER
 	Cgroup   string   // "v1", "v2" or "hybrid"
 	User     string   // "root" or "nobody"
 	Delegate bool     // give the user a cgroup of its own to divide further
 	Modules  []string // kernel modules in the guest, in loading order
-	Outputs  []string // files that the test binary writes, to be sent back
 }
 
-// Message is one step of a run. Exactly one field is set.
+// Test is a test binary; one runs after the other.
+type Test struct {
+	Argv    []string // its path in the guest and its arguments
+	Dir     string   // the folder it runs in
+	Outputs []string // files that it writes, to be sent back
+}
+
+// Message is one step of a run. Exactly one field is set. Each test ends with its Result.
 type Message struct {
-	Started bool    `json:",omitempty"` // the test binary has been started
+	Started bool    `json:",omitempty"` // a test binary has been started
 	Output  []byte  `json:",omitempty"` // a piece of its stdout or stderr
 	File    *File   `json:",omitempty"` // one of the outputs asked for
-	Result  *Result `json:",omitempty"` // the last message
+	Result  *Result `json:",omitempty"` // the last message of a test
 }
 
 // File is a file that the test binary wrote, under the name it has on both sides.
