@@ -39,6 +39,7 @@ func recordHost(args []string, in io.Reader, stdout, stderr io.Writer) error {
 
 // nowhere names tests that CI does not run: a package, or one of its tests with its subtests, and how they are run.
 const nowhere = `
+e2e/guest/smoke TestFile: a test of e2e/guest runs it in a guest of its own
 procstats/source TestHelperProcess: the process that other tests start
 internal/agent/api FuzzRequest/seed#4: it waits as long as it is asked to
 internal/agent/api TestNomadCommandLine: a nomad executable; NOMAD_BIN
