@@ -13,6 +13,14 @@ import (
 // maxCPU bounds absurd lists: the kernel's own bound (NR_CPUS) is at most 8192.
 const maxCPU = 1 << 16
 
+// heldCPUs are the CPUs that a task is limited to; none without such a limit of its own.
+type heldCPUs struct {
+	list []int
+	// cloned reports whether a process that is cloned into a group gets the CPUs of the group, and not those of its
+	// parent: since Linux 6.4, and in later releases of 5.15 and 6.1.
+	cloned bool
+}
+
 // ParseCPUs reads a list such as "0-3,7", cpuset(7) "List format", into ascending numbers.
 func ParseCPUs(list string) ([]int, error) {
 	var cpus []int

@@ -16,14 +16,6 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// heldCPUs are the CPUs that a task is limited to; none without such a limit of its own.
-type heldCPUs struct {
-	list []int
-	// cloned reports whether a process that is cloned into a group gets the CPUs of the group, and not those of its
-	// parent: since Linux 6.4, and in later releases of 5.15 and 6.1.
-	cloned bool
-}
-
 // mostCPUs is how many the system calls here know of.
 const mostCPUs = 1024
 

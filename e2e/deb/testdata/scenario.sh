@@ -32,7 +32,7 @@ trap '$inside tacho executors kill --orphans --agent >/dev/null 2>&1 || true; ki
 $inside dpkg -i /packages/old.deb >/dev/null
 fact installed version
 fact unit $inside ls /lib/systemd/system/tacho.service
-fact man $inside sh -c 'zcat /usr/share/man/man1/tacho-run.1.gz | head -1'
+fact man $inside sh -c 'zcat /usr/share/man/man1/tacho-run.1.gz | head -1 | cut -c1-17'
 cat >"$root/job.hcl" <<'END'
 job "deb" {
   group "g" {

@@ -43,8 +43,9 @@ func tryRun() error {
 	}
 	_, err = c.Launch(ctx, &proto.LaunchRequest{
 		Id: id, Command: self, Argv0: "tacho", Args: []string{"version"},
-		Stdio:  &proto.Stdio{Mode: proto.Stdio_MODE_NULL},
-		Cgroup: &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_NONE},
+		Stdio:        &proto.Stdio{Mode: proto.Stdio_MODE_NULL},
+		Cgroup:       &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_NONE},
+		ExitWithTask: true, // else it stays if this process is killed meanwhile
 	})
 	if err != nil {
 		return errors.Join(err, c.Abandon())
@@ -53,5 +54,5 @@ func tryRun() error {
 	if err == nil && exit.GetCode() != 0 {
 		err = fmt.Errorf("%s version: %s", self, exit.GetSummary())
 	}
-	return errors.Join(err, c.Shutdown(ctx), c.Close())
+	return errors.Join(err, c.Close())
 }
