@@ -66,7 +66,7 @@ func TestDeb(t *testing.T) {
 	}
 	want := `installed: tacho 1.0.0
 unit: /lib/systemd/system/tacho.service
-man: .TH "TACHO-RUN" 
+man: .TH "TACHO-RUN" 1
 task runs: yes
 upgraded: tacho 1.1.0
 task runs after the upgrade: yes
