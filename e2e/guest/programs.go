@@ -132,7 +132,11 @@ func addELF(found *mounts, root, name string) error {
 // find returns the file below root that a path of that system means. Since Debian 13 packages have nothing outside /usr.
 func find(root, name string) (string, error) {
 	for _, prefix := range []string{"", "usr"} {
-		file, err := filepath.EvalSymlinks(filepath.Join(root, prefix, name))
+		path := filepath.Join(root, prefix, name)
+		if target, err := os.Readlink(path); err == nil && filepath.IsAbs(target) {
+			return find(root, target) // of that system, and not of this one
+		}
+		file, err := filepath.EvalSymlinks(path)
 		if err == nil || !errors.Is(err, os.ErrNotExist) {
 			return file, err
 		}
