@@ -25,7 +25,7 @@ nightly -kernel 6.12 -arch arm64 -memory 3072 : ./e2e/truth -run=TestTruth/root/
 -kernel 6.1 -cgroup v2 -memory 3072 : ./e2e/truth -run=TestTruth/root/parent
 -kernel 6.12 -cgroup v2 -memory 1024 -disk 128 : ./e2e/oom ./e2e/where ./e2e/limits ./executor/cgroup
 -kernel 6.1 -cgroup v1 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./e2e/oom ./e2e/where ./e2e/limits ./executor/cgroup
--kernel 6.1 -cgroup v2 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/exits ./procstats/network ./e2e/oom -run=Limit|Ancestor|Namespace|Outside ./e2e/where -run=Here|Rootless ./e2e/limits -skip=HugePages|Swap ./executor/cgroup
+-kernel 6.1 -cgroup v2 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/exits ./procstats/network ./e2e/oom -run=Limit|Ancestor|Namespace|Outside ./e2e/where -run=Here|Rootless ./e2e/limits -skip=HugePages|Swap|TestTaskHasItsCPUs ./executor/cgroup
 -kernel 5.10 -cgroup v1 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/exits ./procstats/network ./e2e/oom -run=Limit|Ancestor|Namespace|Outside ./e2e/limits -run=Memory|Peak|Lower ./e2e/where -run=Here ./executor/cgroup
 -kernel 6.1 -cgroup hybrid -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/exits ./procstats/network ./e2e/oom -run=Limit|Ancestor|Namespace|Outside ./e2e/limits -run=Memory|Peak|Lower ./executor/cgroup
 -kernel 6.12 -cgroup v2 -memory 2048 : ./e2e/truth -run=TestRandom -parallel=1
