@@ -49,7 +49,15 @@ e2e/nomad: a nomad executable is not free to fetch; make peers
 e2e/peers TestFinalStates: the same
 e2e/peers TestSameAsNomad: the same
 e2e/peers TestDriverSuite: a checkout of Nomad; make peers
+e2e/peers TestJobFiles: the same
 e2e/peers TestDashboards: a prometheus executable, and dashboards of others; make peers
+e2e/conformance TestInProcess/bytes_that_are_no_message: nothing is sent there
+e2e/conformance TestInProcess/exec_with_an_impossible_terminal: the same
+e2e/conformance TestInProcess/garbage_in_every_field_of_every_message: the same
+e2e/conformance TestInProcess/plugin_info: the same
+e2e/truth TestTruth/user/parent/cache: the guest of a user has no disk
+e2e/truth TestTruth/user/parent/io-buffered: the same
+e2e/truth TestTruth/user/parent/io-direct: the same
 e2e/advice TestAdviceLoop: a quarter of an hour; make advise-loop
 e2e/cost TestPaired: figures of a quiet machine; make cost
 e2e/cost TestScale: ten minutes; make scale
@@ -216,7 +224,11 @@ is 0 at the root. Since 6.12, Debian's kernels have no memory controller of vers
 	columns := append([]string{"place", "kernel", "processor"}, checks()...)
 	fmt.Fprintf(&b, "| %s | tests |\n|%s\n", strings.Join(columns, " | "), strings.Repeat("---|", len(columns)+1))
 	for _, p := range tablePlaces() {
-		cells := []string{p.name, cmp.Or(note(m.notes[p.name], "kernel"), "–"), p.arch}
+		kernel := note(m.notes[p.name], "kernel")
+		if p.name == hostPlace {
+			kernel, _, _ = strings.Cut(kernel, "-") // the rest is of one machine
+		}
+		cells := []string{p.name, cmp.Or(kernel, "–"), p.arch}
 		for _, check := range checks() {
 			cells = append(cells, cmp.Or(note(m.notes[p.name], check), "–"))
 		}

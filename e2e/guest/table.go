@@ -39,7 +39,7 @@ nightly -kernel 6.12 -arch arm64 -memory 3072 : ./e2e/truth -run=TestTruth/root/
 -kernel 6.12 -cgroup hybrid -memory 1024 : ./e2e/guest/smoke ./internal/command/doctor ./e2e/limits -run=Memory|Peak|Lower
 -kernel 6.12 -cgroup v1 : ./e2e/guest/smoke ./internal/command/doctor
 -kernel 5.10 -cgroup flat : ./e2e/guest/smoke ./internal/command/doctor
--kernel 6.12 -cgroup v2 -memory 256 : ./e2e/oom -run=TestHost
+-kernel 6.12 -cgroup v2 -memory 320 : ./e2e/oom -run=TestHost
 -kernel 6.1 -cgroup v2 -memory 256 : ./e2e/oom -run=TestHost
 -kernel 6.1 -cgroup v1 -memory 256 : ./e2e/oom -run=TestHost
 -kernel 6.1 -cgroup v2 -append psi=0 : ./e2e/where -run=Here
