@@ -27,7 +27,7 @@ import (
 	"github.com/tachograph/tacho/procstats/source/pace"
 )
 
-// Watched is what somebody else has started: the processes of a cgroup, or a process with its descendants.
+// Watched is what runs already: the processes of a cgroup, or a process with its descendants.
 type Watched struct {
 	Cgroup procstats.Cgroup
 	// Process is what the watch ends with; zero for the last process of the cgroup.
@@ -167,21 +167,20 @@ const lookInterval = 100 * time.Millisecond
 
 // await returns why the watch is over, once it is.
 func (x *Watch) await(ctx context.Context) (reason string) {
-	reason, fd := groupEmpty, -1
+	reason = groupEmpty
+	var events kernel.File
 	if x.watched.Process.PID > 0 {
 		reason = processEnded
 	} else if x.group.V2 != "" {
-		fd, _ = unix.Open(filepath.Join(x.group.V2, "cgroup.events"), unix.O_RDONLY|unix.O_CLOEXEC, 0) // see over if not
+		events, _ = kernel.Open(filepath.Join(x.group.V2, "cgroup.events")) // without it the processes are listed
 	}
-	if fd >= 0 {
-		defer unix.Close(fd)
-	}
+	defer events.Close()
 	for ctx.Err() == nil {
-		if x.over() {
+		if x.over(&events) {
 			return reason
 		}
-		if fd >= 0 { // POLLPRI comes when cgroup.events changes, cgroup-v2.rst
-			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLPRI}}, int(lookInterval.Milliseconds()))
+		if events.IsOpen() { // POLLPRI comes when cgroup.events changes, until it is read, cgroup-v2.rst
+			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(events.FD()), Events: unix.POLLPRI}}, int(lookInterval.Milliseconds()))
 			continue
 		}
 		select {
@@ -193,11 +192,12 @@ func (x *Watch) await(ctx context.Context) (reason string) {
 }
 
 // over reports whether nothing is left of what is watched.
-func (x *Watch) over() bool {
+func (x *Watch) over(events *kernel.File) bool {
 	if x.watched.Process.PID > 0 {
 		return x.roots() == nil
 	}
-	if text, err := os.ReadFile(filepath.Join(x.group.V2, "cgroup.events")); x.group.V2 != "" {
+	if events.IsOpen() {
+		text, err := events.ReadRecord(nil)
 		return err != nil || bytes.Contains(text, []byte("populated 0"))
 	}
 	pids, err := x.group.PIDs()

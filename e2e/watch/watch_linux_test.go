@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,6 +24,7 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 func TestMain(m *testing.M) { os.Exit(rig.Main(m)) }
@@ -33,7 +35,7 @@ type work struct {
 	begin io.WriteCloser
 }
 
-// start starts a shell script in groups; nil is none.
+// start starts a shell script in groups.
 func start(t *testing.T, p *rig.Place, groups []string, script string) *work {
 	t.Helper()
 	w := &work{Cmd: p.Command(t.Context(), "/bin/sh", "-c", "read x; "+script)}
@@ -172,6 +174,33 @@ func TestUntouched(t *testing.T) {
 	}
 	testkit.Equal(t, rig.Alive(w.Process.Pid), true, "it runs on")
 	testkit.Equal(t, state(), before, "the cgroups are as they were")
+}
+
+// TestFrozen holds that a watch sleeps after its cgroup has changed: the kernel reports a change until it is read.
+func TestFrozen(t *testing.T) {
+	rig.Require(t)
+	parent, p := rig.NeedParent(t), rig.NewPlace(t, rig.Self())
+	freezer := filepath.Join(slices.Concat(parent.Folders(""), []string{"/nonexistent"})[0], "cgroup.freeze")
+	if _, err := os.Stat(freezer); err != nil {
+		t.Skipf("no cgroup of version 2 can be frozen here: %v", err)
+	}
+	w := start(t, p, folders(parent), "exec sleep 1000")
+	t.Cleanup(func() { _ = w.Process.Kill(); _ = w.Wait() })
+	w.goOn(t)
+	cmd := p.Command(t.Context(), rig.Tacho(), "watch", "--output-dir", p.Out, "--cgroup", parent.Folders("")[0])
+	testkit.Must(t, cmd.Start())
+	watching(t, p)
+	used := func() time.Duration { return testkit.Value(kernel.ProcessCPU(cmd.Process.Pid))(t) }
+	for _, frozen := range []string{"1", "0"} {
+		testkit.Must(t, os.WriteFile(freezer, []byte(frozen), 0))
+	}
+	before := used()
+	time.Sleep(time.Second) // what is measured
+	if spent := used() - before; spent > 300*time.Millisecond {
+		t.Errorf("%v of CPU time in a second", spent)
+	}
+	testkit.Must(t, cmd.Process.Signal(unix.SIGINT))
+	testkit.Must(t, cmd.Wait())
 }
 
 // TestTwo holds that two watches of one group, beside the tacho run that made it, tell the same.
