@@ -7,6 +7,7 @@ package watch
 import (
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -115,7 +116,7 @@ func TestCPU(t *testing.T) {
 			if cpu.Value == nil {
 				t.Fatalf("no CPU time: %s", cpu.Reason)
 			}
-			got := time.Duration(*cpu.Value * float64(time.Second))
+			got := time.Duration(math.Round(*cpu.Value * float64(time.Second)))
 			if least, most := end-begun, end-before; cpu.Guarantee == procstats.Exact && (got < least || got > most) || got > most {
 				t.Errorf("%v %s, want %v to %v", got, cpu.Guarantee, least, most)
 			}
