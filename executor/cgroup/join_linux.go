@@ -22,7 +22,10 @@ import (
 // forks is in the task's groups from its first instruction. leave undoes it. With visit it avoids clone3(2), for
 // hosts where CanClone fails.
 func (g *Group) Enter(attributes *syscall.SysProcAttr, visit bool) (leave func() error, err error) {
-	before, _ := affinity(0)
+	var before []int // the CPUs of this thread, which joining a cpuset changes
+	if len(g.cpus.list) > 0 {
+		before, _ = affinity(0)
+	}
 	leaveV2, err := g.enterV2(attributes, visit)
 	if err != nil {
 		return nil, err
@@ -31,12 +34,14 @@ func (g *Group) Enter(attributes *syscall.SysProcAttr, visit bool) (leave func()
 	if err != nil {
 		return nil, errors.Join(err, leaveV2())
 	}
-	if len(g.cpus.list) > 0 {
-		g.cpus.lend(attributes.UseCgroupFD)
+	leaveBoth := func() error { return errors.Join(leaveV1(), leaveV2()) }
+	if len(g.cpus.list) == 0 {
+		return leaveBoth, nil
 	}
+	g.cpus.lend(attributes.UseCgroupFD)
 	return func() error {
-		err := errors.Join(leaveV1(), leaveV2())
-		if len(g.cpus.list) == 0 || len(before) == 0 {
+		err := leaveBoth()
+		if len(before) == 0 {
 			return err
 		}
 		if now, ok := affinity(0); ok && !slices.Equal(now, before) {
