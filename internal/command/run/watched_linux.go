@@ -7,6 +7,7 @@ package run
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -34,10 +35,22 @@ var watchable = []struct{ flag, usage string }{
 	{"alloc", "watch the Nomad allocation `ID`, or one of its tasks: ID/TASK"},
 }
 
-// running is a process of the host with its cgroups.
+// running is a process of the host with the directories of its cgroups, by controller; that of version 2 is under the
+// empty name.
 type running struct {
 	kernel.Identity
-	procstats.Cgroup
+	folders map[string]string
+}
+
+func newRunning(id kernel.Identity, group procstats.Cgroup) running {
+	r := running{id, maps.Clone(group.V1)}
+	if r.folders == nil {
+		r.folders = map[string]string{}
+	}
+	if group.V2 != "" {
+		r.folders[""] = group.V2
+	}
+	return r
 }
 
 // findWatched finds what the value of a flag names: processes, and the cgroups that are theirs alone.
@@ -97,7 +110,7 @@ func listRunning() (map[int]running, error) {
 		identity, idErr := kernel.Identify(host, pid)
 		group, groupErr := kernel.FindCgroup(host, pid)
 		if idErr == nil && groupErr == nil && !identity.Zombie { // others have ended
-			all[pid] = running{identity, group}
+			all[pid] = newRunning(identity, group)
 		}
 	}
 	return all, err
@@ -116,24 +129,12 @@ func descendants(all map[int]running, root int) map[int]bool {
 	return tree
 }
 
-// folders are the directories of a process's cgroups, by controller, that of version 2 under the empty name.
-func (r running) folders() map[string]string {
-	all := maps.Clone(r.V1)
-	if all == nil {
-		all = map[string]string{}
-	}
-	if r.V2 != "" {
-		all[""] = r.V2
-	}
-	return all
-}
-
 // ownGroups returns the cgroups, below the roots of their hierarchies, that have all of the chosen processes and no
 // other: of those of a name the outermost, for what its processes may make outside the groups they are in now.
 func ownGroups(all map[int]running, chosen map[int]bool, name string) (own procstats.Cgroup) {
 	common := map[string]string{}
 	for pid := range chosen {
-		for controller, dir := range all[pid].folders() {
+		for controller, dir := range all[pid].folders {
 			if before, known := common[controller]; known {
 				dir = commonDir(before, dir)
 			}
@@ -149,7 +150,7 @@ func ownGroups(all map[int]running, chosen map[int]bool, name string) (own procs
 		}
 		strange := slices.ContainsFunc(mounts, func(m kernel.CgroupMount) bool { return within(m.Point, dir) })
 		for pid, p := range all {
-			strange = strange || !chosen[pid] && within(p.folders()[controller], dir)
+			strange = strange || !chosen[pid] && within(p.folders[controller], dir)
 		}
 		switch {
 		case strange:
@@ -185,7 +186,8 @@ var containerName = regexp.MustCompile(`^(?:[a-z][a-z-]*-)?([0-9a-f]{64})(?:\.sc
 func matcher(flag, value string) (func(running) string, error) {
 	switch flag {
 	case "cgroup":
-		return func(p running) string { return p.below(value) }, nil
+		mounts, err := kernel.CgroupMounts(kernel.HostFS())
+		return func(p running) string { return p.below(mounts, value) }, err
 	case "unit":
 		if filepath.Ext(value) == "" {
 			value += ".service"
@@ -203,7 +205,7 @@ func matcher(flag, value string) (func(running) string, error) {
 	case "slurm":
 		job, step, _ := strings.Cut(value, ".")
 		if _, err := strconv.Atoi(job); err != nil {
-			return nil, fmt.Errorf("must be the number of a job, such as 123 or 123.0")
+			return nil, errors.New("must be the number of a job, such as 123 or 123.0")
 		}
 		return func(p running) string { return p.inSlurm("job_"+job, step) }, nil
 	}
@@ -221,11 +223,11 @@ func matcher(flag, value string) (func(running) string, error) {
 
 // in returns the outermost of a process's cgroups that has a name; empty if none has.
 func (r running) in(named func(string) bool) string {
-	for _, controller := range slices.Sorted(maps.Keys(r.folders())) {
-		dir := r.folders()[controller]
-		for at, name := range strings.Split(dir, "/") {
+	for _, controller := range slices.Sorted(maps.Keys(r.folders)) {
+		names := strings.Split(r.folders[controller], "/")
+		for at, name := range names {
 			if name != "" && named(name) {
-				return strings.Join(strings.Split(dir, "/")[:at+1], "/")
+				return strings.Join(names[:at+1], "/")
 			}
 		}
 	}
@@ -233,9 +235,8 @@ func (r running) in(named func(string) bool) string {
 }
 
 // below returns the path of a cgroup if the process is in it or below it.
-func (r running) below(path string) string {
-	mounts, _ := kernel.CgroupMounts(kernel.HostFS())
-	for controller, dir := range r.folders() {
+func (r running) below(mounts []kernel.CgroupMount, path string) string {
+	for controller, dir := range r.folders {
 		for _, m := range mounts {
 			if m.Has(controller) && (within(dir, filepath.Clean(path)) || within(dir, filepath.Join(m.Point, path))) {
 				return path

@@ -48,9 +48,7 @@ func TestFindWatched(t *testing.T) {
 	} {
 		if pid > 0 {
 			id := procstats.ProcessID{PID: pid, Start: uint64(pid)}
-			all[pid] = running{
-				kernel.Identity{ProcessID: id, PPID: p.parent}, procstats.Cgroup{V2: "/made/" + p.path},
-			}
+			all[pid] = newRunning(kernel.Identity{ProcessID: id, PPID: p.parent}, procstats.Cgroup{V2: "/made/" + p.path})
 		}
 	}
 	for _, test := range []struct{ flag, value, group, refusal string }{
