@@ -60,7 +60,7 @@ func fetchPrograms(ctx context.Context, cache, archive, arch string) error {
 	if err := os.MkdirAll(filepath.Dir(root), 0o755); err != nil {
 		return err
 	}
-	if err := os.Rename(fresh, root); err != nil && !exists(root) { // somebody else may be faster
+	if err := os.Rename(fresh, root); err != nil && !exists(root) { // another run may be faster
 		return err
 	}
 	return nil

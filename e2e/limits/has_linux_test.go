@@ -28,7 +28,7 @@ type has struct {
 	Cgroup      procstats.Cgroup
 }
 
-// resources are the limits that a task inherits from whoever runs tacho.
+// resources are the limits that a task inherits from the shell that runs tacho.
 func resources() map[string]int {
 	return map[string]int{
 		"memlock": unix.RLIMIT_MEMLOCK, "nproc": unix.RLIMIT_NPROC, "core": unix.RLIMIT_CORE, "stack": unix.RLIMIT_STACK,

@@ -77,7 +77,7 @@ func usageOf(r *Record, charged float64) (u usage) {
 }
 
 // foundLoaded reports whether a run read much that others had loaded, and hardly anything else: whether that must stay
-// in memory is not known, because it was charged to them and is mapped by nobody.
+// in memory is not known, because it was charged to them and no process maps it.
 func (u *usage) foundLoaded() bool {
 	const much, hardly = 64 * mebibyte, 64
 	return u.found > max(much, 2*u.charged) && u.stored < u.found/hardly
