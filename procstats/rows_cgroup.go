@@ -210,9 +210,10 @@ var cgroupRows = [...]section{{TaskScope, SourceCgroup, []Measurement{{
 	Help: "Bytes read from block devices by processes of the v1 cgroup.",
 }, {
 	ID: CgroupBlkioWrite, Name: "cgroup_blkio_write_bytes_total", Unit: Bytes, Kind: Counter, Guarantee: LowerBound,
-	File:    "blkio.throttle.io_service_bytes Write (v1)",
-	Help:    "Bytes written to block devices by processes of the v1 cgroup.",
-	Pitfall: "cgroup v1 misses buffered writeback: only direct and synchronous writes are counted.",
+	File: "blkio.throttle.io_service_bytes Write (v1)",
+	Help: "Bytes written to block devices by processes of the v1 cgroup.",
+	Pitfall: "cgroup v1 misses buffered writeback: only direct and synchronous writes are counted. A process that calls " +
+		"sync(2) is charged for the file system's metadata, whoever changed it.",
 }, {
 	ID: CgroupBlkioReadOperations, Name: "cgroup_blkio_read_operations_total", Kind: Counter, Guarantee: LowerBound,
 	File: "blkio.throttle.io_serviced Read (v1)",

@@ -20,9 +20,11 @@ var processRows = [...]section{{ProcessScope, SourceTree, []Measurement{{
 	Pitfall: "Children of a process that ignores SIGCHLD are never counted.",
 }, {
 	ID: ProcessRSS, Name: "process_rss_bytes", Unit: Bytes, Kind: Gauge, Guarantee: UpperBound,
-	File:    "/proc/PID/statm resident",
-	Help:    "Resident memory of this process.",
-	Pitfall: "Shared pages count in full. The kernel counts per CPU or thread, so the value may be off by some pages.",
+	File: "/proc/PID/statm resident",
+	Help: "Resident memory of this process.",
+	Pitfall: "Shared pages count in full. The kernel counts per CPU or thread, so the value may be off by some pages. " +
+		"In tasks of more than 512 processes the memory of one whose CPU clock stands still is up to 10 s old: only the " +
+		"kernel can have added to it, by making huge pages of it.",
 }, {
 	ID: ProcessShared, Name: "process_shared_bytes", Unit: Bytes, Kind: Gauge, Guarantee: Exact,
 	File: "/proc/PID/statm shared",
@@ -36,6 +38,8 @@ var processRows = [...]section{{ProcessScope, SourceTree, []Measurement{{
 	ID: ProcessState, Name: "process_state", Kind: Category, Guarantee: Sampled,
 	File: "/proc/PID/stat state",
 	Help: "What the main thread was doing at the moment of reading: R, S, D, T, t, Z, X or I, as in proc_pid_stat(5).",
+	Pitfall: "A process whose CPU clock stands still is read again after 10 s at the latest: one that was woken and has " +
+		"not had a CPU since counts as asleep until then.",
 }, {
 	ID: ProcessThreads, Name: "process_threads", Kind: Gauge, Guarantee: Exact,
 	File: "/proc/PID/stat num_threads",

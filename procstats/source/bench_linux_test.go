@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -162,4 +163,23 @@ func crowd(b *testing.B, n int) procstats.Cgroup {
 	}
 	must(b, held.Close())
 	return cgroup
+}
+
+// BenchmarkProcesses reads the default selection of sleeping tasks of different sizes. A process costs the same in all.
+func BenchmarkProcesses(b *testing.B) {
+	var samplers []sampler
+	for _, n := range []int{100, 1000, 5000} {
+		t := Target{FS: kernel.HostFS(), Cgroup: crowd(b, n), Parent: os.Getpid(), MaxRows: 5000}
+		sel := procstats.DefaultSelection()
+		m := newMembership(t)
+		tree, io := openTree(t, sel, m), openIO(t, sel, m)
+		closing(b, tree)
+		closing(b, io)
+		s := new(procstats.Sample)
+		if collect(s, tree, io); len(s.Processes) != n {
+			b.Errorf("%d rows, want %d", len(s.Processes), n)
+		}
+		samplers = append(samplers, sampler{strconv.Itoa(n), func() { collect(s, tree, io) }})
+	}
+	takeTurns(b, samplers...)
 }

@@ -100,6 +100,10 @@ func (o *ioSource) read(p *process) {
 		r.fault = p.fault
 		return
 	}
+	if p.still && r.fault.reason == "" {
+		r.before = r.now
+		return
+	}
 	data, err := o.members.read(p, kernel.FileIO)
 	var now kernel.ProcIO
 	if err == nil {

@@ -130,6 +130,7 @@ func (m *membership) refresh(s *procstats.Sample) {
 		}
 	}
 	m.sweep()
+	m.findRest()
 }
 
 // listCgroup marks what the cgroup lists and returns how many that are.

@@ -37,6 +37,7 @@ type process struct {
 	// unreadable reports that the last read failed though the process is there, for the reason in fault.
 	unreadable bool
 	fault      fault
+	rest
 	placement
 	tree    treeReading
 	io      ioReading
@@ -282,9 +283,43 @@ func (p *process) identify(data []byte) error {
 	return nil
 }
 
-// mayKeep reports whether a file is to be kept open, and there is room for it.
+// mayKeep reports whether a file is to be kept open, and there is room for it. The statm of every process, which is
+// read also of those at rest, takes precedence over other files.
 func (m *membership) mayKeep(file kernel.ProcessFile) bool {
-	return file < kernel.KeptProcessFiles && m.wants[file] && m.keptFiles < m.maxKept
+	room := m.maxKept - m.keptFiles
+	if file != kernel.FileStatm {
+		room -= len(m.pids)
+	}
+	return file < kernel.KeptProcessFiles && m.wants[file] && room > 0
+}
+
+// rest reports whether a process has run since it was last read whole. One that has not run has the same threads, has
+// reaped no children, and has read and written nothing. Its state has changed only if it was woken and waits for a CPU.
+// The clock is charged at each tick and switch: what a process does within its first tick shows one reading later, as
+// in the clock itself.
+type rest struct {
+	// clock is the CPU clock before the last whole reading, which is good until wholeUntil.
+	clock, wholeUntil time.Duration
+	// still reports that the process has not run, carried that its memory is that of an earlier sample.
+	still, carried bool
+}
+
+// wholeEvery is the longest time between two whole readings of a process at rest; they are spread over half of it.
+const wholeEvery = 10 * time.Second
+
+// findRest finds the processes that have not run since they were last read whole.
+func (m *membership) findRest() {
+	if !m.clocks || !m.target.FS.Live {
+		return
+	}
+	for _, p := range m.procs {
+		cpu, err := m.clock(p)
+		p.still = err == nil && cpu != 0 && cpu == p.clock && m.collected < p.wholeUntil && !p.unreadable &&
+			p.tree.state != 'R' && !p.orphaned && !p.leaderless && p.outside == 0
+		if !p.still {
+			p.clock, p.wholeUntil = cpu, m.collected+wholeEvery/2+time.Duration(p.PID%64)*wholeEvery/128
+		}
+	}
 }
 
 // keep keeps a descriptor open with its process where there is room for it.

@@ -29,6 +29,8 @@ type treeSource struct {
 	// smaps is whether the task's memory is asked for, and its processes are all that it can be taken from: what a cgroup
 	// says costs less and has everything.
 	smaps bool
+	// carries reports whether the memory of a process that has not run may be that of an earlier sample, an upper bound.
+	carries bool
 	// ticks is set where processes have no CPU clocks: captured files, sandboxes. clocked is set once one was read.
 	ticks, clocked bool
 
@@ -94,6 +96,7 @@ func openTree(t Target, sel procstats.Selection, m *membership) *treeSource {
 			tree.switches = true
 		}
 	}
+	tree.carries = !tree.smaps && !sel.Has(procstats.ProcessShared)
 	if tree.stat {
 		tree.members.wants[kernel.FileStat] = true
 	}
@@ -120,8 +123,11 @@ func (t *treeSource) Collect(s *procstats.Sample) {
 	if !t.refresh(s) {
 		return
 	}
-	if m.outside.leftCPU() {
+	if !t.lineage && m.outside.leftCPU() {
 		t.stat, t.lineage = true, true // the cgroup's total is not the task's any more
+		for _, p := range m.procs {
+			p.still = false // the whole reading was without stat
+		}
 	}
 	for _, p := range m.procs {
 		p.unreadable, p.tree.before = !p.identified, p.tree.cpu
@@ -167,7 +173,7 @@ func (t *treeSource) readClocks() procstats.Stamp {
 
 // readStat reads what the selection needs from /proc/PID/stat.
 func (t *treeSource) readStat(p *process) {
-	if p.dead || !p.identified {
+	if p.dead || !p.identified || p.still {
 		return
 	}
 	stat, err := t.members.stat(p)
@@ -194,6 +200,13 @@ func (t *treeSource) readClock(p *process) {
 	}
 	m := t.members
 	cpu, clockErr := m.clock(p)
+	// A clock that has stood still to the nanosecond proves as well whose it is.
+	p.carried = t.carries && p.still && clockErr == nil && cpu == p.clock && !p.kept[kernel.FileStatm].IsOpen() &&
+		len(m.procs) > defaultMaxKept
+	if p.carried {
+		p.tree.previous = p.tree.memory
+		return
+	}
 	memory, err := m.statm(p)
 	if err != nil {
 		p.cannotRead(err)

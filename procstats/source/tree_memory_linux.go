@@ -25,7 +25,9 @@ func (t *treeSource) leastMemory() int64 {
 		if p.unreadable {
 			continue
 		}
-		largest = max(largest, anonymous(p.tree.memory)*page)
+		if own := anonymous(p.tree.memory) * page; own > largest && t.isRead(p) {
+			largest = max(largest, anonymous(p.tree.memory)*page) // which is less if it was carried
+		}
 		if r := &p.smaps; r.at != 0 && r.fault == "" {
 			now := r.counted(p.tree.memory, page)
 			sum += now
@@ -37,6 +39,19 @@ func (t *treeSource) leastMemory() int64 {
 		held = t.memoryHeld(page)
 	}
 	return max(held, largest)
+}
+
+// isRead reads the memory of a process again that is carried from an earlier sample, and reports whether it is known.
+func (t *treeSource) isRead(p *process) bool {
+	if !p.carried {
+		return true
+	}
+	memory, err := t.members.statm(p)
+	if err != nil {
+		return false
+	}
+	p.tree.memory, p.carried = memory, false
+	return true
 }
 
 // memoryHeld reads the memory of all processes once more, and counts the less of what each has and had.
@@ -83,6 +98,9 @@ func (t *treeSource) mapped() (all, data int64) {
 	var sum, text int64
 	for _, p := range m.procs {
 		memory := &p.tree.memory
+		if p.carried {
+			continue // it can be less by now; the next whole reading counts it
+		}
 		code := min(memory.Text, memory.Shared)
 		all, data = max(all, memory.Shared*page), max(data, (memory.Shared-code)*page)
 		sum, text = sum+memory.Shared*page, text+code*page
@@ -97,7 +115,7 @@ func (t *treeSource) mapped() (all, data int64) {
 	m.refreshSmaps()
 	var shares int64
 	for _, p := range m.procs {
-		if r := &p.smaps; r.at != 0 && r.fault == "" && r.PSSAnon > 0 {
+		if r := &p.smaps; r.at != 0 && r.fault == "" && r.PSSAnon > 0 && !p.carried {
 			shares += min(r.PSS-r.PSSAnon, p.tree.memory.Shared*page)
 		}
 	}
