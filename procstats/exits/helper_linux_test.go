@@ -24,6 +24,9 @@ var helperName = func() string {
 	return name[:min(15, len(name))]
 }()
 
+// ready is what a helper prints when it has its memory.
+const ready = "ready"
+
 // TestMain also runs what the tests watch, in processes of their own.
 func TestMain(m *testing.M) {
 	switch helper := os.Getenv("EXITS_HELPER"); helper {
@@ -48,6 +51,7 @@ func TestMain(m *testing.M) {
 		for i := 0; i < len(memory); i += 4096 {
 			memory[i] = 1
 		}
+		_, _ = os.Stdout.WriteString(ready)
 		_, _ = os.Stdin.Read(memory)
 	case "kill":
 		_ = unix.Kill(os.Getpid(), unix.SIGKILL)

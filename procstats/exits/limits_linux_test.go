@@ -65,7 +65,11 @@ func TestLate(t *testing.T) {
 			_ = busy.Wait() // it was killed
 		}()
 	}
-	for range 5 {
+	rounds := 5
+	if os.Getenv("TACHO_GUEST") != "" { // where each takes ten seconds
+		rounds = 2
+	}
+	for range rounds {
 		late(t, r)
 	}
 }

@@ -50,6 +50,7 @@ type thread struct {
 	whole   bool   // status is the process's
 	ended   bool   // no thread of the process is alive
 	others  bool   // the process has had other threads
+	last    bool   // the process has ended, and all its other threads but the first are released
 	// maxRSS is the largest resident set of the process in bytes, inherited what of it was its parent's.
 	maxRSS, inherited int64
 	end               time.Duration // when it ran last, CLOCK_MONOTONIC of the machine
@@ -100,6 +101,7 @@ func decode(raw []byte, pageSize int64) (t thread, ok bool) {
 		watch: uint64(long(atWatch)), process: process{pid: pid, start: uint64(long(atStart))}, //nolint:gosec // bits
 		first: id == pid, command: string(name), status: word(atExitCode), whole: id == pid,
 		ended: word(atLive) == 0, others: word(atThreads) > 1 || long(atReleased) > 0,
+		last:   word(atLive) == 0 && word(atThreads) <= 1,
 		maxRSS: long(atMaxRSS) * pageSize, inherited: long(atInherited) * pageSize, end: time.Duration(long(atEnd)),
 		use: use{
 			cpu: time.Duration(long(atCPU)), delay: time.Duration(long(atDelay)),

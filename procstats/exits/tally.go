@@ -28,20 +28,12 @@ type sum struct {
 	statuses          map[uint32]int64
 }
 
-// open is a process with threads that have ended and others that are alive or not reported yet.
-type open struct {
-	thread
-
-	round uint64 // when a record of it came last
-}
-
 // tally adds up the threads that ended in one cgroup. It is not safe for concurrent use.
 type tally struct {
 	commands map[string]*sum
-	open     map[process]*open
-	earlier  map[uint32]use // of processes that ran before, by PID
-	round    uint64
-	ended    int64 // processes whose last thread has ended here
+	open     map[process]*thread // with threads that have ended, and others that are alive or not reported yet
+	earlier  map[uint32]use      // of processes that ran before, by PID
+	ended    int64               // processes whose last thread has ended here
 	lastEnd  time.Duration
 	// peaks is what the largest resident sets guarantee that are a process's own.
 	peaks procstats.Guarantee
@@ -49,7 +41,7 @@ type tally struct {
 
 func newTally(peaks procstats.Guarantee) *tally {
 	return &tally{
-		peaks: peaks, commands: make(map[string]*sum), open: make(map[process]*open), earlier: make(map[uint32]use),
+		peaks: peaks, commands: make(map[string]*sum), open: make(map[process]*thread), earlier: make(map[uint32]use),
 	}
 }
 
@@ -68,18 +60,18 @@ func (t *tally) add(one thread) {
 		if len(t.open) >= mostOpen {
 			t.closeAll()
 		}
-		t.open[one.process] = &open{thread: one, round: t.round}
+		first := one
+		t.open[one.process] = &first
 		return
 	}
 	p.join(one)
-	p.round = t.round
 }
 
 // join adds another thread of the same process.
-func (p *open) join(one thread) {
+func (p *thread) join(one thread) {
 	p.use.add(one.use)
 	p.command = one.command
-	p.ended = p.ended || one.ended
+	p.ended, p.first, p.last = p.ended || one.ended, p.first || one.first, p.last || one.last
 	p.maxRSS, p.inherited = max(p.maxRSS, one.maxRSS), max(p.inherited, one.inherited)
 	if one.whole || !p.whole {
 		p.status, p.whole = one.status, p.whole || one.whole
@@ -123,26 +115,24 @@ func (t *tally) name(command string) string {
 	return command
 }
 
-// settle closes the processes that ended before the round before, and begins another.
-func (t *tally) settle() {
-	t.closeThose(func(p *open) bool { return p.ended && p.round < t.round })
-	t.round++
-}
+// settle closes the processes that have ended when no record is outstanding. A thread leaves its process, which has
+// ended then, before it is counted as one that has begun to end: only one that is released is surely counted.
+func (t *tally) settle() { t.closeThose(func(p *thread) bool { return p.first && p.last }) }
 
 // closeAll closes all processes that have ended, or else all.
 func (t *tally) closeAll() {
-	if t.closeThose(func(p *open) bool { return p.ended }) == 0 {
+	if t.closeThose(func(p *thread) bool { return p.ended }) == 0 {
 		t.finish()
 	}
 }
 
 // finish closes everything: nothing is alive.
-func (t *tally) finish() { t.closeThose(func(*open) bool { return true }) }
+func (t *tally) finish() { t.closeThose(func(*thread) bool { return true }) }
 
-func (t *tally) closeThose(which func(p *open) bool) (closed int) {
+func (t *tally) closeThose(which func(p *thread) bool) (closed int) {
 	for id, p := range t.open {
 		if which(p) {
-			t.close(p.thread)
+			t.close(*p)
 			delete(t.open, id)
 			closed++
 		}
@@ -161,7 +151,7 @@ func (t *tally) list() []procstats.Command {
 	}
 	for _, p := range t.open {
 		if p.ended {
-			all.close(p.thread)
+			all.close(*p)
 		}
 	}
 	list := make([]procstats.Command, 0, len(all.commands))

@@ -26,7 +26,8 @@ func threadOf(pid uint32, first, ended bool) thread {
 	return t
 }
 
-// Processes are counted once, with all their threads, in whatever order these end and are reported.
+// Processes are counted once, with all their threads, in whatever order these end and are reported, and also if one of
+// them is not counted as one that has begun to end before all others are settled.
 func TestTallyThreads(t *testing.T) {
 	killed := threadOf(7, false, true)
 	killed.status, killed.whole = 9, true
@@ -47,15 +48,18 @@ func TestTallyThreads(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			y := newTally(procstats.Exact)
-			for _, thread := range test.threads {
+			for i, thread := range test.threads {
+				thread.last = thread.ended && i == len(test.threads)-1
 				y.add(thread)
+				y.settle()
+				y.settle()
 			}
-			for range 3 { // rounds, after which nothing is waited for
+			for range 2 {
 				var got procstats.Command
 				for _, c := range y.list() {
 					got = c
 				}
-				if got.Processes != test.processes || got.Failed != test.failed || got.CPUSeconds != test.cpu.Seconds() {
+				if y.ended != test.processes || got.Processes != test.processes || got.Failed != test.failed || got.CPUSeconds != test.cpu.Seconds() {
 					t.Errorf("%d processes, %d failed, %v s; want %d, %d, %v", got.Processes, got.Failed, got.CPUSeconds, test.processes, test.failed, test.cpu)
 				}
 				y.settle()

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"os/exec"
@@ -102,8 +103,11 @@ func TestSharedPlace(t *testing.T) {
 		long := exec.Command(linkTo(t, first))
 		long.Env = append(os.Environ(), "EXITS_HELPER=wait")
 		hold, err := long.StdinPipe()
-		must(t, errors.Join(err, start(t, dir, long)))
+		out, errOut := long.StdoutPipe()
+		must(t, errors.Join(err, errOut, start(t, dir, long)))
 		t.Cleanup(func() { _, _ = hold.Close(), long.Wait() }) // if the test is skipped
+		// It has the place after its exec, which start does not wait for.
+		testkit.Value(io.ReadFull(out, make([]byte, len(ready))))(t)
 		other := long.Process.Pid + places
 		if other >= 32_000 { // the least kernel.pid_max is 32768
 			other -= 2 * places
