@@ -16,9 +16,21 @@ const maxCPU = 1 << 16
 // heldCPUs are the CPUs that a task is limited to; none without such a limit of its own.
 type heldCPUs struct {
 	list []int
+	// own are those of the thread that starts the task. They are the task's if it has no such limit, and before Linux 6.2
+	// (unbinds) a process that comes into a group of version 2 can lose them: one with a cpuset, perhaps of all CPUs.
+	own     []int
+	unbinds bool
 	// cloned reports whether a process that is cloned into a group gets the CPUs of the group, and not those of its
 	// parent: since Linux 6.4, and in later releases of 5.15 and 6.1.
 	cloned bool
+}
+
+// wanted returns the CPUs that the task should have; none if the kernel sees to that.
+func (h *heldCPUs) wanted() []int {
+	if len(h.list) > 0 || !h.unbinds {
+		return h.list
+	}
+	return h.own
 }
 
 // ParseCPUs reads a list such as "0-3,7", cpuset(7) "List format", into ascending numbers.

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -51,9 +52,9 @@ type Group struct {
 	cpuset string
 	// executor are the executor's own groups: a thread that starts a task moves back there.
 	executor procstats.Cgroup
-	// limited is set if a task has limits here, and cpus are those of its cpuset.
-	limited bool
-	cpus    heldCPUs
+	// limits are those of the task here, nil without any, and cpus are those of its cpuset.
+	limits *proto.Limits
+	cpus   heldCPUs
 	// sought groups were looked for by Create: other rights, or another host, could give more.
 	sought bool
 }

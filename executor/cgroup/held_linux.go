@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -50,33 +51,56 @@ func within(a, b []int) bool {
 // would not get them from its group: those of a parent that taskset(1) has bound stay bound, too.
 func (h *heldCPUs) lend(cloned bool) {
 	now, ok := affinity(0)
-	if !ok || slices.Equal(now, h.list) || cloned && h.cloned && within(h.list, now) {
+	if !ok || slices.Equal(now, h.wanted()) || cloned && h.cloned && within(h.list, now) {
 		return
 	}
-	_ = setAffinity(0, h.list) // Hold reads what came of it
+	_ = setAffinity(0, h.wanted()) // Hold reads what came of it
 }
 
 // Hold reads back from a process that was started in the group that it is there, and on which CPUs. What it does not
 // have is applied to the process itself, or it is an error. What the process has changed itself meanwhile stays.
 func (g *Group) Hold(host kernel.FS, pid int) error {
-	if !g.limited {
-		return nil
-	}
-	if err := g.holdGroups(host, pid); err != nil {
-		return err
+	if g.limits != nil {
+		if err := errors.Join(g.holdGroups(host, pid), holdPolicy(g.limits, pid)); err != nil {
+			return err
+		}
 	}
 	return g.cpus.hold(pid)
 }
 
 func (h *heldCPUs) hold(pid int) error {
-	now, ok := affinity(pid)
-	if len(h.list) == 0 || !ok || within(now, h.list) {
+	if len(h.wanted()) == 0 {
 		return nil
 	}
-	err := setAffinity(pid, h.list)
+	now, ok := affinity(pid)
+	if !ok || within(now, h.wanted()) {
+		return nil
+	}
+	err := setAffinity(pid, h.wanted())
+	if len(h.list) == 0 {
+		return nil // a group above may have none of them
+	}
 	if now, ok = affinity(pid); ok && !within(now, h.list) {
 		return errors.Join(newHostError("cpuset %s cannot be applied here: the task runs on the CPUs %s",
 			FormatCPUs(h.list), FormatCPUs(now)), err)
+	}
+	return nil
+}
+
+// holdPolicy rejects a limit on CPU time that the scheduling policy of a process takes no notice of. That of a
+// reservation (shares) is not one.
+func holdPolicy(l *proto.Limits, pid int) error {
+	if l.CpuCores == nil && l.CpuWeight == nil {
+		return nil
+	}
+	attributes, err := unix.SchedGetAttr(pid, 0)
+	if err != nil {
+		return nil //nolint:nilerr // it has ended
+	}
+	switch attributes.Policy {
+	case unix.SCHED_FIFO, unix.SCHED_RR, unix.SCHED_DEADLINE:
+		return newHostError("CPU limit cannot be applied here: the task has a real-time priority; " +
+			"start it without one (chrt --other 0)")
 	}
 	return nil
 }

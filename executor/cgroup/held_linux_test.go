@@ -4,11 +4,14 @@
 package cgroup
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/internal/testkit"
@@ -64,6 +67,30 @@ func TestHold(t *testing.T) {
 		g.cpus.list = []int{mostCPUs - 1}
 		if err := g.Hold(host, pid); err == nil || !strings.Contains(err.Error(), "cpuset 1023 cannot be applied here: the task runs on the CPUs ") {
 			t.Errorf("of a CPU that is not there: %v", err)
+		}
+	})
+	t.Run("real time", func(t *testing.T) {
+		pid := start(t).Process.Pid
+		quota, weight, shares := &proto.Limits{CpuCores: new(0.5)}, &proto.Limits{CpuWeight: new(int64(10))}, &proto.Limits{CpuShares: new(int64(10))}
+		testkit.NoError(t, errors.Join(holdPolicy(quota, pid), holdPolicy(weight, pid)))
+		attributes := &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: 1}
+		if err := unix.SchedSetAttr(pid, attributes, 0); err != nil {
+			t.Skipf("no real-time priority here: %v", err)
+		}
+		for _, limits := range []*proto.Limits{quota, weight} {
+			if err := holdPolicy(limits, pid); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "real-time priority") {
+				t.Errorf("%v: %v", limits, err)
+			}
+		}
+		testkit.NoError(t, holdPolicy(shares, pid))
+	})
+	t.Run("unbound", func(t *testing.T) {
+		pid := start(t).Process.Pid
+		for i, want := range [][]int{all, all[:1]} { // since Linux 6.2, and before
+			testkit.NoError(t, (&heldCPUs{own: all[:1], unbinds: i == 1}).hold(pid))
+			if now, _ := affinity(pid); !slices.Equal(now, want) {
+				t.Errorf("on the CPUs %v, want %v", now, want)
+			}
 		}
 	})
 	t.Run("unlimited", func(t *testing.T) {

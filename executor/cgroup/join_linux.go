@@ -22,9 +22,8 @@ import (
 // forks is in the task's groups from its first instruction. leave undoes it. With visit it avoids clone3(2), for
 // hosts where CanClone fails.
 func (g *Group) Enter(attributes *syscall.SysProcAttr, visit bool) (leave func() error, err error) {
-	var before []int // the CPUs of this thread, which joining a cpuset changes
-	if len(g.cpus.list) > 0 {
-		before, _ = affinity(0)
+	if len(g.cpus.list) > 0 || g.cpus.unbinds { // joining a cpuset changes them
+		g.cpus.own, _ = affinity(0)
 	}
 	leaveV2, err := g.enterV2(attributes, visit)
 	if err != nil {
@@ -35,17 +34,14 @@ func (g *Group) Enter(attributes *syscall.SysProcAttr, visit bool) (leave func()
 		return nil, errors.Join(err, leaveV2())
 	}
 	leaveBoth := func() error { return errors.Join(leaveV1(), leaveV2()) }
-	if len(g.cpus.list) == 0 {
+	if len(g.cpus.own) == 0 {
 		return leaveBoth, nil
 	}
 	g.cpus.lend(attributes.UseCgroupFD)
 	return func() error {
 		err := leaveBoth()
-		if len(before) == 0 {
-			return err
-		}
-		if now, ok := affinity(0); ok && !slices.Equal(now, before) {
-			err = errors.Join(err, setAffinity(0, before))
+		if now, ok := affinity(0); ok && !slices.Equal(now, g.cpus.own) {
+			err = errors.Join(err, setAffinity(0, g.cpus.own))
 		}
 		return err
 	}, nil

@@ -6,33 +6,54 @@ package cgroup
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 const ioMax = "io.max"
 
-// io sets the limits of block devices.
+// io sets the limits of block devices, and adds the lowest ones.
 func (s *setter) io() error {
+	requested := map[string]*float64{}
 	for _, limit := range s.limits.GetIo() {
 		err := s.write("io", "I/O limit of "+limit.GetDevice(),
 			func(dir string) error { return s.ioV1(dir, limit) },
-			func(dir string) error { return s.ioV2(dir, limit) })
+			func(dir string) error { return ioV2(dir, limit, requested) })
 		if err != nil {
 			return explainDevice(limit.GetDevice(), err)
 		}
 	}
+	if s.group.V2 == "" {
+		return nil
+	}
+	lowest := map[string]record.Limit{}
+	for _, dir := range slices.Insert(kernel.CgroupAncestors(s.group.V2, s.mounts), 0, s.group.V2) {
+		for name, limit := range readIOMax(dir) {
+			if l, found := lowest[name]; !found || limit < *l.Effective {
+				where := procstats.EscapeName(dir)
+				lowest[name] = record.Limit{Name: name, Requested: requested[name], Effective: &limit, Where: where}
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(lowest)) {
+		s.held = append(s.held, lowest[name])
+	}
 	return nil
 }
 
-func (s *setter) ioV2(dir string, limit *proto.IOLimit) error {
+// ioV2 sets the limits of a device, and notes what was requested.
+func ioV2(dir string, limit *proto.IOLimit, requested map[string]*float64) error {
 	var line strings.Builder
 	line.WriteString(limit.GetDevice())
 	for _, key := range keysOf(limit) {
@@ -43,22 +64,17 @@ func (s *setter) ioV2(dir string, limit *proto.IOLimit) error {
 	if err := write(dir, ioMax, line.String()); err != nil {
 		return fmt.Errorf("set limit: %w", err)
 	}
+	all := readIOMax(dir)
 	for _, key := range keysOf(limit) {
 		if key.value == nil {
 			continue
 		}
-		held, ok := readIOMax(dir, limit.GetDevice(), key.name)
-		if !ok || held != *key.value {
+		name := fmt.Sprintf("%s %s %s", ioMax, limit.GetDevice(), key.name)
+		if held, ok := all[name]; !ok || held != float64(*key.value) {
 			return newHostError("set limit: %s: wrote %q, which is not there when read back",
 				filepath.Join(dir, ioMax), line.String())
 		}
-		where := dir
-		for _, ancestor := range kernel.CgroupAncestors(dir, s.mounts) {
-			if theirs, ok := readIOMax(ancestor, limit.GetDevice(), key.name); ok && theirs < held {
-				held, where = theirs, ancestor
-			}
-		}
-		s.add(fmt.Sprintf("%s %s %s", ioMax, limit.GetDevice(), key.name), number(key.value), float64(held), where, true)
+		requested[name] = number(key.value)
 	}
 	return nil
 }
@@ -87,20 +103,21 @@ func (s *setter) ioV1(dir string, limit *proto.IOLimit) error {
 	return nil
 }
 
-// readIOMax reads one key of one device from lines such as "8:16 rbps=2097152 wbps=max riops=max wiops=120"; ok is
-// false if there is no limit.
-func readIOMax(dir, device, key string) (limit int64, ok bool) {
-	text, err := readText(dir, ioMax)
-	if err != nil {
-		return 0, false
-	}
-	for field := range strings.FieldsSeq(deviceValue(text, device)) {
-		if value, found := strings.CutPrefix(field, key+"="); found {
-			limit, err := strconv.ParseInt(value, 10, 64)
-			return limit, err == nil
+// readIOMax reads lines such as "8:16 rbps=2097152 wbps=max riops=max wiops=120" into limits by name, such as
+// "io.max 8:16 rbps".
+func readIOMax(dir string) map[string]float64 {
+	all := map[string]float64{}
+	text, _ := readText(dir, ioMax) // a root, and a group without the controller, has none
+	for line := range strings.Lines(text) {
+		device, settings, _ := strings.Cut(line, " ")
+		for setting := range strings.FieldsSeq(settings) {
+			key, value, _ := strings.Cut(setting, "=")
+			if limit, err := strconv.ParseFloat(value, 64); err == nil {
+				all[fmt.Sprintf("%s %s %s", ioMax, device, key)] = limit
+			}
 		}
 	}
-	return 0, false
+	return all
 }
 
 // deviceValue returns the text after a device in a file with one line for each.

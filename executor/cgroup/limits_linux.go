@@ -47,7 +47,11 @@ func (g *Group) SetLimits(host kernel.FS, l *proto.Limits) ([]record.Limit, erro
 	if err != nil {
 		return nil, err
 	}
-	g.limited, g.cpus.cloned = googleproto.Size(l) > 0, kernel.OSRelease(host).AtLeast(6, 4)
+	release := kernel.OSRelease(host)
+	g.cpus.cloned, g.cpus.unbinds = release.AtLeast(6, 4), g.V2 != "" && !release.AtLeast(6, 2)
+	if g.limits = nil; googleproto.Size(l) > 0 {
+		g.limits = l
+	}
 	s := &setter{group: g, host: host, mounts: mounts, limits: l}
 	for _, set := range []func() error{
 		s.memory, s.memoryHigh, s.swap, s.oomGroup, s.quota, s.weight, s.cpuset, s.pids, s.io,

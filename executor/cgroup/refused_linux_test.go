@@ -5,12 +5,14 @@ package cgroup
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -20,6 +22,7 @@ func captured(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
+		must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
 		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 	return dir
@@ -95,20 +98,32 @@ func TestSwapOnV1(t *testing.T) {
 
 func TestReadIOMax(t *testing.T) {
 	dir := captured(t, map[string]string{ioMax: "8:16 rbps=2097152 wbps=max riops=max wiops=120\n254:1 rbps=1 wbps=2 riops=3 wiops=4\n"})
-	for _, test := range []struct {
-		device, key string
-		want        int64
-		ok          bool
-	}{
-		{"8:16", "rbps", 2097152, true},
-		{"8:16", "wiops", 120, true},
-		{"8:16", "wbps", 0, false},
-		{"254:1", "wbps", 2, true},
-		{"54:1", "wbps", 0, false},
-		{"8:1", "rbps", 0, false},
-	} {
-		if got, ok := readIOMax(dir, test.device, test.key); got != test.want || ok != test.ok {
-			t.Errorf("%s %s: %d %v, want %d %v", test.device, test.key, got, ok, test.want, test.ok)
+	testkit.Diff(t, "limits", map[string]float64{
+		"io.max 8:16 rbps": 2097152, "io.max 8:16 wiops": 120,
+		"io.max 254:1 rbps": 1, "io.max 254:1 wbps": 2, "io.max 254:1 riops": 3, "io.max 254:1 wiops": 4,
+	}, readIOMax(dir))
+}
+
+// TestIOLimitsOfAncestors holds that the lowest limit of a device counts, of whichever group, and one that was not
+// requested, too.
+func TestIOLimitsOfAncestors(t *testing.T) {
+	root := captured(t, map[string]string{
+		ioMax: "8:0 rbps=100 wbps=max riops=max wiops=7\n", "above/" + ioMax: "8:0 rbps=300 wbps=50 riops=max wiops=9\n",
+		"above/own/" + controllersFile: "io\n", "above/own/" + ioMax: "",
+	})
+	own := filepath.Join(root, "above/own")
+	limits := &proto.Limits{Io: []*proto.IOLimit{{Device: "8:0", ReadBytesPerSecond: new(int64(200)), WriteOperationsPerSecond: new(int64(3))}}}
+	s := &setter{group: &Group{Cgroup: procstats.Cgroup{V2: own}}, mounts: []kernel.CgroupMount{{Version: 2, Point: root}}, limits: limits}
+	must(t, s.io())
+	var got []string
+	for _, l := range s.held {
+		requested := "none"
+		if l.Requested != nil {
+			requested = fmt.Sprint(*l.Requested)
 		}
+		got = append(got, fmt.Sprintf("%s: %s, %v in %s", l.Name, requested, *l.Effective, strings.TrimPrefix(l.Where, root)))
 	}
+	testkit.Diff(t, "limits", []string{
+		"io.max 8:0 rbps: 200, 100 in ", "io.max 8:0 wbps: none, 50 in /above", "io.max 8:0 wiops: 3, 3 in /above/own",
+	}, got)
 }
