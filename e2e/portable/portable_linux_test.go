@@ -146,6 +146,7 @@ func forwarder(library, function, target string) []byte {
 func TestPortable(t *testing.T) {
 	for name, provide := range map[string]func(*testing.T) *system{"another Unix": otherUnix, "Windows": wine} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := provide(t)
 			t.Run("commands", s.testCommands)
 			t.Run("refused", s.testRefused)

@@ -103,6 +103,9 @@ func (o *portableSource) Collect(s *procstats.Sample) {
 	o.refresh(all)
 	s.SetRead(procstats.SourcePortable, o.now())
 	for _, p := range o.members {
+		if o.target.Seen != nil {
+			o.target.Seen(p.pid, p.created)
+		}
 		o.read(p)
 	}
 	o.putTask(s, reaped, job)

@@ -131,9 +131,13 @@ func TestPortableBoundsRows(t *testing.T) {
 	for pid := 10; pid < 20; pid++ {
 		f.set(pid, 10, int64(pid), time.Duration(pid)*time.Second, 1)
 	}
-	o := portableOf(Target{Roots: func() []int { return []int{10} }, MaxRows: 2}, f)
+	seen := map[int]int64{}
+	o := portableOf(Target{Roots: func() []int { return []int{10} }, MaxRows: 2, Seen: func(pid int, created int64) { seen[pid] = created }}, f)
 	var s procstats.Sample
 	o.Collect(&s)
+	if len(seen) != 10 || seen[12] != 12 {
+		t.Errorf("seen %v: want all, also without a row", seen)
+	}
 	if len(s.Processes) != 2 || s.Processes[0].PID != 18 || s.Processes[1].PID != 19 || s.Omitted != 8 {
 		t.Errorf("%d omitted of %+v", s.Omitted, s.Processes)
 	}

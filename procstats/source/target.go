@@ -28,6 +28,8 @@ type Target struct {
 	Reaped func() Reaped
 	// Job returns the totals of the Job Object that the task runs in; nil for none.
 	Job func() JobTotals
+	// Seen is called for each process of the task that a library lists, with when it was created; nil for no caller.
+	Seen func(pid int, created int64)
 	// Dir is the task's own folder for disk usage; empty for none.
 	Dir string
 	// Disk bounds what measuring it costs.

@@ -128,7 +128,7 @@ func (r *portableRun) run() error {
 	defer r.group.close()
 	r.collector = source.Open(source.Target{
 		FS: kernel.HostFS(), Roots: r.group.members, Reaped: func() source.Reaped { return r.reaped }, Job: r.group.totals,
-		Dir: r.options.disk, MaxRows: r.options.maxRows,
+		Seen: r.group.see, Dir: r.options.disk, MaxRows: r.options.maxRows,
 	}, r.selection)
 	defer r.collector.Close() // nothing is kept open on these systems
 	if err = r.checkAvailable(); err == nil {
@@ -213,7 +213,8 @@ func (r *portableRun) follow(child *exec.Cmd, signals <-chan os.Signal) error {
 			r.stop(record.TimedOut, "")
 		case <-r.kill:
 			r.kills++
-			r.group.kill(r.look().Processes)
+			r.look()
+			r.group.kill()
 			r.kill = time.After(100 * time.Millisecond) // what was being started meanwhile
 		case end := <-ended:
 			if end.err != nil {
@@ -253,7 +254,8 @@ func (r *portableRun) stop(cause record.Verdict, reason string) {
 		r.evidence.Cause, r.evidence.Reason, r.evidence.AfterMain = cause, reason, !r.evidence.EndedAt.IsZero()
 	}
 	if r.kill == nil {
-		r.group.stop(r.look().Processes)
+		r.look()
+		r.group.stop()
 		r.kill = time.After(time.Duration(r.options.request.KillGraceNs))
 	}
 }

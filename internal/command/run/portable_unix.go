@@ -25,7 +25,6 @@ import (
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/command/cli"
-	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/source"
 )
 
@@ -38,6 +37,8 @@ type group struct {
 	// terminal is our controlling terminal if our group was in its foreground; else nil.
 	terminal *os.File
 	mu       sync.Mutex // held while the terminal is passed
+	// seen has when each process of the newest sample was created.
+	seen map[int]int64
 }
 
 // end is how a command ended. signal has Linux's number of it, as records do; code is that of the shell.
@@ -57,7 +58,7 @@ const guardName = "guard"
 
 // newGroup starts the guard of a new group.
 func newGroup(o *runOptions) (*group, error) {
-	g := &group{signal: parseSignal(o.killSignal)}
+	g := &group{signal: parseSignal(o.killSignal), seen: map[int]int64{}}
 	if g.signal == 0 {
 		return nil, cli.Usagef("--kill-signal %s: must be a name such as TERM or a number from 1 to 31", o.killSignal)
 	}
@@ -189,8 +190,9 @@ func (g *group) suspend(by unix.Signal) {
 	_ = unix.Kill(-g.id(), unix.SIGCONT)
 }
 
-// members returns the processes of the group, but for the guard.
+// members returns the processes of the group, but for the guard, when a sample begins.
 func (g *group) members() (pids []int) {
+	clear(g.seen)
 	all, _ := process.Pids() // without a list, there are none to be stopped
 	for _, pid := range all {
 		if id, err := unix.Getpgid(int(pid)); err == nil && id == g.id() && int(pid) != id {
@@ -214,21 +216,32 @@ func (g *group) forward(s os.Signal) (number int, closing string) {
 }
 
 // stop asks all processes to end. A stopped one does so when it is continued.
-func (g *group) stop(rows []procstats.ProcessRow) {
-	g.send(g.signal, rows)
-	g.send(unix.SIGCONT, rows)
+func (g *group) stop() {
+	g.send(g.signal)
+	g.send(unix.SIGCONT)
 }
 
 // kill kills all processes, and not the guard, which ignores no SIGKILL, but holds the group's number until the end: it
 // is not waited for before.
-func (g *group) kill(rows []procstats.ProcessRow) { g.send(unix.SIGKILL, rows) }
+func (g *group) kill() { g.send(unix.SIGKILL) }
 
-// send sends a signal to the group, and to those of its descendants that have left it. They were listed just now.
-func (g *group) send(number unix.Signal, rows []procstats.ProcessRow) {
+// see notes when a process of the task was created.
+func (g *group) see(pid int, created int64) { g.seen[pid] = created }
+
+// send sends a signal to the group, and to those of its descendants that have left it: they were listed just now, and a
+// process that was created at another time is another one.
+func (g *group) send(number unix.Signal) {
 	_ = unix.Kill(-g.id(), number)
-	for _, p := range rows {
-		if id, err := unix.Getpgid(p.PID); err == nil && id != g.id() {
-			_ = unix.Kill(p.PID, number)
+	for pid, created := range g.seen {
+		if id, err := unix.Getpgid(pid); err != nil || id == g.id() {
+			continue
+		}
+		p, err := process.NewProcess(int32(pid)) //nolint:gosec // a PID
+		if err != nil {
+			continue
+		}
+		if now, err := p.CreateTime(); err == nil && now == created {
+			_ = unix.Kill(pid, number)
 		}
 	}
 }

@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/windows"
 
-	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/source"
 )
 
@@ -128,9 +127,12 @@ func (g *group) forward(s os.Signal) (number int, closing string) {
 }
 
 // stop ends all processes.
-func (g *group) stop(rows []procstats.ProcessRow) { g.kill(rows) }
+func (g *group) stop() { g.kill() }
 
 // kill ends all processes.
-func (g *group) kill([]procstats.ProcessRow) { _ = windows.TerminateJobObject(g.job, killedCode) }
+func (g *group) kill() { _ = windows.TerminateJobObject(g.job, killedCode) }
+
+// see does nothing: the job has its processes.
+func (g *group) see(int, int64) {}
 
 func (g *group) close() error { return windows.CloseHandle(g.job) }
