@@ -183,6 +183,12 @@ func spike(argument string) (t told, err error) {
 		file = filepath.Join(v1, "memory.max_usage_in_bytes")
 	}
 	text, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) { // before Linux 5.19: that of this process, which is all there is of the task
+		var usage unix.Rusage
+		err = unix.Getrusage(unix.RUSAGE_SELF, &usage)
+		t.Peak = usage.Maxrss << 10
+		return t, err
+	}
 	if err != nil {
 		return t, err
 	}

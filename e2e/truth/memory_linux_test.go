@@ -40,7 +40,7 @@ func spikePeak(t *testing.T, r run) {
 			l.fault = "not the peak"
 		}
 	}
-	if r.mode.Placement == rig.Below && r.meter.HasMemory() && !fromCgroup(l) {
+	if r.mode.Placement == rig.Below && r.meter.HasPeak() && !fromCgroup(l) {
 		l.fault = "not taken from the cgroup: " + strings.Join(r.record.Notes, " ")
 	}
 	l.hold(t)
@@ -153,7 +153,7 @@ func measureLauncher(t *testing.T, m rig.Mode) {
 	r.finish(t, append(flags, "--", "/bin/true"))
 	l := headline(r.record, "memory_peak_bytes", procstats.Bytes)
 	switch {
-	case m.Placement == rig.Below && meter.HasMemory() && !fromCgroup(l):
+	case m.Placement == rig.Below && meter.HasPeak() && !fromCgroup(l):
 		l.fault = "not taken from the cgroup: " + strings.Join(r.record.Notes, " ")
 	case fromCgroup(l):
 		l.bound = "1 MiB"
