@@ -18,21 +18,23 @@ const suiteTable = `
 nightly -kernel 5.10 -cgroup v2 -memory 3072 : ./e2e/truth -run=TestTruth/root/parent
 nightly -kernel 7 -cgroup v2 -memory 3072 : ./e2e/truth -run=TestTruth/root/parent
 nightly -kernel 6.12 -arch arm64 -memory 3072 : ./e2e/truth -run=TestTruth/root/parent
--kernel 6.12 -arch arm64 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/exits -skip=SharedPlace ./procstats/network ./e2e/oom -run=Limit|Ancestor|Namespace|Outside ./e2e/limits -run=Memory|Peak|Lower ./e2e/where -run=Here ./executor/cgroup ./e2e/unit
--kernel 5.10 -cgroup v2 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/exits -skip=TestLate ./procstats/network ./e2e/oom -run=Limit|Ancestor|Namespace|Outside ./e2e/limits -skip=HugePages|Swap|TestMemory|Peak|Quota|Weight ./e2e/where -run=Here|Rootless ./executor/cgroup ./e2e/unit
+nightly -kernel 6.12 -cgroup v2 -memory 1024 : ./e2e/watch
+nightly -kernel 7 -cgroup v1 -memory 1024 : ./e2e/watch
+-kernel 6.12 -arch arm64 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/exits ./procstats/network ./e2e/oom -run=Limit|Ancestor|Namespace|Outside ./e2e/limits -run=Memory|Peak|Lower ./e2e/where -run=Here ./executor/cgroup ./e2e/unit
+-kernel 5.10 -cgroup v2 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/exits ./procstats/network ./e2e/oom -run=Limit|Ancestor|Namespace|Outside ./e2e/limits -skip=HugePages|Swap ./e2e/where -run=Here|Rootless ./e2e/watch ./executor/cgroup ./e2e/unit
 -kernel 7 -cgroup v2 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/exits ./procstats/network ./e2e/oom -run=Limit|Ancestor|Namespace|Outside ./e2e/limits ./e2e/where -run=Here|Rootless ./executor/cgroup ./e2e/unit
 -kernel 6.12 -cgroup v2 -memory 3072 : ./e2e/truth -run=TestTruth/root/parent
 -kernel 6.1 -cgroup v2 -memory 3072 : ./e2e/truth -run=TestTruth/root/parent
 -kernel 6.12 -cgroup v2 -memory 1024 -disk 128 : ./e2e/oom ./e2e/where ./e2e/limits ./executor/cgroup
 -kernel 6.1 -cgroup v1 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./e2e/oom ./e2e/where ./e2e/limits ./executor/cgroup
--kernel 6.1 -cgroup v2 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/exits ./procstats/network ./e2e/oom -run=Limit|Ancestor|Namespace|Outside ./e2e/where -run=Here|Rootless ./e2e/limits -skip=HugePages|Swap|TestTaskHasItsCPUs ./executor/cgroup
+-kernel 6.1 -cgroup v2 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/exits ./procstats/network ./e2e/oom -run=Limit|Ancestor|Namespace|Outside ./e2e/where -run=Here|Rootless ./e2e/limits -skip=HugePages|Swap ./executor/cgroup
 -kernel 5.10 -cgroup v1 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/exits ./procstats/network ./e2e/oom -run=Limit|Ancestor|Namespace|Outside ./e2e/limits -run=Memory|Peak|Lower ./e2e/where -run=Here ./executor/cgroup
 -kernel 6.1 -cgroup hybrid -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/exits ./procstats/network ./e2e/oom -run=Limit|Ancestor|Namespace|Outside ./e2e/limits -run=Memory|Peak|Lower ./executor/cgroup
 -kernel 6.12 -cgroup v2 -memory 2048 : ./e2e/truth -run=TestRandom -parallel=1
 -kernel 6.1 -cgroup v1 -memory 2048 : ./e2e/truth -run=TestRandom -parallel=1
 -kernel 6.12 -cgroup v2 -user nobody -delegate -memory 3072 : ./e2e/truth -run=TestTruth/user/parent
 -kernel 7 -cgroup hybrid -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/exits ./procstats/network ./e2e/limits -run=Memory|Peak|Lower ./executor/cgroup
--kernel 7 -cgroup v1 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/network ./e2e/limits -run=Memory|Peak|Lower ./e2e/where -run=Here
+-kernel 7 -cgroup v1 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/network ./e2e/limits -run=Memory|Peak|Lower ./e2e/where -run=Here ./executor/cgroup
 -kernel 6.12 -cgroup v2 -memory 1024 -disk 256 -ext4 192 : ./e2e/storage
 -kernel 6.1 -cgroup v1 -memory 1024 -disk 256 -ext4 192 : ./e2e/storage
 -kernel 6.12 -cgroup v2 -memory 1024 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/exits ./procstats/network ./driver -run=TestGivenCgroup ./e2e/unit ./e2e/agent -run=TestSuspend
