@@ -133,7 +133,7 @@ var parts = []part{
 	{dir: "internal/command/budget", uses: []string{"internal/command/cli", "executor/record"}},
 	{dir: "internal/command/repeat", uses: []string{"internal/command/cli", "executor/record"}},
 	{dir: "internal/command/summary", uses: []string{"internal/command/budget", "internal/command/cli", "internal/figures"}},
-	{dir: "internal/command/rundir", uses: []string{"internal/command/cli", "executor/record", "procstats/source"}},
+	{dir: "internal/command/rundir", uses: []string{"internal/command/repeat", "procstats/source"}},
 	{dir: "internal/command/run", uses: []string{"internal/command/repeat", "internal/command/summary", "internal/exposition", "internal/command/rundir", "executor", "executor/client", "procstats/source", "internal/agent/datadir"}},
 	{dir: "internal/command/record", uses: []string{"executor/record", "internal/command/repeat", "internal/command/summary", "internal/command/rundir", "internal/chart"}},
 	{dir: "internal/command/remote", uses: []string{"internal/figures", "internal/command/rundir", "internal/command/summary", "internal/agent/client", "internal/agent/datadir"}},

@@ -85,6 +85,20 @@ func TestTerminalSeries(t *testing.T) {
 	c.Exits(t, 0)
 }
 
+// TestTerminalBenchmark holds that the terminal shows which run it is, and types Ctrl-C at the second round.
+func TestTerminalBenchmark(t *testing.T) {
+	needShell(t)
+	place := newPlace(t, rig.Self())
+	script := rig.Tacho() + " run --output-dir " + place.Out + ` --runs 3 --name A --name B -- sleep 0.3 --- sh -c '
+		test ! -e second || sleep 60; touch second' >/dev/null`
+	c := rig.OpenConsole(t, place.Command(t.Context(), "/bin/sh", "-c", script))
+	c.Expect(t, "tacho run 1 of 3 of A", "tacho run 1 of 3 of B", "tacho run 2 of 3 of A", "tacho run 2 of 3 of B")
+	c.Enter(t, "\x03")
+	c.Expect(t, "run 2 of 3 of B: ", "3 runs of each of 2 commands", "wall_seconds", "A", "B", "  tacho compare ",
+		"stopped in run 2 of 3 of B by signal: interrupt; completed runs are kept")
+	c.Exits(t, 130)
+}
+
 // TestTerminalEnd types Ctrl-D at a command that reads.
 func TestTerminalEnd(t *testing.T) {
 	place := newPlace(t, rig.Self())

@@ -66,6 +66,12 @@ run --runs 0 -- true
 run --runs 3 --detach -- true
 run --runs 3 --warmup 1 --textfile x.prom --detach -- true
 run --runs 3 --record-fd 3 -- true
+run --runs 3 -- true ---
+run --runs 3 --name A --name B -- true
+run --parameter n -- true
+run --parameter n=1,2 -- echo {m}
+run --prepare 'a && b' -- true
+run --prepare missing -- true
 run --warmup -1 -- true
 run --summary-file /no/such/directory/s.md -- true
 run -- 'make -j4'

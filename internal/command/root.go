@@ -58,7 +58,7 @@ func Root() *cobra.Command {
 	root.SetFlagErrorFunc(cli.FlagError)
 	cli.AddSubcommands(root, slices.Concat(run.Commands(), records.Commands(), remote.Commands(),
 		[]*cobra.Command{agent.Command(), doctor.Command(), newVersion()})...)
-	for _, topic := range []string{"exit-codes", "selection", "budgets", "environment", "sockets"} {
+	for _, topic := range []string{"benchmarks", "exit-codes", "selection", "budgets", "environment", "sockets"} {
 		cli.AddSubcommands(root, cli.Topic(help, topic))
 	}
 	cli.LayOutHelp(root)

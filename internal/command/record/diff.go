@@ -50,8 +50,11 @@ func newDiff() *cobra.Command {
 // mostRuns is how many runs a command completes.
 const mostRuns = 1000
 
-// groupsOf returns the series that runs belong to.
-func groupsOf(runs []record.Entry) (groups []repeat.Group, err error) {
+// compared returns the series that runs stand for: a single one for those of all commands of its call.
+func compared(runs ...record.Entry) (groups []repeat.Group, err error) {
+	if len(runs) == 1 {
+		return repeat.All(runs[0])
+	}
 	for _, run := range runs {
 		g, err := repeat.Of(run)
 		if err != nil {
@@ -59,7 +62,7 @@ func groupsOf(runs []record.Entry) (groups []repeat.Group, err error) {
 		}
 		groups = append(groups, g)
 	}
-	return groups, nil
+	return repeat.Distinct(groups), nil
 }
 
 // render returns both runs as text.
@@ -151,7 +154,7 @@ type diffRow struct {
 	// Change is B - A, ChangeRatio is Change / A; null if a side is absent, or if A is 0.
 	Change      *float64 `json:"change"`
 	ChangeRatio *float64 `json:"change_ratio"`
-	// WithinNoise reports that runs of these series differ as much by chance; null if neither run is one of several.
+	// WithinNoise reports that the series of the runs differ as much by chance; null if neither run is one of several.
 	WithinNoise *bool  `json:"within_noise,omitempty"`
 	AbsentA     string `json:"absent_a,omitempty"`
 	AbsentB     string `json:"absent_b,omitempty"`
@@ -162,24 +165,25 @@ func newRunDiff(a, b record.Entry, increases []string) (*runDiff, error) {
 	for _, entry := range []record.Entry{a, b} {
 		rundir.UpdateState(entry.Record, kernel.HostFS())
 	}
-	groups, err := groupsOf([]record.Entry{a, b})
+	groups, err := compared(a, b)
 	if err != nil {
 		return nil, err
 	}
 	d := &runDiff{
 		A: list(a), B: list(b), Warnings: unlike(a.Record, b.Record), Headline: []diffRow{}, Measurements: []diffRow{},
 	}
-	add := func(rows *[]diffRow, groups []repeat.Group, names []string) {
+	series := repeat.Compare(groups[0], groups[len(groups)-1]) // a series beside itself, if both runs are of one
+	add := func(rows *[]diffRow, names []string) {
 		for _, name := range names {
 			row := diffRow{Name: name}
 			row.A, row.TextA, row.AbsentA = valueOf(a.Record, name)
 			row.B, row.TextB, row.AbsentB = valueOf(b.Record, name)
-			row.compare(groups)
+			row.compare(series)
 			*rows = append(*rows, row)
 		}
 	}
-	add(&d.Headline, groups, append([]string{record.WallName}, namesOf(a.Record.Headline, b.Record.Headline)...))
-	add(&d.Measurements, nil, namesOf(a.Record.Measurements, b.Record.Measurements))
+	add(&d.Headline, append([]string{record.WallName}, namesOf(a.Record.Headline, b.Record.Headline)...))
+	add(&d.Measurements, namesOf(a.Record.Measurements, b.Record.Measurements))
 	for _, text := range increases {
 		most, err := budget.ParseIncrease(text)
 		if err != nil {
@@ -190,9 +194,8 @@ func newRunDiff(a, b record.Entry, increases []string) (*runDiff, error) {
 	return d, nil
 }
 
-// compare fills in the change and, if the series of both runs are given, whether it is within the noise of repeated
-// runs.
-func (row *diffRow) compare(groups []repeat.Group) {
+// compare fills in the change, and whether it is within the noise of the two series that the runs are of.
+func (row *diffRow) compare(series []repeat.Row) {
 	if row.A == nil || row.B == nil {
 		return
 	}
@@ -200,10 +203,8 @@ func (row *diffRow) compare(groups []repeat.Group) {
 	if *row.A != 0 {
 		row.ChangeRatio = new(*row.Change / *row.A)
 	}
-	if len(groups) > 0 {
-		if within, known := repeat.WithinNoise(row.Name, *row.A, *row.B, groups[0], groups[1]); known {
-			row.WithinNoise = &within
-		}
+	if i := slices.IndexFunc(series, func(r repeat.Row) bool { return r.Name == row.Name }); i >= 0 {
+		row.WithinNoise = series[i+1].WithinNoise
 	}
 }
 
@@ -308,12 +309,12 @@ func newCompare() *cobra.Command {
 	cmd := cli.Described(help, "compare")
 	format := cli.AddFormat(cmd, repeat.Formats()...)
 	rundir.ForRuns(cmd, mostRuns, rundir.Last(), func(cmd *cobra.Command, runs []record.Entry) error {
-		groups, err := groupsOf(runs)
+		groups, err := compared(runs...)
 		if err != nil {
 			return err
 		}
 		out := cmd.OutOrStdout()
-		return repeat.Write(out, cli.PaletteFor(cmd, out), format.String(), repeat.Compare(repeat.Distinct(groups)...))
+		return repeat.Write(out, cli.PaletteFor(cmd, out), format.String(), repeat.Compare(groups...))
 	})
 	return cmd
 }

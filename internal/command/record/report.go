@@ -37,15 +37,24 @@ func newReport() *cobra.Command {
 			Style: template.CSS(chart.Style()), Script: template.JS(chart.Script()),
 			Definitions: template.HTML(chart.Definitions),
 		}
-		groups, err := groupsOf(runs)
+		groups, err := compared(runs...)
 		if err != nil {
 			return err
+		}
+		if len(groups) > len(runs) { // one run stands for a call
+			runs = nil
+			for _, g := range groups {
+				runs = append(runs, g.Middle())
+			}
 		}
 		for _, entry := range runs {
 			rundir.Refresh(entry)
 			r.Runs = append(r.Runs, reportedRunOf(cmd, entry))
 		}
-		r.compare(repeat.Distinct(groups))
+		r.compare(groups)
+		if len(groups) > 1 {
+			r.Together = together(cmd, groups)
+		}
 		return r.write(*output)
 	})
 	return cmd
@@ -58,6 +67,8 @@ type report struct {
 	Script                 template.JS
 	Definitions            template.HTML
 	Compared               *cli.Table
+	Sentences              []string
+	Together               []reportChart
 	Runs                   []reportedRun
 }
 
@@ -77,17 +88,15 @@ type reportChart struct {
 // compare adds a table of all runs, if there are several.
 func (r *report) compare(all []repeat.Group) {
 	const widest = 80
-	r.Title = fmt.Sprintf("%d runs", len(all))
+	r.Title = fmt.Sprintf("Comparison of %d", len(all))
 	if len(all) == 1 {
 		r.Title = cli.Cut(r.Runs[0].Command, widest)
 		if len(all[0].Runs) == 1 {
 			return
 		}
 	}
-	r.Compared.Header = repeat.Header()
-	for _, row := range repeat.Compare(all...) {
-		r.Compared.AddTexts(row.Texts()...)
-	}
+	rows := repeat.Compare(all...)
+	r.Compared, r.Sentences = repeat.Table(rows), repeat.Sentences(rows)
 }
 
 // write writes the whole report, or nothing.

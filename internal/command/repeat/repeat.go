@@ -6,6 +6,7 @@
 package repeat
 
 import (
+	"cmp"
 	"math"
 	"path/filepath"
 	"slices"
@@ -126,20 +127,36 @@ func studentT(freedom float64) float64 {
 	return 1.96 + 2.4/freedom
 }
 
-// Label is the label of the runs of one tacho run --runs: its value is the name of the first of them.
+// Label is the label of all runs of one tacho run --runs: its value is the name of the first of them.
 const Label = "series"
+
+// NameLabel is the label of the runs of one of its commands.
+const NameLabel = "name"
 
 // Group is runs of one command, in the order of their starts.
 type Group struct {
-	// Name is the name of the first run.
+	// Name is the label NameLabel, or else the name of the first run.
 	Name string
 	Runs []record.Entry
 }
 
-// Of returns the series that a run is one of: the runs beside it with the same Label that have completed. A run
-// without a label is a series of its own.
-func Of(entry record.Entry) (Group, error) {
-	alone := Group{Name: entry.Name, Runs: []record.Entry{entry}}
+// Middle returns the run with the median duration.
+func (s Group) Middle() record.Entry {
+	seconds := func(e record.Entry) float64 { return *cmp.Or(e.Record.WallSeconds, new(float64)) }
+	byTime := func(a, b record.Entry) int { return cmp.Compare(seconds(a), seconds(b)) }
+	return slices.SortedStableFunc(slices.Values(s.Runs), byTime)[(len(s.Runs)-1)/2]
+}
+
+// Single returns a run that is not repeated.
+func Single(r *record.Record) []Group {
+	return []Group{{Name: r.ID, Runs: []record.Entry{{Name: r.ID, Record: r}}}}
+}
+
+// All returns the series, one for each command, of the call that a run is one of: the runs beside it with the same
+// Label that have completed, by NameLabel. A run without a label is a series of its own.
+func All(entry record.Entry) ([]Group, error) {
+	name := cmp.Or(entry.Record.Labels[NameLabel], entry.Name)
+	alone := []Group{{Name: name, Runs: []record.Entry{entry}}}
 	label := entry.Record.Labels[Label]
 	if label == "" {
 		return alone, nil
@@ -148,18 +165,37 @@ func Of(entry record.Entry) (Group, error) {
 	if err != nil {
 		return alone, err
 	}
-	all = slices.DeleteFunc(all, func(e record.Entry) bool {
-		return e.Err != nil || e.Record.Labels[Label] != label || !e.Record.End().Outcome.Success()
-	})
-	if len(all) == 0 {
+	var groups []Group
+	for _, e := range slices.Backward(all) {
+		if e.Err != nil || e.Record.Labels[Label] != label || !e.Record.End().Outcome.Success() {
+			continue
+		}
+		at := slices.IndexFunc(groups, func(g Group) bool {
+			return g.Runs[0].Record.Labels[NameLabel] == e.Record.Labels[NameLabel]
+		})
+		if at < 0 {
+			at, groups = len(groups), append(groups, Group{Name: cmp.Or(e.Record.Labels[NameLabel], e.Name)})
+		}
+		groups[at].Runs = append(groups[at].Runs, e)
+	}
+	if len(groups) == 0 {
 		return alone, nil
 	}
-	slices.Reverse(all)
-	return Group{Name: all[0].Name, Runs: all}, nil
+	return groups, nil
 }
 
-// Distinct returns every series once. Those that have the name of another, from another directory, are named by their
-// paths.
+// Of returns the series that a run is one of.
+func Of(entry record.Entry) (Group, error) {
+	groups, err := All(entry)
+	for _, g := range groups {
+		if g.Runs[0].Record.Labels[NameLabel] == entry.Record.Labels[NameLabel] {
+			return g, err
+		}
+	}
+	return Group{Name: entry.Name, Runs: []record.Entry{entry}}, err // its command never completed
+}
+
+// Distinct returns every series once. Those that have the name of another are named by their paths, too.
 func Distinct(all []Group) []Group {
 	var distinct []Group
 	named := make(map[string]int)
@@ -171,7 +207,7 @@ func Distinct(all []Group) []Group {
 	}
 	for i := range distinct {
 		if s := &distinct[i]; named[s.Name] > 1 {
-			s.Name = s.Runs[0].Dir
+			s.Name += " (" + s.Runs[0].Dir + ")"
 		}
 	}
 	return distinct
@@ -186,12 +222,16 @@ type Row struct {
 	Reason string `json:"reason,omitempty"`
 	// Guarantee is the weakest of all runs.
 	Guarantee procstats.Guarantee `json:"guarantee,omitempty"`
+	// Values are those of the runs that have one, in the order of their starts.
+	Values []float64 `json:"values,omitempty"`
 	// Outliers are the names of runs that are far from the others.
 	Outliers []string `json:"outliers,omitempty"`
 	// ChangeRatio is the change of the mean from the first series; null in it, and if its mean is 0.
 	ChangeRatio *float64 `json:"change_ratio"`
 	// WithinNoise reports that series of runs differ as much by chance; null if that is not known.
 	WithinNoise *bool `json:"within_noise"`
+	// Verdict says, in the row of the duration, how the series compares with the fastest one; empty in that.
+	Verdict string `json:"verdict,omitempty"`
 }
 
 // measurements returns the names of what is compared.
@@ -229,6 +269,7 @@ func Compare(all ...Group) []Row {
 			rows[i].compareWith(base)
 		}
 	}
+	judge(rows, len(all))
 	return rows
 }
 
@@ -250,7 +291,7 @@ func (s Group) row(name string) Row {
 	if len(values) == 0 {
 		return row
 	}
-	row.Statistics = new(statisticsOf(values))
+	row.Values, row.Statistics = values, new(statisticsOf(values))
 	for _, i := range outliers(values) {
 		row.Outliers = append(row.Outliers, of[i])
 	}
@@ -267,21 +308,4 @@ func (r *Row) compareWith(base Row) {
 	if within, known := withinNoise(base.estimate(), r.estimate()); known {
 		r.WithinNoise = &within
 	}
-}
-
-// WithinNoise reports whether two runs differ in a measurement as much as the runs of their series do by chance;
-// known is false if neither is one of several, and for what series do not have.
-func WithinNoise(name string, a, b float64, ofA, ofB Group) (within, known bool) {
-	if !slices.Contains(measurements(), name) {
-		return false, false
-	}
-	one := func(value float64, s Group) estimate {
-		e := estimate{mean: value, n: 1}
-		if row := s.row(name); row.Statistics != nil {
-			of := row.estimate()
-			e.variance, e.freedom = of.variance, of.freedom
-		}
-		return e
-	}
-	return withinNoise(one(a, ofA), one(b, ofB))
 }

@@ -87,13 +87,42 @@ func TestNoise(t *testing.T) {
 			test.a, test.b = test.b, test.a
 		}
 	}
-	within, known := WithinNoise(record.WallName, 10, 12, seriesOf("a", 10, 11, 12, 11), seriesOf("b", 12))
-	if !within || !known {
-		t.Errorf("one run of a series and a single one: %v, %v", within, known)
+}
+
+// TestVerdict holds what is said of the fastest series beside others: by the ratio of means, with the deviation that hyperfine
+// gives it, sqrt((σa/a)² + (σb/b)²) times the ratio.
+func TestVerdict(t *testing.T) {
+	exact := func(name string, seconds ...float64) Group {
+		s := seriesOf(name, seconds...)
+		for i, v := range seconds {
+			peak := v * 20 * (1 << 20)
+			s.Runs[i].Record.Headline["memory_peak_bytes"] = record.HeadlineValue{Value: &peak, Guarantee: procstats.Exact}
+		}
+		return s
 	}
-	if _, known := WithinNoise("cgroup_pids_peak", 1, 2, seriesOf("a", 1, 2), seriesOf("b", 1)); known {
-		t.Error("the noise of a measurement that series do not have is known")
+	for _, test := range []struct {
+		all  []Group
+		want string
+	}{
+		{[]Group{exact("A", 1, 1.1, 0.9), exact("B", 3, 3.1, 2.9)}, "A is 3.0 ± 0.3 times as fast as B, and uses 40 MiB less memory at its peak"},
+		{[]Group{exact("B", 3, 3.1, 2.9), exact("A", 1, 1.1, 0.9)}, "A is 3.0 ± 0.3 times as fast as B, and uses 40 MiB less memory at its peak"},
+		{[]Group{seriesOf("A", 1, 1.1, 0.9), seriesOf("B", 3, 3.1, 2.9)}, "A is 3.0 ± 0.3 times as fast as B"},
+		{[]Group{exact("A", 1, 1, 1), exact("B", 2, 2, 2)}, "A is 2.00 ± 0.00 times as fast as B, and uses 20 MiB less memory at its peak"},
+		{[]Group{exact("A", 1, 1.1, 0.9), exact("B", 1, 1.1, 0.91)}, "A is not measurably faster than B (within noise)"},
+		{[]Group{exact("A", 1, 1.1, 0.9), exact("B", 3)}, ""},
+		{[]Group{exact("A", 1), exact("B", 3)}, ""},
+		{[]Group{exact("A", 0, 0), exact("B", 1, 1)}, ""},
+		{[]Group{exact("A", 4, 4.1), exact("B", 1, 1.01), {Name: "none", Runs: []record.Entry{{Record: &record.Record{}}}}}, "B is 4.03 ± 0.08 times as fast as A, and uses 60.9 MiB less memory at its peak"},
+	} {
+		testkit.Equal(t, verdictsOf(Compare(test.all...)), test.want, "%s", test.all[0].Name)
 	}
+}
+
+func verdictsOf(rows []Row) (text string) {
+	for i := range rows {
+		text += rows[i].Verdict
+	}
+	return text
 }
 
 // TestWrite holds that all formats have all rows.
@@ -120,7 +149,7 @@ func TestDistinct(t *testing.T) {
 	for _, s := range Distinct([]Group{of("main", "run"), of("main", "other"), of("branch", "run"), of("main", "run")}) {
 		got = append(got, s.Name)
 	}
-	if want := []string{"main/run", "other", "branch/run"}; !slices.Equal(got, want) {
+	if want := []string{"run (main/run)", "other", "run (branch/run)"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -4,8 +4,13 @@
 package repeat
 
 import (
+	"encoding/csv"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,23 +19,56 @@ import (
 )
 
 // Formats are the words of --format.
-func Formats() []string { return []string{"table", "json", "markdown"} }
+func Formats() []string { return []string{"table", "json", "markdown", "csv"} }
 
 // Write writes rows in one of the Formats.
 func Write(out io.Writer, p cli.Palette, format string, rows []Row) error {
+	text := ""
 	switch format {
 	case "json":
 		return cli.PrintJSON(out, rows)
+	case "csv":
+		return writeCSV(out, rows)
 	case "markdown":
-		_, err := io.WriteString(out, Markdown(rows))
-		return err
+		text = Markdown(rows)
+	default:
+		text = Table(rows).Render(p)
+		for _, sentence := range Sentences(rows) {
+			text += cli.Hang(p, "", "  ", sentence, nil)
+		}
 	}
-	_, err := io.WriteString(out, table(p, rows))
+	_, err := io.WriteString(out, text)
 	return err
 }
 
-// Texts are the fields of a row: measurement, series, mean, deviation, extremes, number, change, remarks.
-func (r *Row) Texts() []string {
+// writeCSV writes the numbers of rows, by the names that JSON has for them. What is not known is empty.
+func writeCSV(out io.Writer, rows []Row) error {
+	columns := []string{
+		"measurement", "series", "n", "mean", "stddev", "min", "max", "change_ratio", "within_noise", "guarantee",
+		"outliers", "reason",
+	}
+	lines := [][]string{columns}
+	for i := range rows {
+		text, err := json.Marshal(&rows[i])
+		fields := map[string]any{}
+		if err = errors.Join(err, json.Unmarshal(text, &fields)); err != nil {
+			return err
+		}
+		var line []string
+		for _, column := range columns {
+			cell := ""
+			if value := fields[column]; value != nil {
+				cell = strings.Trim(fmt.Sprint(value), "[]") // of a list
+			}
+			line = append(line, cell)
+		}
+		lines = append(lines, line)
+	}
+	return csv.NewWriter(out).WriteAll(lines)
+}
+
+// texts are the columns of a row: measurement, series, mean, deviation, extremes, number, change, remarks.
+func (r *Row) texts() []string {
 	if r.Statistics == nil {
 		return []string{r.Name, r.Group, procstats.NoValue, "", "", "", "0", "", r.Reason}
 	}
@@ -58,81 +96,68 @@ func (r *Row) Texts() []string {
 	}
 }
 
-// Header returns the names of the columns of Row.Texts.
-func Header() []string {
-	return []string{"MEASUREMENT", "RUN", "MEAN", "± σ", "MIN", "MAX", "N", "CHANGE", ""}
-}
-
-// leftOut are the columns that say nothing of a single series.
-func leftOut(rows []Row) []int {
-	for i := range rows {
-		if rows[i].Group != rows[0].Group {
-			return nil
-		}
+// Table returns rows as a table, without measurements that are 0 everywhere. Of a single series, it hides its name and
+// the change.
+func Table(rows []Row) *cli.Table {
+	t := &cli.Table{
+		Header: []string{"MEASUREMENT", "RUN", "MEAN", "± σ", "MIN", "MAX", "N", "CHANGE", ""},
+		Right:  []int{2, 3, 4, 5, 6, 7}, Leave: []int{6, 4, 5, 3, cli.Shorten}, Least: map[int]int{0: 12, 1: 12},
 	}
-	return []int{1, 7}
-}
-
-func table(p cli.Palette, rows []Row) string {
-	t := cli.Table{
-		Header: Header(), Right: []int{2, 3, 4, 5, 6, 7}, Hidden: leftOut(rows),
-		Leave: []int{6, 4, 5, 3, cli.Shorten}, Least: map[int]int{0: 12, 1: 12},
+	if !slices.ContainsFunc(rows, func(r Row) bool { return r.Group != rows[0].Group }) {
+		t.Hidden = []int{1, 7}
 	}
 	for i := range rows {
-		cells := rows[i].Texts()
-		if i > 0 && rows[i].Name == rows[i-1].Name {
-			cells[0] = ""
+		same := func(r Row) bool { return r.Name == rows[i].Name }
+		if slices.ContainsFunc(rows, func(r Row) bool { return same(r) && (r.Statistics == nil || r.Max > 0) }) {
+			cells := rows[i].texts()
+			if slices.IndexFunc(rows, same) < i {
+				cells[0] = ""
+			}
+			if rows[i].Statistics == nil {
+				cells[len(cells)-1] = "" // see Sentences
+			}
+			t.AddTexts(cells...)
 		}
-		if rows[i].Statistics == nil {
-			cells[len(cells)-1] = "" // below the table
-		}
-		t.AddTexts(cells...)
 	}
-	return t.Render(p) + reasons(p, rows)
+	return t
 }
 
-// reasons says of each series what it has no values of, and why.
-func reasons(p cli.Palette, rows []Row) string {
-	type cause struct{ series, reason string }
-	names := map[cause][]string{}
-	var order []cause
+// Sentences say below a table what has no values and why, and return the verdicts, all safe to print.
+func Sentences(rows []Row) (sentences []string) {
+	names := map[string][]string{}
 	for i := range rows {
-		if rows[i].Statistics != nil {
-			continue
+		r := &rows[i]
+		if r.Statistics == nil && !slices.Contains(names[r.Reason], r.Name) {
+			names[r.Reason] = append(names[r.Reason], r.Name)
 		}
-		c := cause{rows[i].Group, rows[i].Reason}
-		if names[c] == nil {
-			order = append(order, c)
+		if r.Verdict != "" {
+			sentences = append(sentences, cli.Printable(r.Verdict))
 		}
-		names[c] = append(names[c], rows[i].Name)
 	}
-	var b strings.Builder
-	for _, c := range order {
-		what := cli.AndList(names[c])
-		if leftOut(rows) == nil {
-			what += " of " + cli.Printable(c.series)
-		}
-		b.WriteString(cli.Hang(p, "", "  ", what+": "+cli.OneLine(c.reason), nil))
+	for _, reason := range slices.Sorted(maps.Keys(names)) {
+		sentences = append(sentences, "Not all have "+cli.AndList(names[reason])+": "+cli.OneLine(reason))
 	}
-	return b.String()
+	return sentences
 }
 
-// Markdown returns rows as a table.
+// Markdown returns rows as a table, and sentences.
 func Markdown(rows []Row) string {
 	var b strings.Builder
-	hidden := leftOut(rows)
-	write := func(cells []string) {
+	t := Table(rows)
+	lines := append([][]string{t.Header, slices.Repeat([]string{"---"}, len(t.Header))}, t.Texts()...)
+	for n, cells := range lines {
 		for i, cell := range cells {
-			if len(hidden) == 0 || i != hidden[0] && i != hidden[1] {
-				fmt.Fprintf(&b, "| %s ", cli.Markdown(cell))
+			if n != 1 {
+				cell = cli.Markdown(cell)
+			}
+			if !slices.Contains(t.Hidden, i) {
+				b.WriteString("| " + cell + " ")
 			}
 		}
 		b.WriteString("|\n")
 	}
-	write(Header())
-	b.WriteString(strings.Repeat("|---", len(Header())-len(hidden)) + "|\n")
-	for i := range rows {
-		write(rows[i].Texts())
+	for _, sentence := range Sentences(rows) {
+		b.WriteString("\n" + cli.Markdown(sentence) + "\n")
 	}
 	return b.String()
 }

@@ -23,7 +23,7 @@ type input struct {
 
 // openInput opens the file of --input, or returns our stdin. Each run of a series must read the same: what can be read
 // only once is rejected. Of a terminal, a series would wait for keys at each run: its commands read nothing instead.
-func (o *runOptions) openInput() (in input, err error) {
+func (o *runOptions) openInput(commands int) (in input, err error) {
 	in = input{file: os.Stdin, start: -1}
 	info, err := os.Stdin.Stat()
 	if o.input != "" {
@@ -37,14 +37,14 @@ func (o *runOptions) openInput() (in input, err error) {
 	if err != nil {
 		return in, cli.Usagef("--input: %w", err)
 	}
-	series := o.runs > 1 || o.warmUp > 0
+	series := o.runs > 1 || o.warmUp > 0 || commands > 1
 	terminal := o.input == "" && term.IsTerminal(int(os.Stdin.Fd()))
 	switch mode := info.Mode(); {
 	case series && terminal:
 		in.file, err = os.Open(os.DevNull)
 	case series && !mode.IsRegular() && mode&fs.ModeCharDevice == 0:
 		return in, cli.Usagef("%s: stdin can be read only once, by the first run; "+
-			"use --input FILE, or </dev/null if the command reads nothing", cli.AndList(o.given("runs", "warmup")))
+			"use --input FILE, or </dev/null if the command reads nothing", cli.AndList(o.given("runs", "warmup", "parameter")))
 	case o.input != "" && !o.detach:
 		in.file, err = os.Open(o.input)
 	}

@@ -4,15 +4,18 @@
 package run
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 
-	"github.com/spf13/cobra"
 	protobuf "google.golang.org/protobuf/proto"
 
 	"github.com/tachograph/tacho/executor/record"
@@ -21,72 +24,140 @@ import (
 	"github.com/tachograph/tacho/internal/command/repeat"
 	"github.com/tachograph/tacho/internal/command/rundir"
 	"github.com/tachograph/tacho/internal/command/summary"
+	"github.com/tachograph/tacho/procstats"
 )
 
-// quietly returns a launch that prints nothing but errors and the live line.
-func (l launch) quietly() launch {
-	once := *l.options
-	once.request = protobuf.CloneOf(once.request)
-	once.recordFile, once.recordFD = "", 0
-	once.format, once.summary = cli.NewChoice("text"), cli.NewChoice("none")
-	l.options = &once
-	return l
+// schedule runs commands several times in turn, so that what changes on the machine meanwhile affects all alike.
+type schedule struct {
+	launch
+
+	commands []command
+	// several says that there is more than one run, without those before them, the warm-up.
+	several bool
+	// groups are the runs that completed, by command.
+	groups     []repeat.Group
+	interrupts chan os.Signal
 }
 
-// warmUp runs a command without a record.
-func (l launch) warmUp() error {
-	once := l.quietly()
-	once.options.noFiles, once.options.capture = true, nil
-	name := func(n int) string { return fmt.Sprintf("%s-warmup%d", l.id, n) }
-	_, err := once.runTimes(l.options.warmUp, " before the measured ones", true, name)
-	return err
-}
-
-// runTimes runs a command several times, until a run fails or a signal ends this process. more says that other runs
-// follow.
-func (l launch) runTimes(
-	times int, what string, more bool, name func(n int) string,
-) (finals []*record.Record, err error) {
+// run runs until a run fails or a signal ends this process.
+func (s *schedule) run() error {
 	// A signal that comes at the end of a run would be lost as the next one begins.
-	interrupts := make(chan os.Signal, 1)
-	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
-		if !signal.Ignored(s) {
-			signal.Notify(interrupts, s)
+	for _, number := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
+		if !signal.Ignored(number) {
+			signal.Notify(s.interrupts, number)
 		}
 	}
-	defer signal.Stop(interrupts)
-	for n := 1; n <= times; n++ {
-		which := fmt.Sprintf("run %d of %d%s", n, times, what)
-		if err := l.stdin.rewind(); err != nil {
-			return nil, err
+	defer signal.Stop(s.interrupts)
+	warmUps, all := s.options.warmUp*len(s.commands), (s.options.warmUp+s.options.runs)*len(s.commands)
+	for n := range all {
+		l := s.launch
+		round, of, kind := n/len(s.commands), s.options.warmUp, "warm-up run"
+		switch {
+		case n < warmUps:
+			l.id, l.options = fmt.Sprintf("%s-warmup%d", s.id, n+1), s.quietly()
+			l.options.noFiles, l.options.capture = true, nil
+		case s.several:
+			l.id, l.options = seriesName(s.id, n-warmUps+1), s.quietly()
+			fallthrough
+		default:
+			round, of, kind = round-s.options.warmUp, s.options.runs, "run"
 		}
-		l.id = name(n)
-		final, err := run(l)
-		if err != nil {
-			if final != nil {
-				cli.PrintError(l.cmd.ErrOrStderr(), fmt.Errorf("%s: %s", which, final.End().Summary))
-			}
-			return nil, err
+		c := &s.commands[n%len(s.commands)]
+		which := fmt.Sprintf("%s %d of %d", kind, round+1, of)
+		if len(s.commands) > 1 {
+			which += " of " + cli.Printable(c.name)
 		}
-		finals = append(finals, final)
+		if s.several || n < warmUps {
+			l.progress = which
+		}
+		final, err := s.once(l, c, which)
+		if final != nil && n >= warmUps && (!s.several || final.End().Outcome.Success()) {
+			g := &s.groups[n%len(s.commands)]
+			g.Name = cmp.Or(c.name, g.Name, l.id)
+			g.Runs = append(g.Runs, record.Entry{Name: l.id, Record: final})
+		}
 		select {
-		case s := <-interrupts:
-			if number, _ := s.(syscall.Signal); more || n < times {
-				return nil, cli.ExitWith(exitSignalBase+int(number), fmt.Errorf("stopped after %s by signal: %s", which, s))
+		case number := <-s.interrupts:
+			if signalled, _ := number.(syscall.Signal); n < all-1 || final == nil {
+				err = fmt.Errorf("stopped in %s by signal: %s; completed runs are kept", which, number)
+				return cli.ExitWith(exitSignalBase+int(signalled), err)
 			}
 		default:
 		}
+		if err != nil {
+			return err
+		}
 	}
-	return finals, nil
+	return nil
+}
+
+// quietly returns options to print nothing but errors and the live line.
+func (s *schedule) quietly() *runOptions {
+	once := *s.options
+	once.recordFile, once.recordFD = "", 0
+	once.format, once.summary = cli.NewChoice("text"), cli.NewChoice("none")
+	return &once
+}
+
+// once runs a command with what is to run before and after it.
+func (s *schedule) once(l launch, c *command, which string) (*record.Record, error) {
+	if err := cmp.Or(s.stdin.rewind(), s.beside("--prepare before "+which, c.prepare)); err != nil {
+		return nil, err
+	}
+	if len(s.interrupts) > 0 {
+		return nil, nil // run says so
+	}
+	options, given := *l.options, l.options
+	options.request = protobuf.CloneOf(options.request)
+	labels := map[string]string{}
+	if c.name != "" {
+		labels[repeat.NameLabel] = c.name
+	}
+	if s.several {
+		labels[repeat.Label] = seriesName(s.id, 1)
+	}
+	maps.Copy(labels, options.request.Labels) // those that were given take precedence
+	options.request.Labels = labels
+	l.options, l.args = &options, c.args
+	final, err := run(l)
+	if options.noFiles != given.noFiles {
+		s.options.noFiles = true // as this run found
+	}
+	failure := s.beside("--cleanup after "+which, c.cleanup)
+	if err == nil {
+		return final, failure
+	}
+	if l.progress != "" && final != nil {
+		failure = errors.Join(fmt.Errorf("%s: %s", which, final.End().Summary), failure)
+	}
+	cli.PrintError(s.cmd.ErrOrStderr(), failure)
+	return final, err
+}
+
+// beside runs what is to run before or after a run, unmeasured. What it prints goes to stderr.
+func (l *launch) beside(when, text string) error {
+	words := strings.Fields(text)
+	if len(words) == 0 {
+		return nil
+	}
+	if l.options.shell {
+		words = []string{"sh", "-c", text}
+	}
+	cmd := exec.CommandContext(l.cmd.Context(), words[0], words[1:]...)
+	cmd.Stdout, cmd.Stderr = l.cmd.ErrOrStderr(), l.cmd.ErrOrStderr()
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s: %s: %w", when, text, err)
+	}
+	return nil
 }
 
 // seriesName is the name of one run of a series; the first is 1.
 func seriesName(id string, n int) string { return fmt.Sprintf("%s-%03d", id, n) }
 
-// runRepeatedly runs a command several times, one after the other, and prints what the runs used on average. It ends
-// with the first run that fails.
-func (l launch) runRepeatedly() (err error) {
-	o, out := l.options, l.cmd.ErrOrStderr()
+// runRepeatedly runs commands several times and prints what the runs used on average. It ends with the first run that
+// fails, and prints what the runs before it used.
+func (s *schedule) runRepeatedly() (err error) {
+	o, out := s.options, s.cmd.ErrOrStderr()
 	if o.recordFile != "" {
 		file, err := os.OpenFile(o.recordFile, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 		if err != nil {
@@ -95,43 +166,38 @@ func (l launch) runRepeatedly() (err error) {
 		defer func() { err = errors.Join(err, file.Close()) }()
 		out = file
 	}
-	once := l.quietly()
-	name := func(n int) string { return seriesName(l.id, n) }
-	labels := map[string]string{repeat.Label: name(1)}
-	maps.Copy(labels, o.request.Labels)
-	once.options.request.Labels = labels
-	finals, err := once.runTimes(o.runs, "", false, name)
-	if err != nil {
-		return err
+	stopped := s.run()
+	groups := slices.DeleteFunc(s.groups, func(g repeat.Group) bool { return len(g.Runs) == 0 })
+	if len(groups) == 0 {
+		return stopped
 	}
-	all := repeat.Group{Name: name(1)}
-	for i, final := range finals {
-		all.Runs = append(all.Runs, record.Entry{Name: name(i + 1), Record: final})
+	rows, first := repeat.Compare(groups...), groups[0].Runs[0].Record
+	what := procstats.Counted(o.runs, "run", "runs") + " of " + cli.CommandLine(first.Command)
+	if n := len(s.commands); n > 1 {
+		what = fmt.Sprintf("%s of each of %d commands", procstats.Counted(o.runs, "run", "runs"), n)
 	}
-	o.noFiles = once.options.noFiles // as the first run found
-	rows := repeat.Compare(all)
-	if err := o.writeSeries(l.cmd, out, rows, finals[0]); err != nil {
+	if err := s.write(out, what, rows, first.ID); err != nil {
 		return err
 	}
 	markdown := func(_ *record.Record, results []budget.Result) string {
-		return summary.Title(finals[0].Command) + fmt.Sprintf("%d runs\n\n", len(finals)) +
-			repeat.Markdown(rows) + summary.Budgets(results)
+		return "### " + cli.Markdown(what) + "\n\n" + repeat.Markdown(rows) + summary.Budgets(results)
 	}
-	return o.judge(l.cmd, finals, markdown, nil)
+	return o.judge(s.cmd, groups, markdown, stopped)
 }
 
-// writeSeries writes rows as --format says.
-func (o *runOptions) writeSeries(cmd *cobra.Command, out io.Writer, rows []repeat.Row, first *record.Record) error {
+// write writes rows as --format says.
+func (s *schedule) write(out io.Writer, what string, rows []repeat.Row, first string) error {
+	o := s.options
 	switch {
 	case o.format.String() == "json":
-		return repeat.Write(out, cli.Palette{}, "json", rows)
+		return cli.PrintJSON(out, rows)
 	case o.recordFile == "" && o.silent():
 		return nil
 	}
-	_, err := fmt.Fprintf(out, "tacho: %d runs of %s\n", o.runs, cli.CommandLine(first.Command))
-	err = errors.Join(err, repeat.Write(out, cli.PaletteFor(cmd, out), "table", rows))
+	_, err := fmt.Fprintf(out, "tacho: %s\n", what)
+	err = errors.Join(err, repeat.Write(out, cli.PaletteFor(s.cmd, out), "table", rows))
 	if err == nil && !o.noFiles {
-		_, err = fmt.Fprintf(out, "  tacho compare %s\n", rundir.Word(o.outputDir, first.ID))
+		_, err = fmt.Fprintf(out, "  tacho compare %s\n", rundir.Word(o.outputDir, first))
 	}
 	return err
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/command/budget"
 	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/internal/command/repeat"
 	"github.com/tachograph/tacho/internal/command/summary"
 	"github.com/tachograph/tacho/internal/version"
 	"github.com/tachograph/tacho/procstats"
@@ -51,22 +52,26 @@ type runOptions struct {
 	// firstInterval applies to the first minute; 0 for interval.
 	interval, reportInterval, firstInterval time.Duration
 	measurements, disk, killSignal          string
-	maxRows, recordFD, runs, warmUp         int
+	maxRows, recordFD                       int
 	samplingBudget                          float64 // in percent of one core
 	ioMax, capture, failIf                  []string
 	budgets                                 []budget.Condition
 	noFiles, detach, quiet                  bool
-	outputDir, recordFile, input            string
+	outputDir, recordFile                   string
 	summaryFile, textFile, runtimeDir       string
 	network, cgroup, format, summary, live  *cli.Choice
+
+	repeatOptions
 }
 
 // launch is what a run starts, and its name.
 type launch struct {
-	options   *runOptions
-	cmd       *cobra.Command
-	id        string
-	args      []string
+	options *runOptions
+	cmd     *cobra.Command
+	id      string
+	args    []string
+	// progress says which run of a series this is; empty for a single one.
+	progress  string
 	selection procstats.Selection
 	stdin     input
 	// others are signals that the command gets; all runs of a series share it.
@@ -92,21 +97,25 @@ func newRun() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		l := launch{options: o, cmd: cmd, id: o.newID(), args: args, selection: selection, others: make(chan os.Signal, 16)}
-		if l.stdin, err = o.openInput(); err != nil {
+		commands, err := o.commandsOf(args)
+		if err != nil {
 			return err
 		}
-		if err := l.warmUp(); err != nil {
+		l := launch{options: o, cmd: cmd, id: o.newID(), selection: selection, others: make(chan os.Signal, 16)}
+		if l.stdin, err = o.openInput(len(commands)); err != nil {
 			return err
 		}
-		if o.runs > 1 {
-			return l.runRepeatedly()
+		s := &schedule{
+			launch: l, commands: commands, several: o.runs > 1 || len(commands) > 1,
+			groups: make([]repeat.Group, len(commands)), interrupts: make(chan os.Signal, 1),
 		}
-		final, err := run(l)
-		if final == nil {
+		if s.several {
+			return s.runRepeatedly()
+		}
+		if err = s.run(); len(s.groups[0].Runs) == 0 {
 			return err // the command did not run, or was lost
 		}
-		return o.judge(cmd, []*record.Record{final}, summary.Markdown, err)
+		return o.judge(cmd, s.groups, summary.Markdown, err)
 	}
 	return cmd
 }
@@ -165,9 +174,16 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 func (o *runOptions) addRepeatFlags(flags *pflag.FlagSet) {
 	o.runs = 1
 	flags.Var(cli.Number(&o.runs, 1, math.MaxInt), "runs",
-		"run the command `N` times, one after the other, and print mean, deviation and outliers")
-	flags.Var(cli.Number(&o.warmUp, 0, math.MaxInt), "warmup", "run the command `N` times before, without a record")
+		"run each command `N` times, in turn, and print mean, deviation, outliers and which is faster")
+	flags.Var(cli.Number(&o.warmUp, 0, math.MaxInt), "warmup", "run each command `N` times before, without a record")
+	flags.StringVar(&o.prepare, "prepare", "", "`COMMAND` to run before each run, unmeasured: words with blanks between")
+	flags.StringVar(&o.cleanup, "cleanup", "", "`COMMAND` to run after each run, unmeasured")
+	flags.BoolVar(&o.shell, "shell", false, "run --prepare and --cleanup by sh -c")
+	flags.StringArrayVar(&o.parameters, "parameter", nil,
+		"run the commands with each value in place of {NAME}: `NAME=VALUE,VALUE`; several flags make all combinations")
+	flags.StringArrayVar(&o.names, "name", nil, "`NAME` of the command in results; once for each command")
 	flags.StringVar(&o.input, "input", "", "`FILE` that the command reads as its stdin, each run from its start")
+	flags.StringVar(&o.separator, "separator", "---", "`WORD` between the commands of --runs")
 }
 
 // addMeasurementFlags adds the flags for what is measured, and when.
@@ -270,8 +286,8 @@ func (o *runOptions) check() (selection procstats.Selection, err error) {
 
 // checkSampling rejects values of flags, and flags that exclude each other.
 func (o *runOptions) checkSampling() error {
-	parent := o.request.Cgroup.Parent
-	needEnd := o.given("fail-if", "summary-file", "textfile", "runs", "warmup")
+	parent, repeats := o.request.Cgroup.Parent, o.given("runs", "warmup", "parameter")
+	needEnd := o.given("fail-if", "summary-file", "textfile", "runs", "warmup", "prepare", "cleanup", "parameter")
 	switch {
 	case o.interval < 10*time.Millisecond:
 		return cli.Usagef("--interval %s: must be at least 10ms", o.interval)
@@ -281,10 +297,10 @@ func (o *runOptions) checkSampling() error {
 		return cli.Usagef("--cgroup-parent %s: not possible with --cgroup none", parent)
 	case o.detach && len(needEnd) > 0:
 		return cli.Usagef("%s: not possible with --detach, which does not wait for the end", cli.AndList(needEnd))
-	case o.runs > 1 && o.recordFD > 0:
-		return cli.Usagef("--record-fd: not possible with --runs; use --record-file")
-	case o.warmUp > 0 && o.recordFD > 0:
-		return cli.Usagef("--record-fd: not possible with --warmup; use --record-file")
+	case !o.shell && strings.ContainsAny(o.prepare+o.cleanup, "|&;<>()$`*?'\"\\"):
+		return cli.Usagef("--prepare, --cleanup: no shell interprets quotes and operators; add --shell")
+	case len(repeats) > 0 && o.recordFD > 0:
+		return cli.Usagef("--record-fd: not possible with %s; use --record-file", cli.AndList(repeats))
 	}
 	return nil
 }
@@ -325,21 +341,26 @@ func (o *runOptions) appendSummary(text string) error {
 	return errors.Join(err, file.Close())
 }
 
-// judge holds the records of a command that has ended against the budgets and writes --summary-file. failure, of the
+// judge holds the records of runs that have ended against the budgets and writes --summary-file. failure, of the
 // command, takes precedence.
-func (o *runOptions) judge(cmd *cobra.Command, finals []*record.Record, markdown markdownOf, failure error) error {
+func (o *runOptions) judge(cmd *cobra.Command, of []repeat.Group, markdown markdownOf, failure error) error {
 	var results []budget.Result
-	for i, final := range finals {
-		for _, condition := range o.budgets {
-			result := condition.Check(final)
-			if len(finals) > 1 {
-				result.Reason = fmt.Sprintf("run %d: %s", i+1, result.Reason)
+	var last *record.Record
+	for _, g := range of {
+		for i, run := range g.Runs {
+			last = run.Record
+			for _, condition := range o.budgets {
+				result := condition.Check(last)
+				if name := fmt.Sprintf("run %d", i+1); len(of) > 1 {
+					result.Reason = fmt.Sprintf("%s of %s: %s", name, cli.Printable(g.Name), result.Reason)
+				} else if len(g.Runs) > 1 {
+					result.Reason = name + ": " + result.Reason
+				}
+				results = append(results, result)
 			}
-			results = append(results, result)
 		}
 	}
 	report := func(err error) { cli.PrintError(cmd.ErrOrStderr(), err) }
-	last := finals[len(finals)-1]
 	if o.summaryFile != "" {
 		report(o.appendSummary(markdown(last, results)))
 	}

@@ -147,8 +147,8 @@ func (s *screen) clear() {
 }
 
 // follow shows the resource usage of the task until ctx or the task ends: as a live line on a terminal, otherwise as a
-// plain line every report interval.
-func (s *screen) follow(ctx context.Context, stats statsOf, o *runOptions) {
+// plain line every report interval. progress, if it is not empty, begins each line.
+func (s *screen) follow(ctx context.Context, stats statsOf, o *runOptions, progress string) {
 	if s.silent || o.live.String() == "never" {
 		return
 	}
@@ -156,11 +156,14 @@ func (s *screen) follow(ctx context.Context, stats statsOf, o *runOptions) {
 	if s.live {
 		const fastest = 500 * time.Millisecond
 		interval = max(o.interval, fastest)
+		defer s.clear()
+		if progress != "" && !cli.IsTerminal(os.Stdout) { // else the output of a short command would be written over it
+			s.draw([]string{"tacho " + progress})
+		}
 	}
 	select {
 	case <-time.After(worthShowing):
-		s.showStats(ctx, stats, interval)
-		s.clear()
+		s.showStats(ctx, stats, interval, progress)
 	case <-ctx.Done():
 	}
 }
@@ -184,7 +187,7 @@ func statsFrom(c *client.Client) statsOf {
 }
 
 // showStats draws every sample of a stream. An error of the stream ends only the live line.
-func (s *screen) showStats(ctx context.Context, stats statsOf, interval time.Duration) {
+func (s *screen) showStats(ctx context.Context, stats statsOf, interval time.Duration, progress string) {
 	next, err := stats(ctx, interval)
 	if err != nil {
 		return
@@ -198,6 +201,9 @@ func (s *screen) showStats(ctx context.Context, stats statsOf, interval time.Dur
 		}
 		if past.Previous != nil {
 			words := liveLine(sample, past, time.Since(started))
+			if progress != "" {
+				words = append([]string{progress}, words...)
+			}
 			if s.live {
 				words[0] = "tacho " + words[0]
 				s.draw(words)

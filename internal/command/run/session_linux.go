@@ -137,7 +137,8 @@ func (s *session) runUnrecorded(cause error) error {
 		return fmt.Errorf("--runtime-dir: %w", cause)
 	}
 	cause = fmt.Errorf("%w (--runtime-dir chooses one)", cause)
-	needs := o.given("cgroup-parent", "detach", "fail-if", "runs", "timeout", "user", "wait-all", "warmup")
+	needs := o.given("cgroup-parent", "cleanup", "detach", "fail-if", "parameter", "runs", "timeout", "user", "wait-all",
+		"warmup")
 	if o.request.Limits != nil {
 		needs = append(needs, "a limit")
 	}
@@ -303,7 +304,6 @@ func (s *session) setSampling(request *proto.LaunchRequest) (err error) {
 	}
 	request.MaxRows, request.SamplingBudget = uint32(o.maxRows), o.samplingBudget/100
 	request.NetworkOff = o.network.String() == "off"
-	request.Selection, request.Required, request.RequiredGroups = nil, nil, nil // of a run before
 	if o.disk != "" {
 		if request.DiskDir, err = cli.Absolute(o.disk); err != nil {
 			return fmt.Errorf("--disk: %w", err)
@@ -328,7 +328,7 @@ func (s *session) follow(ctx context.Context, signals chan os.Signal) error {
 	var forwarding sync.WaitGroup
 	s.streams.interrupted = s.interrupted
 	s.streams.proxy(following, &forwarding, s.screen)
-	forwarding.Go(func() { s.screen.follow(following, statsFrom(s.client), s.options) })
+	forwarding.Go(func() { s.screen.follow(following, statsFrom(s.client), s.options, s.progress) })
 	if s.streams.master == nil {
 		signal.Notify(signals, unix.SIGTSTP) // a command with its own terminal receives Ctrl-Z there
 	}

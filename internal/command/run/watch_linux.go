@@ -21,6 +21,7 @@ import (
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/internal/command/repeat"
 	"github.com/tachograph/tacho/internal/command/summary"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -32,7 +33,7 @@ var (
 )
 
 func newWatch() *cobra.Command {
-	o := &runOptions{runs: 1, cgroup: cli.NewChoice("auto")}
+	o := &runOptions{repeatOptions: repeatOptions{runs: 1}, cgroup: cli.NewChoice("auto")}
 	o.request = &proto.LaunchRequest{Cgroup: &proto.CgroupPlacement{}}
 	cmd := cli.Launcher(cli.Described(help, "watch"))
 	cmd.GroupID, cmd.Args = cli.GroupMeasure, cli.Arguments()
@@ -70,7 +71,7 @@ func newWatch() *cobra.Command {
 		if final == nil {
 			return err
 		}
-		return o.judge(cmd, []*record.Record{final}, summary.Markdown, err)
+		return o.judge(cmd, repeat.Single(final), summary.Markdown, err)
 	}
 	return cmd
 }
@@ -131,7 +132,7 @@ func (s *session) followWatch(w *executor.Watch, signals <-chan os.Signal) *reco
 		case <-ctx.Done():
 		}
 	})
-	work.Go(func() { s.screen.follow(ctx, watchedStats(w), s.options) })
+	work.Go(func() { s.screen.follow(ctx, watchedStats(w), s.options, "") })
 	final := w.Run(ctx)
 	cancel(nil)
 	work.Wait()

@@ -20,6 +20,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/internal/command/repeat"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 	"github.com/tachograph/tacho/procstats/source"
@@ -27,8 +28,8 @@ import (
 
 // words is the help text for what names a run, which Find resolves.
 const words = `RUN is the name of a run as shown by tacho ls, a prefix of it, the path of its
-directory, last (the newest run), or last~1 (the one before it). Without it,
-last is meant.`
+directory, its --name, last (the newest run), or last~1 (the one before it).
+Without it, last is meant.`
 
 // last names the newest run.
 const last = "last"
@@ -90,6 +91,14 @@ func Find(root, word string) (record.Entry, error) {
 		return read(filepath.Join(root, word))
 	}
 	matching := slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, word) })
+	if word != "" && len(matching) == 0 {
+		entries, _ := record.ListBriefly(root) // the newest first
+		for _, entry := range entries {
+			if entry.Err == nil && entry.Record.Labels[repeat.NameLabel] == word {
+				return read(entry.Dir)
+			}
+		}
+	}
 	switch {
 	case word == "" || len(matching) == 0:
 		return record.Entry{}, fmt.Errorf("no run %q in %s (tacho ls lists the runs)", word, root)

@@ -15,17 +15,14 @@ import (
 // Markdown returns how a run ended, what it used and what became of its budgets, as a section with a table.
 func Markdown(r *record.Record, budgets []budget.Result) string {
 	var b strings.Builder
-	b.WriteString(Title(r.Command))
-	fmt.Fprintf(&b, "%s\n\n| | |\n|---|---|\n", cli.Markdown(r.End().Summary))
+	title := codeSpan(cli.CommandLine(r.Command))
+	fmt.Fprintf(&b, "### %s\n\n%s\n\n| | |\n|---|---|\n", title, cli.Markdown(r.End().Summary))
 	for _, line := range Lines(r) {
 		fmt.Fprintf(&b, "| %s | %s |\n", line[0], cli.Markdown(line[1]))
 	}
 	b.WriteString(Budgets(budgets))
 	return b.String()
 }
-
-// Title returns the title of a section about a command.
-func Title(command []string) string { return "### " + codeSpan(cli.CommandLine(command)) + "\n\n" }
 
 // Budgets returns what became of budgets as a table; empty for none.
 func Budgets(budgets []budget.Result) string {
