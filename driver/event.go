@@ -36,7 +36,7 @@ func endMessage(r *record.Record) string {
 // recordAnnotations are the record's main numbers by name, for programs that read events.
 func recordAnnotations(r *record.Record) map[string]string {
 	a := r.EndCounters()
-	a[AnnotationRedacted] = endMessage(r.Redacted())
+	a[AnnotationRedacted], a[record.BasisAnnotation] = endMessage(r.Redacted()), r.AdviceBasis()
 	a["verdict"], a["outcome"] = string(r.Diagnosis.Verdict), string(r.Diagnosis.Outcome)
 	for name, h := range r.Headline {
 		if h.Value != nil {

@@ -10,12 +10,14 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -29,7 +31,11 @@ func (t *task) describe(event *proto.Event) (message string, annotations map[str
 		return "", nil, false
 	case "exited":
 		if t.final != nil {
-			return endMessage(t.final), recordAnnotations(t.final), true
+			annotations = recordAnnotations(t.final)
+			if mhz, known := t.state.Attributes[record.CoreMHzAnnotation]; known {
+				annotations[record.CoreMHzAnnotation] = mhz
+			}
+			return endMessage(t.final), annotations, true
 		}
 	}
 	annotations = maps.Clone(event.GetAnnotations())
@@ -137,6 +143,38 @@ func limitPhrase(name, value string) string {
 		return "cpus " + value
 	}
 	return strings.TrimSuffix(strings.TrimPrefix(name, "cgroup_"), "_bytes") + " " + value
+}
+
+// untilReport returns the time until the next report of a running task: at the first age, then each time at twice it.
+func untilReport(age, first time.Duration) time.Duration {
+	for first <= age {
+		first *= 2
+	}
+	return first - age
+}
+
+// reportSoFar adds an event with what the task has used since its start.
+func (t *task) reportSoFar(ctx context.Context) {
+	s, err := t.sample(ctx, baselineAge, false)
+	if err != nil {
+		t.log.Warn("report running task", "error", err)
+		return
+	}
+	age := s.Wall.Sub(t.state.StartedAt)
+	r := &record.Record{State: record.Running, StartedAt: t.state.StartedAt}
+	r.SpanSeconds, r.Host.CPUs, r.Commands = new(age.Seconds()), runtime.NumCPU(), t.commands()
+	r.SetMeasured(s)
+	r.Headline = record.Headlines(procstats.Headlines(s, procstats.History{Elapsed: age}))
+	message := "running for " + procstats.Seconds.Text(age.Seconds())
+	if peak := r.Headline[procstats.HeadlineMemoryPeak.String()].Value; peak != nil {
+		message += ", peak " + procstats.Bytes.Text(*peak)
+	}
+	if cores := r.Headline[procstats.HeadlineCoresAverage.String()].Value; cores != nil {
+		message += ", " + procstats.Cores.Text(*cores) + " on average"
+	}
+	t.addEvent(s.Wall, message, map[string]string{
+		record.BasisAnnotation: r.AdviceBasis(), record.CoreMHzAnnotation: t.state.Attributes[record.CoreMHzAnnotation],
+	}, nil)
 }
 
 // logAttributes are the bounds of a task's log files, where its executor writes them.

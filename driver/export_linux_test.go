@@ -28,6 +28,9 @@ func (d *Tacho) HurryStops() {
 	d.patience.overdue, d.patience.silent = 1500*time.Millisecond, 500*time.Millisecond
 }
 
+// HurryReports reports running tasks soon, as behind a wire after a day.
+func (d *Tacho) HurryReports() { d.patience.report = 200 * time.Millisecond }
+
 // MarkDestroyed is what DestroyTask does first.
 func (d *Tacho) MarkDestroyed(id string) error {
 	t, err := d.find(id)
@@ -36,3 +39,6 @@ func (d *Tacho) MarkDestroyed(id string) error {
 	}
 	return err
 }
+
+// UntilReport is when a running task is reported next.
+func UntilReport(age, first time.Duration) time.Duration { return untilReport(age, first) }

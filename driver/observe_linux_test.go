@@ -349,3 +349,25 @@ func runs(pid int) bool {
 	_, rest, _ := strings.Cut(string(stat), ") ")
 	return !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
 }
+
+// TestReports holds that hosts behind a wire are told what a task uses that does not end, ever less often.
+func TestReports(t *testing.T) {
+	for age, want := range map[time.Duration]time.Duration{0: 24, 23: 1, 24: 24, 25: 23, 48: 48, 100: 92} {
+		testkit.Equal(t, driver.UntilReport(age, 24), want, "wait at that age")
+	}
+	f := newFixture(t, nil)
+	f.HurryReports()
+	events := f.events()
+	f.start(f.shell("sleep 100"))
+	all := collect(t, events, "running for ")
+	event := all[len(all)-1]
+	text := event.Annotations[record.BasisAnnotation]
+	r := testkit.Value(record.Decode([]byte(text)))(t)
+	span, known := r.Span()
+	if r.State != record.Running || !known || span < 0.2 || r.Headline[procstats.HeadlineCPU.String()].Value == nil {
+		t.Errorf("%s", text)
+	}
+	if !strings.HasSuffix(event.Message, "cores on average") {
+		t.Errorf("%q", event.Message)
+	}
+}

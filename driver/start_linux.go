@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"strconv"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/internal/failpoint"
 	"github.com/tachograph/tacho/procstats"
@@ -87,6 +89,9 @@ func (d *Tacho) start(ctx context.Context, config *TaskConfig) (*task, error) {
 	state := stateOf(c, launched)
 	state.SamplingBudget = request.GetSamplingBudget()
 	maps.Copy(state.Attributes, logAttributes(request.GetStdio().GetLogs()))
+	if mhz := d.CoreMHz(); mhz > 0 {
+		state.Attributes[record.CoreMHzAnnotation] = strconv.FormatFloat(mhz, 'f', 0, 64)
+	}
 	return d.newTask(config, c, state), nil
 }
 

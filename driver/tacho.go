@@ -60,6 +60,9 @@ type patience struct {
 	overdue, silent time.Duration
 	// launch is how long an executor may take to start its task.
 	launch time.Duration
+	// report is the age at which a running task is reported for the first time, then at twice that age, and so on; 0 for
+	// never. Hosts behind a wire have no other account of a service that does not end.
+	report time.Duration
 }
 
 // Tacho is the task driver over executors. Its methods may be called concurrently, in the process of an agent as
@@ -112,6 +115,7 @@ func New(o Options) *Tacho {
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	d.loop = sampling.New(d.log, o.ExecutorStats)
 	if o.Remote {
+		d.patience.report = 24 * time.Hour
 		d.hosts = make(confirmations, 1)
 		d.watching.Go(func() { d.hosts.watch(d.ctx, d.endUnconfirmed) })
 	}

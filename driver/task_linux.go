@@ -178,9 +178,15 @@ func (t *task) rest(ctx context.Context, changed <-chan struct{}) (rested bool, 
 	case p.Events > t.told:
 		return false, nil
 	}
+	var due <-chan time.Time
+	if t.patience.report > 0 {
+		due = time.After(untilReport(time.Since(t.state.StartedAt), t.patience.report))
+	}
 	select {
 	case <-changed:
 	case <-t.client.Lost():
+	case <-due:
+		t.reportSoFar(ctx)
 	case <-ctx.Done():
 	}
 	return true, nil

@@ -55,6 +55,13 @@ func AdviseTask(records []*Record) Advice {
 	})
 }
 
+// AdviseAllocations returns the advice for a task of a cluster, from its runs in all allocations.
+func AdviseAllocations(records []*Record) Advice {
+	return advise(records, &subject{
+		noun: "task", more: "let it run more often", once: "Let it run for a day, or to its end,",
+	})
+}
+
 func advise(all []*Record, s *subject) Advice {
 	records := slices.DeleteFunc(slices.Clone(all), func(r *Record) bool {
 		return r.State != Exited || r.Diagnosis.Verdict == StartFailed

@@ -256,6 +256,7 @@ func TestInsufficientData(t *testing.T) {
 		{"starved of CPU", []*Record{starved(exact(), 5)}, true, true, "CPU: up to 1.00 cores on average in 1 run"},
 	} {
 		a := AdviseRuns(test.records)
+		sameFromBasis(t, test.records)
 		if (a.MemoryMiB != nil) != test.memory || (a.Cores != nil) != test.cores || !strings.Contains(strings.Join(a.Why, "\n"), test.why) {
 			t.Errorf("%s: %+v, want %q", test.name, a, test.why)
 		}
@@ -335,6 +336,7 @@ func TestDays(t *testing.T) {
 				records = append(records, r)
 			}
 			a := AdviseTask(records)
+			sameFromBasis(t, records)
 			if a.MemoryMiB == nil != test.unknown {
 				t.Fatalf("%q", a.Why)
 			}

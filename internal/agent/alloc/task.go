@@ -344,6 +344,7 @@ func (t *Task) onDriverEvent(e *driver.Event) {
 	}
 	event.Redacted = event.Details[driver.AnnotationRedacted]
 	delete(event.Details, driver.AnnotationRedacted)
+	delete(event.Details, record.BasisAnnotation) // which the API of records has whole
 	t.mu.Lock()
 	t.persisted.Events = appendEvent(t.persisted.Events, event)
 	t.mu.Unlock()

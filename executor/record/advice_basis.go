@@ -1,0 +1,111 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package record
+
+import (
+	"time"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// BasisAnnotation is the annotation of a task's end with [Record.AdviceBasis]; CoreMHzAnnotation has what a core of the
+// machine counts for in job files.
+const (
+	BasisAnnotation   = "record"
+	CoreMHzAnnotation = "cpu.core_mhz"
+)
+
+// adviceBasis is the part of a record that advice reads, in the JSON of a record: Decode reads it. Its size is bounded,
+// because hosts store it with the event of a task's end.
+type adviceBasis struct {
+	SchemaVersion string    `json:"schema_version"`
+	State         State     `json:"state"`
+	StartedAt     time.Time `json:"started_at"`
+	SpanSeconds   *float64  `json:"span_seconds,omitempty"`
+	Diagnosis     struct {
+		Verdict Verdict `json:"verdict"`
+		Stall   Stall   `json:"stall,omitempty"`
+		OOM     struct {
+			Kills *int64 `json:"kills"`
+		} `json:"oom"`
+	} `json:"diagnosis"`
+	Headline     map[string]HeadlineValue `json:"headline"`
+	Measurements map[string]float64       `json:"measurements"`
+	Commands     *basisCommands           `json:"commands,omitempty"`
+	Host         struct {
+		CPUs int `json:"cpus"`
+	} `json:"host"`
+}
+
+// basisCommands are the commands of a record, added up in three rows.
+type basisCommands struct {
+	Rows        []basisCommand `json:"rows"`
+	Others      *basisCommand  `json:"others"`
+	LostRecords int64          `json:"lost_records"`
+	Reason      string         `json:"reason,omitempty"`
+}
+
+type basisCommand struct {
+	Processes        int64               `json:"processes"`
+	PeakRSSBytes     int64               `json:"peak_rss_bytes"`
+	PeakRSSGuarantee procstats.Guarantee `json:"peak_rss_guarantee"`
+}
+
+// AdviceBasis returns the part of a record that advice reads, and what a task waited for, as JSON. Advice from it is
+// that from the record.
+func (r *Record) AdviceBasis() string {
+	b := adviceBasis{
+		SchemaVersion: SchemaVersion, State: r.State, StartedAt: r.StartedAt,
+		Headline: map[string]HeadlineValue{}, Measurements: map[string]float64{},
+	}
+	if span, ok := r.Span(); ok {
+		b.SpanSeconds = &span
+	}
+	b.Diagnosis.Verdict, b.Diagnosis.Stall, b.Host.CPUs = r.Diagnosis.Verdict, r.Diagnosis.Stall, r.Host.CPUs
+	b.Diagnosis.OOM.Kills = r.Diagnosis.OOM.Kills
+	for _, id := range [...]procstats.ID{
+		procstats.HeadlineMemoryPeak, procstats.HeadlineCPU, procstats.HeadlineIORead, procstats.HeadlineIOHanded,
+	} {
+		if h := r.Headline[id.String()]; h.Value != nil {
+			value := HeadlineValue{Value: h.Value, Guarantee: h.Guarantee}
+			if id == procstats.HeadlineMemoryPeak && chargedExactly(&h) {
+				value.Guarantee = procstats.Exact
+			}
+			b.Headline[id.String()] = value
+		}
+	}
+	for _, id := range [...]procstats.ID{
+		procstats.CgroupMemorySwapPeak, procstats.CgroupMemorySwapCurrent, procstats.CgroupMemoryEventsHigh,
+		procstats.CgroupMemoryEventsMax, procstats.CgroupMemoryFailcnt, procstats.CgroupCPUThrottled,
+		procstats.TreeIORchar, procstats.TreeIOWchar, procstats.TreeUncharged, procstats.TreeUnchargedData,
+		procstats.PSICPUSome, procstats.PSICPUFull, procstats.PSIMemorySome, procstats.PSIIOSome,
+	} {
+		if value, ok := r.Measurements[id.String()].(float64); ok {
+			b.Measurements[id.String()] = value
+		}
+	}
+	b.Commands = r.Commands.basis()
+	text, err := encode(&b, "")
+	if err != nil { // of numbers that are not finite: JSON has none, and no record either
+		return ""
+	}
+	return string(text)
+}
+
+// basis adds up commands: the largest process, all others, and what may have inherited its size.
+func (c *Commands) basis() *basisCommands {
+	if c == nil {
+		return nil
+	}
+	u := usageOf(&Record{Commands: c}, 0)
+	largest, inherited := int64(u.largest), int64(u.inherited)
+	b := &basisCommands{LostRecords: c.LostRecords, Rows: []basisCommand{
+		{1, largest, procstats.LowerBound}, {1, inherited, procstats.UpperBound},
+	}}
+	if c.Reason != "" {
+		b.Reason = "not counted"
+	}
+	b.Others = &basisCommand{1, int64(u.resident) - largest - inherited, procstats.LowerBound}
+	return b
+}
