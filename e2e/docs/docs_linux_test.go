@@ -4,13 +4,19 @@
 package docs
 
 import (
+	"encoding/json"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/internal/testkit"
@@ -24,6 +30,7 @@ func TestPages(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("the pages set memory limits, which takes root here")
 	}
+	t.Setenv("NOMAD_ADDR", nomad(t))
 	for _, page := range []string{"tutorial.md", "howto.md"} {
 		t.Run(page, func(t *testing.T) {
 			dir := t.TempDir()
@@ -45,6 +52,25 @@ func TestPages(t *testing.T) {
 			}
 		})
 	}
+}
+
+// nomad serves the answers of a Nomad that the tests of package cluster read, as if all tasks had ended just now; it
+// returns the address.
+func nomad(t *testing.T) string {
+	t.Helper()
+	text := testkit.Value(os.ReadFile("../../internal/cluster/testdata/answers.json"))(t)
+	now := strconv.FormatInt(time.Now().UnixNano(), 10)
+	var answers map[string]json.RawMessage
+	testkit.Must(t, json.Unmarshal(regexp.MustCompile(`\b1795\d{15}\b`).ReplaceAll(text, []byte(now)), &answers))
+	var ended []map[string]any
+	testkit.Must(t, json.Unmarshal(answers["/v1/allocations"], &ended))
+	ended = slices.DeleteFunc(ended, func(a map[string]any) bool { return a["JobID"] == "serving" })
+	answers["/v1/allocations"] = testkit.Value(json.Marshal(ended))(t)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write(answers[r.URL.Path])
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
 }
 
 // TestCommands holds that the program knows each command and flag in blocks that are not run.

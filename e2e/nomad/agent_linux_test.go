@@ -38,6 +38,7 @@ type agent struct {
 	runtime string // our plugin's runtime_dir
 	config  string
 	dev     bool
+	token   string // of the management, if the agent has ACLs
 	process *exec.Cmd
 	log     *os.File
 }
@@ -77,6 +78,9 @@ consul {
   auto_advertise   = false
   client_auto_join = false
   server_auto_join = false
+}
+acl {
+  enabled = {{ .ACL }}
 }
 telemetry {
   collection_interval        = "1s"
@@ -130,11 +134,12 @@ func startWith(t *testing.T, dev bool, extra string) *agent {
 // startBinary starts an agent with a binary as the plugin.
 func startBinary(t *testing.T, tacho string, dev bool, extra string) *agent {
 	t.Helper()
-	return startIn(t, tacho, dev, extra, "")
+	return startIn(t, tacho, dev, extra, "", "")
 }
 
-// startIn starts an agent with a runtime directory, which is one of its own if it is empty.
-func startIn(t *testing.T, tacho string, dev bool, extra, runtime string) *agent {
+// startIn starts an agent with a runtime directory, which is one of its own if it is empty, and with ACLs if it is given a
+// token for its management.
+func startIn(t *testing.T, tacho string, dev bool, extra, runtime, token string) *agent {
 	t.Helper()
 	nomad, _ := requireNomad(t)
 	// Short: the paths of sockets are limited to 107 bytes.
@@ -142,7 +147,7 @@ func startIn(t *testing.T, tacho string, dev bool, extra, runtime string) *agent
 	testkit.Must(t, err)
 	// For tasks of other users; the agent itself would make its folder for root alone.
 	testkit.Must(t, errors.Join(os.Chmod(dir, 0o755), os.Mkdir(filepath.Join(dir, "data"), 0o755)))
-	a := &agent{t: t, nomad: nomad, dir: dir, dev: dev, config: filepath.Join(dir, "agent.hcl")}
+	a := &agent{t: t, nomad: nomad, dir: dir, dev: dev, token: token, config: filepath.Join(dir, "agent.hcl")}
 	a.runtime = cmp.Or(runtime, filepath.Join(dir, "run"))
 	t.Cleanup(a.clean)
 	a.copyFile(tacho, filepath.Join(dir, "plugins", "tacho"))
@@ -152,7 +157,7 @@ func startIn(t *testing.T, tacho string, dev bool, extra, runtime string) *agent
 	var text bytes.Buffer
 	err = template.Must(template.New("").Parse(configuration)).Execute(&text, map[string]any{
 		"Dir": dir, "HTTP": ports[0], "RPC": ports[1], "Serf": ports[2], "Metrics": a.metrics,
-		"Extra": extra, "Runtime": a.runtime,
+		"Extra": extra, "Runtime": a.runtime, "ACL": token != "",
 	})
 	testkit.Must(t, err)
 	testkit.Must(t, os.WriteFile(a.config, text.Bytes(), 0o600))
@@ -202,6 +207,9 @@ func (a *agent) run() {
 	a.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	testkit.Must(a.t, a.process.Start())
 	a.await("healthy driver", 2*time.Minute, func() bool { // which Nomad waits long for if the plugin hangs
+		if a.token != "" {
+			_, _ = a.do(http.MethodPost, a.address+"/v1/acl/bootstrap", fmt.Sprintf(`{"BootstrapSecret": %q}`, a.token)) // once
+		}
 		var nodes []struct{ ID string }
 		if a.get("/v1/nodes", &nodes) != nil || len(nodes) == 0 {
 			return false
@@ -275,12 +283,17 @@ func (a *agent) get(path string, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-func (a *agent) read(url string) ([]byte, error) {
+func (a *agent) read(url string) ([]byte, error) { return a.do(http.MethodGet, url, "") }
+
+func (a *agent) do(method, url, body string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		return nil, err
+	}
+	if a.token != "" {
+		request.Header.Set("X-Nomad-Token", a.token)
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
@@ -303,7 +316,7 @@ func (a *agent) cliInput(input string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, a.nomad, args...)
-	cmd.Env = append(os.Environ(), "NOMAD_ADDR="+a.address, "NOMAD_CLI_SHOW_HINTS=false", "NO_COLOR=1")
+	cmd.Env = append(os.Environ(), "NOMAD_ADDR="+a.address, "NOMAD_TOKEN="+a.token, "NOMAD_CLI_SHOW_HINTS=false", "NO_COLOR=1")
 	cmd.Stdin = strings.NewReader(input)
 	text, err := cmd.CombinedOutput()
 	if err != nil {

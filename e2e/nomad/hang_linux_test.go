@@ -95,7 +95,7 @@ func TestTwoClients(t *testing.T) {
 	t.Parallel()
 	_, tacho := requireNomad(t)
 	first := start(t, false)
-	second := startIn(t, tacho, false, "", first.runtime)
+	second := startIn(t, tacho, false, "", first.runtime, "")
 	al, before := first.counting()
 	other, otherBefore := second.counting()
 	plugin := first.pluginProcess()

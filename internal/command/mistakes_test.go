@@ -96,6 +96,12 @@ advise last --job web
 advise --job ''
 advise --core-mhz 0
 advise --job nosuch
+advise --days 3
+advise --nomad one two
+advise --nomad --job web
+advise --nomad --days 0
+advise --nomad --fail-if 'memory_peak > 20%'
+advise --nomad --fail-if 'wasted_memory > lots'
 diff last
 diff --max-increase memory_peak last~1 last
 diff --max-increase memory_peak=-5% last~1 last

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -35,6 +36,10 @@ type Options struct {
 	Token string
 	// CAFile has the certificates that sign https addresses; empty means the system's.
 	CAFile string
+	// TLS is how https is spoken, if not as usual with CAFile.
+	TLS *tls.Config
+	// Query is part of all requests.
+	Query url.Values
 }
 
 // Client asks one agent. Its methods may be called concurrently.
@@ -42,6 +47,7 @@ type Client struct {
 	address string
 	base    url.URL
 	token   string
+	query   url.Values
 	http    *http.Client
 }
 
@@ -91,8 +97,10 @@ const errAddress = AddressError("must be unix:/path, http://host:port or https:/
 
 // New returns a client that has not connected yet.
 func New(o Options) (*Client, error) {
-	c := &Client{address: o.Address, token: o.Token}
-	transport := &http.Transport{MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute, DisableCompression: true}
+	c := &Client{address: o.Address, token: o.Token, query: o.Query}
+	transport := &http.Transport{
+		MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute, DisableCompression: true, TLSClientConfig: o.TLS,
+	}
 	if path, ok := strings.CutPrefix(o.Address, "unix:"); ok {
 		if path = "/" + strings.TrimLeft(path, "/"); path == "/" {
 			return nil, errAddress
@@ -163,6 +171,8 @@ type Answer[T any] struct {
 	JSON json.RawMessage
 	// Index is the index of the agent's newest event when it answered, for Wait.
 	Index uint64
+	// Next is the token of the next page of a list; empty for the last one.
+	Next string
 }
 
 // Wait lets the agent hold an answer back until something happened after Index, at most For. The zero value waits
@@ -181,6 +191,15 @@ type call struct {
 	// patience is the time for the response beyond the usual.
 	patience time.Duration
 }
+
+// Get returns what is at a path, made by Path, of an API that works like that of an agent: Nomad's, or Prometheus'.
+// pairs are names of parameters, each followed by its value; empty values are left out.
+func Get[T any](ctx context.Context, c *Client, path string, pairs ...string) (Answer[T], error) {
+	return get[T](ctx, c, path, pairs...)
+}
+
+// Path joins words to a path; each is escaped.
+func Path(words ...string) string { return pathOf(words...) }
 
 // get returns a value. pairs are names of parameters, each followed by its value; empty values are left out.
 func get[T any](ctx context.Context, c *Client, path string, pairs ...string) (Answer[T], error) {
@@ -231,6 +250,7 @@ func do[T any](ctx context.Context, c *Client, r call) (answer Answer[T], err er
 		return answer, fmt.Errorf("read answer of %s: %w", r.path, err)
 	}
 	answer.JSON = text
+	answer.Next = response.Header.Get("X-Nomad-Nexttoken")
 	answer.Index, _ = strconv.ParseUint(response.Header.Get("X-Nomad-Index"), 10, 64) // absent is no index
 	return answer, nil
 }
@@ -277,7 +297,13 @@ func statusError(response *http.Response) error {
 // target is the URL of a path that pathOf made.
 func (c *Client) target(path string, query url.Values) string {
 	target := c.base
-	target.RawPath, target.RawQuery = path, query.Encode()
+	all := maps.Clone(c.query)
+	if all == nil {
+		all = query
+	} else {
+		maps.Copy(all, query)
+	}
+	target.RawPath, target.RawQuery = path, all.Encode()
 	target.Path, _ = url.PathUnescape(path)
 	return target.String()
 }

@@ -62,7 +62,10 @@ type Condition struct {
 }
 
 // Parse reads a condition such as "memory_peak > 400M".
-func Parse(text string) (Condition, error) {
+func Parse(text string) (Condition, error) { return ParseOf(text, find) }
+
+// ParseOf reads a condition on one of the numbers that find knows.
+func ParseOf(text string, find func(name string) (procstats.Measurement, error)) (Condition, error) {
 	at := strings.IndexAny(text, "<>")
 	if at < 0 {
 		return Condition{}, errors.New("must be MEASUREMENT > VALUE, such as 'memory_peak > 400M'; also >=, < and <=")
@@ -87,8 +90,17 @@ func (c Condition) String() string {
 
 // Check compares the number of a record.
 func (c Condition) Check(r *record.Record) Result {
-	result := Result{Budget: c.String(), Failed: true}
 	v, err := valueOf(r, c.Measurement)
+	return c.decide(v, err)
+}
+
+// CheckNumber compares a number, unless err says why it is not known.
+func (c Condition) CheckNumber(number float64, err error) Result {
+	return c.decide(value{number, number}, err)
+}
+
+func (c Condition) decide(v value, err error) Result {
+	result := Result{Budget: c.String(), Failed: true}
 	if err != nil {
 		result.Reason = err.Error()
 		return result

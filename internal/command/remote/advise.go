@@ -27,6 +27,7 @@ type adviseOptions struct {
 	job, alloc string
 	coreMHz    int
 	connection *connection
+	cluster    clusterOptions
 }
 
 // mostCoreMHz is the highest --core-mhz: no core counts for more.
@@ -43,8 +44,15 @@ func newAdvise() *cobra.Command {
 	flags.Var(cli.Number(&o.coreMHz, 1, mostCoreMHz), "core-mhz",
 		"what a core counts for in the job file: that of the node's cpu.frequency")
 	o.connection = addConnectionFlags(cmd)
+	o.cluster.addFlags(cmd)
 	cmd.ValidArgsFunction = rundir.Complete(o.outputDir, 1000)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if ours, err := o.cluster.check(cmd, args); ours || err != nil {
+			if err == nil {
+				err = o.size(cmd, args)
+			}
+			return err
+		}
 		for _, name := range []string{"job", "alloc"} {
 			if flag := cmd.Flags().Lookup(name); flag.Changed && flag.Value.String() == "" {
 				return cli.Usagef("--%s is empty (see %s --help)", name, cmd.CommandPath())
