@@ -87,7 +87,7 @@ func TestQueries(t *testing.T) {
 		}
 		for _, metric := range name.FindAllString(m[2], -1) {
 			counts := strings.Contains(metrics, fmt.Sprintf("| %s | counter |", metric))
-			rates := strings.HasPrefix(m[2], "rate(") || strings.HasPrefix(m[2], "increase(")
+			rates := strings.Contains(m[2], "rate("+metric) || strings.Contains(m[2], "increase("+metric)
 			if counts != rates && m[1] == "expr" {
 				t.Errorf("%s: a counter takes rate or increase, and a gauge neither", m[2])
 			}

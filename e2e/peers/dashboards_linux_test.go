@@ -77,6 +77,7 @@ func TestDashboards(t *testing.T) {
 		t.Fatalf("dashboards in %s: %v, %v", folder, files, err)
 	}
 	total := 0
+	files = append(files, "../../packaging/grafana/tachograph.json")
 	for _, file := range files {
 		text := testkit.Value(os.ReadFile(file))(t)
 		var dashboard panel
@@ -89,6 +90,22 @@ func TestDashboards(t *testing.T) {
 	if total == 0 {
 		t.Error("no panel has a query")
 	}
+}
+
+// TestAlerts lets the alert rules of the package judge series that Prometheus' own tests of rules make.
+func TestAlerts(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("not measured: no promtool on PATH")
+	}
+	dir := t.TempDir()
+	for _, file := range []string{"testdata/alerts_test.yml", "../../packaging/prometheus/alerts.yml"} {
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, filepath.Base(file)), testkit.Value(os.ReadFile(file))(t), 0o600))
+	}
+	if out, err := exec.CommandContext(t.Context(), promtool, "test", "rules", filepath.Join(dir, "alerts_test.yml")).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	report(t, "the alerts for killed, throttled and oversized tasks fire as they should")
 }
 
 var (
