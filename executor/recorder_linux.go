@@ -20,7 +20,6 @@ import (
 	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
-	"github.com/tachograph/tacho/procstats/source/pace"
 )
 
 // recorder keeps the record of a task: it samples where an interval asks for it, and writes the run's files.
@@ -44,7 +43,7 @@ type recorder struct {
 	inheritsPeak bool
 	// The whole run and the current report; used by run, and by finish after it.
 	whole, current procstats.Window
-	last           *procstats.Sample // the newest one, with its rows
+	last           *procstats.Sample // the newest one
 	reportEnds     time.Duration
 
 	looks looks
@@ -53,7 +52,6 @@ type recorder struct {
 // looks are when a task was sampled, and what of it has been seen.
 type looks struct {
 	at, gap time.Duration // the last look, or the start, on CLOCK_MONOTONIC; the longest time without one
-	tasks   float64       // of the last look at all processes
 	skipped int           // looks at the totals only
 }
 
@@ -149,26 +147,15 @@ func (r *recorder) sample(ctx context.Context, interval time.Duration) {
 	pace := r.reader.Pacer.Start(interval)
 	defer pace.End()
 	ticks(ctx, pace, func() bool {
-		if ctx.Err() == nil {
-			r.add(r.reader.Get(interval/2, r.affordsRows(pace)))
+		if ctx.Err() != nil {
+			return true
+		}
+		rows := affordsRows(r.reader, pace)
+		if r.add(r.reader.Get(interval/2, rows)); !rows {
+			r.looks.skipped++
 		}
 		return true
 	})
-}
-
-// processPrice is about what the first look at a process takes: its files are opened.
-const processPrice = 100 * time.Microsecond
-
-// affordsRows reports whether the budget has room for a look at all processes, of which some are new. The price is
-// known before it is paid: the first look at thousands would take most of what a short run may cost.
-func (r *recorder) affordsRows(p *pace.Pace) bool {
-	tasks, ok := r.reader.Tasks()
-	if ok && !p.Affords(time.Duration(max(0, tasks-r.looks.tasks))*processPrice) {
-		r.looks.skipped++
-		return false
-	}
-	r.looks.tasks = tasks
-	return true
 }
 
 func (r *recorder) add(s *procstats.Sample) {
@@ -183,7 +170,7 @@ func (r *recorder) add(s *procstats.Sample) {
 	if s.Mono >= r.reportEnds {
 		late := (s.Mono - r.reportEnds) % r.report
 		r.reportEnds = s.Mono - late + r.report
-		r.writeReport(r.last, r.provisional())
+		r.writeReport(r.reader.WithRows(r.last), r.provisional())
 	}
 }
 
@@ -265,8 +252,10 @@ func (r *recorder) finish(
 		Verdict: string(d.Verdict), Summary: readable(d.Summary), EndedAtUnixNs: info.EndedAt.UnixNano(),
 	}
 	final = record.WithExits(final, info.Commands)
-	rows := cmp.Or(r.last, newest.Rows)
-	if r.last == nil && rows != nil {
+	rows := newest.Rows
+	if r.last != nil {
+		rows = r.reader.WithRows(r.last)
+	} else if rows != nil {
 		r.whole.Add(rows) // of what the caller has sampled, the last rows
 	}
 	merged := record.MergeFinal(final, rows)
@@ -315,7 +304,7 @@ func (r *recorder) fillFinal(merged *procstats.Sample, sampled bool, history pro
 	}
 	if r.looks.skipped > 0 {
 		info.Notes = append(info.Notes, procstats.Counted(r.looks.skipped, "sample has", "samples have")+
-			" no processes: a first look at so many would have taken more than the sampling budget")
+			" no processes: to read so many would have taken more than the sampling budget")
 	}
 	if r.reader.LostChildren() {
 		info.Notes = append(info.Notes,

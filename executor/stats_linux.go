@@ -41,7 +41,7 @@ func (e *Executor) openReader(t *task, selection procstats.Selection, peaks map[
 			MaxRows: int(request.GetMaxRows()), Used: !t.group.Owned, Opened: peaks,
 		},
 		Selection: selection, Executor: os.Getpid(), Unsampled: "the executor does not sample by itself",
-		Pacer: pace.New(request.GetSamplingBudget(), processCPU, func(text string) {
+		Pacer: pace.New(request.GetSamplingBudget(), reader.ThreadCPU, func(text string) {
 			e.journal.add("sampling_stretched", text, nil)
 		}),
 		Packets: e.openPackets(request, selection, t.group),
@@ -63,12 +63,6 @@ func (e *Executor) openPackets(
 		return network.Absent(selection, record.NotSampled) // unless the caller says otherwise
 	}
 	return e.programs.OpenPackets(selection, group.Cgroup, false)
-}
-
-// processCPU is the CPU time of this process so far.
-func processCPU() time.Duration {
-	cpu, _ := kernel.ProcessCPU(os.Getpid()) // which exists
-	return cpu
 }
 
 // reportOutside reports the processes that run outside the task's cgroup, if there are more than in the sample before.
@@ -160,11 +154,13 @@ func (e *Executor) Stats(request *proto.StatsRequest, stream grpc.ServerStreamin
 	pace := t.reader.Pacer.Start(interval)
 	defer pace.End()
 	ticks(ctx, pace, func() bool {
-		s := t.reader.Get(interval/2, request.GetRows())
+		s := t.reader.Get(interval/2, request.GetRows() && affordsRows(t.reader, pace))
 		if s == last {
 			return true // the stream began shortly before this tick
 		}
-		last = s
+		if last = s; request.GetRows() {
+			s = t.reader.WithRows(s)
+		}
 		err = stream.Send(&proto.SampleResponse{Sample: wire.FromSample(s, request.GetRows())})
 		return err == nil
 	})
@@ -172,6 +168,12 @@ func (e *Executor) Stats(request *proto.StatsRequest, stream grpc.ServerStreamin
 		return err
 	}
 	return status.FromContextError(stream.Context().Err()).Err()
+}
+
+// affordsRows reports whether a tick has room for all processes. Those of a task without a cgroup are its totals.
+func affordsRows(r *reader.Reader, p *pace.Pace) bool {
+	tasks, ok := r.Tasks()
+	return !ok || p.AffordsRows(tasks)
 }
 
 // ticks calls yield at once and then once per interval, or what the pace makes of it, at times that the executors of

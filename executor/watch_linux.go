@@ -66,7 +66,7 @@ func OpenWatch(log hclog.Logger, w Watched, info *record.Record, notice func(tex
 			MaxRows: int(w.Request.GetMaxRows()), Used: true, Running: true,
 		},
 		Selection: selection, Executor: os.Getpid(), Unsampled: record.NotSampled, Packets: packets,
-		Pacer: pace.New(w.Request.GetSamplingBudget(), processCPU, func(string) {}),
+		Pacer: pace.New(w.Request.GetSamplingBudget(), reader.ThreadCPU, func(string) {}),
 	})
 	baseline := x.reader.Before()
 	x.reader.Whole() // what processes had used before is taken from the first rows

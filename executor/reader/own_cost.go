@@ -66,8 +66,8 @@ func (c *ownCost) Collect(into *procstats.Sample) {
 // Close implements source.Source.
 func (c *ownCost) Close() error { return nil }
 
-// threadCPU is the CPU time of this thread so far, clock_gettime(2).
-func threadCPU() time.Duration {
+// ThreadCPU is the CPU time of this thread so far, clock_gettime(2).
+func ThreadCPU() time.Duration {
 	var ts unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts) != nil {
 		return 0

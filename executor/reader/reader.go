@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -247,6 +248,19 @@ func (r *Reader) Rows() *procstats.Sample {
 	return r.sets.newest
 }
 
+// WithRows returns a sample with the newest rows, and what was read together with them, if it has none of its own.
+func (r *Reader) WithRows(s *procstats.Sample) *procstats.Sample {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, read := s.RowsAt(); read || r.sets.newest == nil {
+		return s
+	}
+	with := *s
+	with.Task = slices.Clone(s.Task)
+	r.sets.carry(&with)
+	return &with
+}
+
 // Recent returns the newest two samples of the task while it had a process; nil if they were not taken.
 func (r *Reader) Recent() (last, before *procstats.Sample) {
 	r.mu.Lock()
@@ -328,9 +342,9 @@ func (r *Reader) isQuiet(now time.Duration) bool {
 func (r *Reader) readCounted(began time.Duration, latest *procstats.Sample, packets bool) *procstats.Sample {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	before := threadCPU()
+	before := ThreadCPU()
 	into := r.read(began, latest, packets)
-	r.spent += threadCPU() - before
+	r.spent += ThreadCPU() - before
 	return into
 }
 
@@ -353,10 +367,14 @@ func (r *Reader) read(now time.Duration, latest *procstats.Sample, packets bool)
 		into := source.Sibling(bare(latest))
 		source.CollectAll(into, r.totals)
 		n, _ := into.Task.Number(procstats.CgroupPidsCurrent)
-		if r.carried = r.sets.interval == 0 || n > 0; r.carried { // else it is at its end
+		switch r.carried = true; {
+		case r.sets.interval == 0:
+			return into // and has no rows
+		case n > 0:
 			r.sets.carry(into)
 			return into
 		}
+		r.carried = false // it is at its end
 	}
 	if r.sets.interval == 0 {
 		latest = cmp.Or(r.sets.newest, latest) // which has memory for rows

@@ -89,11 +89,8 @@ func (r *rows) reduced() *procstats.Sample {
 	return &set
 }
 
-// carry gives a sample without rows those of the newest set; with an interval of 0 it has none.
+// carry gives a sample without rows those of the newest set.
 func (r *rows) carry(sample *procstats.Sample) {
-	if r.interval == 0 {
-		return
-	}
 	sample.Processes, sample.Omitted, sample.EarlierSet = r.newest.Processes, r.newest.Omitted, r.newest.EarlierSet
 	for source, at := range r.newest.Sources.All() {
 		if sample.Sources.At(source).Zero() {

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -46,10 +47,14 @@ type Pace struct {
 	// credit is what is left of the burst, saved what all ticks so far have left of their shares, below 0 if they took
 	// more.
 	credit, saved time.Duration
+	// rows reports that the current tick reads the process rows, tasks how many processes and threads the last look had.
+	rows  bool
+	tasks float64
 }
 
-// New returns one with a budget, a share of one core; 0 is the default. usage returns the CPU time of the sampler,
-// and stretched is told when an interval becomes longer than ever before, and at least twice as long.
+// New returns one with a budget, a share of one core; 0 is the default. usage returns the CPU time of the thread: a tick
+// does not pay for what it waits for. stretched is told when an interval becomes longer than ever before, and at least
+// twice as long.
 func New(budget float64, usage func() time.Duration, stretched func(text string)) *Pacer {
 	return &Pacer{budget: cmp.Or(budget, defaultBudget), usage: usage, stretched: stretched}
 }
@@ -80,17 +85,27 @@ func (r *Pace) End() {
 	r.pacer.paces = slices.DeleteFunc(r.pacer.paces, func(other *Pace) bool { return other == r })
 }
 
-// Affords reports whether the budget has room by now for something that takes so much CPU time: what it has left, and
-// the burst.
-func (r *Pace) Affords(price time.Duration) bool {
+// processPrice is about what the first look at a process takes: its files are opened.
+const processPrice = 100 * time.Microsecond
+
+// AffordsRows reports whether the budget has room by now for a tick that reads all processes as well: so many, with
+// their threads. The rows have to wait until the ticks before are paid for, and the price of new processes is known
+// before it is paid; the totals do not wait for what the rows took.
+func (r *Pace) AffordsRows(tasks float64) bool {
 	r.pacer.mu.Lock()
 	defer r.pacer.mu.Unlock()
-	return price <= burst+r.saved || price <= burst && r.credit > 0
+	price := time.Duration(max(0, tasks-r.tasks)) * processPrice
+	if r.rows = r.credit > 0 && price <= burst+max(0, r.saved); r.rows {
+		r.tasks = tasks
+	}
+	return r.rows
 }
 
 // Tick does what is done once an interval and returns the interval until the next one: a multiple of the requested
 // one, so long that this tick takes no more than its share of it.
 func (r *Pace) Tick(do func()) time.Duration {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	before := r.pacer.usage()
 	do()
 	return r.Spend(r.pacer.usage() - before)
@@ -110,12 +125,15 @@ func (r *Pace) spent(cost time.Duration) (text string) {
 	p := r.pacer
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r.cost += (cost - r.cost) / 4 //nolint:mnd // smooths over a few ticks
 	share := p.budget / float64(max(1, len(p.paces)))
 	left := time.Duration(share*float64(r.interval)) - cost
 	r.saved += left
 	r.credit = min(burst, r.credit+left)
-	if r.credit > 0 {
+	rows := r.rows
+	if r.rows = false; !rows {
+		r.cost += (cost - r.cost) / 4 //nolint:mnd // smooths over a few ticks
+	}
+	if r.credit > 0 || rows {
 		r.interval = r.requested
 		return ""
 	}

@@ -77,20 +77,31 @@ func TestPacer(t *testing.T) {
 // TestAffords holds that what is dear waits until the budget has room for it, and that it is paid for.
 func TestAffords(t *testing.T) {
 	p := New(0.02, nil, func(string) {}).Start(time.Second)
-	for _, price := range []time.Duration{0, burst, burst + time.Millisecond, time.Second} {
-		if got := p.Affords(price); got != (price <= burst) {
-			t.Errorf("at the start it affords %v: %t", price, got)
+	const inBurst, inSecond = float64(burst / processPrice), float64(time.Second / processPrice)
+	for _, tasks := range []float64{inBurst + 10, inSecond, 0, inBurst / 2} {
+		if got := p.AffordsRows(tasks); got != (tasks <= inBurst) {
+			t.Errorf("at the start it affords %v processes: %t", tasks, got)
 		}
 	}
 	ticks := 0
-	for ; !p.Affords(time.Second); ticks++ {
-		p.Spend(0)
+	for ; !p.AffordsRows(inSecond + inBurst/2); ticks++ {
+		if interval := p.Spend(0); interval != time.Second {
+			t.Errorf("the totals are read after %s", interval)
+		}
 	}
 	if want := 45; ticks != want { // 0.9 s at 20 ms each
 		t.Errorf("1 s of CPU time after %d ticks, want %d", ticks, want)
 	}
-	p.Spend(time.Second)
-	if p.Affords(burst / 2) {
-		t.Error("it affords more right after that")
+	if interval := p.Spend(time.Second); interval != time.Second {
+		t.Errorf("the totals wait for %s because of the rows", interval)
+	}
+	if ticks = 0; p.AffordsRows(0) {
+		t.Error("it affords rows right after that")
+	}
+	for ; !p.AffordsRows(inSecond); ticks++ {
+		p.Spend(time.Millisecond)
+	}
+	if want := 47; ticks != want { // 0.88 s at 19 ms each
+		t.Errorf("rows after %d ticks, want %d", ticks, want)
 	}
 }
