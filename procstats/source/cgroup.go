@@ -131,11 +131,17 @@ func (r *cgroupReader) watches(f *cgroupFile) bool {
 		f.has(procstats.CgroupCPUUsage) || f.has(procstats.CgroupMemoryCurrent)
 }
 
-// reread reads the watched files again.
+// needsCPU reports whether the file tells of waits that begin only while a thread runs: the CPU time moves with them.
+// Waits that go on have moved it by the read before.
+func (f *cgroupFile) needsCPU() bool {
+	return f.has(procstats.PSIMemorySome) || f.has(procstats.PSIIOSome)
+}
+
+// reread reads the watched files again, without those that do not move alone.
 func (r *cgroupReader) reread() {
 	for i := range r.watched {
 		r.remember(i)
-		if r.watched[i].file.collect(r.shared) {
+		if !r.watched[i].file.needsCPU() && r.watched[i].file.collect(r.shared) {
 			r.settings.expire()
 		}
 	}

@@ -11,7 +11,8 @@ import (
 // watched is how many files tell of a quiet task that it is: CPU time, memory, and three of pressure.
 const watched = 5
 
-// Quiet tells whether a task uses no CPU time and no memory and waits for nothing, by reading no more than that.
+// Quiet tells whether a task uses no CPU time and no memory and waits for nothing. Only a whole collection reads the
+// pressure of memory and storage: such waits begin only while a thread runs.
 type Quiet struct {
 	readers []*cgroupReader
 }
