@@ -27,7 +27,7 @@ import (
 // Execute runs tacho with its arguments, without the name of the program, and returns the exit code. An error is
 // printed on stderr in one line. Cancelling ctx ends commands that wait for something.
 func Execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	root := Root()
+	root := tree(commandsFor(args))
 	root.SetArgs(cli.HelpAsFlag(agent.LongDashes(args)))
 	root.SetIn(stdin)
 	root.SetOut(stdout)
@@ -44,8 +44,24 @@ func Execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 //go:embed help.txt
 var help string
 
-// Root returns the tree of all commands, for what runs and for what documents them.
-func Root() *cobra.Command {
+// Root returns the tree of all commands, for what documents them.
+func Root() *cobra.Command { return tree(commandsFor(nil)) }
+
+// commandsFor returns the commands that a command line can name. Scripts start these two so often that the flags of the
+// others cost time.
+func commandsFor(args []string) []*cobra.Command {
+	switch {
+	case len(args) > 0 && args[0] == "run":
+		return run.Commands()
+	case len(args) > 0 && args[0] == "version":
+		return []*cobra.Command{newVersion()}
+	}
+	return slices.Concat(run.Commands(), records.Commands(), remote.Commands(),
+		[]*cobra.Command{agent.Command(), doctor.Command(), newVersion()})
+}
+
+// tree returns the root of commands.
+func tree(commands []*cobra.Command) *cobra.Command {
 	root := cli.Described(help, "tacho")
 	root.Version, root.PersistentPreRunE, root.SilenceErrors, root.SilenceUsage = version.String(), prepare, true, true
 	root.AddGroup(
@@ -56,8 +72,7 @@ func Root() *cobra.Command {
 	)
 	cli.AddColor(root)
 	root.SetFlagErrorFunc(cli.FlagError)
-	cli.AddSubcommands(root, slices.Concat(run.Commands(), records.Commands(), remote.Commands(),
-		[]*cobra.Command{agent.Command(), doctor.Command(), newVersion()})...)
+	cli.AddSubcommands(root, commands...)
 	for _, topic := range []string{"benchmarks", "exit-codes", "selection", "budgets", "environment", "sockets"} {
 		cli.AddSubcommands(root, cli.Topic(help, topic))
 	}

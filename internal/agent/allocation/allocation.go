@@ -190,7 +190,8 @@ type Event struct {
 // Public reports whether everybody may see the message and the details of an event. Messages can contain commands and
 // files, except that of an observed exit, which is the text of a hook.Exit.
 func (e *Event) Public() bool {
-	return e.Type == hook.EventTerminated && observedExit.MatchString(e.Message)
+	const observedExit = `^exit code \d+(, signal \d+)?(, OOM killed)?$`
+	return e.Type == hook.EventTerminated && regexp.MustCompile(observedExit).MatchString(e.Message)
 }
 
 // MessageFor returns the message that a caller may see; hidden reports that there is one and none may be seen.
@@ -200,5 +201,3 @@ func (e *Event) MessageFor(trusted bool) (message string, hidden bool) {
 	}
 	return e.Redacted, e.Redacted == "" && e.Message != ""
 }
-
-var observedExit = regexp.MustCompile(`^exit code \d+(, signal \d+)?(, OOM killed)?$`)

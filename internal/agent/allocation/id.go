@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -66,6 +65,13 @@ func (e noTask) Error() string      { return string(e) }
 func (noTask) Is(target error) bool { return target == ErrNotFound }
 
 // IsID reports whether a text has the form of an id.
-func IsID(text string) bool { return idForm.MatchString(text) }
-
-var idForm = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
+func IsID(text string) bool {
+	const form = "........-....-....-....-............"
+	digits := strings.Map(func(r rune) rune {
+		if strings.ContainsRune("0123456789abcdef", r) {
+			return '.'
+		}
+		return r
+	}, text)
+	return digits == form && !strings.Contains(text, ".")
+}

@@ -157,7 +157,7 @@ func (c *Config) Check() error {
 }
 
 // hostName matches names as DNS has them, RFC 1123, 2.1.
-var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$`)
+const hostName = `^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$`
 
 // bindError says why the agent cannot listen on a host, with TLS or without; empty if it can.
 func bindError(host string, tls bool) string {
@@ -171,7 +171,7 @@ func bindError(host string, tls bool) string {
 			return ""
 		}
 		return "reachable from the network; " + needs
-	case !hostName.MatchString(host) || strings.Trim(host, "0123456789.") == "":
+	case !regexp.MustCompile(hostName).MatchString(host) || strings.Trim(host, "0123456789.") == "":
 		return "not an IP address or localhost"
 	case !tls:
 		return "not an IP address or localhost, and may be reachable from the network; " + needs

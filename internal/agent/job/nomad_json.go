@@ -58,11 +58,9 @@ func newDecoder(text []byte) *json.Decoder {
 	return decoder
 }
 
-// inJSON matches the place in a message about the translated text.
-var inJSON = regexp.MustCompile(regexp.QuoteMeta(jsonFilename) + `:(\d+)(?:,(\d+)[\d,-]*)?`)
-
 // Explain replaces the lines of the translated text in a message by paths in the JSON.
 func (t *Translation) Explain(message string) string {
+	inJSON := regexp.MustCompile(regexp.QuoteMeta(jsonFilename) + `:(\d+)(?:,(\d+)[\d,-]*)?`) // a place in the text
 	return inJSON.ReplaceAllStringFunc(message, func(place string) string {
 		found := inJSON.FindStringSubmatch(place)
 		line, err := strconv.Atoi(found[1])

@@ -180,7 +180,7 @@ func within(dir, above string) bool {
 
 // containerName is what container engines call the cgroup of a container: docker-ID.scope, libpod-ID, crio-ID.scope,
 // cri-containerd-ID.scope, lxc.payload.NAME, or ID.
-var containerName = regexp.MustCompile(`^(?:[a-z][a-z-]*-)?([0-9a-f]{64})(?:\.scope)?$|^lxc\.payload\.(.+)$`)
+const containerName = `^(?:[a-z][a-z-]*-)?([0-9a-f]{64})(?:\.scope)?$|^lxc\.payload\.(.+)$`
 
 // matcher returns a function that says to which group of a value a process belongs; empty if to none.
 func matcher(flag, value string) (func(running) string, error) {
@@ -194,10 +194,11 @@ func matcher(flag, value string) (func(running) string, error) {
 		}
 		return func(p running) string { return p.in(func(name string) bool { return name == value }) }, nil
 	case "container":
+		form := regexp.MustCompile(containerName)
 		return func(p running) string {
 			command, _ := kernel.Comm(kernel.HostFS(), p.PID) // of one that has ended
 			return p.in(func(name string) bool {
-				id := containerName.FindStringSubmatch(name)
+				id := form.FindStringSubmatch(name)
 				return name == value || id != nil &&
 					(len(value) >= 8 && strings.HasPrefix(id[1], value) || id[2] == value || command == value)
 			})
