@@ -78,7 +78,7 @@ func rowOf(id ID) *Measurement {
 
 // Table returns every measurement there is, ordered by ID.
 func Table() []Measurement {
-	var table []Measurement
+	table := make([]Measurement, 0, 256) // grown by doubling, it would be copied eight times
 	for m := range allRows() {
 		table = append(table, *m)
 	}
