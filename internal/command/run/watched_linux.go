@@ -6,13 +6,9 @@
 package run
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -178,10 +174,6 @@ func within(dir, above string) bool {
 	return dir == above || strings.HasPrefix(dir, strings.TrimSuffix(above, "/")+"/")
 }
 
-// containerName is what container engines call the cgroup of a container: docker-ID.scope, libpod-ID, crio-ID.scope,
-// cri-containerd-ID.scope, lxc.payload.NAME, or ID.
-const containerName = `^(?:[a-z][a-z-]*-)?([0-9a-f]{64})(?:\.scope)?$|^lxc\.payload\.(.+)$`
-
 // matcher returns a function that says to which group of a value a process belongs; empty if to none.
 func matcher(flag, value string) (func(running) string, error) {
 	switch flag {
@@ -194,13 +186,12 @@ func matcher(flag, value string) (func(running) string, error) {
 		}
 		return func(p running) string { return p.in(func(name string) bool { return name == value }) }, nil
 	case "container":
-		form := regexp.MustCompile(containerName)
 		return func(p running) string {
 			command, _ := kernel.Comm(kernel.HostFS(), p.PID) // of one that has ended
 			return p.in(func(name string) bool {
-				id := form.FindStringSubmatch(name)
-				return name == value || id != nil &&
-					(len(value) >= 8 && strings.HasPrefix(id[1], value) || id[2] == value || command == value)
+				id := kernel.ContainerOf(name)
+				short := len(value) >= 8 && len(id) == 64
+				return name == value || id != "" && (id == value || command == value || short && strings.HasPrefix(id, value))
 			})
 		}, nil
 	case "slurm":
@@ -213,8 +204,8 @@ func matcher(flag, value string) (func(running) string, error) {
 	id, task, _ := strings.Cut(value, "/")
 	return func(p running) string {
 		if group := p.in(func(name string) bool {
-			alloc, rest, found := strings.Cut(strings.TrimSuffix(name, ".scope"), ".")
-			return found && strings.HasPrefix(alloc, id) && len(id) >= 8 && (task == "" || rest == task)
+			alloc, of := kernel.NomadGroup(name)
+			return len(id) >= 8 && strings.HasPrefix(alloc, id) && (task == "" || of == task)
 		}); group != "" {
 			return group
 		}
@@ -259,13 +250,7 @@ func (r running) inSlurm(job, step string) string {
 // inAllocation names the task of an allocation that a process belongs to by its environment: drivers that start
 // containers give the groups names of their own.
 func (r running) inAllocation(id, task string) string {
-	environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", r.PID)) // of another user, or of one that has ended
-	value := func(name string) string {
-		_, rest, _ := bytes.Cut(append([]byte{0}, environ...), []byte("\x00"+name+"="))
-		text, _, _ := bytes.Cut(rest, []byte{0})
-		return string(text)
-	}
-	alloc, name := value("NOMAD_ALLOC_ID"), value("NOMAD_TASK_NAME")
+	alloc, name := kernel.NomadTask(kernel.HostFS(), r.PID)
 	if len(id) < 8 || !strings.HasPrefix(alloc, id) || task != "" && name != task {
 		return ""
 	}
