@@ -159,10 +159,13 @@ func (d *Tacho) FinalRecord(id string) (*record.Record, error) {
 // Commands returns what the ended processes of a task used, so far if it runs; nil if they are not counted.
 func (d *Tacho) Commands(id string) (*record.Commands, error) {
 	t, err := d.find(id)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		return t.commands(), nil
 	}
-	return t.commands(), nil
+	if c := d.loop.CommandsSoFar(id, time.Time{}); c != nil { // of a cgroup that is watched
+		return c, nil
+	}
+	return nil, err
 }
 
 // commands is what the ended processes of a task used, or why they are not counted: so far if it runs; nil if its

@@ -148,16 +148,21 @@ func (c *TaskConfig) block() (*ConfigBlock, error) {
 // measure asks an executor for what is to be measured.
 func (s Settings) measure(r *proto.LaunchRequest) {
 	r.DiskIntervalNs, r.DiskBudgetNs, r.SamplingBudget = int64(s.DiskInterval), int64(s.DiskBudget), s.SamplingBudget
+	r.NetworkOff = s.Network == NetworkOff
+	r.Selection = wire.FromSelection(s.measured())
+}
+
+// measured is what is to be measured; never empty, which would mean the default.
+func (s Settings) measured() procstats.Selection {
 	selection := s.Selection
 	if s.Disk {
 		selection = selection.Union(procstats.SourceSelection(procstats.SourceDisk))
 	}
 	if s.Network == NetworkOff {
 		selection = selection.Minus(procstats.SourceSelection(procstats.SourceSkb))
-		r.NetworkOff = true
 	}
 	if selection.Empty() {
-		selection = procstats.Select(procstats.ExecutorInterval) // an empty one would mean the default
+		selection = procstats.Select(procstats.ExecutorInterval)
 	}
-	r.Selection = wire.FromSelection(selection)
+	return selection
 }

@@ -53,6 +53,25 @@ func (d *Tacho) TaskStats(ctx context.Context, id string, interval time.Duration
 	return t.executorStats(ctx, interval, *settings.MaxRows > 0)
 }
 
+// Watch sends samples of a cgroup that something else made, as TaskStats does of a task, with the driver's settings for
+// all tasks; id names it, also for Commands. The stream ends with io.EOF when the cgroup is removed; the error wraps
+// fs.ErrNotExist if it was. Nothing in the cgroup is signaled, moved or written, and no executor reads it: there are
+// neither directory sizes nor proportional memory.
+func (d *Tacho) Watch(
+	ctx context.Context, id string, group procstats.Cgroup, interval time.Duration,
+) (StatsStream, error) {
+	s := d.currentConfig().Settings
+	slow := procstats.SourceSelection(procstats.SourceDisk).Union(procstats.SourceSelection(procstats.SourceSmaps))
+	stream, err := d.loop.Open(ctx, sampling.Task{
+		ID: id, Cgroup: group, Selection: s.measured().Minus(slow), MaxRows: *s.MaxRows, Rows: *s.MaxRows > 0,
+		RowInterval: s.RowInterval, SamplingBudget: s.SamplingBudget,
+	}, interval)
+	if err != nil {
+		return nil, fmt.Errorf("watch cgroup: %w", err)
+	}
+	return stream, nil
+}
+
 // sampled is the task as the driver's loop reads it. The budget is of tasks that have none of their own.
 func (t *task) sampled(settings Settings, budget float64) sampling.Task {
 	address := t.client.Address()

@@ -103,6 +103,7 @@ func (l *Loop) CommandsSoFar(id string, started time.Time) (c *record.Commands) 
 		case r.exits.Counts():
 			// After the rows: a total of before can be less than its parts.
 			if total, ok := procstats.CPUTotal(r.New()).Reading.Number(); ok {
+				total -= r.earlier
 				c.CloseWith(&total)
 			}
 		}

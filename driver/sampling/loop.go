@@ -39,15 +39,17 @@ const group = 16
 
 // Loop reads tasks as long as they have streams. It has one timer, and none without streams.
 type Loop struct {
-	log      hclog.Logger
-	ctx      context.Context // is done when the loop is closed
-	cancel   context.CancelFunc
-	work     sync.WaitGroup // of the goroutine, and of each use of a reading
-	now      func() procstats.Stamp
-	limit    int // how many tasks this process has descriptors for
-	shared   *source.Shared
-	memory   reader.Memory // guarded as shared is
-	programs *reader.Programs
+	log    hclog.Logger
+	ctx    context.Context // is done when the loop is closed
+	cancel context.CancelFunc
+	work   sync.WaitGroup // of the goroutine, and of each use of a reading
+	now    func() procstats.Stamp
+	limit  int // how many tasks this process has descriptors for
+	shared *source.Shared
+	memory reader.Memory // guarded as shared is
+	// programs are those of tasks, watching those of what is only watched: of one set, the innermost of the cgroups
+	// that an ended process was in gets the record of it.
+	programs, watching *reader.Programs
 
 	// changed gets a value when a stream was added or removed.
 	changed chan struct{}
@@ -64,7 +66,7 @@ func New(log hclog.Logger, executorsOnly bool) *Loop {
 	l := &Loop{
 		log: log, now: kernel.Now, changed: make(chan struct{}, 1),
 		readings: make(map[string]*reading),
-		shared:   &source.Shared{Watches: true}, programs: reader.NewPrograms(log),
+		shared:   &source.Shared{Watches: true}, programs: reader.NewPrograms(log), watching: reader.NewPrograms(log),
 	}
 	if !executorsOnly {
 		l.limit = kernel.FileLimit() / 8 * 7 / openedFiles
@@ -84,6 +86,7 @@ func (l *Loop) Close() {
 	}
 	l.work.Wait()
 	l.programs.Close()
+	l.watching.Close()
 	if err := l.shared.Close(); err != nil {
 		l.log.Error("close files of machine", "error", err)
 	}
@@ -268,8 +271,11 @@ func (s *Stream) read() {
 	if s.ctx.Err() != nil {
 		return
 	}
-	if sample := s.reading.Next(s.interval / 2); sample != nil { // or the task is at its end
+	switch sample := s.reading.Next(s.interval / 2); {
+	case sample != nil:
 		s.newest.Store(sample)
+	case s.reading.task.Executor == nil: // else the task is at its end, and its executor says how it came about
+		s.cancel(io.EOF)
 	}
 }
 
@@ -294,8 +300,12 @@ func (s *Stream) Interval() time.Duration { return s.pace.Interval() }
 func (s *Stream) Look() { s.reading.Look() }
 
 // Recv returns the next sample. After the executor's final sample of an ended task, or the end of one whose executor
-// was lost, it is io.EOF.
+// was lost, it is io.EOF, and so it is after a watched cgroup was removed.
 func (s *Stream) Recv() (*procstats.Sample, error) {
+	var lost <-chan struct{}
+	if executor := s.reading.task.Executor; executor != nil {
+		lost = executor.Lost()
+	}
 	for {
 		if sample := s.newest.Swap(nil); s.isNew(sample) {
 			return s.send(sample), nil
@@ -308,7 +318,7 @@ func (s *Stream) Recv() (*procstats.Sample, error) {
 		case <-s.wake:
 		case <-s.ctx.Done():
 			return nil, context.Cause(s.ctx)
-		case <-s.reading.task.Executor.Lost():
+		case <-lost:
 			// The reading has to stay until the driver has killed what is left, and has taken what was counted of it.
 			select {
 			case <-s.reading.task.Done:

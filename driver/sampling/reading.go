@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 	"github.com/tachograph/tacho/procstats/source"
 	"github.com/tachograph/tacho/procstats/source/pace"
 )
@@ -36,11 +38,14 @@ type Executor interface {
 	Lost() <-chan struct{}
 }
 
-// Task is a running task.
+// Task is a running task, or a cgroup that is only watched.
 type Task struct {
 	// ID is the driver's.
-	ID       string
-	Executor Executor
+	ID string
+	// Executor is nil for what is watched, of which Selection and MaxRows are set in its place.
+	Executor  Executor
+	Selection procstats.Selection
+	MaxRows   int
 	// Process is the executor's, and Folder its directory.
 	Process procstats.ProcessID
 	Folder  string
@@ -98,6 +103,8 @@ type reading struct {
 	handover *reader.HandoverWriter // nil if there is none
 	handAt   time.Duration          // when the commands are handed over next
 	warned   atomic.Bool            // that something could not be handed over
+	// earlier is the CPU time that a watched cgroup had used before its ended processes were counted.
+	earlier float64
 	// baseline is from before the first sample, until a stream has it.
 	baseline atomic.Pointer[procstats.Sample]
 }
@@ -132,6 +139,10 @@ func (r *reading) open(ctx context.Context) error {
 	if !r.task.Cgroup.Encloses() {
 		return fmt.Errorf("task without a cgroup of its own: %w", ErrUnreadable)
 	}
+	if r.task.Executor == nil {
+		r.failed = r.openWatched()
+		return r.failed
+	}
 	earlier := r.takeOver()
 	target, asked, err := r.ask(ctx)
 	if err != nil {
@@ -145,6 +156,23 @@ func (r *reading) open(ctx context.Context) error {
 	}
 	r.opened.Store(true)
 	r.Repeat() // if the task does not move, the next sample that is handed over is of ten seconds later
+	return nil
+}
+
+// openWatched opens a cgroup that something else made. Its counters are those of the kernel, since the cgroup began.
+func (r *reading) openWatched() error {
+	group := r.task.Cgroup
+	r.exits = r.loop.watching.WatchExits(group, nil)
+	pids, _ := kernel.ListCgroup(group.Procs()) // of one that is gone
+	r.exits.Running(pids)
+	r.openReader(source.Target{
+		FS: kernel.HostFS(), Cgroup: group, MaxRows: r.task.MaxRows, MaxKept: keptFiles, Running: true,
+	}, r.task.Selection, &procstats.Sample{})
+	r.earlier, _ = procstats.CPUTotal(r.Whole()).Reading.Number()
+	if _, err := os.Stat(group.Procs()); err != nil {
+		return fmt.Errorf("read cgroup: %w", err)
+	}
+	r.opened.Store(true)
 	return nil
 }
 
@@ -171,14 +199,17 @@ func (r *reading) openReader(target source.Target, selection procstats.Selection
 	shared.Lock()
 	defer shared.Unlock()
 	target.Shared = shared
-	r.slow = newSlowSource(r.ctx, r.task.Executor, selection, executors)
-	r.Reader = reader.Open(reader.Options{
+	o := reader.Options{
 		Target: target, Selection: selection, ID: r.task.ID,
 		RowInterval: max(r.task.RowInterval, time.Nanosecond), NoRows: !r.task.Rows,
 		Executor: r.task.Process.PID, Unsampled: "the task was not sampled before", Pacer: r.pacer,
-		Packets: r.openPackets(selection, executors), Slow: r.slow, Counted: executors,
-		Quiet: true, Sampled: r.sampled,
-	})
+		Packets: r.openPackets(selection, executors), Counted: executors, Quiet: true, Watched: r.task.Executor == nil,
+	}
+	if !o.Watched {
+		r.slow = newSlowSource(r.ctx, r.task.Executor, selection, executors)
+		o.Slow, o.Sampled = r.slow, r.sampled
+	}
+	r.Reader = reader.Open(o)
 	for _, file := range target.Opened {
 		_ = file.Close() // the sources have descriptors of their own
 	}

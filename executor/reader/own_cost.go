@@ -19,7 +19,7 @@ import (
 // ownCost is the source of what measuring a task costs: the executor's CPU time, and the collections of all its
 // readers.
 type ownCost struct {
-	pid         int // of the executor
+	pid         int // of the executor; 0 without one
 	selection   procstats.Selection
 	collections float64
 	spent       time.Duration
@@ -54,7 +54,9 @@ func (c *ownCost) Collect(into *procstats.Sample) {
 	into.SetRead(procstats.SourceExecutor, kernel.Now())
 	reason := ""
 	cpu, err := kernel.ProcessCPU(c.pid)
-	if err != nil {
+	if c.pid == 0 {
+		reason = "what is only watched has no executor"
+	} else if err != nil {
 		reason = "the executor has exited"
 	}
 	into.SetSelected(c.selection, procstats.ExecutorCPU, cpu.Seconds(), reason)

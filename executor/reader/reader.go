@@ -50,6 +50,8 @@ type Options struct {
 	Slow Slow
 	// Quiet reads no more of a task that does not move than what tells that. It takes a kernel with PSI.
 	Quiet bool
+	// Watched reads a cgroup that others have made: it can be empty, and is over when it is removed.
+	Watched bool
 	// Counted is a sample of another reader, whose counts of what reading the task costs are continued; nil for none.
 	Counted *procstats.Sample
 	// Sampled is called with each sample of the task while it has a process, and with the newest one that has rows, under
@@ -209,7 +211,7 @@ func (r *Reader) TotalsOf(s *procstats.Sample) *procstats.Sample {
 // task.
 func (r *Reader) Next(maxAge time.Duration) *procstats.Sample {
 	s := r.cache.Get(maxAge)
-	if s.Checked.Zero() && Gone(s) { // one that was only checked has the readings of one that was not gone
+	if s.Checked.Zero() && r.over(s) { // one that was only checked has the readings of one that was not gone
 		return nil
 	}
 	return s
@@ -274,6 +276,14 @@ func Gone(s *procstats.Sample) bool {
 	return !record.Inhabited(s) || found && source.IsRemoved(cpu)
 }
 
+// over reports whether a sample was taken when the task was ending.
+func (r *Reader) over(s *procstats.Sample) bool {
+	if r.Watched {
+		return slices.ContainsFunc(s.Task, source.IsRemoved)
+	}
+	return Gone(s)
+}
+
 // collect reads the task.
 func (r *Reader) collect(latest *procstats.Sample) *procstats.Sample {
 	r.mu.Lock()
@@ -294,7 +304,7 @@ func (r *Reader) collect(latest *procstats.Sample) *procstats.Sample {
 	}
 	into := r.readCounted(began, latest, packets)
 	r.cost.add(kernel.Now().Mono - began)
-	if Gone(into) {
+	if r.over(into) {
 		return into
 	}
 	strays, _ := into.Task.Number(procstats.TreeOutside) // where the cgroup says nothing of what moves
