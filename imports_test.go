@@ -127,7 +127,7 @@ var parts = []part{
 	{dir: "internal/agent/metrics", uses: []string{"internal/agent/snapshot", "internal/agent/streams", "internal/exposition", "plugin/wire"}, modules: []string{}},
 	{dir: "internal/agent/page", uses: []string{"internal/agent/snapshot", "internal/agent/streams", "internal/series", "internal/chart", "executor/record"}},
 	{dir: "internal/agent/api", uses: []string{"internal/agent/apijson", "internal/agent/snapshot", "internal/series", "internal/agent/metrics", "executor/record"}},
-	{dir: "internal/agent/alloc", uses: []string{"internal/agent/snapshot", "internal/agent/state", "internal/series"}},
+	{dir: "internal/agent/alloc", uses: []string{"internal/agent/snapshot", "internal/agent/state", "internal/series", "executor/oom"}},
 	{dir: "internal/agent", uses: []string{"internal/agent/alloc"}},
 	{dir: "internal/cluster", uses: []string{"internal/agent/client"}, modules: []string{"github.com/hashicorp/hcl/v2", "github.com/zclconf/go-cty"}},
 	{dir: "internal/command/cli", uses: []string{"procstats"}},

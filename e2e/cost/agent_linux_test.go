@@ -47,9 +47,9 @@ type fleet struct {
 	agent *exec.Cmd
 	// executors are their PIDs.
 	executors []int
-	// config configures the tasks.
-	config string
-	http   *http.Client
+	// config configures the tasks; empty if there are none. watch is a pattern of cgroups.
+	config, watch string
+	http          *http.Client
 }
 
 // sleepers are tasks that do nothing.
@@ -85,21 +85,9 @@ func (f *fleet) socket() string          { return f.path("d/tacho.sock") }
 func newFleet(t *testing.T, tasks int, config string) *fleet {
 	t.Helper()
 	f := &fleet{t: t, place: place(t), config: config}
-	f.http = &http.Client{Timeout: deadline, Transport: &http.Transport{
-		MaxIdleConnsPerHost: 64, DisableCompression: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", f.socket())
-		},
-	}}
-	f.publish(true)
-	f.write("job.nomad.hcl", fmt.Sprintf(fleetJob, tasks, config))
-	f.agent = f.place.Command(context.Background(), rig.Tacho(), "agent", "--config", f.path("agent.hcl"))
-	testkit.Must(t, f.agent.Start())
+	f.begin()
 	t.Cleanup(f.end)
-	rig.Eventually(t, deadline, "the agent answers", func() bool {
-		_, _, err := f.get("/v1/agent/health")
-		return err == nil
-	})
+	f.write("job.nomad.hcl", fmt.Sprintf(fleetJob, tasks, config))
 	f.tacho("job", "run", "--detach", f.path("job.nomad.hcl"))
 	rig.Eventually(t, time.Minute, "all tasks run", func() bool {
 		f.executors = children(t, f.agent.Process.Pid)
@@ -108,10 +96,30 @@ func newFleet(t *testing.T, tasks int, config string) *fleet {
 	return f
 }
 
+// begin starts the agent.
+func (f *fleet) begin() {
+	f.t.Helper()
+	f.http = &http.Client{Timeout: deadline, Transport: &http.Transport{
+		MaxIdleConnsPerHost: 64, DisableCompression: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", f.socket())
+		},
+	}}
+	f.publish(true)
+	f.agent = f.place.Command(context.Background(), rig.Tacho(), "agent", "--config", f.path("agent.hcl"))
+	testkit.Must(f.t, f.agent.Start())
+	rig.Eventually(f.t, deadline, "the agent answers", func() bool {
+		_, _, err := f.get("/v1/agent/health")
+		return err == nil
+	})
+}
+
 // end stops the tasks and the agent.
 func (f *fleet) end() {
 	f.http.CloseIdleConnections()
-	f.tacho("job", "stop", "fleet")
+	if f.config != "" {
+		f.tacho("job", "stop", "fleet")
+	}
 	rig.Eventually(f.t, time.Minute, "no executor is left", func() bool {
 		return len(children(f.t, f.agent.Process.Pid)) == 0
 	})
@@ -132,11 +140,18 @@ func (f *fleet) write(name, text string) {
 	testkit.Must(f.t, os.WriteFile(f.path(name), []byte(text), 0o600))
 }
 
+func (f *fleet) watched() string {
+	if f.watch == "" {
+		return "[]"
+	}
+	return fmt.Sprintf("[%q]", f.watch)
+}
+
 // publish writes the agent's configuration, and has it read where the agent runs.
 func (f *fleet) publish(on bool) {
 	f.t.Helper()
 	f.write("agent.hcl", fmt.Sprintf("data_dir = %q\nports {\n  http = -1\n}\ntelemetry {\n  publish_allocation_metrics = %t\n"+
-		"  prometheus_metrics = true\n  collection_interval = \"1s\"\n}\n", f.path("d"), on))
+		"  prometheus_metrics = true\n  collection_interval = \"1s\"\n}\nwatch {\n  cgroups = %s\n}\n", f.path("d"), on, f.watched()))
 	if f.agent != nil {
 		testkit.Must(f.t, f.agent.Process.Signal(syscall.SIGHUP))
 	}

@@ -183,7 +183,8 @@ func (m *machine) units() string {
 	files := map[string]string{
 		service:                  string(unit),
 		service + ".d/test.conf": fmt.Sprintf(settings, rig.Tacho(), config, logFile, logFile),
-		"agent.hcl":              "data_dir = \"/var/lib/tacho\"\nports {\n  http = -1\n}\nlog_level = \"debug\"\n",
+		"agent.hcl": "data_dir = \"/var/lib/tacho\"\nports {\n  http = -1\n}\nlog_level = \"debug\"\n" +
+			"telemetry {\n  publish_allocation_metrics = true\n}\nwatch {\n  cgroups = [\"system.slice/*.service\"]\n}\n",
 	}
 	for _, target := range []string{"default", "sysinit", "basic", "shutdown"} {
 		files[target+".target"] = "[Unit]\nDefaultDependencies=no\n"

@@ -14,11 +14,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/internal/testkit"
 )
 
@@ -155,6 +157,7 @@ func TestUnit(t *testing.T) {
 	}
 	w := &witness{machine: m, id: m.run("beat", "service")}
 	w.livesOn("the start")
+	m.watched()
 
 	m.do("reload", m.ReloadUnitContext)
 	w.livesOn("a reload")
@@ -203,6 +206,46 @@ func TestUnit(t *testing.T) {
 		return err == nil && a.ClientStatus == "complete"
 	})
 	m.do("stop", m.StopUnitContext)
+}
+
+// watched holds that the unit that the agent watches, which is its own, has the CPU time that systemd tells, and that
+// tacho watch finds it.
+func (m *machine) watched() {
+	m.t.Helper()
+	m.eventually("systemd and the watch tell the same", func() bool {
+		var all []struct {
+			ID         string
+			TaskStates map[string]struct {
+				Tacho struct{ Labels map[string]string }
+			}
+		}
+		testkit.Must(m.t, call(m.t.Context(), http.MethodGet, "/v1/allocations", nil, &all))
+		for _, a := range all {
+			if a.TaskStates[service].Tacho.Labels["unit"] != service {
+				continue
+			}
+			var stats struct {
+				Tacho struct {
+					Tasks map[string]struct {
+						Sample *struct{ Measurements map[string]any }
+					}
+				}
+			}
+			testkit.Must(m.t, call(m.t.Context(), http.MethodGet, "/v1/client/allocation/"+a.ID+"/stats", nil, &stats))
+			if sample := stats.Tacho.Tasks[service].Sample; sample != nil {
+				ours, _ := sample.Measurements["cgroup_cpu_usage_seconds_total"].(float64)
+				theirs := testkit.Value(strconv.ParseFloat(m.property("CPUUsageNSec"), 64))(m.t) / 1e9
+				return ours > 0 && ours <= theirs && ours > theirs-1
+			}
+		}
+		return false
+	})
+	place := rig.NewPlace(m.t, rig.Self())
+	place.Parallel = true // the agent runs on
+	out := rig.Capture(m.t, place.Command(m.t.Context(), rig.Tacho(), "watch", "--unit", service, "--timeout", "1s"))
+	if out.Code != 0 || !strings.Contains(out.Stderr, "Watched until its time was up") {
+		m.t.Errorf("tacho watch: exit code %d: %s", out.Code, out.Stderr)
+	}
 }
 
 // signal sends a signal to the agent only.

@@ -62,6 +62,9 @@ type Agent struct {
 	config config.Config
 	jobs   map[string]*registered
 	allocs map[string]*alloc.Alloc
+	// watched are cgroups that something else made, by ID; rewatch gets a value when the configuration has changed.
+	watched map[string]*alloc.Watched
+	rewatch chan struct{}
 	// unremoved says why the directories of allocations that have ended are still there.
 	unremoved map[string]string
 }
@@ -74,7 +77,7 @@ func New(c config.Config, logger hclog.Logger) *Agent {
 	a := &Agent{
 		log: logger, opened: make(chan struct{}), ready: make(chan struct{}), started: time.Now(), config: c,
 		jobs: make(map[string]*registered), allocs: make(map[string]*alloc.Alloc),
-		unremoved: make(map[string]string),
+		unremoved: make(map[string]string), watched: make(map[string]*alloc.Watched), rewatch: make(chan struct{}, 1),
 	}
 	a.host = &alloc.Host{
 		Log: logger, Config: a.current, Dir: filepath.Join(c.DataDir, "alloc"), Feed: snapshot.NewFeed(feedSize, 0),
@@ -227,6 +230,7 @@ func (a *Agent) open(ctx context.Context) (ready bool, err error) {
 	}
 	a.resume()
 	h.Work.Go(a.collect)
+	h.Work.Go(a.watch)
 	return true, nil
 }
 
@@ -284,6 +288,10 @@ func (a *Agent) Reload(c config.Config) (ignored []string, err error) {
 	}
 	if on != before.Telemetry.PublishAllocationMetrics {
 		a.publish(on)
+	}
+	select {
+	case a.rewatch <- struct{}{}:
+	default:
 	}
 	return ignored, nil
 }

@@ -28,15 +28,27 @@ func (a *Agent) list() []*alloc.Alloc {
 	return slices.Collect(maps.Values(a.allocs))
 }
 
-// findByID returns an allocation by its full ID, nil if it is unknown.
+// findByID returns an allocation by its full ID, also one that is only watched; nil if it is unknown.
 func (a *Agent) findByID(id string) *alloc.Alloc {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if w := a.watched[id]; w != nil {
+		return w.Alloc
+	}
 	return a.allocs[id]
 }
 
-// find returns an allocation by its full ID.
+// find returns an allocation by its full ID. The error wraps allocation.ErrWatched if it is only watched.
 func (a *Agent) find(id string) (*alloc.Alloc, error) {
+	l, err := a.findShown(id)
+	if err == nil && l.Watched() {
+		return nil, fmt.Errorf("allocation %s: %w", allocation.ShortID(id), allocation.ErrWatched)
+	}
+	return l, err
+}
+
+// findShown returns an allocation by its full ID, also one that is only watched.
+func (a *Agent) findShown(id string) (*alloc.Alloc, error) {
 	if err := a.isReady(); err != nil {
 		return nil, err
 	}
@@ -48,7 +60,7 @@ func (a *Agent) find(id string) (*alloc.Alloc, error) {
 
 // onTask returns what a task of an allocation returns. name may be empty if there is only one.
 func onTask[T any](a *Agent, allocID, name string, do func(*alloc.Task) (T, error)) (result T, err error) {
-	l, err := a.find(allocID)
+	l, err := a.findShown(allocID)
 	if err != nil {
 		return result, err
 	}
@@ -79,6 +91,9 @@ func (a *Agent) SignalAlloc(ctx context.Context, id, task, signal string) error 
 
 // ExecTask runs a command beside a running task, as long as ctx lives. task may be empty if there is only one.
 func (a *Agent) ExecTask(ctx context.Context, id, task string, o driver.ExecOptions) (driver.ExecStream, error) {
+	if _, err := a.find(id); err != nil {
+		return nil, err
+	}
 	return onTask(a, id, task, func(t *alloc.Task) (driver.ExecStream, error) { return t.Exec(ctx, o) })
 }
 

@@ -217,6 +217,9 @@ func (a *Agent) orphanDirs(age time.Duration, now hook.Instant) ([]string, error
 	for _, l := range a.list() {
 		delete(orphans, l.ID)
 	}
+	for _, w := range a.watches() {
+		delete(orphans, w.ID)
+	}
 	if len(orphans) == 0 {
 		return nil, nil
 	}

@@ -38,18 +38,20 @@ func (a *Agent) Snapshot(only ...string) *snapshot.Agent {
 		s.Node = *a.host.NodeNow()
 	default:
 	}
+	var allocs []*alloc.Alloc
+	for _, id := range only {
+		if l := a.findByID(id); l != nil {
+			allocs = append(allocs, l)
+		}
+	}
 	a.mu.Lock()
 	s.Config, s.NotRemoved = a.config, len(a.unremoved)
-	var allocs []*alloc.Alloc
-	if len(only) > 0 {
-		for _, id := range only {
-			if l := a.allocs[id]; l != nil {
-				allocs = append(allocs, l)
-			}
-		}
-	} else {
+	if len(only) == 0 {
 		s.Jobs = a.currentJobs()
 		allocs = slices.Collect(maps.Values(a.allocs))
+		for _, w := range a.watched {
+			allocs = append(allocs, w.Alloc)
+		}
 	}
 	a.mu.Unlock()
 	if !s.Config.Telemetry.PublishAllocationMetrics {

@@ -25,8 +25,10 @@ func TestMatchCgroups(t *testing.T) {
 	}
 	testkit.Must(t, os.WriteFile(at("unified/docker/cgroup.procs"), nil, 0o600))
 	mounts := []CgroupMount{
-		{Point: at("unified"), Version: 2}, {Point: at("memory"), Version: 1, Controllers: []string{"memory"}},
-		{Point: at("pids"), Version: 1, Controllers: []string{"pids"}}, {Point: at("host"), Version: 2},
+		{Point: at("unified"), Version: 2},
+		{Point: at("memory"), Version: 1, Controllers: []string{"memory"}},
+		{Point: at("pids"), Version: 1, Controllers: []string{"pids"}},
+		{Point: at("host"), Version: 2},
 	}
 	for pattern, want := range map[string][]string{
 		"system.slice/*.service":             {"/system.slice/a.service"},

@@ -78,8 +78,16 @@ func Close(ctx context.Context, allocs ...*Alloc) error {
 	return errors.Join(errs...)
 }
 
-// Name is JOB.GROUP[INDEX].
-func (a *Alloc) Name() string { return fmt.Sprintf("%s.%s[%d]", a.JobID, a.Group, a.Index) }
+// Watched reports whether it is a cgroup that is only watched.
+func (a *Alloc) Watched() bool { return a.persisted.JobType == allocation.Watch }
+
+// Name is JOB.GROUP[INDEX]; of a cgroup that is only watched, the path of the one above it.
+func (a *Alloc) Name() string {
+	if a.Watched() {
+		return strings.TrimSuffix(a.JobID, "/")
+	}
+	return fmt.Sprintf("%s.%s[%d]", a.JobID, a.Group, a.Index)
+}
 
 // Task returns a task by its name, or the only one if no name is given.
 func (a *Alloc) Task(name string) (*Task, error) {

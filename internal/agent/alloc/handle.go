@@ -121,10 +121,15 @@ func (h *handle) OpenStats(ctx context.Context, interval time.Duration) (hook.St
 	if err != nil {
 		return nil, forRunner(err)
 	}
-	h.usage.measureFrom(stream.Baseline())
+	return h.usage.open(stream), nil
+}
+
+// open takes the samples of a stream from now on.
+func (u *usage) open(stream driver.StatsStream) *statsStream {
+	u.measureFrom(stream.Baseline())
 	s := &statsStream{stream}
-	h.usage.stream.Store(s)
-	return s, nil
+	u.stream.Store(s)
+	return s
 }
 
 // statsStream hands the samples to the hook, and errors in its words.

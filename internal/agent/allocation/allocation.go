@@ -39,6 +39,9 @@ const (
 	DesiredStop = "stop"
 )
 
+// Watch is the type of the job, the group and the driver of a cgroup that something else made: it is only read.
+const Watch = "watch"
+
 // Allocation is one run of a group.
 type Allocation struct {
 	// ID is a random UUID.

@@ -18,6 +18,8 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrChanged says that a job is not what a change of it was derived from.
 	ErrChanged = errors.New("the job has changed meanwhile")
+	// ErrWatched is wrapped for what would change an allocation that is only watched.
+	ErrWatched = errors.New("it is only watched: what started it must do that")
 	// ErrAmbiguous is wrapped where a prefix stands for several allocations.
 	ErrAmbiguous = errors.New("ambiguous prefix")
 )

@@ -157,6 +157,9 @@ func newTaskState(t *allocation.Task, trusted bool) *apijson.TaskState {
 			Code: e.Code, Signal: e.Signal, OOMKilled: e.OOMKilled, Lost: e.Lost != "", Cause: string(e.Cause), At: e.At,
 		}
 	}
+	if t.Driver == allocation.Watch {
+		shown.Tacho.Labels = t.Meta
+	}
 	if trusted {
 		shown.Tacho.RunID, shown.Tacho.Attributes = t.RunID, attributes
 	}

@@ -148,6 +148,7 @@ func statusOf(err error) int {
 		{driver.ErrTaskNotFound, http.StatusNotFound},
 		{allocation.ErrAmbiguous, http.StatusBadRequest},
 		{hook.ErrNotRunning, http.StatusBadRequest},
+		{allocation.ErrWatched, http.StatusConflict},
 		{driver.ErrTaskNotRunning, http.StatusBadRequest},
 		{driver.ErrInvalid, http.StatusBadRequest},
 		{driver.ErrNotSupported, http.StatusNotImplemented},

@@ -124,7 +124,9 @@ type TaskDetails struct {
 	// Outcome is how the last start ended, in one word; empty while it runs.
 	Outcome record.Outcome `json:"outcome,omitempty"`
 	// LastEnd is how the task last ended, also while it runs again; nil before that.
-	LastEnd    *record.LastEnd   `json:"last_end,omitempty"`
+	LastEnd *record.LastEnd `json:"last_end,omitempty"`
+	// Labels say what a cgroup is of that is only watched: cgroup, unit, container, allocation, allocation_task.
+	Labels     map[string]string `json:"labels,omitempty"`
 	RunID      string            `json:"run_id,omitempty"`
 	Attributes map[string]string `json:"attributes,omitempty"`
 }

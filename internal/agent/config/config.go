@@ -30,6 +30,7 @@ type Config struct {
 	Telemetry Telemetry          `hcl:"telemetry,block"`
 	History   History            `hcl:"history,block"`
 	Client    Client             `hcl:"client,block"`
+	Watch     Watch              `hcl:"watch,block"`
 	ACL       ACL                `hcl:"acl,block"`
 	TLS       TLS                `hcl:"tls,block"`
 	// Dev persists nothing: the data directory is removed at the end, and tasks are stopped.
@@ -99,6 +100,13 @@ type Client struct {
 	Meta         map[string]string `hcl:"meta,optional"`
 }
 
+// Watch says which cgroups are read that something else has made. It needs publish_allocation_metrics.
+type Watch struct {
+	// Cgroups are patterns of paths, level by level as in path.Match.
+	Cgroups []string      `hcl:"cgroups,optional"`
+	Every   time.Duration `hcl:"every,optional"`
+}
+
 // ACL says who may do more than read numbers over TCP.
 type ACL struct {
 	// TokenFile holds the token; empty for none.
@@ -125,5 +133,6 @@ func Default() Config {
 		Telemetry: Telemetry{CollectionInterval: time.Second, FilterDefault: true, AllocationDetail: "alloc"},
 		History:   History{Span: 15 * time.Minute, Interval: time.Second},
 		Client:    Client{GCAge: 24 * time.Hour, GCInterval: time.Minute, GCMaxAllocs: 500, RetryHostOOM: true},
+		Watch:     Watch{Every: time.Second},
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -131,6 +132,13 @@ func (c *Config) Check() error {
 	refuse(c.TLS.VerifyClient && c.TLS.CAFile == "", "tls.verify_https_client", "requires ca_file")
 	refuse(!c.TLS.VerifyClient && c.TLS.CAFile != "", "tls.ca_file", "is for verify_https_client, which is off")
 	refuse(c.Client.GCMaxAllocs < 0, "client.gc_max_allocs", "%d is negative", c.Client.GCMaxAllocs)
+
+	refuse(c.Watch.Every < shortestInterval, "watch.every", "%s is less than %s", c.Watch.Every, shortestInterval)
+	for _, pattern := range c.Watch.Cgroups {
+		_, err := path.Match(pattern, "")
+		refuse(err != nil || path.Join("/", pattern) == "/" || slices.Contains(strings.Split(pattern, "/"), ".."),
+			"watch.cgroups", "has %q, which is not the path of cgroups such as system.slice/*.service", pattern)
+	}
 
 	t, h := c.Telemetry, c.History
 	refuse(t.CollectionInterval < shortestInterval, "telemetry.collection_interval",

@@ -14,7 +14,7 @@ func (c Config) Reloaded(next Config) (merged Config, ignored []string) {
 	merged = c
 	interval := c.Telemetry.CollectionInterval
 	merged.LogLevel, merged.Client, merged.Telemetry = next.LogLevel, next.Client, next.Telemetry
-	merged.ACL, merged.TLS = next.ACL, next.TLS
+	merged.ACL, merged.TLS, merged.Watch = next.ACL, next.TLS, next.Watch
 	merged.Telemetry.CollectionInterval = interval
 	for _, other := range []struct {
 		name    string

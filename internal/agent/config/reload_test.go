@@ -24,6 +24,7 @@ func TestReloaded(t *testing.T) {
 		"certificate": {Config{TLS: one}, Config{TLS: other}, Config{TLS: other}, nil},
 		"tls on":      {Config{}, Config{TLS: one}, Config{}, []string{"tls"}},
 		"tls off":     {Config{TLS: one}, Config{}, Config{TLS: one}, []string{"tls"}},
+		"watch":       {Config{Watch: Watch{Cgroups: []string{"a/*"}}}, Config{Watch: Watch{Every: 1}}, Config{Watch: Watch{Every: 1}}, nil},
 		"name":        {Config{Name: "a"}, Config{Name: "b"}, Config{Name: "a"}, []string{"name"}},
 	} {
 		merged, ignored := test.before.Reloaded(test.next)

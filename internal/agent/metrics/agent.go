@@ -107,6 +107,9 @@ type counts struct {
 func countOf(now *snapshot.Agent) counts {
 	n := counts{map[allocation.Status]float64{}, map[hook.Phase]float64{}}
 	for _, a := range now.Allocations {
+		if a.JobType == allocation.Watch { // they are no allocations of this agent
+			continue
+		}
 		n.allocations[a.ClientStatus]++
 		for _, t := range a.Tasks {
 			n.tasks[t.State.Phase]++

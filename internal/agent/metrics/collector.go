@@ -145,7 +145,8 @@ func (c *Collector) gather(ctx context.Context, into *scratch) []exposition.Fami
 	if telemetry.NomadNames {
 		f.addNomadAgent(now)
 		if labels.detail == DetailAlloc {
-			all = append(all, nomadFamilies(rows, now.Node.Resources.CoreMHz)...)
+			own := slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return r.alloc.JobType == allocation.Watch })
+			all = append(all, nomadFamilies(own, now.Node.Resources.CoreMHz)...)
 		}
 	}
 	c.addScrape(f, all, began)

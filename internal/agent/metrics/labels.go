@@ -67,6 +67,9 @@ func (l labelling) of(a *allocation.Allocation, t *allocation.Task) taskLabels {
 		id = ""
 	}
 	pairs := []string{"alloc_id", id, "job", a.JobID, "namespace", a.Namespace, "task", task, "task_group", group}
+	if a.JobType == allocation.Watch && l.detail == DetailAlloc {
+		l.metadata, l.keys = true, nil // it says what the cgroup is of
+	}
 	made := taskLabels{labels: l.common.With(append(pairs, l.meta(t.Meta)...)...)}
 	if l.detail == DetailAlloc {
 		outcome := t.Outcome

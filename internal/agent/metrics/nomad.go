@@ -153,7 +153,7 @@ func (f families) addNomadAllocated(now *snapshot.Agent) {
 	var mhz, memory, maxMemory, active float64
 	n := countOf(now)
 	for _, a := range now.Allocations {
-		if a.ClientStatus.Ended() {
+		if a.ClientStatus.Ended() || a.JobType == allocation.Watch {
 			continue
 		}
 		active++

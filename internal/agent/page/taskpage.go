@@ -160,7 +160,8 @@ func (p *Page) taskView(t task, v *view) *taskView {
 		end.Title = "Last end, " + record.Ago(now.Sub(end.EndedAt))
 	}
 	events, attributes := t.state.Details()
-	body.Events, body.Acts = eventsOf(events, v.Trusted), v.Trusted && !t.dead()
+	body.Events = eventsOf(events, v.Trusted)
+	body.Acts = v.Trusted && !t.dead() && t.allocation.JobType != allocation.Watch
 	if v.Trusted {
 		body.Attributes, body.Logs = attributes, p.logs(t)
 		if s.Phase != hook.PhaseRunning { // of one that runs it says just that
