@@ -11,7 +11,10 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"runtime"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -280,6 +283,12 @@ func (e *Executor) describeHost() record.Host {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err == nil {
 		h.MemoryBytes = int64(info.Totalram) * int64(info.Unit)
+	}
+	sizes, _ := filepath.Glob("/sys/class/bdi/*/read_ahead_kb")
+	for _, file := range sizes {
+		text, _ := os.ReadFile(file)
+		kib, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+		h.ReadAheadBytes = max(h.ReadAheadBytes, kib<<10)
 	}
 	return h
 }

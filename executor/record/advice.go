@@ -100,8 +100,9 @@ type peaks struct {
 	// those of the run with the highest, charged is what was charged to it.
 	unsure             int
 	low, high, charged float64
-	// proven is the lowest limit that a run met without waiting for memory; 0 for none.
-	proven float64
+	// proven is the lowest limit that a run met without waiting for memory or taking longer, tight the highest that one
+	// met and took longer; 0 for none.
+	proven, tight float64
 	// shortAt is the highest peak, with what was swapped, of the short runs that had less memory than they needed and
 	// were not killed.
 	shortAt float64
@@ -111,10 +112,13 @@ type peaks struct {
 // peaksOf returns the peaks of runs. One that failed or was aborted may have needed less than the command does: it
 // counts only if it took more than those that did not.
 func peaksOf(records []*Record) (p peaks) {
-	whole := 0.0
+	whole, usual := 0.0, 0.0
 	for _, r := range records {
 		if h := r.Headline[procstats.HeadlineMemoryPeak.String()]; h.Value != nil && !isAborted(r) {
 			whole = max(whole, *h.Value)
+			if !metLimit(r) {
+				usual = max(usual, waitsOf(r).moving())
+			}
 		}
 	}
 	var sizes []size
@@ -140,7 +144,11 @@ func peaksOf(records []*Record) (p peaks) {
 			p.bounds++
 			p.atLeast = max(p.atLeast, *h.Value)
 		default:
-			if metLimit(r) && (p.proven == 0 || u.charged < p.proven) {
+			if u.limited && hampered(r, usual) {
+				p.tight = max(p.tight, u.charged)
+				continue
+			}
+			if u.limited && (p.proven == 0 || u.charged < p.proven) {
 				p.proven = u.charged
 			}
 			sizes = append(sizes, size{r, u, chargedExactly(&h) && swapped(r) == 0})
@@ -164,7 +172,7 @@ type size struct {
 func (p *peaks) add(s *size) {
 	const apart = 1.5
 	least, most := s.cache()
-	low, high := max(s.charged-most, p.killedAt, p.shortAt), s.charged-least
+	low, high := max(s.charged-most, p.killedAt, p.shortAt, p.tight), s.charged-least
 	if p.proven > 0 && low <= p.proven && p.proven < high && most > least {
 		return
 	}
@@ -175,7 +183,13 @@ func (p *peaks) add(s *size) {
 		}
 		return
 	}
-	p.known = append(p.known, needOf(s.Record, &s.usage, high))
+	if s.limited && most > 0 {
+		known := needOf(s.Record, &s.usage, min(low, high))
+		known.proven = high
+		p.known = append(p.known, known)
+	} else {
+		p.known = append(p.known, needOf(s.Record, &s.usage, high))
+	}
 	if !s.exact {
 		p.upper++
 	}
@@ -198,18 +212,22 @@ func isAborted(r *Record) bool {
 func ranShort(r *Record, peak float64) bool {
 	const idle = 20 // of so many parts one
 	high, _ := r.Measurements[procstats.CgroupMemoryEventsHigh.String()].(float64)
-	return swapped(r) > peak/idle || high > 0 || r.Diagnosis.Stall == MemoryThrashing && thrashed(r)
+	return swapped(r) > peak/idle || high > 0 || r.Diagnosis.Stall == MemoryThrashing && waitsOf(r).thrashing()
 }
 
-// thrashed reports whether a run waited for memory and not, in that time, for a CPU that others had.
-func thrashed(r *Record) bool {
-	waited, known := r.Measurements[procstats.PSIMemorySome.String()].(float64)
-	starved, _ := r.Measurements[procstats.PSICPUFull.String()].(float64)
-	cpu, span, ok := r.Headline[procstats.HeadlineCPU.String()].Value, 0.0, false
-	if span, ok = r.Span(); !known || !ok || cpu == nil || starved == 0 {
-		return true
-	}
-	return waited**cpu/(*cpu+starved) > stalledShare*(span-starved)
+// hampered reports whether a limit that a run met has cost it time: a tenth of what others take.
+func hampered(r *Record, usual float64) bool {
+	const longer, delay = 1.1, 0.02
+	return usual > 0 && waitsOf(r).moving() > longer*usual+delay
+}
+
+// waitsOf returns what a run waited for.
+func waitsOf(r *Record) Waits {
+	span, _ := r.Span()
+	return WaitsIn(time.Duration(span*float64(time.Second)), func(id procstats.ID) (float64, bool) {
+		seconds, ok := r.Measurements[id.String()].(float64)
+		return seconds, ok
+	})
 }
 
 // metLimit reports whether a limit has kept the peak of a run from being higher.
@@ -266,15 +284,15 @@ func (a *Advice) unknownNeed(p *peaks) bool {
 	case len(p.known) == 0 && p.high > max(p.killedAt, p.shortAt, p.atLeast):
 		a.because("%s needed between %s and %s of a peak of %s: how much of the page cache must stay in memory is not "+
 			"known. %s with a memory limit of %d MiB.", runs(p.unsure), procstats.Bytes.Text(p.low),
-			procstats.Bytes.Text(p.high), procstats.Bytes.Text(p.charged), a.subject.once,
-			roundUp(math.Sqrt(p.low*p.high)/mebibyte))
+			procstats.Bytes.Text(p.high), procstats.Bytes.Text(p.charged), a.subject.once, p.nextTry())
 	case p.killedAt > highest:
-		a.because("%s ended at a peak of up to %s%s: the need is higher, and not known. %s with enough memory.",
+		a.because("%s ended at a peak of up to %s%s: the need is higher, and not known. %s with enough memory (try %d MiB).",
 			procstats.Counted(p.kills, "run with OOM kills", "runs with OOM kills"), procstats.Bytes.Text(p.killedAt),
-			thanOthers, a.subject.once)
+			thanOthers, a.subject.once, nextLimit(p.killedAt))
 	case p.shortAt > highest:
 		a.because("%s swapped or waited for memory at a peak of up to %s%s: the need is higher, and not known. %s with "+
-			"enough memory.", runs(p.short), procstats.Bytes.Text(p.shortAt), thanOthers, a.subject.once)
+			"enough memory (try %d MiB).", runs(p.short), procstats.Bytes.Text(p.shortAt), thanOthers, a.subject.once,
+			nextLimit(p.shortAt))
 	case p.atLeast > highest && thanOthers == "":
 		a.because("The memory peak is only known to be at least %s: the data do not suffice. %s in a cgroup.",
 			procstats.Bytes.Text(p.atLeast), a.subject.once)
@@ -290,6 +308,16 @@ func (a *Advice) unknownNeed(p *peaks) bool {
 		return false
 	}
 	return true
+}
+
+// nextTry is the limit to run with, in MiB, if the need is not known: just above the lower bound, which is enough if
+// the page cache is not needed, and in the middle if something lower was too little.
+func (p *peaks) nextTry() int64 {
+	const margin = 1.25
+	if middle := math.Sqrt(p.low * p.high); p.low <= max(p.killedAt, p.shortAt, p.tight) {
+		return roundUp(middle / mebibyte)
+	}
+	return roundUp(margin * p.low / mebibyte)
 }
 
 // few is the number of runs below which the advice says that they are few.

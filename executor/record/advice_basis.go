@@ -34,7 +34,8 @@ type adviceBasis struct {
 	Measurements map[string]float64       `json:"measurements"`
 	Commands     *basisCommands           `json:"commands,omitempty"`
 	Host         struct {
-		CPUs int `json:"cpus"`
+		CPUs           int   `json:"cpus"`
+		ReadAheadBytes int64 `json:"read_ahead_bytes,omitempty"`
 	} `json:"host"`
 }
 
@@ -63,7 +64,7 @@ func (r *Record) AdviceBasis() string {
 		b.SpanSeconds = &span
 	}
 	b.Diagnosis.Verdict, b.Diagnosis.Stall, b.Host.CPUs = r.Diagnosis.Verdict, r.Diagnosis.Stall, r.Host.CPUs
-	b.Diagnosis.OOM.Kills = r.Diagnosis.OOM.Kills
+	b.Diagnosis.OOM.Kills, b.Host.ReadAheadBytes = r.Diagnosis.OOM.Kills, r.Host.ReadAheadBytes
 	for _, id := range [...]procstats.ID{
 		procstats.HeadlineMemoryPeak, procstats.HeadlineCPU, procstats.HeadlineIORead, procstats.HeadlineIOHanded,
 	} {
@@ -80,12 +81,13 @@ func (r *Record) AdviceBasis() string {
 		procstats.CgroupMemoryEventsMax, procstats.CgroupMemoryFailcnt, procstats.CgroupCPUThrottled,
 		procstats.TreeIORchar, procstats.TreeIOWchar, procstats.TreeUncharged, procstats.TreeUnchargedData,
 		procstats.PSICPUSome, procstats.PSICPUFull, procstats.PSIMemorySome, procstats.PSIIOSome,
+		procstats.CgroupCPUUsage, procstats.TreeCPU, procstats.RusageCPU,
 	} {
 		if value, ok := r.Measurements[id.String()].(float64); ok {
 			b.Measurements[id.String()] = value
 		}
 	}
-	b.Commands = r.Commands.basis()
+	b.Commands = r.basisCommands()
 	text, err := encode(&b, "")
 	if err != nil { // of numbers that are not finite: JSON has none, and no record either
 		return ""
@@ -93,12 +95,13 @@ func (r *Record) AdviceBasis() string {
 	return string(text)
 }
 
-// basis adds up commands: the largest process, all others, and what may have inherited its size.
-func (c *Commands) basis() *basisCommands {
+// basisCommands adds up commands: the largest process, all others, and what may have inherited its size.
+func (r *Record) basisCommands() *basisCommands {
+	c := r.Commands
 	if c == nil {
 		return nil
 	}
-	u := usageOf(&Record{Commands: c}, 0)
+	u := usageOf(r, 0)
 	largest, inherited := int64(u.largest), int64(u.inherited)
 	b := &basisCommands{LostRecords: c.LostRecords, Rows: []basisCommand{
 		{1, largest, procstats.LowerBound}, {1, inherited, procstats.UpperBound},

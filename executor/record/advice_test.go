@@ -103,6 +103,13 @@ func writing(r *Record, mib float64) *Record {
 	return r
 }
 
+// seen says what the last sample saw of the process of a run, and how many page faults it had.
+func seen(r *Record, residentMiB float64, faults int64) *Record {
+	r.Commands.Rows[0].MinorFaults = faults
+	r.Processes = &Processes{Rows: []ProcessRow{{Measurements: map[string]any{procstats.ProcessRSS.String(): residentMiB * mebibyte}}}}
+	return r
+}
+
 // met says that a run met a limit.
 func met(r *Record) *Record {
 	r.Headline[procstats.HeadlineMemoryPeak.String()] = HeadlineValue{Value: new(50.0 * mebibyte), Guarantee: procstats.Exact}
@@ -110,9 +117,29 @@ func met(r *Record) *Record {
 	return r
 }
 
+// uncharged says how much a run had mapped of code that others had loaded.
+func uncharged(r *Record, mib float64) *Record {
+	r.Measurements[procstats.TreeUncharged.String()] = mib * mebibyte
+	r.Measurements[procstats.TreeIOWchar.String()] = 100.0 * mebibyte
+	return onlyCode(r)
+}
+
+// longer lets a run take longer than others.
+func longer(r *Record) *Record {
+	r.WallSeconds = new(11.1)
+	return r
+}
+
+// fast lets a run take little CPU time for what it read, on a disk that reads so much ahead.
+func fast(r *Record, ahead int64) *Record {
+	r.Headline[procstats.HeadlineCPU.String()] = HeadlineValue{Value: new(0.5), Guarantee: procstats.Exact}
+	r.Host.ReadAheadBytes = ahead
+	return r
+}
+
 // starved lets a run wait for a CPU for so many seconds.
 func starved(r *Record, seconds float64) *Record {
-	r.Measurements, r.Host.CPUs = map[string]any{procstats.PSICPUFull.String(): seconds}, 2
+	r.Measurements, r.Host.CPUs = map[string]any{procstats.PSICPUFull.String(): seconds, procstats.CgroupCPUUsage.String(): 5.0}, 2
 	return r
 }
 
@@ -236,20 +263,28 @@ func TestInsufficientData(t *testing.T) {
 		{"a process had more than was charged", []*Record{loaded(exact(), 50, 210)}, true, true, "up to 110 MiB more that others had loaded"},
 		{"the sum of one run is more than another's peak", []*Record{loaded(runOf(60, procstats.Exact, 1), 50, 0), exact()}, true, true, "peak 60 MiB exact, and up to 50 MiB more that others had loaded in 2 runs"},
 		{"killed at less than was charged and loaded", []*Record{killed(runOf(120, procstats.Exact, 1)), loaded(exact(), 50, 0)}, true, true, "1 run with OOM kills at less"},
-		{"files read once", []*Record{readingFiles(90, 90, 20, 1)}, true, true, "peak 100 MiB exact, but for 76 MiB of page cache in 1 run, no OOM kill: ask for 28 MiB."},
-		{"files read once by several", []*Record{readingFiles(90, 90, 20, 3)}, true, true, "peak 100 MiB exact, but for 36 MiB of page cache"},
+		{"files read once", []*Record{readingFiles(90, 90, 20, 1)}, true, true, "peak 100 MiB exact, but for 79 MiB of page cache in 1 run, no OOM kill: ask for 25 MiB."},
+		{"files read once by several", []*Record{readingFiles(90, 90, 20, 3)}, true, true, "peak 100 MiB exact, but for 39 MiB of page cache"},
 		{"files read again", []*Record{readingFiles(90, 900, 20, 1)}, true, true, "peak 100 MiB exact in 1 run, no OOM kill: ask for 112 MiB."},
-		{"files read twice", []*Record{readingFiles(90, 180, 20, 1)}, false, true, "1 run needed between 24 MiB and 100 MiB of a peak of 100 MiB: how much of the page cache must stay in memory is not known. Run it once with a memory limit of 49 MiB."},
+		{"files read twice", []*Record{readingFiles(90, 180, 20, 1)}, false, true, "1 run needed between 21 MiB and 100 MiB of a peak of 100 MiB: how much of the page cache must stay in memory is not known. Run it once with a memory limit of 27 MiB."},
 		{"files read twice, and run with less", []*Record{readingFiles(90, 180, 20, 1), runOf(49, procstats.Exact, 1)}, true, true, "peak 49 MiB exact in 1 run"},
-		{"files read twice, and a limit met", []*Record{readingFiles(90, 180, 20, 1), met(readingFiles(90, 180, 20, 1))}, false, true, "1 run needed between 24 MiB and 50 MiB of a peak of 50 MiB"},
-		{"files read twice, and two limits met", []*Record{readingFiles(90, 180, 20, 1), met(readingFiles(90, 180, 30, 1))}, true, true, "peak 50 MiB exact in 1 run"},
+		{"files read twice, and a limit met", []*Record{readingFiles(90, 180, 20, 1), met(readingFiles(90, 180, 20, 1))}, false, true, "1 run needed between 21 MiB and 50 MiB of a peak of 50 MiB"},
+		{"files read twice, and two limits met", []*Record{readingFiles(90, 180, 20, 1), met(readingFiles(90, 180, 36, 1))}, true, true, "peak 50 MiB exact, but for 13 MiB of page cache in 1 run, no OOM kill: ask for 50 MiB."},
+		{"files read twice, and a limit met that took longer", []*Record{readingFiles(90, 180, 20, 1), longer(met(readingFiles(90, 180, 40, 1)))}, false, true, "1 run needed between 50 MiB and 100 MiB of a peak of 100 MiB: how much of the page cache must stay in memory is not known. Run it once with a memory limit of 72 MiB."},
+		{"files read again because of a limit", []*Record{met(readingFiles(180, 180, 20, 1))}, false, true, "1 run needed between 21 MiB and 50 MiB of a peak of 50 MiB"},
+		{"files read fast", []*Record{fast(readingFiles(90, 90, 20, 1), 0)}, true, true, "but for 68 MiB of page cache"},
+		{"files read fast, little ahead", []*Record{fast(readingFiles(90, 90, 20, 1), mebibyte)}, true, true, "but for 75 MiB of page cache"},
 		{"files read twice, and killed with less", []*Record{readingFiles(90, 180, 20, 1), killed(runOf(50, procstats.Exact, 1))}, false, true, "1 run needed between 50 MiB and 100 MiB of a peak"},
 		{"files read twice, and killed with little less", []*Record{readingFiles(90, 180, 20, 1), killed(runOf(71, procstats.Exact, 1))}, true, true, "1 run with OOM kills at less: ask for 112 MiB."},
 		{"files read twice and mapped", []*Record{readingFiles(90, 180, 90, 1)}, true, true, "peak 100 MiB exact in 1 run, no OOM kill: ask for 112 MiB."},
 		{"files read twice, some", []*Record{readingFiles(30, 60, 20, 1)}, true, true, "ask for 122 MiB."},
-		{"files written", []*Record{writing(readingFiles(0, 0, 20, 1), 80)}, false, true, "1 run needed between 24 MiB and 100 MiB of a peak of 100 MiB"},
-		{"few files written", []*Record{writing(readingFiles(0, 0, 20, 1), 30)}, true, true, "ask for 122 MiB."},
-		{"files read once by what may be small", []*Record{inherited(readingFiles(90, 90, 24, 1))}, false, true, "1 run needed between 14 MiB and 28 MiB of a peak of 100 MiB"},
+		{"files written", []*Record{writing(readingFiles(0, 0, 20, 1), 80)}, true, true, "peak 100 MiB exact, but for 79 MiB of page cache in 1 run, no OOM kill: ask for 27 MiB."},
+		{"files written by code that others had loaded", []*Record{uncharged(writing(readingFiles(0, 0, 40, 1), 80), 30)}, true, true, "but for 79 MiB of page cache, and up to 30 MiB more that others had loaded"},
+		{"few files written", []*Record{writing(readingFiles(0, 0, 20, 1), 30)}, true, true, "but for 29 MiB of page cache"},
+		{"files written and read", []*Record{writing(readingFiles(0, 80, 20, 1), 80)}, false, true, "1 run needed between 21 MiB and 100 MiB of a peak of 100 MiB"},
+		{"files read once by what may be small, seen", []*Record{seen(inherited(readingFiles(90, 90, 24, 1)), 6, 512)}, true, true, "but for 89 MiB of page cache"},
+		{"and seen between bursts", []*Record{seen(inherited(readingFiles(90, 90, 24, 1)), 6, 5120)}, false, true, "1 run needed between 11 MiB and 21 MiB"},
+		{"files read once by what may be small", []*Record{inherited(readingFiles(90, 90, 24, 1))}, false, true, "1 run needed between 11 MiB and 25 MiB of a peak of 100 MiB"},
 		{"files that others had loaded", []*Record{readingFiles(1, 900, 20, 1)}, false, true, "1 run read up to 899 MiB of files that others had loaded: whether they must stay in memory is not known. Run it once when"},
 		{"and a run on a cold cache", []*Record{readingFiles(1, 900, 20, 1), readingFiles(90, 900, 20, 1)}, true, true, "peak 100 MiB exact in 1 run, no"},
 		{"few files that others had loaded", []*Record{readingFiles(1, 60, 20, 1)}, true, true, "ask for 126 MiB."},
@@ -272,7 +307,7 @@ func TestTaskAdvice(t *testing.T) {
 		want    string
 	}{
 		{[]*Record{runOf(100, procstats.Exact, 0)}, "1 run is too few to be sure: let it run more often."},
-		{[]*Record{killed(runOf(100, procstats.Exact, 0))}, "Let it run once with enough memory."},
+		{[]*Record{killed(runOf(100, procstats.Exact, 0))}, "Let it run once with enough memory (try 136 MiB)."},
 		{[]*Record{runOf(100, procstats.Sampled, 0)}, "Let it run once in a cgroup."},
 		{[]*Record{failed}, "The task was never started: there are no data."},
 	} {

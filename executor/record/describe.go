@@ -232,8 +232,11 @@ func (t describer) remedy(kill *Kill) string {
 			}
 			return "Look for who sent SIGKILL: " + senders
 		}
-		if t.d.Forks != nil {
+		switch {
+		case t.d.Forks != nil:
 			return "Raise the limit on processes or start fewer of them at once; threads count too"
+		case t.d.Thrashing != nil:
+			return t.d.Thrashing.remedy()
 		}
 		return ""
 	}
@@ -243,8 +246,7 @@ func (t describer) remedy(kill *Kill) string {
 	}
 	try := ""
 	if kill.Scope == Own && kill.LimitBytes != nil {
-		const step = 1.33 // as much as advice asks for above a single run
-		try = fmt.Sprintf(" (try %d MiB)", roundUp(step*float64(*kill.LimitBytes)/mebibyte))
+		try = fmt.Sprintf(" (try %d MiB)", nextLimit(float64(*kill.LimitBytes)))
 	}
 	return strings.NewReplacer(" CGROUP", cgroup, " TRY", try).Replace(kill.Scope.words().remedy)
 }

@@ -347,6 +347,50 @@ func TestRefusedForks(t *testing.T) {
 	}
 }
 
+// TestThrashing says what can be done if a task waited for memory, with how long it did and at which limit, and that it
+// is no word for one that waited for a CPU meanwhile.
+func TestThrashing(t *testing.T) {
+	sample := func(seconds, waited, starved, met, slowed float64) *procstats.Sample {
+		at := time.Duration(seconds * float64(time.Second))
+		s := &procstats.Sample{Stamp: procstats.Stamp{Mono: at, Wall: time.Unix(0, int64(at))}}
+		s.SetRead(procstats.SourceCgroup, s.Stamp)
+		s.SetRead(procstats.SourcePSI, s.Stamp)
+		for id, value := range map[procstats.ID]float64{
+			procstats.CgroupCPUUsage: seconds / 10, procstats.PSIMemorySome: waited, procstats.PSICPUFull: starved,
+			procstats.CgroupMemoryFailcnt: met, procstats.CgroupMemoryEventsHigh: slowed,
+			procstats.CgroupMemoryMax: 40 << 20, procstats.CgroupMemoryHigh: 16 << 20,
+		} {
+			s.SetNumber(id, value)
+		}
+		return s
+	}
+	const reduce, others = " or reduce its memory use: it waited for memory for ", "A parent cgroup or the host has too little memory for its tasks: this one waited for memory for "
+	for _, test := range []struct {
+		waited, starved, met, slowed float64
+		end                          Evidence
+		want                         string
+	}{
+		{3.5, 0, 20, 0, Evidence{}, "Raise the task's memory limit of 40 MiB" + reduce + "3.5 s of 10 s"},
+		{3.5, 0, 20, 7, Evidence{ExitCode: 1}, "Raise the task's memory.high of 16 MiB" + reduce + "3.5 s of 10 s"},
+		{3.5, 0, 0, 0, Evidence{Cause: TimedOut}, others + "3.5 s of 10 s"},
+		{3.5, 1, 20, 0, Evidence{}, "Raise the task's memory limit of 40 MiB" + reduce + "3.5 s of 10 s"},
+		{1.5, 5, 20, 0, Evidence{}, ""},
+		{0.9, 0, 20, 0, Evidence{}, ""},
+		{3.5, 0, 20, 0, Evidence{Kills: []Kill{{Main: true, Kills: 1, Scope: HostScope}}}, HostScope.words().remedy},
+	} {
+		e := test.end
+		e.Span, e.Before, e.After = 10*time.Second, sample(0, 1, 0, 3, 2), sample(10, 1+test.waited, test.starved, 3+test.met, 2+test.slowed)
+		r := &Record{State: Exited, ExitCode: &e.ExitCode, Diagnosis: Diagnose(e)}
+		for _, end := range []End{r.End(), r.Redacted().End()} {
+			testkit.Equal(t, end.Remedy, test.want, "waited %v s, without a CPU %v s", test.waited, test.starved)
+			checkText(t, end)
+		}
+		if advice := AdviseRuns([]*Record{r}); advice.MemoryMiB != nil && test.want != "" {
+			t.Errorf("%q, and advised: %q", test.want, advice.Why)
+		}
+	}
+}
+
 func TestSamplingText(t *testing.T) {
 	seconds := func(s float64) *float64 { return &s }
 	measured := func(s float64) map[string]any { return map[string]any{"executor_sampling_interval_seconds": s} }

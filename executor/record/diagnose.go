@@ -34,6 +34,9 @@ func Diagnose(e Evidence) Diagnosis {
 	if d.Stall = StallOf(waits); d.Stall == CPUThrottled && waits.ThrottledAbove() {
 		d.ThrottledBy = procstats.EscapeName(e.Throttler)
 	}
+	if d.Stall == MemoryThrashing && waits.thrashing() {
+		d.Thrashing = thrashing(e, *waits.MemorySome)
+	}
 	d.Forks = refusedForks(e)
 	kill, killedMain := DecisiveKill(e)
 	d.OOM = oom(e, kill)
@@ -53,24 +56,49 @@ func Diagnose(e Evidence) Diagnosis {
 	return d
 }
 
-// refusedForks returns nil where none were, or where that was not counted.
+// refusedForks returns nil if none were, or if that was not counted.
 func refusedForks(e Evidence) *RefusedForks {
-	if e.After == nil {
+	refused := e.growth(procstats.CgroupPidsEventsMax)
+	if refused <= 0 {
 		return nil
 	}
-	var before float64
-	if e.Before != nil {
-		before, _ = e.Before.Task.Number(procstats.CgroupPidsEventsMax)
-	}
-	after, _ := e.After.Task.Number(procstats.CgroupPidsEventsMax)
-	if after <= before {
-		return nil
-	}
-	forks := &RefusedForks{Count: int64(after - before)}
+	forks := &RefusedForks{Count: int64(refused)}
 	if limit, set := e.After.Task.Number(procstats.CgroupPidsMax); set {
 		forks.Limit = new(int64(limit))
 	}
 	return forks
+}
+
+// growth is how much a counter grew during the run; 0 if it was not read.
+func (e Evidence) growth(id procstats.ID) float64 {
+	if e.After == nil {
+		return 0
+	}
+	var before float64
+	if e.Before != nil {
+		before, _ = e.Before.Task.Number(id)
+	}
+	after, _ := e.After.Task.Number(id)
+	return after - before
+}
+
+// thrashing finds the limit at which a task waited for memory.
+func thrashing(e Evidence, waited float64) *Thrashing {
+	t := &Thrashing{WaitedSeconds: waited, SpanSeconds: e.Span.Seconds()}
+	for _, limit := range []struct {
+		name     MemoryLimit
+		size, by procstats.ID
+	}{
+		{MemoryHigh, procstats.CgroupMemoryHigh, procstats.CgroupMemoryEventsHigh},
+		{MemoryMax, procstats.CgroupMemoryMax, procstats.CgroupMemoryEventsMax},
+		{MemoryMax, procstats.CgroupMemoryMax, procstats.CgroupMemoryFailcnt},
+	} {
+		if bytes, set := e.After.Task.Number(limit.size); set && e.growth(limit.by) > 0 {
+			t.Limit, t.LimitBytes = limit.name, int64(bytes)
+			break
+		}
+	}
+	return t
 }
 
 // Inhabited reports whether a task had a process when it was sampled; true if the sample does not tell.

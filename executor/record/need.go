@@ -14,8 +14,8 @@ import (
 // need is the memory of a run in bytes: the peak of what was charged to it, with what was swapped, without the page
 // cache that it can do without, and with what it had mapped that others had loaded. A run that finds nothing loaded is
 // charged for that too. files is the part of charged that came from files, code the part of others that is the code of
-// its programs.
-type need struct{ charged, cache, files, others, code float64 }
+// its programs. proven is the limit that a run has met and shown to be enough; 0 for none.
+type need struct{ charged, cache, files, others, code, proven float64 }
 
 func (n need) total() float64 { return n.charged - n.cache + n.others }
 
@@ -26,8 +26,12 @@ func largest(needs []need) need { return slices.MaxFunc(needs, compareNeeds) }
 const (
 	// libraries are those that everything uses: they are in memory anyway.
 	libraries = 4 * mebibyte
-	// flow is what memory passes through that is used once.
-	flow = 4 * mebibyte
+	// flow is room for pages that are used once, beside what is read ahead.
+	flow = mebibyte
+	// usualReadAhead is that of disks of which it is not known.
+	usualReadAhead = 8 * mebibyte
+	// mostMargin is how many times the highest need the advice is at most.
+	mostMargin = 1.33
 )
 
 // usage is what a run did with its memory, in bytes, as far as it is known.
@@ -37,10 +41,16 @@ type usage struct {
 	// cache, or from pipes. found is again without what can have come through pipes of the run. passed is all that was
 	// read or written.
 	stored, written, again, found, passed float64
+	// room is what files need that pass through memory once.
+	room float64
+	// limited reports whether the run met its memory limit.
+	limited bool
 	// resident is the most that all processes together can have had resident, inherited the part of it that may have
 	// been that of the executor; whole is false if not every process is in them.
 	resident, inherited float64
 	whole               bool
+	// uncharged is what the processes had mapped that others had loaded, unless that is what everything uses.
+	uncharged float64
 	// largest is the most that one process had resident for sure.
 	largest float64
 }
@@ -61,19 +71,42 @@ func usageOf(r *Record, charged float64) (u usage) {
 	read, wrote := number(procstats.TreeIORchar), number(procstats.TreeIOWchar)
 	u.passed, u.again = max(read, u.stored)+wrote, max(0, read-u.stored)
 	u.found = max(0, u.again-wrote)
+	u.room, u.limited = roomFor(r, min(u.stored, read), headline(procstats.HeadlineCPU)), metLimit(r)
+	if u.uncharged = number(procstats.TreeUncharged); u.uncharged < libraries {
+		u.uncharged = 0
+	}
 	if r.Commands == nil {
 		return u
 	}
 	u.whole = r.Commands.Reason == "" && r.Commands.LostRecords == 0
 	for row := range r.Commands.all() {
-		u.resident += float64(row.Processes * row.PeakRSSBytes)
-		if row.PeakRSSGuarantee == procstats.UpperBound {
-			u.inherited += float64(row.Processes * row.PeakRSSBytes)
-		} else if row != r.Commands.Others {
+		least, most := r.residentOf(row)
+		u.resident += most
+		u.inherited += most - least
+		if row.PeakRSSGuarantee != procstats.UpperBound && row != r.Commands.Others {
 			u.largest = max(u.largest, float64(row.PeakRSSBytes))
 		}
 	}
 	return u
+}
+
+// residentOf returns between what bounds the processes of a row had resident together. One whose peak may be that of
+// the executor had what was seen of it, and between two samples not more memory than it had page faults.
+func (r *Record) residentOf(row *procstats.Command) (least, most float64) {
+	const page = 4096
+	most = float64(row.Processes * row.PeakRSSBytes)
+	if row.PeakRSSGuarantee != procstats.UpperBound {
+		return most, most
+	}
+	if r.Processes == nil || row.Processes != 1 {
+		return 0, most
+	}
+	for _, p := range r.Processes.Rows {
+		if seen, ok := p.Measurements[procstats.ProcessRSS.String()].(float64); ok && p.Command == row.Name {
+			return min(seen, most), min(max(seen, float64(row.MinorFaults*page)), most)
+		}
+	}
+	return 0, most
 }
 
 // foundLoaded reports whether a run read much that others had loaded, and hardly anything else: whether that must stay
@@ -83,25 +116,36 @@ func (u *usage) foundLoaded() bool {
 	return u.found > max(much, 2*u.charged) && u.stored < u.found/hardly
 }
 
+// roomFor is what files need that pass through memory once, of which so much came from storage. What is read faster
+// than a program computes is read ahead, and read again if that has no room.
+func roomFor(r *Record, streamed, cpu float64) float64 {
+	const fast = 128 * mebibyte // per second of CPU time
+	if streamed <= fast*cpu {
+		return flow
+	}
+	return 4*flow + min(streamed, float64(cmp.Or(r.Host.ReadAheadBytes, usualReadAhead)))
+}
+
 // cache returns between what bounds the part of a peak is that is page cache of files, and that nothing needs. What was
-// read from storage once the kernel takes back at no cost, what is read time and again must stay. Of what was read a
-// few times, and of what was written, nothing is known; what processes had resident is no such cache.
+// read from storage once, or written and not read, the kernel takes back at no cost; what is read time and again must
+// stay. Of what was read a few times nothing is known, nor of a run that had to read again what a limit took from it.
+// What processes had resident is no such cache.
 func (u *usage) cache() (least, most float64) {
 	const seldom, often = 8, 4
 	if !u.whole {
 		return 0, 0
 	}
 	unmapped := func(files, resident float64) float64 {
-		return max(0, u.charged-max(u.charged-files, resident)-flow)
+		return max(0, u.charged-max(u.charged-files, resident-u.uncharged)-u.room)
 	}
-	read := u.stored
+	files := u.stored + u.written
+	if !u.limited && u.again <= 4*flow+files/seldom {
+		least = unmapped(files, u.resident)
+	}
 	if u.again >= often*u.stored {
-		read = 0
+		files = u.written
 	}
-	if u.again <= flow+u.stored/seldom {
-		least = unmapped(read, u.resident)
-	}
-	return least, unmapped(read+u.written, u.resident-u.inherited)
+	return least, max(least, unmapped(files, u.resident-u.inherited))
 }
 
 // needOf returns what a run needed that needed high of what was charged to it. It is not less than its largest process
@@ -112,7 +156,7 @@ func needOf(r *Record, u *usage, high float64) need {
 	data, _ := r.Measurements[procstats.TreeUnchargedData.String()].(float64)
 	code := max(0, others-data)
 	if u.whole {
-		others = min(others, max(0, u.resident+u.passed+flow-u.charged))
+		others = min(others, max(0, u.resident+u.passed+4*flow-u.charged))
 	}
 	if others = max(others, u.largest-u.charged); others < libraries {
 		others = 0
@@ -145,13 +189,13 @@ func (n need) text(guarantee string) string {
 // and nothing is killed. The margin has room for code that others had loaded, of which a cold start reads as much again
 // that lies around it.
 func ask(needs []need) int64 {
-	const highest, passing = 1.33, 1.1
+	const passing = 1.1
 	n := float64(len(needs))
 	most, files, code, mean, squares := 0.0, 0.0, 0.0, 0.0, 0.0
 	for _, v := range needs {
 		own := v.charged - v.cache - v.files
 		most, files, mean = max(most, own), max(files, passing*v.loaded()), mean+own/n
-		code = max(code, v.total()+max(0, v.code-libraries))
+		code = max(code, v.total()+max(0, v.code-libraries), v.proven)
 	}
 	for _, v := range needs {
 		own := v.charged - v.cache - v.files
@@ -170,10 +214,13 @@ func ask(needs []need) int64 {
 	}
 	likely := mean + deviations*spread
 	if n < 2*few && spread > mean/50 {
-		likely = most * highest // of so few that vary, the spread is not known either
+		likely = most * mostMargin // of so few that vary, the spread is not known either
 	}
-	return roundUp(max(code, files+max(most*margin, min(likely, most*highest))) / mebibyte)
+	return roundUp(max(code, files+max(most*margin, min(likely, most*mostMargin))) / mebibyte)
 }
+
+// nextLimit is what to try, in MiB, if a limit was too low: as much more as advice asks for above a single run at most.
+func nextLimit(bytes float64) int64 { return roundUp(mostMargin * bytes / mebibyte) }
 
 // leastAdvised is in MiB: orchestrators accept nothing less.
 const leastAdvised = 10

@@ -354,6 +354,8 @@ type Host struct {
 	Kernel      string `json:"kernel,omitempty"`
 	CPUs        int    `json:"cpus"`
 	MemoryBytes int64  `json:"memory_bytes,omitempty"`
+	// ReadAheadBytes is the most that a block device reads ahead; 0 if that is not known.
+	ReadAheadBytes int64 `json:"read_ahead_bytes,omitempty"`
 }
 
 // Device is what a task has read from and written to one block device, by the end of its last process: what it had
@@ -434,7 +436,7 @@ func redactedRows(rows []ProcessRow) []ProcessRow {
 func (d Diagnosis) redacted() Diagnosis {
 	c := Diagnosis{
 		Verdict: d.Verdict, AfterMain: d.AfterMain, ForwardedSignal: d.ForwardedSignal, OOM: d.OOM, OOMKilled: d.OOMKilled,
-		LastReading: d.LastReading, Forks: d.Forks, Stall: d.Stall, Retryable: d.Retryable,
+		LastReading: d.LastReading, Forks: d.Forks, Stall: d.Stall, Thrashing: d.Thrashing, Retryable: d.Retryable,
 	}
 	if d.Verdict == Stopped {
 		c.Reason = d.Reason // in words of our own; those of others name files

@@ -30,7 +30,7 @@ type Waits struct {
 	Wall               time.Duration
 	CPU, Throttled     *float64
 	AncestorThrottled  *float64
-	CPUSome            *float64
+	CPUSome, CPUFull   *float64
 	MemorySome, IOSome *float64
 	// Left is how many processes were seen outside the cgroup that pressure is read of.
 	Left *float64
@@ -52,6 +52,7 @@ func WaitsIn(wall time.Duration, growth func(procstats.ID) (seconds float64, ok 
 		Throttled:         first(procstats.CgroupCPUThrottled),
 		AncestorThrottled: first(procstats.CgroupCPUAncestorThrottled, procstats.CgroupCPUInheritedThrottled),
 		CPUSome:           first(procstats.PSICPUSome),
+		CPUFull:           first(procstats.PSICPUFull),
 		MemorySome:        first(procstats.PSIMemorySome),
 		IOSome:            first(procstats.PSIIOSome),
 		Left:              first(procstats.TreeLeftPressure),
@@ -123,6 +124,33 @@ func StallOf(w Waits) Stall {
 		return Idle
 	}
 	return Fine
+}
+
+// thrashing reports whether a task waited for memory and not, in that time, for a CPU that others had.
+func (w Waits) thrashing() bool {
+	return w.CPUFull == nil || *w.CPUFull == 0 || w.memoryShare() > stalledShare
+}
+
+// memoryShare is the share of its time for which a task waited for memory, without that in which others had the CPU: of
+// all waits as much as of its CPU time.
+func (w Waits) memoryShare() float64 {
+	if w.MemorySome == nil || w.Wall <= 0 {
+		return 0
+	}
+	waited := *w.MemorySome
+	if w.CPU != nil && w.CPUFull != nil && *w.CPUFull > 0 {
+		waited *= *w.CPU / (*w.CPU + *w.CPUFull)
+	}
+	return waited / w.moving()
+}
+
+// moving is the time of a task in seconds without that in which others had the CPU.
+func (w Waits) moving() float64 {
+	seconds := w.Wall.Seconds()
+	if w.CPUFull == nil {
+		return seconds
+	}
+	return max(seconds/10, seconds-*w.CPUFull)
 }
 
 // left reports whether the task has waits that are not known, of processes that have left its cgroup.

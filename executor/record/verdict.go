@@ -85,6 +85,9 @@ type Diagnosis struct {
 	OOMKilled bool `json:"oom_killed"`
 	// Stall is one word for what the run waited for; empty where pressure could not be read.
 	Stall Stall `json:"stall,omitempty"`
+	// Thrashing is what memory the task waited for so long that it is memory-thrashing; null if others had the CPU
+	// meanwhile, too.
+	Thrashing *Thrashing `json:"thrashing,omitempty"`
 	// ThrottledBy is the path of the cgroup above the task's whose CPU quota made it cpu-throttled; empty if it was the
 	// task's own.
 	ThrottledBy string `json:"throttled_by,omitempty"`
@@ -161,6 +164,34 @@ type RefusedForks struct {
 	Count int64 `json:"count"`
 	// Limit is that of the task's own cgroup; null if it has none: the limit is that of a cgroup above.
 	Limit *int64 `json:"limit"`
+}
+
+// Thrashing is how long a task waited for memory, at a limit of its own or at those of others.
+type Thrashing struct {
+	WaitedSeconds float64 `json:"waited_seconds"`
+	SpanSeconds   float64 `json:"span_seconds"`
+	// Limit is the limit of its own that the task met, and LimitBytes its size; empty if it met none.
+	Limit      MemoryLimit `json:"limit,omitempty"`
+	LimitBytes int64       `json:"limit_bytes,omitempty"`
+}
+
+// MemoryLimit is one of the limits of a cgroup.
+type MemoryLimit string
+
+// What the kernel does at the first is kill, at the second slow down.
+const (
+	MemoryMax  MemoryLimit = "memory limit"
+	MemoryHigh MemoryLimit = "memory.high"
+)
+
+// remedy says what can be done, without a number to try: that of the advice rests on more than this run.
+func (t *Thrashing) remedy() string {
+	waited := procstats.Seconds.Text(t.WaitedSeconds) + " of " + procstats.Seconds.Text(t.SpanSeconds)
+	if t.Limit == "" {
+		return "A parent cgroup or the host has too little memory for its tasks: this one waited for memory for " + waited
+	}
+	return fmt.Sprintf("Raise the task's %s of %s or reduce its memory use: it waited for memory for %s", t.Limit,
+		procstats.Bytes.Text(float64(t.LimitBytes)), waited)
 }
 
 // LastReading is the last sample of a task that had a process. A number that was not measured is null.

@@ -103,6 +103,10 @@ func endedRecords() (records []*record.Record) {
 				State: record.Exited, ExitCode: &e.ExitCode, StartedAt: at.Add(-time.Minute), EndedAt: at,
 				Diagnosis: record.Diagnose(e),
 			}
+			if e.ExitCode == 0 && scope == "" {
+				r.Diagnosis.Thrashing = &record.Thrashing{WaitedSeconds: 3.5, SpanSeconds: 10, Limit: record.MemoryMax, LimitBytes: 40 << 20}
+				r.Diagnosis.Operator = r.End().Operator()
+			}
 			if e.Signal != 0 {
 				r.Signal = &e.Signal
 			}
