@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/internal/testkit"
@@ -52,7 +51,7 @@ func TestLoadedByOthers(t *testing.T) {
 			if a.MemoryMiB == nil || *a.MemoryMiB < size || !strings.Contains(a.Why[0], "more that others had loaded") {
 				t.Fatalf("advised %+v", a)
 			}
-			if fault := b.within(t, time.Minute, 3, "--memory", fmt.Sprintf("%dM", *a.MemoryMiB)); fault != "" {
+			if fault := b.within(t, 3, "--memory", fmt.Sprintf("%dM", *a.MemoryMiB)); fault != "" {
 				t.Errorf("with %d MiB: %s", *a.MemoryMiB, fault)
 			}
 			testkit.Equal(t, r.Diagnosis.OOM.Kills != nil && *r.Diagnosis.OOM.Kills == 0, true, "no OOM kill is known")

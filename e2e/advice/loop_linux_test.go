@@ -35,16 +35,18 @@ const (
 	// mostPressure is the share of the time that a program may wait for memory, longer how much longer it may take, and
 	// mostAbove by how much the advice may be above what is enough.
 	mostPressure, longer, mostAbove = 0.10, 1.2, 1.5
-	// delay is what a run may take longer on a busy machine.
-	delay = 60 * time.Millisecond
+	// delay is what a run may take longer, however short it is.
+	delay = 20 * time.Millisecond
 	// leastMiB is what is advised at least.
 	leastMiB = 10
 	// mostUnknown is how many programs may get no advice.
 	mostUnknown = 6
 	// mostRemedies is how often more data are gathered if there is no advice.
 	mostRemedies = 4
-	// often is how often a program is run within the advice.
+	// often is how often a program is run within the advice, and a third of it within less.
 	often = 10
+	// apart is after how many runs within limits one without them follows.
+	apart = 3
 )
 
 // bench is where a program runs.
@@ -54,6 +56,9 @@ type bench struct {
 	command []string
 	shared  string // the prefix of its files in /dev/shm
 	trials  int
+	// waits and longer are the medians of what within saw last: the share of the time that was waited for memory, and the
+	// time as a multiple of that without limits.
+	waits, longer float64
 }
 
 func newBench(t *testing.T, p program) *bench {
@@ -150,6 +155,16 @@ func (b *bench) load(t *testing.T) {
 	})
 }
 
+// prepare makes what the program finds in the page cache what its user has there.
+func (b *bench) prepare(t *testing.T) {
+	t.Helper()
+	if b.cold {
+		b.cool(t)
+	} else {
+		b.load(t)
+	}
+}
+
 // run runs the program and returns its record.
 func (b *bench) run(t *testing.T, dir string, flags ...string) *record.Record {
 	t.Helper()
@@ -204,48 +219,50 @@ func pressure(r *record.Record) float64 {
 	return waited / wall(r).Seconds()
 }
 
-// within runs the program so often with limits, each time on a cold cache, and says what speaks against them: anything
-// killed, or more than two thirds of the runs waiting for memory or taking longer: others use the machine too.
-func (b *bench) within(t *testing.T, usual time.Duration, runs int, flags ...string) (fault string) {
+// within runs the program so often with limits and, in turn, without, each time on a cold cache, and says what speaks
+// against them: anything killed, or a median of the runs that waits for memory or takes longer.
+func (b *bench) within(t *testing.T, runs int, flags ...string) (fault string) {
 	t.Helper()
-	timeout := 5*time.Second + 3*usual
-	slow := 0
-	for range runs {
+	var usual, walls, waits []float64
+	for i := range runs {
+		if i%apart == 0 {
+			b.cool(t)
+			usual = append(usual, wall(b.run(t, "usual")).Seconds())
+		}
 		b.cool(t)
 		b.trials++
+		timeout := time.Duration((5 + 3*slices.Max(usual)) * float64(time.Second))
 		r := b.run(t, fmt.Sprint("trial", b.trials), append(flags, "--timeout", timeout.String())...)
-		waited := pressure(r)
 		switch {
 		case r.Diagnosis.Verdict != record.Completed:
 			return r.Diagnosis.Summary
 		case r.Diagnosis.OOM.Kills == nil || *r.Diagnosis.OOM.Kills > 0:
 			return "OOM kill in a pipeline"
-		case waited > mostPressure:
-			slow++
-			fault = fmt.Sprintf("waits for memory %.0f %%", 100*waited)
-		case wall(r) > time.Duration(longer*float64(usual))+delay:
-			slow++
-			fault = fmt.Sprintf("takes %v, not %v", wall(r).Round(time.Millisecond), usual.Round(time.Millisecond))
 		}
+		walls, waits = append(walls, wall(r).Seconds()), append(waits, pressure(r))
 	}
-	if 3*(runs-slow) >= runs {
-		return ""
+	b.waits, b.longer = median(waits), median(walls)/median(usual)
+	switch {
+	case b.waits > mostPressure:
+		return fmt.Sprintf("waits for memory %.0f %%", 100*b.waits)
+	case median(walls) > longer*median(usual)+delay.Seconds():
+		return fmt.Sprintf("takes %.3f s, not %.3f", median(walls), median(usual))
 	}
-	return fault
+	return ""
+}
+
+func median(values []float64) float64 {
+	slices.Sort(values)
+	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
 }
 
 // enough is how many MiB are, by bisection below the advice.
-func (b *bench) enough(t *testing.T, usual time.Duration, advice int64) int64 {
+func (b *bench) enough(t *testing.T, advice int64) int64 {
 	t.Helper()
 	low, high := int64(1), advice
 	for high-low > max(1, high/12) {
 		middle := (low + high) / 2
-		limit := fmt.Sprintf("%dM", middle)
-		fault := b.within(t, usual, 1, "--memory", limit)
-		if fault != "" { // a busy machine is no lack of memory
-			fault = b.within(t, usual, 1, "--memory", limit)
-		}
-		if fault == "" {
+		if b.within(t, often/3, "--memory", fmt.Sprintf("%dM", middle)) == "" {
 			high = middle
 		} else {
 			low = middle
@@ -258,7 +275,7 @@ func (b *bench) enough(t *testing.T, usual time.Duration, advice int64) int64 {
 func TestAdviceLoop(t *testing.T) {
 	only := os.Getenv(loopVariable)
 	if only == "" {
-		t.Skipf("it takes a quarter of an hour: set %s to all, or to a part of the names of programs", loopVariable)
+		t.Skipf("it takes half an hour: set %s to all, or to a part of the names of programs", loopVariable)
 	}
 	rig.NeedMemory(t)
 	held, unknown := 0, 0
@@ -287,7 +304,7 @@ func TestAdviceLoop(t *testing.T) {
 	}
 }
 
-var remedyLimit = regexp.MustCompile(`with a memory limit of (\d+) MiB\.$`)
+var remedyLimit = regexp.MustCompile(`(?:with a memory limit of|\(try) (\d+) MiB\)?\.$`)
 
 // remedy does what a reason for no advice says, and asks again.
 func (b *bench) remedy(t *testing.T, why string) record.Advice {
@@ -295,7 +312,7 @@ func (b *bench) remedy(t *testing.T, why string) record.Advice {
 	limit := remedyLimit.FindStringSubmatch(why)
 	switch {
 	case limit != nil:
-		b.cool(t)
+		b.prepare(t)
 		b.run(t, "out", "--memory", limit[1]+"M")
 	case strings.HasSuffix(why, "Run it once when they are not in the page cache."):
 		b.cool(t)
@@ -310,11 +327,7 @@ func (b *bench) remedy(t *testing.T, why string) record.Advice {
 func (b *bench) follow(t *testing.T) (row string, none bool) {
 	t.Helper()
 	for range max(1, b.runs) {
-		if b.cold {
-			b.cool(t)
-		} else {
-			b.load(t)
-		}
+		b.prepare(t)
 		b.run(t, "out")
 	}
 	a := b.advise(t)
@@ -338,22 +351,17 @@ func (b *bench) follow(t *testing.T) (row string, none bool) {
 	if a.Cores != nil {
 		flags = append(flags, "--cpu", fmt.Sprint(*a.Cores))
 	}
-	var walls []time.Duration
-	for range 3 {
-		b.cool(t)
-		walls = append(walls, wall(b.run(t, "usual")))
-	}
-	slices.Sort(walls)
-	usual := walls[1]
-	result := "held"
-	if fault := b.within(t, usual, often, flags...); fault != "" {
+	result := ""
+	if fault := b.within(t, often, flags...); fault != "" {
 		t.Errorf("with %v: %s\n%s", flags, fault, strings.Join(a.Why, "\n"))
 		result = fault
+	} else {
+		result = fmt.Sprintf("held, waits %.0f %%, takes %.2f", 100*b.waits, b.longer)
 	}
 	below := int64(float64(memory) / mostAbove)
 	enough := fmt.Sprintf("> %d", below)
-	if memory > leastMiB && b.within(t, usual, 1, "--memory", fmt.Sprintf("%dM", below)) == "" {
-		least := max(b.enough(t, usual, below), 1)
+	if memory > leastMiB && b.within(t, often/3, "--memory", fmt.Sprintf("%dM", below)) == "" {
+		least := b.enough(t, below)
 		if enough = strconv.FormatInt(least, 10); float64(memory) > max(leastMiB, mostAbove*float64(least)) {
 			t.Errorf("advised %d MiB, enough are %d\n%s", memory, least, strings.Join(a.Why, "\n"))
 		}

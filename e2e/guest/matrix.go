@@ -58,7 +58,7 @@ e2e/conformance TestInProcess/plugin_info: the same
 e2e/truth TestTruth/user/parent/cache: the guest of a user has no disk
 e2e/truth TestTruth/user/parent/io-buffered: the same
 e2e/truth TestTruth/user/parent/io-direct: the same
-e2e/advice TestAdviceLoop: a quarter of an hour; make advise-loop
+e2e/advice TestAdviceLoop: half an hour; make advise-loop
 e2e/cost TestPaired: figures of a quiet machine; make cost
 e2e/cost TestScale: ten minutes; make scale
 `
