@@ -13,7 +13,8 @@ import (
 // suiteTable has a line for each guest: its flags : the packages whose tests run there one after the other, each with
 // flags of its own. The longest stand first. Lines with "nightly" are not for every change. Linux 6.12 of Debian, and
 // later, has no memory controller of version 1, and uses that of version 2 in both layouts with it. Systemd, which
-// executor/cgroup and e2e/unit start, leaves things behind: they come last.
+// executor/cgroup and e2e/unit start, leaves things behind: they come last. On Linux 7 with version 1, a group that a
+// cgroup namespace was made in is busy for minutes now and then, whatever has ended.
 const suiteTable = `
 nightly -kernel 5.10 -cgroup v2 -memory 3072 : ./e2e/truth -run=TestTruth/root/parent
 nightly -kernel 7 -cgroup v2 -memory 3072 : ./e2e/truth -run=TestTruth/root/parent
@@ -34,7 +35,7 @@ nightly -kernel 7 -cgroup v1 -memory 1024 : ./e2e/watch
 -kernel 6.1 -cgroup v1 -memory 2048 : ./e2e/truth -run=TestRandom -parallel=1
 -kernel 6.12 -cgroup v2 -user nobody -delegate -memory 3072 : ./e2e/truth -run=TestTruth/user/parent
 -kernel 7 -cgroup hybrid -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/exits ./procstats/network ./e2e/limits -run=Memory|Peak|Lower ./executor/cgroup
--kernel 7 -cgroup v1 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/network ./e2e/limits -run=Memory|Peak|Lower ./e2e/where -run=Here ./executor/cgroup
+-kernel 7 -cgroup v1 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/network ./e2e/limits -run=Memory|Peak|Lower ./e2e/where -run=Here ./executor/cgroup -skip=TestCreateInNamespace
 -kernel 6.12 -cgroup v2 -memory 1024 -disk 256 -ext4 192 : ./e2e/storage
 -kernel 6.1 -cgroup v1 -memory 1024 -disk 256 -ext4 192 : ./e2e/storage
 -kernel 6.12 -cgroup v2 -memory 1024 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/exits ./procstats/network ./driver -run=TestGivenCgroup ./e2e/unit ./e2e/agent -run=TestSuspend

@@ -55,7 +55,7 @@ func killForks(t *testing.T, g *Group, dir string) {
 	}
 	members := func(what string, enough func(n int) bool) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		for {
 			pids := testkit.Value(g.PIDs())(t)
@@ -65,6 +65,7 @@ func killForks(t *testing.T, g *Group, dir string) {
 			if ctx.Err() != nil {
 				t.Fatalf("%s: %d processes", what, len(pids))
 			}
+			<-time.After(time.Millisecond) // for those that fork
 		}
 	}
 	members("before", func(n int) bool { return n >= 10 })
