@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/tachograph/tacho/procstats"
 )
 
 // RestartMode is what happens when a task has used all its restarts within one interval.
@@ -44,7 +46,8 @@ func (p RestartPolicy) Validate() error {
 	case p.Delay < 0:
 		return fmt.Errorf("restart delay: %v: must not be negative", p.Delay)
 	case p.Attempts > 0 && p.Interval <= 0:
-		return fmt.Errorf("restart interval: %v: must be positive to count %d attempts", p.Interval, p.Attempts)
+		return fmt.Errorf("restart interval: %v: must be positive to count %s", p.Interval,
+			procstats.Counted(p.Attempts, "attempt", "attempts"))
 	case p.Mode != RestartModeFail && p.Mode != RestartModeDelay:
 		return fmt.Errorf("restart mode: %q: must be %q or %q", p.Mode, RestartModeFail, RestartModeDelay)
 	}
@@ -133,7 +136,7 @@ func (p RestartPolicy) decide(w *RestartWindow, end ending, now Instant) decisio
 	}
 	d = p.attempt(w, now)
 	if fault := end.hostFault(); fault != "" {
-		d.reason += fmt.Sprintf("; %s, and %d retries in a row did not help", fault, w.Retried)
+		d.reason += fmt.Sprintf("; %s, and %s in a row did not help", fault, procstats.Counted(w.Retried, "retry", "retries"))
 	} else {
 		w.Retried = 0
 	}
@@ -178,7 +181,7 @@ func (p RestartPolicy) attempt(w *RestartWindow, now Instant) decision {
 	if w.Used <= p.Attempts {
 		return decision{delay: delay, reason: "within policy"}
 	}
-	exceeded := fmt.Sprintf("exceeded %d attempts in %v, mode is %q", p.Attempts, p.Interval, p.Mode)
+	exceeded := fmt.Sprintf("exceeded %s in %v, mode is %q", procstats.Counted(p.Attempts, "attempt", "attempts"), p.Interval, p.Mode)
 	if p.Mode == RestartModeDelay {
 		return decision{delay: max(delay, p.Interval-passed), reason: exceeded}
 	}

@@ -45,7 +45,7 @@ func TestRunnerRetriesWhatIsNotTheTasksFault(t *testing.T) {
 		"once":                  {never, always, append(row(1, oom), done), hook.EventCompleted, 1, 0, ""},
 		"ten times":             {never, always, append(row(10, oom), done), hook.EventCompleted, 10, 0, ""},
 		"for ever":              {never, always, row(1, oom), hook.EventNotRestarting, 10, 0, "policy allows no restarts; the host ran out of memory, and 10 retries in a row did not help"},
-		"for ever, one attempt": {one, always, row(1, oom), hook.EventNotRestarting, 11, 2, "exceeded 1 attempts in 24h0m0s, mode is \"fail\"; the host ran out of memory, and 10 retries in a row did not help"},
+		"for ever, one attempt": {one, always, row(1, oom), hook.EventNotRestarting, 11, 2, "exceeded 1 attempt in 24h0m0s, mode is \"fail\"; the host ran out of memory, and 10 retries in a row did not help"},
 		"another end between":   {one, always, append(append(row(10, oom), fails), append(row(10, oom), done)...), hook.EventCompleted, 21, 1, ""},
 		"seldom":                {never, always, append(row(25, long), done), hook.EventCompleted, 25, 0, ""},
 		"the task's own fault":  {never, always, row(1, fails), hook.EventNotRestarting, 0, 0, "policy allows no restarts"},

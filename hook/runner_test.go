@@ -367,7 +367,7 @@ func TestRunnerRestartPolicy(t *testing.T) {
 		"batch fails":           {batch, []taskStart{fails}, hook.EventNotRestarting, 3, `exceeded 3 attempts in 24h0m0s, mode is "fail"`, []float64{0, 16, 32, 48}},
 		"service succeeds":      {service, []taskStart{ends}, hook.EventNotRestarting, 2, `exceeded 2 attempts in 30m0s, mode is "fail"`, []float64{0, 16, 32}},
 		"new interval":          {short, []taskStart{fails, fails, fails, {err: errBroken}}, hook.EventNotRestarting, 3, "error was unrecoverable", []float64{0, 16, 32, 48}},
-		"interval from start":   {tight, []taskStart{longer}, hook.EventNotRestarting, 2, `exceeded 1 attempts in 30s, mode is "fail"`, []float64{0, 20, 40}},
+		"interval from start":   {tight, []taskStart{longer}, hook.EventNotRestarting, 2, `exceeded 1 attempt in 30s, mode is "fail"`, []float64{0, 20, 40}},
 		"no attempts":           {never, []taskStart{ends}, hook.EventNotRestarting, 0, "policy allows no restarts", []float64{0}},
 		"no attempts, delay":    {delayedNever, []taskStart{fails}, hook.EventNotRestarting, 0, "policy allows no restarts", []float64{0}},
 		"delay mode":            {delayMode, []taskStart{fails, fails, fails, ends}, hook.EventCompleted, 3, "task completed", []float64{0, 16, 60, 76}},

@@ -89,7 +89,7 @@ func passInput(stream driver.ExecStream, m *drivers.ExecTaskStreamingRequest) er
 	if size := m.GetTtySize(); size != nil {
 		rows, columns := int(size.GetHeight()), int(size.GetWidth())
 		if rows < 0 || columns < 0 || rows > 1<<16-1 || columns > 1<<16-1 {
-			return fmt.Errorf("terminal of %d rows and %d columns: %w", rows, columns, driver.ErrInvalid)
+			return fmt.Errorf("terminal size %d × %d: %w", rows, columns, driver.ErrInvalid)
 		}
 		if err := stream.Resize(driver.TerminalSize{Rows: rows, Columns: columns}); err != nil {
 			return fmt.Errorf("resize: %w", err)

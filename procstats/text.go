@@ -40,6 +40,23 @@ func (u Unit) Text(value float64) string {
 	return countText(value)
 }
 
+// Beside writes a value beside another one: with their difference where both read alike, as in 1.24 s (+312 µs).
+func (u Unit) Beside(value, other float64) string {
+	text := u.Text(value)
+	if value == other || text != u.Text(other) {
+		return text
+	}
+	return text + " (" + u.Difference().Signed(value-other) + ")"
+}
+
+// Signed writes a change, with its sign.
+func (u Unit) Signed(change float64) string {
+	if change > 0 {
+		return "+" + u.Text(change)
+	}
+	return u.Text(change)
+}
+
 // negative puts the sign before the text of a size: -3 MiB, and >-0.1 % for what is nearly 0.
 func negative(text string) string {
 	if rest, tiny := strings.CutPrefix(text, "<"); tiny {
@@ -165,12 +182,12 @@ func shareText(value float64) string {
 	return trimZeros(decimal(100*value, 1)) + " %"
 }
 
-// Counted is a number of things: 1 run, 2 runs.
-func Counted[N int | int64](n N, one, many string) string {
+// Counted is a number of things: 1 run, 2 runs, 12,345 runs.
+func Counted[N int | int64 | float64](n N, one, many string) string {
 	if n == 1 {
-		return "1 " + one
+		many = one
 	}
-	return strconv.FormatInt(int64(n), 10) + " " + many
+	return countText(float64(n)) + " " + many
 }
 
 // countText writes a plain number, with commas between thousands: 12,345.

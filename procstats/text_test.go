@@ -14,6 +14,26 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
+// TestBeside holds that values which differ never read alike beside each other.
+func TestBeside(t *testing.T) {
+	for _, test := range []struct {
+		unit         procstats.Unit
+		value, other float64
+		want         string
+	}{
+		{procstats.Seconds, 1.24, 1.24, "1.24 s"},
+		{procstats.Seconds, 1.24, 1.3, "1.24 s"},
+		{procstats.Seconds, 1.240312, 1.24, "1.24 s (+312 µs)"},
+		{procstats.Bytes, 48<<20 - 4096, 48 << 20, "48 MiB (-4 KiB)"},
+		{procstats.Time, 1_795_176_000.2, 1_795_176_000.1, "2026-11-20 12:00:00 UTC (+100 ms)"},
+	} {
+		testkit.Equal(t, test.unit.Beside(test.value, test.other), test.want, "%v beside %v", test.value, test.other)
+	}
+	for n, want := range map[float64]string{0: "0 runs", 1: "1 run", 12345: "12,345 runs"} {
+		testkit.Equal(t, procstats.Counted(n, "run", "runs"), want, "%v", n)
+	}
+}
+
 func TestUnitText(t *testing.T) {
 	const (
 		kib = 1 << 10

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/executor/process"
+	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -156,7 +157,7 @@ func (g *Group) Empty(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("empty cgroup: %d processes left: %w", len(pids), context.Cause(ctx))
+			return fmt.Errorf("empty cgroup: %s left: %w", procstats.Counted(len(pids), "process", "processes"), context.Cause(ctx))
 		case <-time.After(pause):
 		}
 	}

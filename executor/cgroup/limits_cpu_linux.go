@@ -15,7 +15,7 @@ import (
 
 func (s *setter) quota() error {
 	if cores := s.limits.CpuCores; cores != nil {
-		err := s.write("cpu", fmt.Sprintf("CPU quota of %v cores", *cores),
+		err := s.write("cpu", "CPU quota of "+procstats.Cores.Text(*cores),
 			func(dir string) error { return s.setQuotaV1(dir, *cores) },
 			func(dir string) error { return setQuotaV2(dir, *cores) })
 		if err != nil {

@@ -263,7 +263,7 @@ func (s *setter) oomGroup() error {
 
 func (s *setter) pids() error {
 	if limit := s.limits.PidsMax; limit != nil {
-		dir, version, err := s.folder("pids", fmt.Sprintf("limit of %d processes", *limit))
+		dir, version, err := s.folder("pids", "limit of "+procstats.Counted(*limit, "process", "processes"))
 		if err != nil {
 			return err
 		}

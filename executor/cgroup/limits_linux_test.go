@@ -191,7 +191,7 @@ func TestLimitsThatCannotBeHeld(t *testing.T) {
 		{"oom group", &proto.Limits{MemoryOomGroup: new(true)}, v2, "cgroup v1 has no such limit"},
 		{"swap alone", &proto.Limits{MemorySwapMaxBytes: one}, v2 || !hasSwapLimit(t), "give a memory limit too"},
 		{"one process", &proto.Limits{PidsMax: one}, pids == 2, "the minimum on cgroup v1 is 2"},
-		{"no group", &proto.Limits{CpuCores: new(1.0)}, false, "CPU quota of 1 cores cannot be applied here: the task has no cgroup"},
+		{"no group", &proto.Limits{CpuCores: new(1.0)}, false, "CPU quota of 1.00 cores cannot be applied here: the task has no cgroup"},
 	} {
 		if test.skip || test.limits.Cpuset != "" && version(t, "cpuset") == 0 {
 			continue

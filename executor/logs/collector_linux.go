@@ -37,7 +37,7 @@ type Options struct {
 
 func (o *Options) check() error {
 	if o.MaxFileBytes <= 0 || o.MaxFiles <= 0 {
-		return fmt.Errorf("%d files of %d bytes: %w", o.MaxFiles, o.MaxFileBytes, ErrInvalid)
+		return fmt.Errorf("MaxFiles %d, MaxFileBytes %d: %w", o.MaxFiles, o.MaxFileBytes, ErrInvalid)
 	}
 	return checkPrefix(o.Prefix)
 }

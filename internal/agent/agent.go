@@ -31,6 +31,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/state"
 	"github.com/tachograph/tacho/internal/failpoint"
 	"github.com/tachograph/tacho/internal/version"
+	"github.com/tachograph/tacho/procstats"
 )
 
 // feedSize is how many events are held for followers that come late.
@@ -99,7 +100,8 @@ func (a *Agent) isReady() error {
 	case <-a.ready:
 		return a.host.Context.Err()
 	default:
-		return fmt.Errorf("%w: %d of %d allocations", allocation.ErrRecovering, a.recovered.Load(), a.left.Load())
+		return fmt.Errorf("%w: %d of %s", allocation.ErrRecovering, a.recovered.Load(),
+			procstats.Counted(a.left.Load(), "allocation", "allocations"))
 	}
 }
 

@@ -143,7 +143,7 @@ func TestCoresAreReserved(t *testing.T) {
 	if own := r.submit(text("two", 1)); len(own) != 0 {
 		t.Errorf("allocations %+v", own)
 	}
-	r.waits("two", "0 are free")
+	r.waits("two", "free: 0")
 	must(t, r.StopJob("one", false, nil))
 	r.placed("two", 1)
 }

@@ -14,6 +14,7 @@ import (
 	"strconv"
 
 	"github.com/tachograph/tacho/internal/agent/alloc"
+	"github.com/tachograph/tacho/procstats"
 )
 
 // reservations are the cores and the ports of this node that allocations have.
@@ -70,8 +71,8 @@ func (r *reservations) takeCores(v *vacancy) error {
 			}
 		}
 		if free := len(v.cores[t.Name]); free < t.Resources.Cores {
-			return fmt.Errorf("task %s of group %s requests %d cores; %d are free",
-				t.Name, v.group.Name, t.Resources.Cores, free)
+			return fmt.Errorf("task %s of group %s requests %s; free: %d",
+				t.Name, v.group.Name, procstats.Counted(t.Resources.Cores, "core", "cores"), free)
 		}
 	}
 	return nil

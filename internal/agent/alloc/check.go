@@ -16,6 +16,7 @@ import (
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/agent/job"
+	"github.com/tachograph/tacho/procstats"
 )
 
 // maxFaulty is how many tasks with mistakes are named when a job is checked.
@@ -69,7 +70,7 @@ func (h *Host) checkTask(ctx context.Context, s *start) error {
 	_, unknown := ownerOf(t.User)
 	errs := []error{t.Places.Fault("driver", other), t.Places.Fault("user", unknown)}
 	if wanted, there := t.Resources.Cores, len(h.Node.Resources.Cores); wanted > there {
-		err := fmt.Errorf("requests %d cores; this machine has %d", wanted, there)
+		err := fmt.Errorf("requests %s; this machine has %d", procstats.Counted(wanted, "core", "cores"), there)
 		errs = append(errs, t.Places.Fault("resources.cores", err))
 	}
 	env, err := s.environment()

@@ -268,10 +268,10 @@ func (s *Store) Health() error {
 	case s.retry.err == nil && n == 0:
 		return nil
 	case s.retry.err == nil:
-		return fmt.Errorf("%d changes are not persisted yet", n)
+		return fmt.Errorf("changes that are not persisted yet: %d", n)
 	default:
 		since := s.retry.since.UTC().Format(time.RFC3339)
-		return fmt.Errorf("%d changes are not persisted since %s: %w", n, since, s.retry.err)
+		return fmt.Errorf("changes that are not persisted since %s: %d: %w", since, n, s.retry.err)
 	}
 }
 

@@ -145,7 +145,7 @@ func survey(tx *bolt.Tx, keep bool, stale error) (*records, error) {
 		})
 	})
 	if missing > 0 && missing < len(bucketNames()) {
-		r.faults = append(r.faults, fmt.Errorf("%d buckets are missing", missing))
+		r.faults = append(r.faults, fmt.Errorf("missing buckets: %d", missing))
 	}
 	return r, err
 }

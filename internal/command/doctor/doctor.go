@@ -67,7 +67,8 @@ func doctorText(p cli.Palette, r *Report) string {
 		text.Title("Not available")
 		text.Table(absent)
 	}
-	fmt.Fprintf(&text, "\n%d measurements are available; tacho explain NAME explains one.\n", len(r.Readable))
+	fmt.Fprintf(&text, "\n%s available; tacho explain NAME explains one.\n",
+		procstats.Counted(len(r.Readable), "measurement is", "measurements are"))
 	return text.String()
 }
 

@@ -112,7 +112,7 @@ func ageText(r *client.Reading) string {
 		text += ", every " + procstats.Seconds.Text(r.IntervalSeconds)
 	}
 	if r.Backlogged > 0 {
-		text += fmt.Sprintf(", %d late readings", r.Backlogged)
+		text += ", " + procstats.Counted(r.Backlogged, "late reading", "late readings")
 	}
 	return text
 }

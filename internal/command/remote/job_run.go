@@ -19,6 +19,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/client"
 	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/procstats"
 )
 
 func newJobRun() *cobra.Command {
@@ -275,10 +276,10 @@ func (w *watch) trouble() (text, id string) {
 	}
 	var words []string
 	if failed > 0 {
-		words = append(words, fmt.Sprintf("%d of %d allocations failed", failed, all))
+		words = append(words, fmt.Sprintf("%d of %s failed", failed, procstats.Counted(all, "allocation", "allocations")))
 	}
 	if restarted > 0 {
-		words = append(words, fmt.Sprintf("%d of %d allocations restarted a task", restarted, all))
+		words = append(words, fmt.Sprintf("%d of %s restarted a task", restarted, procstats.Counted(all, "allocation", "allocations")))
 	}
 	if len(words) == 0 {
 		return "", ""

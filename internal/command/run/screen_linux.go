@@ -10,7 +10,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -235,7 +234,7 @@ func liveLine(sample *procstats.Sample, past procstats.History, elapsed time.Dur
 		words = append(words, written)
 	}
 	if processes, ok := sample.Task.Number(procstats.CgroupPidsCurrent); ok {
-		words = append(words, fmt.Sprintf("%.0f threads", processes))
+		words = append(words, procstats.Counted(processes, "thread", "threads"))
 	}
 	return words
 }
