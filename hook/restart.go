@@ -181,7 +181,8 @@ func (p RestartPolicy) attempt(w *RestartWindow, now Instant) decision {
 	if w.Used <= p.Attempts {
 		return decision{delay: delay, reason: "within policy"}
 	}
-	exceeded := fmt.Sprintf("exceeded %s in %v, mode is %q", procstats.Counted(p.Attempts, "attempt", "attempts"), p.Interval, p.Mode)
+	exceeded := fmt.Sprintf("exceeded %s in %v, mode is %q",
+		procstats.Counted(p.Attempts, "attempt", "attempts"), p.Interval, p.Mode)
 	if p.Mode == RestartModeDelay {
 		return decision{delay: max(delay, p.Interval-passed), reason: exceeded}
 	}

@@ -153,7 +153,7 @@ func (h *HeadlineValue) weaken(against ID, other float64, cause string) {
 	m := rowOf(against)
 	n := Note{Source: h.Source, Value: value, OtherSource: m.Name, OtherValue: other, Cause: cause}
 	n.Text = fmt.Sprintf("%s is %s by %s, but %s is %s: %s",
-		h.ID, rowOf(h.ID).Unit.Text(value), h.Source, m.Name, m.Unit.Text(other), cause)
+		h.ID, rowOf(h.ID).Unit.Text(value), h.Source, m.Name, m.Unit.Beside(other, value), cause)
 	h.Guarantee, h.Notes = LowerBound, append(h.Notes, n)
 }
 

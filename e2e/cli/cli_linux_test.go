@@ -31,15 +31,15 @@ type devAgent struct {
 	cmd  *exec.Cmd
 }
 
-// startAgent starts an agent that ends, with all tasks, when done is called.
-func startAgent(t testing.TB) (a *devAgent, done func()) {
+// startAgent starts an agent, with more in its configuration, that ends, with all tasks, when done is called.
+func startAgent(t testing.TB, more string) (a *devAgent, done func()) {
 	t.Helper()
 	temp, err := os.MkdirTemp("/tmp", "cli") // short: the path of a unix socket is limited to 107 bytes
 	testkit.Must(t, err)
 	a = &devAgent{temp: temp}
 	config := filepath.Join(temp, "config.hcl")
 	const text = "ports {\n  http = -1\n}\ntelemetry {\n  collection_interval = \"200ms\"\n}\n"
-	testkit.Must(t, os.WriteFile(config, []byte(text), 0o600))
+	testkit.Must(t, os.WriteFile(config, []byte(text+more), 0o600))
 	log := testkit.Value(os.Create(filepath.Join(temp, "log")))(t)
 	a.cmd = a.run("agent", "--dev", "--config", config)
 	a.cmd.Stdout, a.cmd.Stderr = log, log
@@ -71,7 +71,7 @@ func TestScripts(t *testing.T) {
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
-			a, done := startAgent(t)
+			a, done := startAgent(t, "")
 			env.Defer(done)
 			env.Setenv("TMPDIR", a.temp)
 			env.Setenv("NO_COLOR", "1")
@@ -98,7 +98,7 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 // TestTerminal watches a task and runs a shell beside it, as somebody at a terminal does.
 func TestTerminal(t *testing.T) {
 	rig.Require(t)
-	a, done := startAgent(t)
+	a, done := startAgent(t, "")
 	t.Cleanup(done)
 	file := filepath.Join(a.temp, "job.nomad.hcl")
 	job := `job "sleepy" {

@@ -190,5 +190,12 @@ func TestRealAgent(t *testing.T) {
 			t.Error("the unix socket does not show what the task wrote")
 		}
 	})
+	t.Run("the page to sign in names a command that does", func(t *testing.T) {
+		tab.visit(t, site+"/sign-in")
+		command := strings.Fields(evaluate[string](t, tab, "document.querySelector('pre').textContent"))
+		link := testkit.Value(exec.Command(rig.Tacho(), command[1:]...).Output())(t)
+		tab.call(t, "Page.navigate", object{"url": strings.TrimSpace(string(link))})
+		tab.waitFor(t, `document.body.innerText.includes('Sign out')`)
+	})
 	tab.visit(t, "about:blank")
 }

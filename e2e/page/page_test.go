@@ -205,7 +205,14 @@ func TestConnectionLost(t *testing.T) {
 		http.Error(w, "down", http.StatusServiceUnavailable)
 	})
 	p.Close()
+	const age = `/read .* ago/.test(document.getElementById('main').innerText)`
+	if !evaluate[bool](t, tab, age) {
+		t.Error("the page does not say how old its numbers are")
+	}
 	tab.waitFor(t, `document.getElementById('connection').textContent.includes('lost')`)
+	if evaluate[bool](t, tab, age) {
+		t.Error("the page says how old its numbers were when the connection was lost, as if they were so now")
+	}
 	again := page.New(stage, page.Options{Interval: 100 * time.Millisecond})
 	defer again.Close()
 	<-handler

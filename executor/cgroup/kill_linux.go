@@ -157,7 +157,8 @@ func (g *Group) Empty(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("empty cgroup: %s left: %w", procstats.Counted(len(pids), "process", "processes"), context.Cause(ctx))
+			return fmt.Errorf("empty cgroup: %s left: %w", procstats.Counted(len(pids), "process", "processes"),
+				context.Cause(ctx))
 		case <-time.After(pause):
 		}
 	}

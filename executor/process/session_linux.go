@@ -30,7 +30,8 @@ func KillSession(ctx context.Context, host kernel.FS, leader procstats.ProcessID
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("%s left in session %d: %w", procstats.Counted(left, "process", "processes"), leader.PID, context.Cause(ctx)), err)
+			return errors.Join(fmt.Errorf("%s left in session %d: %w",
+				procstats.Counted(left, "process", "processes"), leader.PID, context.Cause(ctx)), err)
 		case <-time.After(pause):
 		}
 	}

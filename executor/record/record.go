@@ -248,6 +248,9 @@ func (h *HeadlineValue) Known() (value *float64, reason string) {
 	return h.Value, ""
 }
 
+// NotRecorded is the reason that a record gives if it says nothing of a number.
+const NotRecorded = "not recorded"
+
 // WallName is the name of the wall time of a run, which is not in the table of measurements.
 const WallName = "wall_seconds"
 
@@ -264,7 +267,7 @@ func (r *Record) Number(name string) HeadlineValue {
 			h.Value = &value
 		}
 	}
-	h.Reason = cmp.Or(h.Reason, "not recorded")
+	h.Reason = cmp.Or(h.Reason, NotRecorded)
 	return h
 }
 

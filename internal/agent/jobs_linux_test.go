@@ -261,7 +261,7 @@ func TestFailedAllocationEndsWithItsLastTask(t *testing.T) {
 		t.Fatal("the other task did not go on")
 	}
 	r.submit(text("other", ""))
-	r.waits("other", "0 are free") // the cores of a running task are not given away
+	r.waits("other", "free: 0") // the cores of a running task are not given away
 	must(t, r.StopJob("bad", false, nil))
 	var err error
 	if l, err = r.Snapshot().Allocation(l.ID); err != nil || l.DesiredStatus != allocation.DesiredStop {
@@ -297,7 +297,7 @@ func TestJobWithCoresIsUpdated(t *testing.T) {
 	}
 	must(t, r.StopJob("one", false, nil))
 	r.submit(text("two", "a"))
-	r.waits("two", "0 are free") // those of tasks that are being stopped are not given to another job
+	r.waits("two", "free: 0") // those of tasks that are being stopped are not given to another job
 	must(t, r.StopJob("two", false, nil))
 	must(t, os.WriteFile(filepath.Join(data, "go"), nil, 0o600))
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/agent/apijson"
 	"github.com/tachograph/tacho/internal/agent/client"
+	"github.com/tachograph/tacho/procstats"
 )
 
 // Task is a task of a group of a job.
@@ -221,7 +222,8 @@ func (t *Task) note(ends, forgotten int, foreign string) {
 	case !t.own && len(t.Runs) == 0:
 		add("The driver %s does not report what it uses: tacho watch --alloc records it on its node.", t.Driver)
 	case t.own && forgotten > 0:
-		add("Nomad no longer has the records of %d of %d ends; --prometheus may have more.", forgotten, ends)
+		add("Nomad no longer has the records of %d of %s; --prometheus may have more.", forgotten,
+			procstats.Counted(ends, "end", "ends"))
 	}
 	if foreign != "" {
 		add("The record of an end cannot be read: %s.", foreign)

@@ -75,7 +75,7 @@ func (h *Host) driverConfig(block *config.Plugin) (own driver.Config, err error)
 		place = placeOf(block)
 		encoded, diags := driver.ConfigSchema().Encode(block.Body, nil)
 		if diags.HasErrors() {
-			return own, job.JoinMistakes(diags.Errs()...)
+			return own, job.Mistakes(diags)
 		}
 		if own, err = driver.DecodeConfig(encoded); err != nil {
 			return own, job.EachMistake(err, func(cause error) error { return fmt.Errorf("%s: %w", place, cause) })

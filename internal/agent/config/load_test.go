@@ -153,7 +153,7 @@ func TestMergeDecodes(t *testing.T) {
 		"element":      {"telemetry {\n  prefix_filter = [{}]\n}", "a.hcl:2,19-23: Invalid value"},
 		"label":        {"plugin {}", `a.hcl:1,1-7: Invalid labels; plugin requires one name: plugin "NAME" { … }`},
 		"labels":       {"plugin \"a\" \"b\" {}", `a.hcl:1,1-7: Invalid labels; plugin requires one name`},
-		"variable":     {"name = x", "a.hcl:1,8-9: Variables not allowed"},
+		"variable":     {"name = x", `a.hcl:1,8-9: Invalid value; x is not a value: a bool is true or false, a text is in quotes: "x"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := Default()

@@ -20,7 +20,7 @@ const maxMistakes = 100
 func Mistakes(diags hcl.Diagnostics) error {
 	var errs []error
 	seen := make(map[string]bool)
-	for i, err := range explainFunctions(diags).Errs() {
+	for i, err := range explained(diags).Errs() {
 		if len(errs) == maxMistakes {
 			errs = append(errs, fmt.Errorf("and %d more", len(diags)-i))
 			break
@@ -42,22 +42,32 @@ func elsewhereFunctions() []string {
 	}
 }
 
-// explainFunctions returns diagnostics in which a call of one of the elsewhereFunctions is not reported as
-// misspelled.
-func explainFunctions(diags hcl.Diagnostics) hcl.Diagnostics {
-	explained := slices.Clone(diags)
+// explained returns diagnostics in which a call of one of the elsewhereFunctions is not reported as misspelled, and a
+// word without quotes not as a variable.
+func explained(diags hcl.Diagnostics) hcl.Diagnostics {
+	all := slices.Clone(diags)
 	for i, d := range diags {
-		unknown, ok := hcl.DiagnosticExtra[hclsyntax.FunctionCallUnknownDiagExtra](d)
-		if !ok || !slices.Contains(elsewhereFunctions(), unknown.CalledFunctionName()) {
-			continue
-		}
 		one := *d
-		one.Summary = "Not supported"
-		one.Detail = unknown.CalledFunctionName() +
-			" is not supported by the agent: nomad job run evaluates it; use a variable"
-		explained[i] = &one
+		unknown, call := hcl.DiagnosticExtra[hclsyntax.FunctionCallUnknownDiagExtra](d)
+		if call && slices.Contains(elsewhereFunctions(), unknown.CalledFunctionName()) {
+			one.Summary = "Not supported"
+			one.Detail = unknown.CalledFunctionName() +
+				" is not supported by the agent: nomad job run evaluates it; use a variable"
+		} else if word := bareWord(d); word != "" {
+			one.Summary = "Invalid value"
+			one.Detail = fmt.Sprintf("%s is not a value: a bool is true or false, a text is in quotes: %[1]q", word)
+		}
+		all[i] = &one
 	}
-	return explained
+	return all
+}
+
+// bareWord returns the word that an expression consists of, if it is not a value; empty otherwise.
+func bareWord(d *hcl.Diagnostic) string {
+	if d.Expression == nil || d.Summary != "Variables not allowed" && d.Summary != "Unknown variable" {
+		return ""
+	}
+	return hcl.ExprAsKeyword(d.Expression)
 }
 
 // nearest returns the name that a misspelled one most probably means; empty if none is near.

@@ -179,6 +179,7 @@ func TestParseRefuses(t *testing.T) {
 		"replaced id":   {strings.Replace(wrap("", ""), "group", "id = \"\ufffd\"\ngroup", 1), "must be UTF-8, without U+FFFD"},
 		"no job":        {"", "the file has no job"},
 		"syntax":        {"job \"j\" {", "f.hcl:1,9-10"},
+		"no bool":       {wrap("", "leader = yes"), `f.hcl:6,10-13: Invalid value; yes is not a value: a bool is true or false, a text is in quotes: "yes"`},
 		"unknown var":   {wrap("count = var.n", ""), "f.hcl:3,12-14"},
 		"no such type":  {"job \"j\" {\ntype = \"cron\"\ngroup \"g\" {\n task \"t\" {\ndriver=\"x\"\n}\n}\n}", "type must be service or batch or system or sysbatch"},
 		"restart mode":  {wrap("restart {\nmode = \"foo\"\n}", ""), `f.hcl:4,8-13: Invalid value; mode must be fail or delay, not "foo"`},

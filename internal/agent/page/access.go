@@ -4,6 +4,7 @@
 package page
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/json"
@@ -52,8 +53,10 @@ func (p *Page) act(trusted bool, do func(w http.ResponseWriter, r *http.Request)
 // signInPage is the page that says how to sign in.
 func (p *Page) signInPage(v *view) error {
 	v.Title, v.Template = "Sign in", "sign-in"
-	v.Body = struct{ Expired, HasToken, Invalid bool }{
-		v.request.URL.Query().Has("expired"), p.options.Token() != "", v.request.URL.Query().Has("invalid"),
+	query := v.request.URL.Query()
+	v.Body = map[string]any{
+		"Expired": query.Has("expired"), "Invalid": query.Has("invalid"), "HasToken": p.options.Token() != "",
+		"Command": cmp.Or(p.options.SignIn, "tacho ui"),
 	}
 	return nil
 }

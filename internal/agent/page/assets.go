@@ -68,7 +68,8 @@ func parseTemplates(files *assets) *template.Template {
 	t := template.New("").Funcs(template.FuncMap{
 		"asset": files.path, "clock": formatClock, "day": formatDay, "event": formatEvent, "time": formatTime,
 		"seconds": textOf(procstats.Seconds), "bytes": textOf(procstats.Bytes), "count": textOf(procstats.None),
-		"share": shareText, "largest": largest, "evidence": evidenceText, "guarantee": guaranteeOf,
+		"counted": countedText,
+		"share":   shareText, "largest": largest, "evidence": evidenceText, "guarantee": guaranteeOf,
 		"iso":         func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"list":        func(parts ...any) []any { return parts },
 		"definitions": func() template.HTML { return chart.Definitions },

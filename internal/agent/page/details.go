@@ -117,7 +117,7 @@ func requestedLimits(r job.Resources, effective map[string]string) map[string]st
 		requested[name] = strconv.Itoa(r.CPU) + " MHz, by weight"
 	}
 	if r.Cores > 0 {
-		requested["cpuset"] = strconv.Itoa(r.Cores) + " cores"
+		requested["cpuset"] = procstats.Counted(r.Cores, "core", "cores")
 	}
 	return requested
 }

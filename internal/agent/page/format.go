@@ -75,6 +75,12 @@ func numberIn(value any) (n float64, ok bool) {
 	return 0, false
 }
 
+// countedText writes a number of things.
+func countedText(value any, one, many string) string {
+	n, _ := numberIn(value)
+	return procstats.Counted(n, one, many)
+}
+
 // shareText writes a part of a whole.
 func shareText(part, whole any) string {
 	of, known := numberIn(whole)

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/tachograph/tacho/internal/agent/node"
@@ -48,7 +47,7 @@ func (p *Page) machine(ctx context.Context, now *snapshot.Agent, trusted bool) m
 			n.Attributes["kernel.name"], n.Attributes["kernel.version"], n.Attributes["cpu.arch"],
 		}, " ")),
 		CPU: gaugeOf(stats.Reasons["cpu"], busy/cores, gauge{
-			Label: "CPU", Text: procstats.CoresText(busy) + " of " + strconv.Itoa(len(stats.CPU)) + " cores",
+			Label: "CPU", Text: procstats.CoresText(busy) + " of " + procstats.Counted(len(stats.CPU), "core", "cores"),
 			Hint: "all processes of the machine, since the reading before",
 		}),
 		Memory: gaugeOf(stats.Reasons["memory"], used/whole, gauge{

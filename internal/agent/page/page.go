@@ -62,6 +62,8 @@ type Options struct {
 	Token func() string
 	// Address is the agent's own, http://host:port, for links that sign in; empty if it does not listen on TCP.
 	Address string
+	// SignIn is the command that prints such a link; empty is tacho ui.
+	SignIn string
 	// Interval is the time between readings, and so between changes of a page that is looked at; 0 means 1 s.
 	Interval time.Duration
 	// HistoryInterval is the time between two readings that are kept, if it is longer than Interval.

@@ -95,6 +95,17 @@ func (t *processTable) sum(rows []processRow) *processTable {
 	return t
 }
 
+// Busiest is the share of the CPU time of the live process that used most, with its name; empty if unknown.
+func (t *processTable) Busiest() (text string) {
+	most := 0.0
+	for _, row := range t.Rows {
+		if row.cpu != nil && t.Total != nil && *row.cpu > most {
+			most, text = *row.cpu, row.Share+" by "+row.Command
+		}
+	}
+	return text
+}
+
 // Closed reports whether the sum was checked and holds; readings are rounded to a microsecond at the source.
 func (t *processTable) Closed() bool { return !t.Missing && t.Omitted == 0 && math.Abs(t.Miss) < 1e-3 }
 

@@ -326,7 +326,8 @@ func printAddresses(w io.Writer, c config.Config, link func() string) error {
 	if base := pageAddress(c); base != "" {
 		addresses = fmt.Sprintf("page     %s/\n", base)
 		if link != nil {
-			addresses += fmt.Sprintf("sign in  %s%s (once, within a minute; tacho ui prints another)\n", base, link())
+			addresses += fmt.Sprintf("sign in  %s%s (once, within a minute; %s prints another)\n", base, link(),
+				signInCommand(c))
 		}
 		addresses += fmt.Sprintf("API      %s/v1/allocations\n", base)
 		if c.Telemetry.PrometheusMetrics {

@@ -24,8 +24,10 @@ import (
 	"github.com/tachograph/tacho/internal/agent"
 	"github.com/tachograph/tacho/internal/agent/api"
 	"github.com/tachograph/tacho/internal/agent/config"
+	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/agent/page"
 	"github.com/tachograph/tacho/internal/agent/streams"
+	"github.com/tachograph/tacho/internal/command/cli"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -42,6 +44,14 @@ type services struct {
 	servers   []*http.Server
 	// connections are those over TCP.
 	connections *streams.Connections
+}
+
+// signInCommand prints a link to the page of this agent, and of no other on this machine.
+func signInCommand(c config.Config) string {
+	if c.DataDir == datadir.Default {
+		return "tacho ui"
+	}
+	return "tacho ui --addr " + cli.CommandLine([]string{c.Socket()})
 }
 
 // pageAddress is where a browser on this machine finds the page; empty if it does not.
@@ -88,7 +98,7 @@ func openServices(a *agent.Agent, c config.Config, e endpoint, log hclog.Logger)
 		page: page.New(a, page.Options{
 			Logger: log.Named("page"), Token: keys.token, Streams: room, Interval: c.Telemetry.CollectionInterval,
 			HistorySpan: c.History.Span, HistoryInterval: c.History.Interval,
-			Address: pageAddress(c),
+			Address: pageAddress(c), SignIn: signInCommand(c),
 		}),
 	}
 	trusted, others := s.page.Handler(true), s.page.Handler(false)

@@ -187,7 +187,7 @@ func (i Increase) Check(before, after *record.Record) Result {
 	result.Failed = maybe
 	result.Reason = fmt.Sprintf("from %s to %s", a.text(i.Measurement.Unit, b.low), b.text(i.Measurement.Unit, a.low))
 	if a.exact() && b.exact() && a.low != 0 {
-		result.Reason += " (" + cli.Signed(procstats.Share, b.low/a.low-1) + ")"
+		result.Reason += " (" + procstats.Share.Signed(b.low/a.low-1) + ")"
 	}
 	if maybe && !surely {
 		result.Reason += ", which does not decide"
@@ -200,7 +200,7 @@ type value struct{ low, high float64 }
 
 func (v value) exact() bool { return v.low == v.high }
 
-// text returns the value; with all digits if it would read like another that it differs from.
+// text returns the value beside another.
 func (v value) text(unit procstats.Unit, other float64) string {
 	number, bound := v.low, ""
 	switch {
@@ -210,11 +210,7 @@ func (v value) text(unit procstats.Unit, other float64) string {
 	default:
 		number, bound = v.high, "at most "
 	}
-	text := unit.Text(number)
-	if number != other && text == unit.Text(other) {
-		text = strings.TrimSpace(strconv.FormatFloat(number, 'f', -1, 64) + " " + unit.String())
-	}
-	return bound + text
+	return bound + unit.Beside(number, other)
 }
 
 func lookUp(name string) (procstats.Measurement, bool) {

@@ -36,10 +36,10 @@ func TestCondition(t *testing.T) {
 		reason    string
 	}{
 		{"memory_peak > 400M", 400 << 20, exact, false, "it is 400 MiB"},
-		{"memory_peak > 400M", 400<<20 + 1, exact, true, "it is 419430401 bytes"},
+		{"memory_peak > 400M", 400<<20 + 1, exact, true, "it is 400 MiB (+1 B)"},
 		{"memory_peak >= 400M", 400 << 20, exact, true, "it is 400 MiB"},
 		{"memory_peak_bytes<1K", 1023, exact, true, "it is 1023 B"},
-		{"memory_peak <= 1K", 1025, exact, false, "it is 1025 bytes"},
+		{"memory_peak <= 1K", 1025, exact, false, "it is 1 KiB (+1 B)"},
 		{"memory_peak > 400M", 500 << 20, procstats.Sampled, true, "it is 500 MiB"},
 		// A lower bound above the limit decides, one below it does not.
 		{"memory_peak > 400M", 500 << 20, low, true, "it is at least 500 MiB"},

@@ -33,7 +33,13 @@ func Group(cmd *cobra.Command, title string, names ...string) {
 // LayOutHelp makes root and all commands below it print the help of this package. Shells complete flags with texts
 // without backquotes.
 func LayOutHelp(root *cobra.Command) {
-	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { _, _ = io.WriteString(cmd.OutOrStdout(), helpText(cmd)) })
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		width := helpWidth
+		if columns := PaletteFor(cmd, cmd.OutOrStdout()).Columns; columns > 0 {
+			width = min(width, columns)
+		}
+		_, _ = io.WriteString(cmd.OutOrStdout(), helpText(cmd, width))
+	})
 	unquote := func(flag *pflag.Flag) {
 		if flag.Annotations[quotedUsage] != nil {
 			return // it is also one of a command below
@@ -131,37 +137,57 @@ func Describe(cmd *cobra.Command) (first, rest string) {
 }
 
 // helpText is the help of a command: what it does, how it is called, and examples come first.
-func helpText(cmd *cobra.Command) string {
+func helpText(cmd *cobra.Command, width int) string {
 	var b strings.Builder
 	if cmd.IsAdditionalHelpTopicCommand() {
-		return cmd.Short + "\n\n" + cmd.Long + "\n"
+		return cmd.Short + "\n\n" + fold(cmd.Long, width) + "\n"
 	}
 	first, rest := Describe(cmd)
 	usage := cmd.UseLine()
 	if cmd.HasAvailableSubCommands() {
 		usage = cmd.CommandPath() + " COMMAND"
 	}
-	fmt.Fprintf(&b, "%s\n\nUsage:\n  %s\n", first, usage)
+	fmt.Fprintf(&b, "%s\n\nUsage:\n  %s\n", fold(first, width), fold(usage, width-2))
 	if len(cmd.Aliases) > 0 {
 		fmt.Fprintf(&b, "\nAlso: %s\n", strings.Join(cmd.Aliases, ", "))
 	}
 	if cmd.Example != "" {
-		fmt.Fprintf(&b, "\nExamples:\n%s\n", cmd.Example)
+		fmt.Fprintf(&b, "\nExamples:\n%s\n", fold(cmd.Example, width))
 	}
 	if rest != "" {
-		b.WriteString("\n" + rest + "\n")
+		b.WriteString("\n" + fold(rest, width) + "\n")
 	}
 	for _, section := range CommandSections(cmd) {
-		b.WriteString(section.text())
+		b.WriteString(section.text(width))
 	}
 	for _, section := range FlagSections(cmd) {
-		b.WriteString(section.text())
+		b.WriteString(section.text(width))
 	}
-	return b.String() + "\nFlags can also be set in the environment: tacho help environment.\n"
+	return b.String() + "\n" + fold("Flags can also be set in the environment: tacho help environment.", width) + "\n"
 }
 
-// text returns the section in lines of helpWidth.
-func (s Section) text() string {
+// fold fits a text of lines of helpWidth into a narrow terminal: paragraphs anew, and indented lines one by one.
+func fold(text string, width int) string {
+	if width == helpWidth {
+		return text
+	}
+	var b strings.Builder
+	for paragraph := range strings.SplitSeq(text, "\n\n") {
+		if !strings.HasPrefix(paragraph, " ") && !strings.Contains(paragraph, "\n ") {
+			paragraph = strings.ReplaceAll(paragraph, "\n", " ")
+		}
+		for line := range strings.SplitSeq(paragraph, "\n") {
+			bare := strings.TrimLeft(line, " ")
+			indent := line[:len(line)-len(bare)]
+			b.WriteString(Hang(Palette{Columns: width}, indent, indent, bare, nil))
+		}
+		b.WriteByte('\n')
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+// text returns the section in lines of so many columns.
+func (s Section) text(columns int) string {
 	const leastGap, widest = 2, 28
 	width := 0
 	for _, row := range s.Rows {
@@ -178,7 +204,7 @@ func (s Section) text() string {
 			text.WriteString("  " + row[0] + "\n")
 			first = rest
 		}
-		text.WriteString(Hang(Palette{Columns: helpWidth}, first, rest, row[1], nil))
+		text.WriteString(Hang(Palette{Columns: columns}, first, rest, row[1], nil))
 	}
 	return text.String()
 }

@@ -283,14 +283,6 @@ func Optional(unit procstats.Unit, value *float64) string {
 	return unit.Text(*value)
 }
 
-// Signed returns a change as text, with its sign.
-func Signed(unit procstats.Unit, change float64) string {
-	if change > 0 {
-		return "+" + unit.Text(change)
-	}
-	return unit.Text(change)
-}
-
 // OrDash returns text, or procstats.NoValue if it is empty.
 func OrDash(text string) string { return cmp.Or(text, procstats.NoValue) }
 

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -31,6 +30,7 @@ func newDiff() *cobra.Command {
 		return cli.Arguments("A", "B")(cmd, args)
 	}
 	format := cli.AddFormat(cmd, "table", "json")
+	all := cmd.Flags().Bool("all", false, "compare all measurements")
 	mostOf := cmd.Flags().StringArray("max-increase", nil,
 		"exit with 123 if B used more than A by more than this, `MEASUREMENT=VALUE`: memory_peak=10%, wall=2s; "+
 			"may be repeated")
@@ -39,6 +39,7 @@ func newDiff() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		d.all = *all
 		if err := cli.Print(cmd, format, d, d.render); err != nil {
 			return err
 		}
@@ -74,17 +75,20 @@ func (d *runDiff) render(p cli.Palette) string {
 	if text != "" {
 		text += "\n"
 	}
-	text += "A  " + cli.Printable(d.A.Name) + "\nB  " + cli.Printable(d.B.Name) + "\n\n"
+	text += "A  " + cli.Printable(d.A.ID) + "\nB  " + cli.Printable(d.B.ID) + "\n\n"
 	t := cli.Table{Header: []string{"", "A", "B", "CHANGE", "", ""}, Right: []int{1, 2, 3, 4}, Leave: []int{4}}
 	t.AddTexts("state", d.A.stateText(), d.B.stateText())
 	t.AddTexts("outcome", cli.OrDash(string(d.A.Outcome)), cli.OrDash(string(d.B.Outcome)))
 	t.AddTexts("exit code", summary.ExitText(d.A.ExitCode, d.A.Signal), summary.ExitText(d.B.ExitCode, d.B.Signal))
-	for _, rows := range [][]diffRow{d.Headline, d.Measurements} {
-		if len(rows) > 0 {
-			t.Add()
+	for n, rows := range [][]diffRow{d.Headline, d.Measurements} {
+		if len(rows) == 0 || n > 0 && !d.all {
+			continue
 		}
+		t.Add()
 		for i := range rows {
-			t.Add(rows[i].cells(p)...)
+			if rows[i].AbsentA == "" || rows[i].AbsentB == "" { // else the JSON says why
+				t.Add(rows[i].cells(p)...)
+			}
 		}
 	}
 	return text + t.Render(p)
@@ -95,10 +99,10 @@ func (row *diffRow) cells(p cli.Palette) []any {
 	a, b := row.side(unit, row.A, row.TextA), row.side(unit, row.B, row.TextB)
 	change, relative := "", ""
 	if row.Change != nil {
-		change = cli.Signed(unit.Difference(), *row.Change)
+		change = unit.Difference().Signed(*row.Change)
 	}
 	if row.ChangeRatio != nil {
-		relative = cli.Signed(procstats.Share, *row.ChangeRatio)
+		relative = procstats.Share.Signed(*row.ChangeRatio)
 	}
 	return []any{
 		cli.Plain(row.Name), cli.Plain(a), cli.Plain(b), cli.Painted(change, p.Bold), cli.Plain(relative),
@@ -115,20 +119,16 @@ func (row *diffRow) side(unit procstats.Unit, value *float64, text string) strin
 
 // why returns the reason for an absent side, or a remark on the change.
 func (row *diffRow) why() string {
-	if row.AbsentA != "" && row.AbsentA == row.AbsentB {
-		return row.AbsentA
-	}
-	var sides []string
-	if row.AbsentA != "" {
-		sides = append(sides, "A: "+row.AbsentA)
-	}
-	if row.AbsentB != "" {
-		sides = append(sides, "B: "+row.AbsentB)
-	}
-	if row.WithinNoise != nil && *row.WithinNoise && *row.Change != 0 {
+	absent := cmp.Or(row.AbsentA, row.AbsentB)
+	switch {
+	case row.WithinNoise != nil && *row.WithinNoise && *row.Change != 0:
 		return "within the noise of repeated runs"
+	case absent == "" || absent == record.NotRecorded:
+		return ""
+	case row.AbsentA != "":
+		return "A: " + absent
 	}
-	return strings.Join(sides, "; ")
+	return "B: " + absent
 }
 
 // runDiff is two runs side by side, and the JSON of diff --format json.
@@ -141,6 +141,9 @@ type runDiff struct {
 	Measurements []diffRow `json:"measurements"`
 	// Budgets are the results of --max-increase.
 	Budgets []budget.Result `json:"budgets,omitempty"`
+
+	// all says that the text has the measurements too.
+	all bool
 }
 
 // diffRow is one number of both runs, in the unit of its name. Null is not measured; AbsentA and AbsentB say why.

@@ -107,7 +107,7 @@ func (o *lsOptions) wants(run listedRun) bool {
 
 // listedRun is a run in the list, and its JSON with --format json.
 type listedRun struct {
-	Name        string       `json:"name"`
+	ID          string       `json:"id"`
 	Path        string       `json:"path"`
 	State       record.State `json:"state"`
 	Where       string       `json:"where,omitempty"`
@@ -134,7 +134,7 @@ func list(entry record.Entry) listedRun {
 	rundir.UpdateState(r, kernel.HostFS())
 	cpu, peak := r.Headline[procstats.HeadlineCPU.String()], r.Headline[procstats.HeadlineMemoryPeak.String()]
 	return listedRun{
-		Name: entry.Name, Path: entry.Dir, State: r.State, Where: r.Where, StartedAt: r.StartedAt,
+		ID: entry.Name, Path: entry.Dir, State: r.State, Where: r.Where, StartedAt: r.StartedAt,
 		WallSeconds: r.WallSeconds, ExitCode: r.ExitCode, Signal: r.Signal,
 		CPUSeconds: cpu.Value, PeakBytes: peak.Value, CPUGuarantee: cpu.Guarantee, PeakGuarantee: peak.Guarantee,
 		CPUSource: cpu.Source, PeakSource: peak.Source,
@@ -162,7 +162,7 @@ func runsTable(p cli.Palette, runs []listedRun) string {
 	}
 	for _, run := range runs {
 		t.Add(
-			cli.Plain(cli.Printable(run.Name)),
+			cli.Plain(cli.Printable(run.ID)),
 			cli.Plain(run.StartedAt.Local().Format("2006-01-02 15:04:05")),
 			run.end(p),
 			cli.Plain(summary.ExitText(run.ExitCode, run.Signal)),

@@ -131,8 +131,8 @@ func plotImage(path string, entry record.Entry, axis *chart.Axis, charts []chart
 	return nil
 }
 
-// runCharts arranges the samples of a run into charts of CPU, memory, I/O and pressure over one axis, and of the
-// network if packets were counted.
+// runCharts arranges the samples of a run into charts over one axis: those that have something to show, or one that
+// says why there is nothing.
 func runCharts(r *record.Record, points []*series.Point) (*chart.Axis, []chart.Chart) {
 	s := pointSeries{record: r}
 	for _, p := range points {
@@ -142,14 +142,12 @@ func runCharts(r *record.Record, points []*series.Point) (*chart.Axis, []chart.C
 	}
 	var charts []chart.Chart
 	for i := range runPlots {
-		charts = append(charts, s.chart(&runPlots[i]))
+		if c := s.chart(&runPlots[i]); c.Missing == "" {
+			charts = append(charts, c)
+		}
 	}
-	last := len(charts) - 1
-	if !slices.ContainsFunc(charts[last].Series, func(one chart.Series) bool {
-		_, high, ok := one.Range()
-		return ok && high > 0
-	}) {
-		charts = charts[:last] // nothing was received or sent
+	if len(charts) == 0 {
+		charts = append(charts, s.chart(&runPlots[0]))
 	}
 	return s.axis(), charts
 }
@@ -172,7 +170,7 @@ type plotLine struct {
 	label, class string
 }
 
-// runPlots are the charts of a run; the last one is omitted if nothing was counted.
+// runPlots are the charts of a run.
 //
 //nolint:gochecknoglobals // a constant table
 var runPlots = [...]plot{
@@ -213,17 +211,19 @@ type pointSeries struct {
 	points []*series.Point
 }
 
-// chart omits series without values. If none is left, the chart says why.
+// chart omits series without values, and those of zeros that are not known to be zeros. If none is left, the chart says
+// why.
 func (s *pointSeries) chart(p *plot) chart.Chart {
 	c := chart.Chart{Title: p.title, Unit: p.unit}
 	filled := p.unit == procstats.Cores || p.unit == procstats.Bytes
 	for _, line := range p.lines {
 		values := s.values(line.id, p.unit == procstats.Bytes)
 		detail := slices.Contains([]string{"first", "second", "third"}, line.class)
-		if slices.ContainsFunc(values, func(v float64) bool { return !math.IsNaN(v) }) {
-			c.Series = append(c.Series, chart.Series{
-				Label: line.label, Class: line.class, Area: filled && !detail, Detail: detail, Values: values,
-			})
+		one := chart.Series{Label: line.label, Class: line.class, Area: filled && !detail, Detail: detail, Values: values}
+		number := s.record.Number(line.id.String())
+		known, _ := number.Known()
+		if _, high, ok := one.Range(); ok && (high > 0 || known != nil) {
+			c.Series = append(c.Series, one)
 		}
 	}
 	if len(c.Series) == 0 {

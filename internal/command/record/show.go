@@ -12,6 +12,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/internal/command/repeat"
 	"github.com/tachograph/tacho/internal/command/rundir"
 	"github.com/tachograph/tacho/internal/command/summary"
 )
@@ -33,11 +34,12 @@ func newShow() *cobra.Command {
 		palette := cli.PaletteFor(cmd, out)
 		page := summary.NewPage(palette, entry.Name, r)
 		page.FailedFirst = *failedFirst
-		text := page.Render(*all)
 		history, err := rundir.History(entry)
 		if err != nil {
 			return err
 		}
+		page.Compared = repeat.Trend(r, history)
+		text := page.Render(*all)
 		if a := record.AdviseRuns(history); a.Line() != "" {
 			word := rundir.Word(filepath.Dir(entry.Dir), entry.Name)
 			text += "\n" + cli.Hang(palette, "", "", fmt.Sprintf("%s (tacho advise %s)", a.Line(), word), nil)

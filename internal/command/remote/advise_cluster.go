@@ -202,7 +202,7 @@ func sumText(name, unit string, s *cluster.Sum) string {
 	text := fmt.Sprintf("%s: %d of %d %s requested are wasted (%.0f %%), %d %s are missing.", name, s.Wasted, s.Requested,
 		unit, 100*float64(s.Wasted)/float64(max(1, s.Requested)), s.Missing, unit)
 	if s.Unknown > 0 {
-		text += fmt.Sprintf(" Not known of %d of %d tasks.", s.Unknown, s.Known+s.Unknown)
+		text += fmt.Sprintf(" Not known of %d of %s.", s.Unknown, procstats.Counted(s.Known+s.Unknown, "task", "tasks"))
 	}
 	return text + "\n"
 }

@@ -121,7 +121,12 @@ func newJobStatus() *cobra.Command {
 	return withAgent(cmd, completeJobs, func(c *call) error {
 		if len(c.args) == 0 {
 			jobs, err := c.Jobs(c.ctx, "")
-			return showList(c, output, jobs, err, "no jobs (tacho job run FILE runs one)", c.jobTable)
+			var all client.Answer[[]apijson.Allocation]
+			if err == nil && !output.set() {
+				all, err = c.Allocations(c.ctx, "")
+			}
+			return showList(c, output, jobs, err, "no jobs (tacho job run FILE runs one)",
+				func(jobs []apijson.JobStub) *cli.Table { return c.jobTable(jobs, all.Value) })
 		}
 		job, err := findJob(c.ctx, c.Client, c.args[0])
 		if err != nil {
@@ -154,11 +159,21 @@ func findJob(ctx context.Context, agent *client.Client, id string) (client.Answe
 	return job, fmt.Errorf("%q is the prefix of several jobs: %s", id, cli.SomeOf(ids))
 }
 
-// jobTable lists jobs with the number of their allocations in each status.
-func (c *call) jobTable(jobs []apijson.JobStub) *cli.Table {
+// jobTable lists jobs with the restarts of their tasks and the newest end of one, and the number of their
+// allocations in each status.
+func (c *call) jobTable(jobs []apijson.JobStub, allocations []apijson.Allocation) *cli.Table {
+	restarts, ends := map[string]int{}, map[string]record.LastEnd{}
+	for _, a := range allocations {
+		for _, s := range a.TaskStates {
+			restarts[a.JobID] += s.Restarts
+			if e := s.Tacho.LastEnd; e != nil && !e.At.Before(ends[a.JobID].At) {
+				ends[a.JobID] = *e
+			}
+		}
+	}
 	t := &cli.Table{
-		Header: []string{"JOB", "TYPE", "STATUS", "RUNNING", "STARTING", "COMPLETE", "FAILED", "SUBMITTED"},
-		Right:  []int{3, 4, 5, 6}, Width: c.palette.Columns,
+		Header: []string{"JOB", "TYPE", "STATUS", "LAST END", "RUNNING", "STARTING", "COMPLETE", "FAILED", "SUBMITTED"},
+		Right:  []int{4, 5, 6, 7}, Width: c.palette.Columns, Leave: []int{8, 1, 5, 6, cli.Shorten},
 	}
 	for _, j := range jobs {
 		var sum apijson.GroupSummary
@@ -171,6 +186,7 @@ func (c *call) jobTable(jobs []apijson.JobStub) *cli.Table {
 			failures = cli.Painted(strconv.Itoa(sum.Failed), c.palette.Red)
 		}
 		t.Add(cli.Painted(j.ID, c.palette.Bold), j.Type, jobStatus(c.palette, j.Status, j.Stop),
+			record.Join(" ", restartsText(restarts[j.ID]), ends[j.ID].Text(time.Now())),
 			sum.Running, sum.Starting, sum.Complete, failures, clockText(time.Unix(0, j.SubmitTime)))
 	}
 	return t
@@ -202,7 +218,7 @@ func (c *call) writeJob(b *cli.Sheet, j *client.Job, allocations []apijson.Alloc
 	b.Title("Groups")
 	groups := cli.Table{
 		Indent: "  ", Header: []string{"GROUP", "COUNT", "TASK", "DRIVER", "WHEN", "CPU", "MEMORY"},
-		Right: []int{1, 5, 6},
+		Right: []int{1, 5, 6}, Width: b.Columns, Leave: []int{3, 4},
 	}
 	for _, g := range j.TaskGroups {
 		name, count := g.Name, strconv.Itoa(g.Count)

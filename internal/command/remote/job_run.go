@@ -279,7 +279,8 @@ func (w *watch) trouble() (text, id string) {
 		words = append(words, fmt.Sprintf("%d of %s failed", failed, procstats.Counted(all, "allocation", "allocations")))
 	}
 	if restarted > 0 {
-		words = append(words, fmt.Sprintf("%d of %s restarted a task", restarted, procstats.Counted(all, "allocation", "allocations")))
+		words = append(words, fmt.Sprintf("%d of %s restarted a task", restarted,
+			procstats.Counted(all, "allocation", "allocations")))
 	}
 	if len(words) == 0 {
 		return "", ""

@@ -308,12 +308,15 @@ func (m *topModel) taskHead(row *topRow, width int) []string {
 	if utf8.RuneCountInString(strings.Join(slices.Concat(name, use), "  ")) > width {
 		lines = []string{m.palette.Bold(cli.Fit(name, "  ", width)), cli.Fit(use, "  ", width)}
 	}
-	network := ""
-	if f.Received != nil || f.Sent != nil {
-		network = fmt.Sprintf("network  received %s/s, sent %s/s", cli.Optional(procstats.Bytes, f.Received),
-			cli.Optional(procstats.Bytes, f.Sent))
+	var flows []string
+	flow := func(format string, in, out *float64) {
+		if in != nil || out != nil {
+			flows = append(flows, fmt.Sprintf(format, cli.Optional(procstats.Bytes, in), cli.Optional(procstats.Bytes, out)))
+		}
 	}
-	return append(lines, cli.Cut(network, width))
+	flow("storage read %s/s, written %s/s", f.Read, f.Written)
+	flow("network received %s/s, sent %s/s", f.Received, f.Sent)
+	return append(lines, cli.Fit(flows, "  ", width))
 }
 
 // commandLines lists the processes of a task that have ended, by command; nothing if that is not known.

@@ -34,6 +34,8 @@ type usage struct {
 	MemoryPressure *float64 `json:"memory_waiting_ratio"`
 	IOPressure     *float64 `json:"io_waiting_ratio"`
 	Processes      *float64 `json:"processes"`
+	// Stall is the word for what the task waited for.
+	Stall record.Stall `json:"-"`
 }
 
 // monotonic returns the seconds of the monotonic clock as a stamp.
@@ -60,7 +62,7 @@ func usageOf(now, before *figures.Moment) usage {
 		Charged: value(figures.MemoryCharged), Peak: value(figures.MemoryPeak), Limit: value(figures.MemoryLimit),
 		Read: rate(figures.Read), Written: rate(figures.Written), Received: rate(figures.Received), Sent: rate(figures.Sent),
 		CPUPressure: rate(figures.WaitCPU), MemoryPressure: rate(figures.WaitMemory), IOPressure: rate(figures.WaitIO),
-		Processes: value(figures.Processes),
+		Processes: value(figures.Processes), Stall: record.StallOf(now.Waits(before)),
 	}
 }
 
@@ -95,6 +97,8 @@ func pressureText(f usage) string {
 	switch {
 	case *most == 0:
 		return text
+	case most == f.CPUPressure && f.Stall == record.CPUThrottled:
+		return text + " throttled"
 	case most == f.CPUPressure:
 		return text + " cpu"
 	case most == f.MemoryPressure:

@@ -7,9 +7,11 @@ package repeat
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
@@ -308,4 +310,44 @@ func (r *Row) compareWith(base Row) {
 	if within, known := withinNoise(base.estimate(), r.estimate()); known {
 		r.WithinNoise = &within
 	}
+}
+
+// Trend says what a run has taken more or less of than those before it, on the same machine, differ among themselves;
+// empty if that is nothing, or unless a few of them and the run have completed.
+func Trend(of *record.Record, history []*record.Record) string {
+	const few, little = 3, 0.05
+	before := Group{}
+	for _, r := range history {
+		if r.StartedAt.Before(of.StartedAt) && r.Host.Name == of.Host.Name && r.End().Outcome.Success() {
+			before.Runs = append(before.Runs, record.Entry{Record: r})
+		}
+	}
+	if len(before.Runs) < few || !of.End().Outcome.Success() {
+		return ""
+	}
+	var words []string
+	for _, m := range []struct{ name, more, less string }{
+		{record.WallName, "slower", "faster"},
+		{procstats.HeadlineCPU.String(), "more CPU time", "less CPU time"},
+		{procstats.HeadlineMemoryPeak.String(), "more memory", "less memory"},
+	} {
+		value, row := valueOf(of, m.name).Value, before.row(m.name)
+		if value == nil || row.Statistics == nil || row.N < few || math.Abs(*value-row.Mean) < little*row.Mean {
+			continue
+		}
+		if within, _ := withinNoise(estimate{mean: *value, n: 1}, row.estimate()); within {
+			continue
+		}
+		word := m.more
+		if *value < row.Mean {
+			word = m.less
+		}
+		unit := procstats.UnitOf(m.name)
+		words = append(words, fmt.Sprintf("%s (%s, they %s ± %s)", word, unit.Text(*value), unit.Text(row.Mean),
+			unit.Text(*row.StdDev)))
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("with the %d runs before: %s", len(before.Runs), strings.Join(words, ", "))
 }

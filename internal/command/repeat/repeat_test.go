@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/command/cli"
@@ -131,12 +132,44 @@ func TestWrite(t *testing.T) {
 	for _, format := range Formats() {
 		var out strings.Builder
 		testkit.Must(t, Write(&out, cli.Palette{}, format, rows))
-		if got := out.String(); strings.Count(got, "later") < len(measurements()) || !strings.Contains(got, "not recorded") {
+		if got := out.String(); strings.Count(got, "later") < 2 || !strings.Contains(got, "the run has no end") {
 			t.Errorf("%s:\n%s", format, got)
 		}
 	}
 	if text := Markdown(rows[:1]); strings.Contains(text, "CHANGE") || strings.Count(text, "\n") != 3 {
 		t.Errorf("of one series:\n%s", text)
+	}
+}
+
+// TestTrend compares runs with those before: slower, as fast within noise, and too few, failed or elsewhere.
+func TestTrend(t *testing.T) {
+	runs := func(seconds ...float64) (all []*record.Record) {
+		for i, entry := range seriesOf("a", seconds...).Runs {
+			entry.Record.StartedAt, entry.Record.Diagnosis.Verdict = time.Unix(int64(i), 0), record.Completed
+			all = append(all, entry.Record)
+		}
+		return all
+	}
+	for _, test := range []struct {
+		seconds []float64
+		change  func(r *record.Record)
+		want    string
+	}{
+		{[]float64{10, 11, 12, 11, 20}, nil, "with the 4 runs before: slower (20 s, they 11 s ± 816 ms), " +
+			"more memory (19.5 KiB, they 10.7 KiB ± 816 B)"},
+		{[]float64{10, 10, 10, 5}, nil, "with the 3 runs before: faster (5 s, they 10 s ± 0 s), less memory (4.88 KiB, they 9.77 KiB ± 0 B)"},
+		{[]float64{10, 11, 12, 11, 12.5}, nil, ""},
+		{[]float64{10, 10, 10, 10.1}, nil, ""},
+		{[]float64{10, 11, 20}, nil, ""},
+		{[]float64{10, 11, 12, 20}, func(r *record.Record) { r.Diagnosis.Verdict = record.Failed }, ""},
+		{[]float64{10, 11, 12, 20}, func(r *record.Record) { r.Host.Name = "other" }, ""},
+	} {
+		all := runs(test.seconds...)
+		last := all[len(all)-1]
+		if test.change != nil {
+			test.change(last)
+		}
+		testkit.Equal(t, Trend(last, all), test.want, "%v", test.seconds)
 	}
 }
 

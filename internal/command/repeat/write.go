@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/command/cli"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -78,7 +79,7 @@ func (r *Row) texts() []string {
 		deviation = "± " + unit.Difference().Text(*r.StdDev)
 	}
 	if r.ChangeRatio != nil {
-		change = cli.Signed(procstats.Share, *r.ChangeRatio)
+		change = procstats.Share.Signed(*r.ChangeRatio)
 	}
 	var remarks []string
 	if r.WithinNoise != nil && *r.WithinNoise && r.ChangeRatio != nil && *r.ChangeRatio != 0 {
@@ -96,8 +97,8 @@ func (r *Row) texts() []string {
 	}
 }
 
-// Table returns rows as a table, without measurements that are 0 everywhere. Of a single series, it hides its name and
-// the change.
+// Table returns rows as a table, without measurements that are 0 or not known everywhere. Of a single series, it hides
+// its name and the change.
 func Table(rows []Row) *cli.Table {
 	t := &cli.Table{
 		Header: []string{"MEASUREMENT", "RUN", "MEAN", "± σ", "MIN", "MAX", "N", "CHANGE", ""},
@@ -108,7 +109,7 @@ func Table(rows []Row) *cli.Table {
 	}
 	for i := range rows {
 		same := func(r Row) bool { return r.Name == rows[i].Name }
-		if slices.ContainsFunc(rows, func(r Row) bool { return same(r) && (r.Statistics == nil || r.Max > 0) }) {
+		if slices.ContainsFunc(rows, func(r Row) bool { return same(r) && r.Statistics != nil && r.Max > 0 }) {
 			cells := rows[i].texts()
 			if slices.IndexFunc(rows, same) < i {
 				cells[0] = ""
@@ -122,12 +123,16 @@ func Table(rows []Row) *cli.Table {
 	return t
 }
 
-// Sentences say below a table what has no values and why, and return the verdicts, all safe to print.
+// Sentences say below a table what not all have, and why, and return the verdicts, all safe to print.
 func Sentences(rows []Row) (sentences []string) {
 	names := map[string][]string{}
 	for i := range rows {
 		r := &rows[i]
-		if r.Statistics == nil && !slices.Contains(names[r.Reason], r.Name) {
+		some := func(other Row) bool {
+			return other.Name == r.Name && (other.Statistics != nil || r.Name == record.WallName)
+		}
+		if r.Statistics == nil && r.Reason != record.NotRecorded && slices.ContainsFunc(rows, some) &&
+			!slices.Contains(names[r.Reason], r.Name) {
 			names[r.Reason] = append(names[r.Reason], r.Name)
 		}
 		if r.Verdict != "" {

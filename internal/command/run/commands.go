@@ -44,7 +44,7 @@ func (o *runOptions) commandsOf(args []string) ([]command, error) {
 	}
 	if len(o.names) > len(all) {
 		commands := procstats.Counted(len(all), "command", "commands")
-		return nil, cli.Usagef("--name: given %d times for %s", len(o.names), commands)
+		return nil, cli.Usagef("--name: given %s for %s", procstats.Counted(len(o.names), "time", "times"), commands)
 	}
 	for _, text := range o.parameters {
 		name, list, _ := strings.Cut(text, "=")

@@ -180,7 +180,8 @@ func (o *runOptions) addRepeatFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.cleanup, "cleanup", "", "`COMMAND` to run after each run, unmeasured")
 	flags.BoolVar(&o.shell, "shell", false, "run --prepare and --cleanup by sh -c")
 	flags.StringArrayVar(&o.parameters, "parameter", nil,
-		"run the commands with each value in place of {NAME}: `NAME=VALUE,VALUE`; several flags make all combinations")
+		"run the commands with each value in place of NAME in braces: `NAME=VALUE,VALUE`; several flags make all "+
+			"combinations")
 	flags.StringArrayVar(&o.names, "name", nil, "`NAME` of the command in results; once for each command")
 	flags.StringVar(&o.input, "input", "", "`FILE` that the command reads as its stdin, each run from its start")
 	flags.StringVar(&o.separator, "separator", "---", "`WORD` between the commands of --runs")

@@ -21,6 +21,8 @@ import (
 type Page struct {
 	// FailedFirst lists the commands with most failed processes first.
 	FailedFirst bool
+	// Compared says what the runs before took.
+	Compared string
 
 	cli.Sheet
 	name   string
@@ -43,16 +45,7 @@ func (p *Page) Render(all bool) string {
 // screen returns the page that fits on a screen of 80 columns and 40 lines, unless texts of the run are long.
 func (p *Page) screen() string {
 	r := p.record
-	p.headline()
-	p.Facts(
-		[2]string{"command", cli.CommandLine(r.Command)},
-		[2]string{"started", record.Join(" ", TimeText(r.StartedAt), named("by ", cli.Printable(r.User)))},
-		[2]string{"in", cli.Printable(r.Dir)},
-		[2]string{"on", cli.Printable(hostText(r))},
-		[2]string{"message", cli.Printable(r.Message)},
-		[2]string{"labels", LabelsText(r.Labels)},
-		[2]string{"as of", TimeText(r.AsOf)},
-	)
+	p.facts()
 	p.Title("Why it ended")
 	p.why()
 	p.Title("What it used, and what it waited for")
@@ -60,7 +53,7 @@ func (p *Page) screen() string {
 		p.line("unknown: %s", whyUnknown(r.State))
 	}
 	_, since := writtenOf(r).Text()
-	p.Facts(append(usedLines(r, since), [2]string{"peak by", largestAtPeak(r)})...)
+	p.Facts(append(usedLines(r, since), [2]string{"peak by", largestAtPeak(r)}, [2]string{"compared", p.Compared})...)
 	p.largest()
 	p.WriteByte('\n')
 	p.Hang("", "", fmt.Sprintf("%s, %d absent: --all shows them, with sources, guarantees and evidence.",
@@ -71,7 +64,9 @@ func (p *Page) screen() string {
 // whole returns all that is known: all measurements, and the reason for each absent one, block devices, and the
 // evidence of a success too.
 func (p *Page) whole() string {
-	p.head()
+	p.facts([2]string{"wall time", wallText(p.record)},
+		[2]string{"exit code", strings.TrimPrefix(ExitText(p.record.ExitCode, p.record.Signal), procstats.NoValue)},
+		[2]string{"samples", samplesText(p.record)})
 	p.used()
 	p.waited()
 	p.Title("Why it ended")
@@ -117,22 +112,20 @@ func (p *Page) headline() {
 	fmt.Fprintf(p, "%s  %s\n", p.Bold(cli.Printable(p.name)), state.String())
 }
 
-func (p *Page) head() {
+// facts writes what was run, when and where, and more.
+func (p *Page) facts(more ...[2]string) {
 	r := p.record
 	p.headline()
-	p.Facts(
+	p.Facts(append([][2]string{
 		[2]string{"command", cli.CommandLine(r.Command)},
-		[2]string{"directory", cli.Printable(r.Dir)},
-		[2]string{"user", cli.Printable(r.User)},
+		[2]string{"started", record.Join(" ", TimeText(r.StartedAt), named("by ", cli.Printable(r.User)))},
+		[2]string{"ended", TimeText(r.EndedAt)},
+		[2]string{"in", cli.Printable(r.Dir)},
+		[2]string{"on", cli.Printable(hostText(r))},
 		[2]string{"message", cli.Printable(r.Message)},
 		[2]string{"labels", LabelsText(r.Labels)},
-		[2]string{"started", TimeText(r.StartedAt)},
-		[2]string{"ended", TimeText(r.EndedAt)},
-		[2]string{"wall time", wallText(r)},
-		[2]string{"exit code", strings.TrimPrefix(ExitText(r.ExitCode, r.Signal), procstats.NoValue)},
-		[2]string{"samples", samplesText(r)},
 		[2]string{"as of", TimeText(r.AsOf)},
-	)
+	}, more...)...)
 }
 
 // wallText is how long a run took, and its main process where that is another time.
@@ -189,7 +182,7 @@ func whyUnknown(state record.State) string {
 	return cmp.Or(map[record.State]string{
 		record.Running: "no report yet; the record is completed at the end",
 		record.Lost:    "the record was not completed, and there is no report",
-	}[state], "not recorded")
+	}[state], record.NotRecorded)
 }
 
 // HeadlineTable lists the headlines with guarantee and source, or with the reason for their absence.
@@ -247,7 +240,6 @@ func (p *Page) host() {
 		cgroup = record.Join(", ", c.Layout, c.Placement, c.V2)
 	}
 	p.Facts(
-		[2]string{"machine", cli.Printable(hostText(p.record))},
 		[2]string{"cgroup", cli.Printable(cgroup)},
 		[2]string{"recorded by", "tacho " + cli.Printable(p.record.TachoVersion)},
 	)

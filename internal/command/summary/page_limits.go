@@ -52,7 +52,8 @@ func limitsSummary(r *record.Record) string {
 			continue
 		}
 		word := limitWord(limit.Name) + " " + limitText(limit.Name, limit.Requested, limit.RequestedText)
-		if limit.Effective != nil && limit.EffectiveText == "" && !isOwn(r.Cgroup, limit.Where) {
+		if limit.Effective != nil && *limit.Effective < *limit.Requested && limit.EffectiveText == "" &&
+			!isOwn(r.Cgroup, limit.Where) {
 			word += fmt.Sprintf(" (%s by %s)", limitText(limit.Name, limit.Effective, ""),
 				cmp.Or(cli.Printable(limit.Where), "an ancestor"))
 		}

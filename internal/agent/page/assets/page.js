@@ -35,6 +35,7 @@ function listen(missed = false) {
 function heard() {
   lastHeard = Date.now();
   if (connection.textContent) connection.textContent = "";
+  document.body.classList.remove("lost");
 }
 
 // say tells that the numbers are old: nothing else on the page would.
@@ -42,6 +43,7 @@ function say() {
   if (!source || Date.now() - lastHeard < 5000) return;
   const text = "The connection to the agent is lost; these numbers are of " + clock(lastHeard) + ".";
   if (connection.textContent !== text) connection.textContent = text;
+  document.body.classList.add("lost"); // a reading of so many seconds ago stays where it was
   if (source.readyState === EventSource.CLOSED) listen(true);
 }
 setInterval(say, 2000);
