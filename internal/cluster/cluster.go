@@ -27,7 +27,7 @@ type Task struct {
 	Namespace, Job, Group, Name, Driver string
 	// Version is that of the job.
 	Version uint64
-	// Count is how many allocations the group shall have.
+	// Count is how many allocations the group shall have; of system jobs, how many have not ended.
 	Count int
 	// Requested is for one allocation, CPU of reserved cores in MHz too.
 	Requested apijson.Resources
@@ -38,7 +38,8 @@ type Task struct {
 	// Notes say what is not known.
 	Notes []string
 
-	own bool // whether its driver is this one, whatever it is called in the cluster
+	own       bool // whether its driver is this one, whatever it is called in the cluster
+	everyNode bool // whether it is of a system job, which has no count
 	// allocations with what Nomad still knows of them.
 	allocations []*apijson.Allocation
 }
@@ -91,7 +92,9 @@ func (c *Cluster) Tasks(ctx context.Context, job string, since time.Time, watche
 	for _, a := range allocations {
 		for name := range a.TaskStates {
 			if t := jobs[jobOf(a)][a.TaskGroup+"/"+name]; t != nil {
-				t.allocations = append(t.allocations, a)
+				if t.allocations = append(t.allocations, a); t.everyNode && !a.Ended() {
+					t.Count++
+				}
 			}
 		}
 	}
@@ -154,11 +157,15 @@ func (c *Cluster) requested(ctx context.Context, id jobID) (map[string]*Task, er
 		return nil, nil
 	}
 	tasks := map[string]*Task{}
+	everyNode := strings.HasPrefix(job.Value.Type, "sys") // system and sysbatch
 	for _, g := range job.Value.TaskGroups {
+		if everyNode {
+			g.Count = 0
+		}
 		for _, t := range g.Tasks {
 			tasks[g.Name+"/"+t.Name] = &Task{
 				Namespace: id.namespace, Job: id.id, Group: g.Name, Name: t.Name, Driver: t.Driver,
-				Version: job.Value.Version, Count: g.Count, Requested: t.Resources,
+				Version: job.Value.Version, Count: g.Count, Requested: t.Resources, everyNode: everyNode,
 			}
 		}
 	}

@@ -162,4 +162,6 @@ func TestSizes(t *testing.T) {
 	sizes := sizesOf(t, replacing(`"JobID": "thrice"`, `"JobID": "middle/periodic-1795706783"`), "", captured)
 	testkit.Equal(t, sizes["middle"].Runs, 4, "runs of a job and of what it has launched")
 	testkit.Equal(t, len(sizes), 5, "jobs")
+	sizes = sizesOf(t, replacing(`"Type": "service"`, `"Type": "system"`, `"Count": 1`, `"Count": 0`), "serving", captured)
+	testkit.Equal(t, sizes["serving"].Count, 1, "allocations of a system job")
 }

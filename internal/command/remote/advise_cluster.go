@@ -196,9 +196,6 @@ func (s *sizing) text(p cli.Palette) string {
 }
 
 func sumText(name, unit string, s *cluster.Sum) string {
-	if s.Known == 0 {
-		return fmt.Sprintf("%s: no task of %d has enough data.\n", name, s.Unknown)
-	}
 	text := fmt.Sprintf("%s: %d of %d %s requested are wasted (%.0f %%), %d %s are missing.", name, s.Wasted, s.Requested,
 		unit, 100*float64(s.Wasted)/float64(max(1, s.Requested)), s.Missing, unit)
 	if s.Unknown > 0 {
