@@ -51,65 +51,61 @@ func raisePriority(launcher int) error {
 	}
 	const lowest = -20
 	nice := max(now-niceLead, lowest)
-	others := func(change func(tid int) (bool, error)) error {
-		return eachThread(func(tid int) (bool, error) {
+	others := func(change func(tid int) error) error {
+		return eachThread(func(tid int) error {
 			if tid == launcher {
-				return false, nil
+				return nil
 			}
 			return change(tid)
 		})
 	}
 	// The one can be permitted without the other, by RLIMIT_NICE.
-	patient := others(func(tid int) (bool, error) { return setTimerSlack(tid, patience) })
-	return errors.Join(others(func(tid int) (bool, error) { return setNice(tid, nice) }), patient)
+	patient := others(func(tid int) error { return setTimerSlack(tid, patience) })
+	return errors.Join(others(func(tid int) error { return setNice(tid, nice) }), patient)
 }
 
-// eachThread changes all threads of this process. One that is made meanwhile may come from one that was not changed
-// yet, so it goes on until nothing is left to change.
-func eachThread(change func(tid int) (changed bool, err error)) error {
-	for more := true; more; {
-		more = false
+// eachThread changes all threads of this process, each once: the kernel need not keep what is written, as the timer
+// slack of real-time threads, which is 0 since Linux 6.13. A thread that is made meanwhile may come from one that was
+// not changed yet, so it goes on until there are no others.
+func eachThread(change func(tid int) error) error {
+	changed := map[int]bool{}
+	for before := -1; before < len(changed); {
+		before = len(changed)
 		threads, err := os.ReadDir("/proc/self/task")
 		if err != nil {
 			return fmt.Errorf("list threads: %w", err)
 		}
 		for _, thread := range threads {
 			tid, err := strconv.Atoi(thread.Name())
-			if err != nil {
+			if err != nil || changed[tid] {
 				continue
 			}
-			changed, err := change(tid)
-			if err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, os.ErrNotExist) {
+			changed[tid] = true
+			if err := change(tid); err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, os.ErrNotExist) {
 				return err
 			}
-			more = more || changed
 		}
 	}
 	return nil
 }
 
-func setNice(tid, nice int) (changed bool, err error) {
+func setNice(tid, nice int) error {
 	if now, err := niceOf(tid); err != nil || now == nice {
-		return false, err
+		return err
 	}
 	if err := unix.Setpriority(unix.PRIO_PROCESS, tid, nice); err != nil {
-		return false, fmt.Errorf("set nice value %d: %w", nice, err)
+		return fmt.Errorf("set nice value %d: %w", nice, err)
 	}
-	return true, nil
+	return nil
 }
 
 // setTimerSlack writes /proc/TID/timerslack_ns, proc(5), since Linux 4.6.
-func setTimerSlack(tid int, slack time.Duration) (changed bool, err error) {
+func setTimerSlack(tid int, slack time.Duration) error {
 	file := "/proc/" + strconv.Itoa(tid) + "/timerslack_ns"
-	want := strconv.FormatInt(slack.Nanoseconds(), 10)
-	now, err := os.ReadFile(file)
-	if err != nil || string(now) == want+"\n" {
-		return false, err
+	if err := os.WriteFile(file, []byte(strconv.FormatInt(slack.Nanoseconds(), 10)), 0); err != nil {
+		return fmt.Errorf("set timer slack: %w", err)
 	}
-	if err := os.WriteFile(file, []byte(want), 0); err != nil {
-		return false, fmt.Errorf("set timer slack: %w", err)
-	}
-	return true, nil
+	return nil
 }
 
 // niceOf returns the nice value of a thread. The system call returns 20 minus that, getpriority(2).

@@ -4,6 +4,7 @@
 package executor_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/internal/testkit"
 )
@@ -40,6 +43,42 @@ func TestPriority(t *testing.T) {
 	if ours := timerSlack(t, "self"); slack != ours {
 		t.Errorf("the task has a timer slack of %s ns, want ours: %s", slack, ours)
 	}
+}
+
+// TestPriorityOfRealTime holds that an executor is content with the timer slack that the kernel lets it have: real-time
+// threads have none since Linux 6.13, whatever is written.
+func TestPriorityOfRealTime(t *testing.T) {
+	needPriority(t)
+	f := start(t)
+	f.run("mkfifo go; read x < go")
+	pid := f.Address().Executor.PID
+	for _, thread := range threadsOf(t, pid) {
+		fifo := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}
+		if err := unix.SchedSetAttr(thread, &fifo, 0); errors.Is(err, unix.EPERM) {
+			t.Skipf("no real-time threads here: %v", err)
+		} else if err != nil && !errors.Is(err, unix.ESRCH) {
+			t.Fatal(err)
+		}
+	}
+	f.eventually(soon, "all threads but the one that forks go before others", func() bool {
+		threads, first := threadsOf(t, pid), 0
+		for _, thread := range threads {
+			if niceOf(t, fmt.Sprintf("/proc/%d/stat", thread)) == -20 {
+				first++
+			}
+		}
+		return first == len(threads)-1
+	})
+	f.write("go", "go\n")
+	f.wait()
+}
+
+func threadsOf(t *testing.T, pid int) (threads []int) {
+	t.Helper()
+	for _, thread := range testkit.Value(os.ReadDir("/proc/" + strconv.Itoa(pid) + "/task"))(t) {
+		threads = append(threads, testkit.Value(strconv.Atoi(thread.Name()))(t))
+	}
+	return threads
 }
 
 // notRaised says what of an executor does not go before others; empty if everything does but the thread that forks.
@@ -72,10 +111,9 @@ func needPriority(t *testing.T) (own int) {
 
 func patientThreads(t *testing.T, pid int) int {
 	t.Helper()
-	threads := testkit.Value(os.ReadDir("/proc/" + strconv.Itoa(pid) + "/task"))(t)
 	patient := 0
-	for _, thread := range threads {
-		if timerSlack(t, thread.Name()) == "500000" {
+	for _, thread := range threadsOf(t, pid) {
+		if timerSlack(t, strconv.Itoa(thread)) == "500000" {
 			patient++
 		}
 	}
