@@ -24,10 +24,10 @@ nightly -kernel 7 -cgroup v1 -memory 1024 : ./e2e/watch
 -kernel 6.12 -arch arm64 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/exits ./procstats/network ./e2e/oom -run=Limit|Ancestor|Namespace|Outside ./e2e/limits -run=Memory|Peak|Lower ./e2e/where -run=Here ./executor/cgroup ./e2e/unit
 -kernel 5.10 -cgroup v2 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/exits ./procstats/network ./e2e/oom -run=Limit|Ancestor|Namespace|Outside ./e2e/limits -skip=HugePages|Swap ./e2e/where -run=Here|Rootless ./e2e/watch ./executor/cgroup ./e2e/unit
 -kernel 7 -cgroup v2 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/exits ./procstats/network ./e2e/oom -run=Limit|Ancestor|Namespace|Outside ./e2e/limits ./e2e/where -run=Here|Rootless ./executor/cgroup ./e2e/unit
--kernel 6.12 -cgroup v2 -memory 3072 : ./e2e/truth -run=TestTruth/root/parent
+-kernel 6.12 -cgroup v2 -memory 3072 : ./e2e/truth -run=TestTruth/root/parent|TestLabels|TestRealtime
 -kernel 6.1 -cgroup v2 -memory 3072 : ./e2e/truth -run=TestTruth/root/parent
--kernel 6.12 -cgroup v2 -memory 1024 -disk 128 : ./e2e/oom ./e2e/where ./e2e/limits ./executor/cgroup
--kernel 6.1 -cgroup v1 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./e2e/oom ./e2e/where ./e2e/limits ./executor/cgroup
+-kernel 6.12 -cgroup v2 -memory 1024 -disk 128 : ./e2e/oom ./e2e/where -skip=Same ./e2e/limits ./executor/cgroup
+-kernel 6.1 -cgroup v1 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./e2e/oom ./e2e/where -skip=Same ./e2e/limits ./executor/cgroup
 -kernel 6.1 -cgroup v2 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/exits ./procstats/network ./e2e/oom -run=Limit|Ancestor|Namespace|Outside ./e2e/where -run=Here|Rootless ./e2e/limits -skip=HugePages|Swap ./executor/cgroup
 -kernel 5.10 -cgroup v1 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/exits ./procstats/network ./e2e/oom -run=Limit|Ancestor|Namespace|Outside ./e2e/limits -run=Memory|Peak|Lower ./e2e/where -run=Here ./executor/cgroup
 -kernel 6.1 -cgroup hybrid -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/exits ./procstats/network ./e2e/oom -run=Limit|Ancestor|Namespace|Outside ./e2e/limits -run=Memory|Peak|Lower ./executor/cgroup
@@ -48,6 +48,9 @@ nightly -kernel 7 -cgroup v1 -memory 1024 : ./e2e/watch
 -kernel 6.1 -cgroup v2 -append psi=0 : ./e2e/where -run=Here
 -kernel 6.12 -cgroup v2 -user nobody : ./e2e/where -run=Here
 -kernel 6.12 -cgroup v2 -user nobody -delegate : ./e2e/where -run=Here
+nightly -kernel 6.12 -cgroup v2 -memory 2048 -disk 256 : ./e2e/where -run=Same ./e2e/advice -run=TestLoadedByOthers ./procstats/source -run=TestTree|TestSmaps ./executor -run=Leftover|WaitForAll|Outliving
+nightly -kernel 6.1 -cgroup v1 -memory 1024 : ./e2e/where -run=Same
+nightly -kernel 5.10 -cgroup v2 -memory 1024 : ./e2e/where -run=Same
 `
 
 // row is a guest of the table.
@@ -117,6 +120,10 @@ func needs(pkg, root string) []string {
 		return append(slices.Clip(systemd), "-file", root+"/packaging:/src"+root+"/packaging")
 	case "e2e/agent":
 		return []string{"-program", "/bin/date"}
+	case "e2e/truth":
+		return []string{"-program", "/usr/bin/head,/bin/rm,/usr/bin/chrt"}
+	case "executor":
+		return []string{"-program", "/usr/bin/mkfifo,/usr/bin/setsid,/usr/bin/timeout"}
 	case "procstats/network":
 		return []string{"-program", "/sbin/ip"}
 	}

@@ -40,6 +40,14 @@ func TestMain(m *testing.M) {
 
 // task is a command that uses something, has a child, and ends with a code of its own.
 func task() {
+	switch os.Getenv(taskVariable) {
+	case "able":
+		printAbilities()
+		os.Exit(0)
+	case "mounts":
+		printMounts()
+		os.Exit(0)
+	}
 	memory := make([]byte, 8<<20)
 	for i := range memory {
 		memory[i] = byte(i)
