@@ -123,12 +123,12 @@ func ioPending(f *facts, id ID, sources []ID) HeadlineValue {
 	return v
 }
 
-// NetworkHeadlines returns the headlines of the network alone.
+// NetworkHeadlines returns the headlines of the network alone, of a task that has ended.
 func NetworkHeadlines(s *Sample) []HeadlineValue {
-	f := &facts{Sample: s}
-	return []HeadlineValue{
+	f := &facts{Sample: s, History: History{Ended: true}}
+	return f.checked([]HeadlineValue{
 		packets(f, HeadlineNetworkReceived, receivedSources[:]), packets(f, HeadlineNetworkSent, sentSources[:]),
-	}
+	})
 }
 
 // packets is a lower bound because packets may have been divided or merged. Where there was none since the start of the

@@ -371,10 +371,11 @@ var cgroupRows = [...]section{{TaskScope, SourceCgroup, []Measurement{{
 		"of the task.",
 	Pitfall: "After a restart of the agent the counters go on, and packets in between are missing.",
 }, {
-	ID: SkbUncountedSockets, Name: "skb_uncounted_sockets", Kind: Gauge, Guarantee: LowerBound,
+	ID: SkbUncountedSockets, Name: "skb_uncounted_sockets_total", Kind: Counter, Guarantee: LowerBound,
 	File: "getsockopt(2) SO_DOMAIN of the descriptors that the task was started with; /proc/net/packet",
-	Help: "Sockets whose packets are not counted: those that the task was started with, and AF_PACKET sockets that were " +
-		"opened in its network namespace since, by whomever.",
-	Pitfall: "Only an executor that samples its task says. Sockets that the task was handed later, over AF_UNIX, and " +
-		"AF_PACKET sockets that were closed before a sample, or are in another network namespace, are not seen.",
+	Help: "What can have packets that are not counted: sockets that the task was started with, those of AF_UNIX too, on " +
+		"which others can be handed over, and AF_PACKET sockets that were opened in the network namespace of what reads it " +
+		"since, by whomever.",
+	Pitfall: "Sockets that the task was handed later over sockets of AF_UNIX that it opened itself, and AF_PACKET " +
+		"sockets that were closed before a sample, or are in another network namespace, are not seen.",
 }}}}

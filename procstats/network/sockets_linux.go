@@ -34,7 +34,7 @@ func (s *Source) WatchSockets(host kernel.FS, descriptors []uintptr) {
 			continue // a number that the task has closed, of which a large one leaves hundreds
 		}
 		domain, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_DOMAIN)
-		if err == nil && domain != unix.AF_UNIX && domain != unix.AF_NETLINK {
+		if err == nil && domain != unix.AF_NETLINK && (domain != unix.AF_UNIX || receives(int(fd))) {
 			w.given++
 		}
 	}
@@ -44,6 +44,13 @@ func (s *Source) WatchSockets(host kernel.FS, descriptors []uintptr) {
 	w.look()
 	w.later = 0
 	s.sockets = w
+}
+
+// receives reports whether a socket of AF_UNIX can receive something, others with packets among it. One of systemd's
+// journal cannot.
+func receives(fd int) bool {
+	n, _, err := unix.Recvfrom(fd, make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
+	return n > 0 || err != nil
 }
 
 // look counts the AF_PACKET sockets that are new.
