@@ -238,14 +238,10 @@ type Row struct {
 
 // measurements returns the names of what is compared.
 func measurements() []string {
-	names := []string{record.WallName}
-	for _, id := range []procstats.ID{
-		procstats.HeadlineCPU, procstats.HeadlineMemoryPeak,
-		procstats.HeadlineIORead, procstats.HeadlineIOWrite, procstats.HeadlineIOHanded,
-	} {
-		names = append(names, id.String())
+	return []string{
+		record.WallName, procstats.HeadlineCPU.String(), procstats.HeadlineMemoryPeak.String(),
+		procstats.HeadlineIORead.String(), procstats.HeadlineIOWrite.String(), procstats.HeadlineIOHanded.String(),
 	}
-	return names
 }
 
 // valueOf returns a value of a run.

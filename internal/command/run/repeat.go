@@ -50,25 +50,20 @@ func (s *schedule) run() error {
 	defer signal.Stop(s.interrupts)
 	warmUps, all := s.options.warmUp*len(s.commands), (s.options.warmUp+s.options.runs)*len(s.commands)
 	for n := range all {
-		l := s.launch
-		round, of, kind := n/len(s.commands), s.options.warmUp, "warm-up run"
-		switch {
-		case n < warmUps:
-			l.id, l.options = fmt.Sprintf("%s-warmup%d", s.id, n+1), s.quietly()
-			l.options.noFiles, l.options.capture = true, nil
-		case s.several:
-			l.id, l.options = seriesName(s.id, n-warmUps+1), s.quietly()
-			fallthrough
-		default:
-			round, of, kind = round-s.options.warmUp, s.options.runs, "run"
+		l, c := s.launch, &s.commands[n%len(s.commands)]
+		which := fmt.Sprintf("run %d of %d", (n-warmUps)/len(s.commands)+1, s.options.runs)
+		if n < warmUps {
+			which = fmt.Sprintf("warm-up run %d of %d", n/len(s.commands)+1, s.options.warmUp)
 		}
-		c := &s.commands[n%len(s.commands)]
-		which := fmt.Sprintf("%s %d of %d", kind, round+1, of)
 		if len(s.commands) > 1 {
 			which += " of " + cli.Printable(c.name)
 		}
-		if s.several || n < warmUps {
-			l.progress = which
+		if n < warmUps || s.several {
+			l.id, l.options, l.progress = seriesName(s.id, n-warmUps+1), s.quietly(), which
+		}
+		if n < warmUps {
+			l.id = fmt.Sprintf("%s-warmup%d", s.id, n+1)
+			l.options.noFiles, l.options.capture = true, nil
 		}
 		final, err := s.once(l, c, which)
 		if final != nil && n >= warmUps && (!s.several || final.End().Outcome.Success()) {
