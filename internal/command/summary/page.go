@@ -117,14 +117,14 @@ func (p *Page) facts(more ...[2]string) {
 	r := p.record
 	p.headline()
 	p.Facts(append([][2]string{
-		[2]string{"command", cli.CommandLine(r.Command)},
-		[2]string{"started", record.Join(" ", TimeText(r.StartedAt), named("by ", cli.Printable(r.User)))},
-		[2]string{"ended", TimeText(r.EndedAt)},
-		[2]string{"in", cli.Printable(r.Dir)},
-		[2]string{"on", cli.Printable(hostText(r))},
-		[2]string{"message", cli.Printable(r.Message)},
-		[2]string{"labels", LabelsText(r.Labels)},
-		[2]string{"as of", TimeText(r.AsOf)},
+		{"command", cli.CommandLine(r.Command)},
+		{"started", record.Join(" ", TimeText(r.StartedAt), named("by ", cli.Printable(r.User)))},
+		{"ended", TimeText(r.EndedAt)},
+		{"in", cli.Printable(r.Dir)},
+		{"on", cli.Printable(hostText(r))},
+		{"message", cli.Printable(r.Message)},
+		{"labels", LabelsText(r.Labels)},
+		{"as of", TimeText(r.AsOf)},
 	}, more...)...)
 }
 
