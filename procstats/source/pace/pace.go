@@ -52,9 +52,9 @@ type Pace struct {
 	tasks float64
 }
 
-// New returns one with a budget, a share of one core; 0 is the default. usage returns the CPU time of the thread: a tick
-// does not pay for what it waits for. stretched is told when an interval becomes longer than ever before, and at least
-// twice as long.
+// New returns one with a budget, a share of one core; 0 is the default. usage returns the CPU time of the thread: a
+// tick does not pay for what it waits for. stretched is told when an interval becomes longer than ever before, and at
+// least twice as long.
 func New(budget float64, usage func() time.Duration, stretched func(text string)) *Pacer {
 	return &Pacer{budget: cmp.Or(budget, defaultBudget), usage: usage, stretched: stretched}
 }
