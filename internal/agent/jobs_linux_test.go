@@ -324,7 +324,7 @@ func TestValidateSaysWhere(t *testing.T) {
 		"datacenter":  {job: `datacenters = ["moon"]`, want: "f:2,15-23: Invalid value; datacenters: "},
 		"region":      {job: `region = "moon"`, want: "f:2,10-16: Invalid value; region: "},
 		"user":        {task: `user = "nosuchuser"`, want: "f:10,8-20: Invalid value; user: unknown user nosuchuser"},
-		"cores":       {task: "resources {\ncores = 1000\n}", want: "f:11,9-13: Invalid value; resources.cores: requests 1000 cores"},
+		"cores":       {task: "resources {\ncores = 1000\n}", want: "f:11,9-13: Invalid value; resources.cores: requests 1,000 cores"},
 		"kill_signal": {task: `kill_signal = "SIGFOO"`, want: `f:10,15-23: Invalid value; kill_signal: signal "SIGFOO": must be a name such as TERM or a number from 1 to 64`},
 		"work_dir":    {config: `work_dir = "rel"`, want: `f:6,1-7: Invalid value; config: work_dir "rel": must be an absolute path`},
 		"adj":         {config: "oom_score_adj = 2000", want: "f:6,1-7: Invalid value; config: oom_score_adj 2000"},

@@ -144,7 +144,7 @@ func TestSizes(t *testing.T) {
 		"another task watched":          {job: "unseen", watched: []*record.Record{watch(unseen+"/u", procstats.Exact)}, want: "does not report"},
 		"watched as a tree":             {job: "unseen", watched: []*record.Record{watch(unseen, procstats.LowerBound)}, want: "at least 100 MiB"},
 		"an event that came twice":      {job: "middle", change: replacing(`"JobID": "thrice"`, `"JobID": "middle"`), want: "4 runs"},
-		"a later version of the record": {job: "middle", change: replacing(`{\"schema_version\":\"1.`, `{\"schema_version\":\"2.`), want: `300 → ? MiB, 100 → ? MHz, 0 kills: Nomad no longer has the records of 1 of 1 ends`},
+		"a later version of the record": {job: "middle", change: replacing(`{\"schema_version\":\"1.`, `{\"schema_version\":\"2.`), want: `300 → ? MiB, 100 → ? MHz, 0 kills: Nomad no longer has the records of 1 of 1 end`},
 		"and why":                       {job: "middle", change: replacing(`{\"schema_version\":\"1.`, `{\"schema_version\":\"2.`), want: `The record of an end cannot be read: schema_version "2.5.0", not 1.x`},
 		"too long ago":                  {job: "middle", since: captured.AddDate(0, 1, 0), want: "0 runs"},
 		"launched by its schedule":      {job: "middle", change: replacing(`"JobID": "thrice"`, `"JobID": "middle/periodic-1795706783"`), want: "1 runs"},
