@@ -28,10 +28,9 @@ type process struct {
 	orphaned bool
 	// leaderless reports that the main thread has ended and others have not, ended that none is left.
 	leaderless, ended bool
-	// sampled is set once a sample has counted the process.
-	sampled bool
-	// identified is whether Start is known; a process that is hidden from us has a PID only.
-	identified bool
+	// sampled is set once a sample has counted the process. identified is whether Start is known; a process that is
+	// hidden from us has a PID only.
+	sampled, identified bool
 	// running is set for a process that ran before the task was read first.
 	running bool
 	// unreadable reports that the last read failed though the process is there, for the reason in fault.
