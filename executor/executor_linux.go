@@ -144,6 +144,7 @@ func (e *Executor) start() {
 	})
 	e.work.Go(func() { e.children.run(e.life, e.afterReap) })
 	e.work.Go(func() { e.launcher.run(e.life) })
+	e.work.Go(makeRoom)
 	if err := e.watchCaller(); err != nil {
 		e.log.Error("watch caller; if it dies before Launch, the executor exits later", "after", launchLimit, "error", err)
 	}
@@ -172,6 +173,16 @@ func (e *Executor) loadPrograms() {
 	select {
 	case <-e.decided:
 	case <-e.ctx.Done():
+	}
+}
+
+// makeRoom makes room for more than 64 descriptors beside the start. The one that needs it in a process with several
+// threads waits until no CPU can be using the old table, expand_fdtable() in fs/file.c: up to 10 ms, and it was a pipe
+// that is made for the fork, within the time of the task.
+func makeRoom() {
+	const descriptors = 256
+	if fd, err := unix.FcntlInt(uintptr(unix.Stderr), unix.F_DUPFD_CLOEXEC, descriptors-1); err == nil {
+		_ = unix.Close(fd) // else the limit is less
 	}
 }
 
