@@ -304,7 +304,7 @@ func (r *recorder) fillFinal(merged *procstats.Sample, sampled bool, history pro
 	}
 	if r.looks.skipped > 0 {
 		info.Notes = append(info.Notes, procstats.Counted(r.looks.skipped, "sample has", "samples have")+
-			" no processes: to read so many would have taken more than the sampling budget")
+			" no processes: to read them would have taken more than the sampling budget")
 	}
 	if r.reader.LostChildren() {
 		info.Notes = append(info.Notes,
