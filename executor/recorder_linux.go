@@ -302,7 +302,8 @@ func (r *recorder) fillFinal(merged *procstats.Sample, sampled bool, history pro
 	if note := r.reader.Pacer.Note(); note != "" {
 		info.Notes = append(info.Notes, note)
 	}
-	if r.looks.skipped > 0 {
+	const few = 10 // a short run has its rows at its end
+	if 2*int64(r.looks.skipped) > max(info.Samples, few) {
 		info.Notes = append(info.Notes, procstats.Counted(r.looks.skipped, "sample has", "samples have")+
 			" no processes: to read them would have taken more than the sampling budget")
 	}
