@@ -58,7 +58,8 @@ func newWatcher(t *testing.T, parent *rig.Parent) *watcher {
 	t.Cleanup(func() {
 		w.stop()
 		text := string(testkit.Value(os.ReadFile(w.log.Name()))(t))
-		warned := strings.Contains(text, "[WARN]") && !guest() // an emulator is slow
+		const late = "a sample took longer than collection_interval" // as on a busy machine
+		warned := strings.Count(text, "[WARN]") > strings.Count(text, late) && !guest()
 		if t.Failed() || strings.Contains(text, "[ERROR]") || warned {
 			t.Errorf("the agent's log:\n%s", text[max(0, len(text)-8000):])
 		}
@@ -285,10 +286,11 @@ func TestAgent(t *testing.T) {
 	w.configure("nothing/here", true)
 	w.reload()
 	w.await()
-	testkit.Equal(t, programs(t, dirs[unit]), 0, "programs that are left")
+	rig.Poll(t, 50*time.Millisecond, 20*time.Second, "no program and no directory is left", func() bool {
+		entries := testkit.Value(os.ReadDir(w.place.Path("d/alloc")))(t)
+		return programs(t, dirs[unit]) == 0 && len(entries) == 0
+	})
 	works[unit].end(t, dirs[unit])
-	entries := testkit.Value(os.ReadDir(w.place.Path("d/alloc")))(t)
-	testkit.Equal(t, len(entries), 0, "directories of what is gone")
 	rig.Poll(t, 100*time.Millisecond, 20*time.Second, "no descriptor is left", func() bool { return w.descriptors() <= begun+sharedFiles })
 }
 
