@@ -47,14 +47,14 @@ func (t *transcript) Write(p []byte) (int, error) {
 	return t.Buffer.Write(p)
 }
 
-// runSuites runs the table's guests, those lines whose name matches an expression, one more at a time than there are
-// CPUs: an emulator uses one, and tests wait a third of the time.
+// runSuites runs the table's guests, those lines whose name matches an expression, as many at a time as there are CPUs:
+// with one more, times come late.
 func runSuites(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	r := suiteRun{stdout: stdout}
 	flags := flag.NewFlagSet("guest suites", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	ci := flags.Bool("ci", false, "leave out what runs nightly")
-	jobs := flags.Int("jobs", runtime.NumCPU()+1, "`number` of guests at a time")
+	jobs := flags.Int("jobs", runtime.NumCPU(), "`number` of guests at a time")
 	flags.DurationVar(&r.timeout, "timeout", 10*time.Minute, "longest `time` of a package's tests")
 	flags.BoolVar(&r.verbose, "v", false, "print what the tests print")
 	flags.BoolVar(&r.twice, "twice", false, "retry a package that fails, in a guest of its own")
