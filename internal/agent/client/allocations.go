@@ -14,17 +14,17 @@ import (
 
 // Allocations lists the allocations whose id begins with prefix, newest first.
 func (c *Client) Allocations(ctx context.Context, prefix string) (Answer[[]apijson.Allocation], error) {
-	return get[[]apijson.Allocation](ctx, c, "/v1/allocations", "prefix", prefix)
+	return Get[[]apijson.Allocation](ctx, c, "/v1/allocations", "prefix", prefix)
 }
 
 // Allocation returns the one allocation whose id begins with prefix.
 func (c *Client) Allocation(ctx context.Context, prefix string, w Wait) (Answer[apijson.Allocation], error) {
-	return getAfter[apijson.Allocation](ctx, c, pathOf("v1", "allocation", prefix), w)
+	return getAfter[apijson.Allocation](ctx, c, Path("v1", "allocation", prefix), w)
 }
 
 // StopAllocation stops an allocation; another replaces it.
 func (c *Client) StopAllocation(ctx context.Context, id string) error {
-	_, err := put[any](ctx, c, pathOf("v1", "allocation", id, "stop"), nil, 0)
+	_, err := put[any](ctx, c, Path("v1", "allocation", id, "stop"), nil, 0)
 	return err
 }
 
@@ -42,18 +42,18 @@ func (c *Client) SignalAllocation(ctx context.Context, id, task, signal string) 
 
 // ofAllocation returns a path below that of an allocation.
 func ofAllocation(id string, words ...string) string {
-	return pathOf("v1", "client", "allocation", id) + pathOf(words...)
+	return Path("v1", "client", "allocation", id) + Path(words...)
 }
 
 // Commands returns what the ended processes of a task used, by command. The error is not found (IsNotFound) if they
 // are not counted.
 func (c *Client) Commands(ctx context.Context, id, task string) (Answer[record.Commands], error) {
-	return get[record.Commands](ctx, c, ofAllocation(id, "commands"), "task", task)
+	return Get[record.Commands](ctx, c, ofAllocation(id, "commands"), "task", task)
 }
 
 // Record returns the final record of a task's last ended start. The error is not found (IsNotFound) if none has ended.
 func (c *Client) Record(ctx context.Context, id, task string) (Answer[record.Record], error) {
-	return get[record.Record](ctx, c, ofAllocation(id, "record"), "task", task)
+	return Get[record.Record](ctx, c, ofAllocation(id, "record"), "task", task)
 }
 
 // Stats is what the tasks of an allocation use.
@@ -112,12 +112,12 @@ type Part struct {
 
 // Stats returns what the tasks of an allocation use.
 func (c *Client) Stats(ctx context.Context, id string, part Part) (Answer[Stats], error) {
-	return get[Stats](ctx, c, ofAllocation(id, "stats"), "task", part.Task, "process", part.Process)
+	return Get[Stats](ctx, c, ofAllocation(id, "stats"), "task", part.Task, "process", part.Process)
 }
 
 // AllStats returns what the tasks of all allocations use that have not ended, by the allocation's id.
 func (c *Client) AllStats(ctx context.Context) (Answer[map[string]*Stats], error) {
-	return get[map[string]*Stats](ctx, c, "/v1/client/allocations/stats")
+	return Get[map[string]*Stats](ctx, c, "/v1/client/allocations/stats")
 }
 
 // Range selects from the history. Times are RFC 3339, seconds since 1970, or an age, such as 5m; empty for no bound.
@@ -128,12 +128,12 @@ type Range struct {
 
 // History returns past readings, oldest first. They have processes if part names one.
 func (c *Client) History(ctx context.Context, id string, part Part, r Range) (Answer[apijson.History], error) {
-	return get[apijson.History](ctx, c, ofAllocation(id, "stats", "history"), "task", part.Task, "process", part.Process,
+	return Get[apijson.History](ctx, c, ofAllocation(id, "stats", "history"), "task", part.Task, "process", part.Process,
 		"since", r.Since, "until", r.Until, "step", r.Step)
 }
 
 // At returns the readings nearest to a time, which has the form of the times of Range.
 func (c *Client) At(ctx context.Context, id string, part Part, at string) (Answer[apijson.Moment], error) {
-	return get[apijson.Moment](ctx, c, ofAllocation(id, "stats", "history"), "task", part.Task, "process", part.Process,
+	return Get[apijson.Moment](ctx, c, ofAllocation(id, "stats", "history"), "task", part.Task, "process", part.Process,
 		"at", at)
 }

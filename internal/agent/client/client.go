@@ -195,14 +195,6 @@ type call struct {
 // Get returns what is at a path, made by Path, of an API that works like that of an agent: Nomad's, or Prometheus'.
 // pairs are names of parameters, each followed by its value; empty values are left out.
 func Get[T any](ctx context.Context, c *Client, path string, pairs ...string) (Answer[T], error) {
-	return get[T](ctx, c, path, pairs...)
-}
-
-// Path joins words to a path; each is escaped.
-func Path(words ...string) string { return pathOf(words...) }
-
-// get returns a value. pairs are names of parameters, each followed by its value; empty values are left out.
-func get[T any](ctx context.Context, c *Client, path string, pairs ...string) (Answer[T], error) {
 	return do[T](ctx, c, call{method: http.MethodGet, path: path, query: queryOf(pairs...)})
 }
 
@@ -294,15 +286,12 @@ func statusError(response *http.Response) error {
 	return &StatusError{response.StatusCode, strings.TrimSpace(string(text))}
 }
 
-// target is the URL of a path that pathOf made.
+// target is the URL of a path that Path made.
 func (c *Client) target(path string, query url.Values) string {
 	target := c.base
-	all := maps.Clone(c.query)
-	if all == nil {
-		all = query
-	} else {
-		maps.Copy(all, query)
-	}
+	all := url.Values{}
+	maps.Copy(all, c.query)
+	maps.Copy(all, query)
 	target.RawPath, target.RawQuery = path, all.Encode()
 	target.Path, _ = url.PathUnescape(path)
 	return target.String()
@@ -330,8 +319,8 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	return fmt.Errorf("%w at %s: %w", ErrUnreachable, c.address, err)
 }
 
-// pathOf joins words to a path; each is escaped.
-func pathOf(words ...string) string {
+// Path joins words to a path; each is escaped.
+func Path(words ...string) string {
 	var path strings.Builder
 	for _, word := range words {
 		path.WriteString("/" + url.PathEscape(word))

@@ -75,12 +75,12 @@ const registering, stopping = time.Minute, time.Minute
 
 // Jobs lists the jobs whose id begins with prefix.
 func (c *Client) Jobs(ctx context.Context, prefix string) (Answer[[]apijson.JobStub], error) {
-	return get[[]apijson.JobStub](ctx, c, "/v1/jobs", "prefix", prefix)
+	return Get[[]apijson.JobStub](ctx, c, "/v1/jobs", "prefix", prefix)
 }
 
 // Job returns a job by its exact id.
 func (c *Client) Job(ctx context.Context, id string) (Answer[Job], error) {
-	return get[Job](ctx, c, pathOf("v1", "job", id))
+	return Get[Job](ctx, c, Path("v1", "job", id))
 }
 
 // RunJob registers a job file, and starts its tasks.
@@ -96,7 +96,7 @@ func (c *Client) ValidateJob(ctx context.Context, source Source) (Answer[Validat
 // StopJob stops a job's allocations; with purge the job is removed, too.
 func (c *Client) StopJob(ctx context.Context, id string, purge bool) error {
 	_, err := do[any](ctx, c, call{
-		method: http.MethodDelete, path: pathOf("v1", "job", id), query: queryOf("purge", strconv.FormatBool(purge)),
+		method: http.MethodDelete, path: Path("v1", "job", id), query: queryOf("purge", strconv.FormatBool(purge)),
 		patience: stopping,
 	})
 	return err
@@ -104,5 +104,5 @@ func (c *Client) StopJob(ctx context.Context, id string, purge bool) error {
 
 // JobAllocations lists a job's allocations, newest first.
 func (c *Client) JobAllocations(ctx context.Context, id string, w Wait) (Answer[[]apijson.Allocation], error) {
-	return getAfter[[]apijson.Allocation](ctx, c, pathOf("v1", "job", id, "allocations"), w)
+	return getAfter[[]apijson.Allocation](ctx, c, Path("v1", "job", id, "allocations"), w)
 }

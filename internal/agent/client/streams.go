@@ -40,7 +40,7 @@ func (c *Client) Logs(ctx context.Context, id string, q LogQuery) (io.ReadCloser
 	}
 	query := queryOf("task", q.Task, "type", q.Stream, "plain", "true", "origin", origin,
 		"follow", strconv.FormatBool(q.Follow), "offset", strconv.FormatInt(q.Offset, 10))
-	path := pathOf("v1", "client", "fs", "logs", id)
+	path := Path("v1", "client", "fs", "logs", id)
 	response, err := c.send(ctx, call{method: http.MethodGet, path: path, query: query}) //nolint:bodyclose // logBody does
 	if err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ type Self struct {
 
 // Self asks the agent about itself.
 func (c *Client) Self(ctx context.Context) (Answer[Self], error) {
-	return get[Self](ctx, c, "/v1/agent/self")
+	return Get[Self](ctx, c, "/v1/agent/self")
 }
 
 // NodeStats is what the machine uses. Memory is nil if it could not be read.
@@ -144,7 +144,7 @@ type NodeStats struct {
 
 // NodeStats asks the agent what its machine uses.
 func (c *Client) NodeStats(ctx context.Context) (Answer[NodeStats], error) {
-	return get[NodeStats](ctx, c, "/v1/client/stats")
+	return Get[NodeStats](ctx, c, "/v1/client/stats")
 }
 
 // ExecOptions say what to run beside a task.
