@@ -4,12 +4,10 @@
 package driver_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -29,9 +27,7 @@ func (f *fixture) serveOnSocket() *http.Client {
 		"runtime_dir": f.options.Config.RuntimeDir, "metrics": map[string]any{"address": "unix:" + socket},
 	}), 0))
 	return &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-		},
+		DialContext:       testkit.DialUnix(socket),
 		DisableKeepAlives: true,
 	}}
 }

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -56,9 +55,7 @@ func newHost(t *testing.T, more string) *host {
 	h.configure(more)
 	h.http = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", h.socket())
-		},
+		DialContext:       testkit.DialUnix(h.socket()),
 	}}
 	t.Cleanup(h.clean)
 	return h

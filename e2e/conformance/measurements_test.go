@@ -9,7 +9,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -55,9 +54,7 @@ func checkMeasurements(t *testing.T, d suite.Driver) {
 	start(t, d, dir, "plain", "exec sleep 1000", "measurements = \"default\"\n")
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-		},
+		DialContext:       testkit.DialUnix(socket),
 	}}
 	deadline := time.After(20 * time.Second)
 	for {

@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -47,7 +46,7 @@ type fleet struct {
 	agent *exec.Cmd
 	// executors are their PIDs.
 	executors []int
-	// config configures the tasks; empty if there are none. watch is a pattern of cgroups.
+	// config configures the tasks; empty for a fleet without tasks. watch is a pattern of cgroups.
 	config, watch string
 	http          *http.Client
 }
@@ -101,9 +100,7 @@ func (f *fleet) begin() {
 	f.t.Helper()
 	f.http = &http.Client{Timeout: deadline, Transport: &http.Transport{
 		MaxIdleConnsPerHost: 64, DisableCompression: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", f.socket())
-		},
+		DialContext: testkit.DialUnix(f.socket()),
 	}}
 	f.publish(true)
 	f.agent = f.place.Command(context.Background(), rig.Tacho(), "agent", "--config", f.path("agent.hcl"))

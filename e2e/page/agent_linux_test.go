@@ -98,9 +98,7 @@ func startAgent(t *testing.T) *realAgent {
 	select {
 	case path := <-socket:
 		a.socket = &http.Client{Timeout: patience, Transport: &http.Transport{
-			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				return new(net.Dialer).DialContext(ctx, "unix", path)
-			},
+			DialContext: testkit.DialUnix(path),
 		}}
 	case <-time.After(patience):
 		t.Fatal("the agent does not say where its socket is")

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -236,9 +235,7 @@ func (o *orchestrator) ask(ctx context.Context, method, path string, into any) {
 func ourOrchestrator(t *testing.T) *orchestrator {
 	t.Helper()
 	data := startAgent(t, anyPort)
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(data, "tacho.sock"))
-	}
+	dial := testkit.DialUnix(filepath.Join(data, "tacho.sock"))
 	return &orchestrator{
 		base: "http://tacho", client: &http.Client{Transport: &http.Transport{DialContext: dial}},
 		run: func(ctx context.Context, path string, variables []string) error {

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -54,9 +53,7 @@ job %[1]q {
 func call(ctx context.Context, method, path string, body, into any) error {
 	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(dataDir, "tacho.sock"))
-		},
+		DialContext:       testkit.DialUnix(filepath.Join(dataDir, "tacho.sock")),
 	}}
 	text, err := json.Marshal(body)
 	if err != nil {

@@ -5,8 +5,10 @@
 package testkit
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"net"
 	"reflect"
 	"testing"
 
@@ -61,5 +63,12 @@ func Diff(tb testing.TB, name string, want, got any, options ...cmp.Option) {
 	tb.Helper()
 	if diff := cmp.Diff(want, got, options...); diff != "" {
 		tb.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}
+
+// DialUnix returns what connects an http.Transport to a unix socket, whatever the address.
+func DialUnix(socket string) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}
 }
