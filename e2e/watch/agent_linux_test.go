@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -49,9 +48,7 @@ func newWatcher(t *testing.T, parent *rig.Parent) *watcher {
 	w.log = testkit.Value(os.Create(w.place.Path("log")))(t)
 	w.http = &http.Client{Timeout: time.Minute, Transport: &http.Transport{
 		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", w.socket())
-		},
+		DialContext:       testkit.DialUnix(w.socket()),
 	}}
 	w.configure(strings.Trim(parent.Path, "/")+"/*", true)
 	w.start()
@@ -201,6 +198,9 @@ const sharedFiles = 16
 const (
 	nomadAlloc  = "5a1b2c3d-1111-2222-3333-444455556666"
 	containerID = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+	// The groups of a unit, of a task of Nomad's exec driver, and of a container of its docker driver.
+	unitGroup, execGroup, dockerGroup = "db.service", nomadAlloc + ".web.scope", "docker-" + containerID + ".scope"
 )
 
 // TestAgent holds what an agent shows of groups that something else has made, that it refuses to act on them, that they
@@ -211,44 +211,37 @@ func TestAgent(t *testing.T) {
 	place := rig.NewPlace(t, rig.Self())
 	w := newWatcher(t, parent)
 	begun := w.descriptors()
-	unit, exec, docker := "db.service", nomadAlloc+".web.scope", "docker-"+containerID+".scope"
 	dirs := map[string][]string{}
 	works := map[string]*work{}
-	for _, name := range []string{unit, exec, docker} {
+	for _, name := range []string{unitGroup, execGroup, dockerGroup} {
 		dirs[name] = group(t, parent, name)
 		script := "exec sleep 1000"
 		switch name {
-		case docker:
+		case dockerGroup:
 			script = "NOMAD_ALLOC_ID=" + nomadAlloc + " NOMAD_TASK_NAME=cache exec sleep 1000"
-		case unit:
+		case unitGroup:
 			script = busy() + "; exec sleep 1000"
 		}
 		works[name] = start(t, w.place, dirs[name], script)
 		t.Cleanup(func() { works[name].end(t, nil) })
 	}
-	works[docker].goOn(t) // it is watched once it runs its own program
-	w.await(unit, exec, docker)
-	works[unit].goOn(t)
-	works[exec].goOn(t)
-	rig.Poll(t, 50*time.Millisecond, 30*time.Second, "the labels are right", func() bool {
-		of := func(name string) map[string]string { return w.shown()[name].TaskStates[name].Tacho.Labels }
-		return of(unit)["unit"] == unit && of(unit)["cgroup"] == filepath.Join(parent.Path, unit) &&
-			of(exec)["allocation"] == nomadAlloc && of(exec)["allocation_task"] == "web" &&
-			of(docker)["container"] == containerID && of(docker)["allocation"] == nomadAlloc && of(docker)["allocation_task"] == "cache"
-	})
-	all := w.shown()
-	id := all[unit].ID
+	works[dockerGroup].goOn(t) // it is watched once it runs its own program
+	w.await(unitGroup, execGroup, dockerGroup)
+	works[unitGroup].goOn(t)
+	works[execGroup].goOn(t)
+	w.checkLabels(parent)
+	id := w.shown()[unitGroup].ID
 	cpu := func() float64 {
-		sub := testkit.Value(parent.Sub(t, unit, rig.Self()))(t)
+		sub := testkit.Value(parent.Sub(t, unitGroup, rig.Self()))(t)
 		return testkit.Value(sub.CPU())(t).Seconds()
 	}
 	rig.Poll(t, 200*time.Millisecond, time.Minute, "the total is the kernel's", func() bool {
-		got, ok := w.number(id, unit, "cgroup_cpu_usage_seconds_total")
+		got, ok := w.number(id, unitGroup, "cgroup_cpu_usage_seconds_total")
 		return ok && got > 0.1 && got == cpu()
 	})
-	w.checkSurfaces(id, unit)
-	w.refuses(id, unit)
-	testkit.Equal(t, rig.Alive(works[unit].Process.Pid), true, "what is watched runs on")
+	w.checkSurfaces(id, unitGroup)
+	w.refuses(id, unitGroup)
+	testkit.Equal(t, rig.Alive(works[unitGroup].Process.Pid), true, "what is watched runs on")
 	testkit.Equal(t, len(w.children()), 0, "processes beside the agent")
 
 	w.configure(strings.Trim(parent.Path, "/")+"/*", false)
@@ -256,42 +249,60 @@ func TestAgent(t *testing.T) {
 	w.await()
 	w.configure(strings.Trim(parent.Path, "/")+"/*.service", true)
 	w.reload()
-	testkit.Equal(t, w.await(unit)[unit].ID, id, "the id of the same group")
+	testkit.Equal(t, w.await(unitGroup)[unitGroup].ID, id, "the id of the same group")
 	w.stop()
 	w.start()
-	testkit.Equal(t, w.await(unit)[unit].ID, id, "the id after a restart")
+	testkit.Equal(t, w.await(unitGroup)[unitGroup].ID, id, "the id after a restart")
 
-	works[unit].end(t, dirs[unit])
+	works[unitGroup].end(t, dirs[unitGroup])
 	w.await()
-	for _, name := range []string{exec, docker} {
+	for _, name := range []string{execGroup, dockerGroup} {
 		works[name].end(t, dirs[name])
 	}
-	dirs[unit] = group(t, parent, unit)
-	works[unit] = start(t, w.place, dirs[unit], "exec sleep 1000")
-	works[unit].goOn(t)
-	if again := w.await(unit)[unit].ID; again == id {
+	dirs[unitGroup] = group(t, parent, unitGroup)
+	works[unitGroup] = start(t, w.place, dirs[unitGroup], "exec sleep 1000")
+	works[unitGroup].goOn(t)
+	if again := w.await(unitGroup)[unitGroup].ID; again == id {
 		t.Error("a group that has come again has the id of the one before")
 	}
+	w.checkPrograms(place, dirs[unitGroup])
+	works[unitGroup].end(t, dirs[unitGroup])
+	rig.Poll(t, 100*time.Millisecond, 20*time.Second, "no descriptor is left", func() bool { return w.descriptors() <= begun+sharedFiles })
+}
+
+// checkLabels holds that what is watched says what it is of.
+func (w *watcher) checkLabels(parent *rig.Parent) {
+	w.t.Helper()
+	rig.Poll(w.t, 50*time.Millisecond, 30*time.Second, "the labels are right", func() bool {
+		of := func(name string) map[string]string { return w.shown()[name].TaskStates[name].Tacho.Labels }
+		return of(unitGroup)["unit"] == unitGroup && of(unitGroup)["cgroup"] == filepath.Join(parent.Path, unitGroup) &&
+			of(execGroup)["allocation"] == nomadAlloc && of(execGroup)["allocation_task"] == "web" &&
+			of(dockerGroup)["container"] == containerID && of(dockerGroup)["allocation"] == nomadAlloc && of(dockerGroup)["allocation_task"] == "cache"
+	})
+}
+
+// checkPrograms holds that two watchers of a group have a program each, and that none is left of them.
+func (w *watcher) checkPrograms(place *rig.Place, dirs []string) {
+	t := w.t
+	t.Helper()
 	attached := 0 // on version 1 it stays so
 	for until := time.Now().Add(5 * time.Second); attached == 0 && time.Now().Before(until); time.Sleep(50 * time.Millisecond) {
-		attached = programs(t, dirs[unit])
+		attached = programs(t, dirs)
 	}
-	wait := watch(t, place, "--cgroup", dirs[unit][0], "--timeout", "1s")
+	wait := watch(t, place, "--cgroup", dirs[0], "--timeout", "1s")
 	watching(t, place)
-	if n := programs(t, dirs[unit]); attached > 0 && n != 2*attached {
+	if n := programs(t, dirs); attached > 0 && n != 2*attached {
 		t.Errorf("%d programs of two watchers, %d of one", n, attached)
 	}
 	wait()
-	testkit.Equal(t, programs(t, dirs[unit]), attached, "programs after the second watcher")
+	testkit.Equal(t, programs(t, dirs), attached, "programs after the second watcher")
 	w.configure("nothing/here", true)
 	w.reload()
 	w.await()
 	rig.Poll(t, 50*time.Millisecond, 20*time.Second, "no program and no directory is left", func() bool {
 		entries := testkit.Value(os.ReadDir(w.place.Path("d/alloc")))(t)
-		return programs(t, dirs[unit]) == 0 && len(entries) == 0
+		return programs(t, dirs) == 0 && len(entries) == 0
 	})
-	works[unit].end(t, dirs[unit])
-	rig.Poll(t, 100*time.Millisecond, 20*time.Second, "no descriptor is left", func() bool { return w.descriptors() <= begun+sharedFiles })
 }
 
 // checkSurfaces holds that metrics, history, commands and the page have what is watched.
