@@ -4,7 +4,6 @@
 package oom
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/tachograph/tacho/executor/record"
@@ -12,8 +11,8 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// Victims names the processes that were killed in a cgroup of which somebody else reads the counters. It registers for
-// no events, so that nothing is written in the cgroup. It is used by one goroutine at a time; nil is closed.
+// Victims names the processes that were killed in a cgroup whose counters the caller reads. It registers for no events,
+// so that nothing is written in the cgroup. It is used by one goroutine at a time; nil is closed.
 type Victims struct{ finder victimFinder }
 
 // OpenVictims looks for kills since a time on the monotonic clock.
@@ -31,21 +30,25 @@ func (v *Victims) Describe(kills int64, before, after *procstats.Sample) record.
 	}
 	found := v.finder.find(kills)
 	kill := record.Kill{At: time.Now(), Kills: kills, Victims: found.victims, Reason: found.reason}
-	rose := func(id procstats.ID) bool {
-		was, _ := before.Task.Number(id)
-		is, _ := after.Task.Number(id)
-		return is > was
-	}
-	kill.Group = rose(procstats.CgroupMemoryEventsOOMGroupKill)
 	limit, limited := after.Task.Number(procstats.CgroupMemoryMax)
-	kill.Scope = cmp.Or(found.scope, record.AncestorOrHost)
-	if found.scope == "" && limited && rose(procstats.CgroupMemoryEventsOOM) {
-		kill.Scope = record.Own
-	}
+	was, is := countersOf(before, limited), countersOf(after, limited)
+	kill.Group, kill.Scope = is.GroupKills > was.GroupKills, record.ScopeOf(was, is, found.scope, false)
 	if limited && kill.Scope == record.Own {
 		kill.LimitBytes = new(int64(limit))
 	}
 	return kill
+}
+
+// countersOf returns the counters of a sample. The events are those of groups below, too: without a limit, they are not
+// the group's own.
+func countersOf(s *procstats.Sample, limited bool) (c record.OOMCounters) {
+	groups, _ := s.Task.Number(procstats.CgroupMemoryEventsOOMGroupKill) // since Linux 5.17
+	c.GroupKills = int64(groups)
+	if limited {
+		own, _ := s.Task.Number(procstats.CgroupMemoryEventsOOM) // not of version 1
+		c.Own = int64(own)
+	}
+	return c
 }
 
 // Close closes the kernel's log.
