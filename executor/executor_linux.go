@@ -13,8 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -297,8 +295,7 @@ func (e *Executor) describeHost() record.Host {
 	}
 	sizes, _ := filepath.Glob("/sys/class/bdi/*/read_ahead_kb")
 	for _, file := range sizes {
-		text, _ := os.ReadFile(file)
-		kib, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+		kib, _ := kernel.ReadNumber(file) // 0 of a device that is gone
 		h.ReadAheadBytes = max(h.ReadAheadBytes, kib<<10)
 	}
 	return h

@@ -377,14 +377,12 @@ func (r *Reader) read(now time.Duration, latest *procstats.Sample, packets bool)
 		into := source.Sibling(bare(latest))
 		source.CollectAll(into, r.totals)
 		n, _ := into.Task.Number(procstats.CgroupPidsCurrent)
-		switch r.carried = true; {
-		case r.sets.interval == 0:
-			return into // and has no rows
-		case n > 0:
-			r.sets.carry(into)
+		if r.carried = r.sets.interval == 0 || n > 0; r.carried { // else it is at its end
+			if r.sets.interval > 0 { // else it has no rows
+				r.sets.carry(into)
+			}
 			return into
 		}
-		r.carried = false // it is at its end
 	}
 	if r.sets.interval == 0 {
 		latest = cmp.Or(r.sets.newest, latest) // which has memory for rows

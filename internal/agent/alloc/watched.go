@@ -135,11 +135,10 @@ func completed(group procstats.Cgroup, base string, pids []int) procstats.Cgroup
 
 // oldest is when the oldest of some processes began, or else now.
 func oldest(pids []int, now time.Time) time.Time {
-	const tick = 10 * time.Millisecond // USER_HZ
 	age := time.Duration(0)
 	for _, pid := range pids {
 		if id, err := kernel.Identify(kernel.HostFS(), pid); err == nil {
-			age = max(age, kernel.SinceBoot()-time.Duration(id.Start)*tick)
+			age = max(age, kernel.SinceBoot()-time.Duration(id.Start)*procstats.StartTick)
 		}
 	}
 	return now.Add(-age)
