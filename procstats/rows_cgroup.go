@@ -213,7 +213,7 @@ var cgroupRows = [...]section{{TaskScope, SourceCgroup, []Measurement{{
 	File: "blkio.throttle.io_service_bytes Write (v1)",
 	Help: "Bytes written to block devices by processes of the v1 cgroup.",
 	Pitfall: "cgroup v1 misses buffered writeback: only direct and synchronous writes are counted. A process that calls " +
-		"sync(2) is charged for the file system's metadata, whoever changed it.",
+		"sync(2) is charged for the file system's metadata, also for what others have changed.",
 }, {
 	ID: CgroupBlkioReadOperations, Name: "cgroup_blkio_read_operations_total", Kind: Counter, Guarantee: LowerBound,
 	File: "blkio.throttle.io_serviced Read (v1)",
@@ -375,7 +375,7 @@ var cgroupRows = [...]section{{TaskScope, SourceCgroup, []Measurement{{
 	File: "getsockopt(2) SO_DOMAIN of the descriptors that the task was started with; /proc/net/packet",
 	Help: "What can have packets that are not counted: sockets that the task was started with, those of AF_UNIX too, on " +
 		"which others can be handed over, and AF_PACKET sockets that were opened in the network namespace of what reads it " +
-		"since, by whomever.",
+		"since, also by other processes.",
 	Pitfall: "Sockets that the task was handed later over sockets of AF_UNIX that it opened itself, and AF_PACKET " +
 		"sockets that were closed before a sample, or are in another network namespace, are not seen.",
 }}}}

@@ -34,7 +34,7 @@ type subject struct {
 	// loses says what is lost without a cgroup, for a reason that tacho cannot mend.
 	loses bool
 	// disk says that others must have nothing left to write. The kernel charges the metadata that sync(2) writes to its
-	// caller, whoever changed it: so the workload does not call it.
+	// caller, also for what others have changed: so the workload does not call it.
 	disk  bool
 	check func(*testing.T, run)
 }

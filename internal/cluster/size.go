@@ -21,7 +21,7 @@ type Size struct {
 	// Count is how many allocations the group shall have.
 	Count  int      `json:"count"`
 	Memory Resource `json:"memory_mib"`
-	// MemoryMax is for runs that need much more than the others; null if there are none.
+	// MemoryMax is for runs that need much more than the others; null without such runs.
 	MemoryMax *int64 `json:"memory_max_mib"`
 	// RequestedMax is 0 if Memory.Requested is also the limit; Cores are whole cores, 0 for CPU in MHz.
 	RequestedMax int64    `json:"requested_memory_max_mib,omitempty"`
