@@ -135,9 +135,9 @@ func (r *suiteRun) build(ctx context.Context, todo []row) error {
 			return err
 		}
 		for _, args := range [][]string{
-			{"build", "-trimpath", "-o", dir + "/tacho", "."},
+			{"build", "-trimpath", "-ldflags=-s -w", "-o", dir + "/tacho", "."},
 			{"build", "-o", dir + "/workload", "./e2e/truth/workload"},
-			append([]string{"test", "-c", "-o", dir + "/"}, tests...),
+			append([]string{"test", "-c", "-ldflags=-s -w", "-o", dir + "/"}, tests...),
 		} {
 			cmd := exec.CommandContext(ctx, "go", args...)
 			cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
