@@ -38,8 +38,9 @@ type Task struct {
 	// Notes say what is not known.
 	Notes []string
 
-	own       bool // whether its driver is this one, whatever it is called in the cluster
-	everyNode bool // whether it is of a system job, which has no count
+	jobName   string // Prometheus has this one and not the ID
+	own       bool   // whether its driver is this one, whatever it is called in the cluster
+	everyNode bool   // whether it is of a system job, which has no count
 	// allocations with what Nomad still knows of them.
 	allocations []*apijson.Allocation
 }
@@ -165,7 +166,8 @@ func (c *Cluster) requested(ctx context.Context, id jobID) (map[string]*Task, er
 		for _, t := range g.Tasks {
 			tasks[g.Name+"/"+t.Name] = &Task{
 				Namespace: id.namespace, Job: id.id, Group: g.Name, Name: t.Name, Driver: t.Driver,
-				Version: job.Value.Version, Count: g.Count, Requested: t.Resources, everyNode: everyNode,
+				Version: job.Value.Version, Count: g.Count, Requested: t.Resources,
+				jobName: job.Value.Name, everyNode: everyNode,
 			}
 		}
 	}

@@ -52,12 +52,14 @@ func tlsOf(getenv func(name string) string) (*tls.Config, error) {
 			return nil, fmt.Errorf("NOMAD_SKIP_VERIFY=%s: must be true or false", skip)
 		}
 	}
-	if file := getenv("NOMAD_CACERT"); file != "" {
-		roots, err := regular.Certificates(file)
-		if err != nil {
-			return nil, fmt.Errorf("NOMAD_CACERT: %w", err)
+	for _, name := range []string{"NOMAD_CACERT", "NOMAD_CAPATH"} { // of both, Nomad's command line takes the first
+		if path := getenv(name); path != "" && config.RootCAs == nil {
+			roots, err := regular.Certificates(path)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			config.RootCAs = roots
 		}
-		config.RootCAs = roots
 	}
 	certificate, key := getenv("NOMAD_CLIENT_CERT"), getenv("NOMAD_CLIENT_KEY")
 	if (certificate == "") != (key == "") {

@@ -55,6 +55,8 @@ func TestErrors(t *testing.T) {
 		{"NOMAD_ADDR=" + empty.URL + " NOMAD_NAMESPACE=typo", "", `no job in namespace "typo" has had allocations since`},
 		{"NOMAD_ADDR=" + secure.URL, "", "NOMAD_CACERT names the certificates to trust"},
 		{"NOMAD_ADDR=" + secure.URL + " NOMAD_CACERT=" + ca, "", "no job in namespace"},
+		{"NOMAD_ADDR=" + secure.URL + " NOMAD_CAPATH=" + filepath.Dir(ca), "", "no job in namespace"},
+		{"NOMAD_ADDR=" + secure.URL + " NOMAD_CAPATH=" + t.TempDir(), "", "contains no certificate"},
 		{"NOMAD_ADDR=" + secure.URL + " NOMAD_CACERT=" + ca + " NOMAD_TLS_SERVER_NAME=other", "", "NOMAD_TLS_SERVER_NAME the name in"},
 		{"NOMAD_ADDR=" + secure.URL + " NOMAD_SKIP_VERIFY=true", "", "no job in namespace"},
 		{"NOMAD_ADDR=" + secure.URL + " NOMAD_SKIP_VERIFY=maybe", "", "NOMAD_SKIP_VERIFY=maybe: must be true or false"},
@@ -94,10 +96,12 @@ func TestPrometheus(t *testing.T) {
 		"known to Nomad":     {"middle", "middle", map[string]string{"cgroup_memory_peak": "1048576", "steps": "1"}, "1 runs, 300 → 52 MiB"},
 		"an earlier start":   {"middle", "middle", map[string]string{"cgroup_memory_peak": "104857600", "steps": "400"}, "2 runs, 300 → 136 MiB"},
 		"running":            {"serving", "serving", map[string]string{"cgroup_memory_peak": "1048576", "cpu_cores_average": "0.5", "steps": "400"}, "1 runs, 300 → 64 MiB, 100 → 1428 MHz"},
+		"no memory":          {"serving", "", map[string]string{"cpu_cores_average": "0.5", "steps": "400"}, "no series tacho_task_cgroup_memory_peak_bytes"},
+		"not a number":       {"serving", "", map[string]string{"cgroup_memory_peak": "NaN", "steps": "400"}, "no series tacho_task_cgroup_memory_peak_bytes"},
 		"nothing":            {"serving", "", nil, "no series tacho_task_cgroup_memory_peak_bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			alloc := "gone"
+			alloc, label := "gone", strings.Replace(test.job, "serving", "Serving", 1) // series have the name of a job, not its ID
 			if test.alloc != "" {
 				alloc = allocOf(t, test.alloc)
 			}
@@ -108,7 +112,7 @@ func TestPrometheus(t *testing.T) {
 				}
 				for part, value := range test.series {
 					if part == "steps" == strings.HasPrefix(query, "count_over_time") && (part == "steps" || strings.Contains(query, part)) {
-						result = `{"metric":{"namespace":"default","job":"` + test.job + `/dispatch-1","task_group":"g","task":"t","alloc_id":"` + alloc + `"},"value":[1,"` + value + `"]}`
+						result = `{"metric":{"namespace":"default","job":"` + label + `/dispatch-1","task_group":"g","task":"t","alloc_id":"` + alloc + `"},"value":[1,"` + value + `"]}`
 					}
 				}
 				_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":"vector","result":[` + result + `]}}`))

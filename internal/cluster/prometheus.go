@@ -6,6 +6,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/url"
 	"strconv"
 	"strings"
@@ -66,18 +67,21 @@ func AddHistory(ctx context.Context, address string, days int, tasks []*Task) (e
 				values[of] = map[string]float64{}
 			}
 			text, _ := r.Value[len(r.Value)-1].(string)
-			values[of][name], _ = strconv.ParseFloat(text, 64)
+			if value, err := strconv.ParseFloat(text, 64); err == nil && !math.IsNaN(value) {
+				values[of][name] = value
+			}
 		}
 	}
 	found := false
 	for _, t := range tasks {
 		for of, v := range values {
-			if of != [...]string{t.Namespace, t.Job, t.Group, t.Name, of[4]} {
+			peak, measured := v[procstats.CgroupMemoryPeak.String()]
+			if !measured || of != [...]string{t.Namespace, t.jobName, t.Group, t.Name, of[4]} {
 				continue
 			}
 			found = true
 			t.add(seen{
-				alloc: of[4], span: step * time.Duration(v[""]), peak: v[procstats.CgroupMemoryPeak.String()],
+				alloc: of[4], span: step * time.Duration(v[""]), peak: peak,
 				swap: v[procstats.CgroupMemorySwapPeak.String()], cores: v[procstats.HeadlineCoresAverage.String()],
 				throttled: v[procstats.CgroupCPUThrottled.String()], kills: int64(v[procstats.CgroupMemoryEventsOOMKill.String()]),
 			})

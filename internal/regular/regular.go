@@ -13,6 +13,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 )
@@ -82,14 +83,24 @@ const mostSecret = 1 << 20
 // Secret reads a file with a certificate or a key.
 func Secret(path string) ([]byte, error) { return Read(path, mostSecret) }
 
-// Certificates reads a file with certificates to trust, in PEM form.
+// Certificates reads a file with certificates to trust, in PEM form, or all files of a folder.
 func Certificates(path string) (*x509.CertPool, error) {
-	text, err := Secret(path)
-	if err != nil {
-		return nil, err
+	files := []string{path}
+	if entries, err := os.ReadDir(path); err == nil {
+		files = nil
+		for _, e := range entries {
+			files = append(files, filepath.Join(path, e.Name()))
+		}
 	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
+	pool, found := x509.NewCertPool(), false
+	for _, file := range files {
+		text, err := Secret(file)
+		if err != nil {
+			return nil, err
+		}
+		found = pool.AppendCertsFromPEM(text) || found
+	}
+	if !found {
 		return nil, fmt.Errorf("%s contains no certificate", path)
 	}
 	return pool, nil
