@@ -26,7 +26,7 @@ func TestCountsHaveTheirNoun(t *testing.T) {
 		"procstats/exits/checks_linux.go %d other processes": "a constant or more",
 		"internal/series/ring.go %d measurements":            "too many", "internal/agent/config/load.go %d readings": "a constant",
 		"internal/agent/job/parse.go %d tasks": "a constant", "internal/agent/job/parse.go %d allocations": "a constant",
-		"internal/agent/job/template_functions.go %d steps": "a constant",
+		"internal/agent/job/template.go %d steps": "a constant",
 		"internal/agent/alloc/driver.go %d bytes needs":     "a verb", "internal/agent/state/pages.go %d says": "a verb",
 		"internal/agent/state/pages.go %d pages": "of damaged files", "internal/agent/state/pages.go %d elements": "of damaged files",
 		"internal/agent/state/pages.go %d free pages": "of damaged files", "internal/command/run/repeat.go %d commands": "2 or more",

@@ -5,15 +5,18 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
 	"path"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -239,3 +242,78 @@ func (c *Config) Address() string {
 
 // Socket returns the path of the unix socket on which everything is served.
 func (c *Config) Socket() string { return datadir.Socket(c.DataDir) }
+
+const (
+	shortestInterval = 100 * time.Millisecond
+	// maxPoints bounds a task's history: a day at one reading a second.
+	maxPoints = 86_400
+)
+
+// decode lays a file over the configuration.
+func (c *Config) decode(body *hclsyntax.Body) error {
+	if _, said := body.Attributes["plugin_dir"]; said {
+		return c.places.Invalid("plugin_dir",
+			"is an option of Nomad clients: this agent runs tasks with its built-in driver tacho only")
+	}
+	const follows = -1 // no file can set a duration below 0
+	if c.History.Interval == c.Telemetry.CollectionInterval {
+		c.History.Interval = follows
+	}
+	err := job.DecodeStruct("the configuration", body, c)
+	if c.History.Interval == follows {
+		c.History.Interval = c.Telemetry.CollectionInterval
+	}
+	return err
+}
+
+// durationText writes a duration as files do: 15m, not 15m0s.
+func durationText(d time.Duration) string {
+	text := d.String()
+	if rest, ok := strings.CutSuffix(text, "m0s"); ok {
+		text = rest + "m"
+	}
+	if rest, ok := strings.CutSuffix(text, "h0m"); ok {
+		text = rest + "h"
+	}
+	return text
+}
+
+// Reloaded returns the configuration with what may change while tasks run taken from next. ignored names the other
+// differences.
+func (c Config) Reloaded(next Config) (merged Config, ignored []string) {
+	merged = c
+	interval := c.Telemetry.CollectionInterval
+	merged.LogLevel, merged.Client, merged.Telemetry = next.LogLevel, next.Client, next.Telemetry
+	merged.ACL, merged.TLS, merged.Watch = next.ACL, next.TLS, next.Watch
+	merged.Telemetry.CollectionInterval = interval
+	for _, other := range []struct {
+		name    string
+		changed bool
+	}{
+		{"name", c.Name != next.Name},
+		{"datacenter", c.Datacenter != next.Datacenter},
+		{"region", c.Region != next.Region},
+		{"data_dir", c.DataDir != next.DataDir},
+		{"bind_addr", c.BindAddr != next.BindAddr},
+		{"ports", c.Ports != next.Ports},
+		{"plugin", !samePlugins(c.Plugins, next.Plugins)},
+		{"history", c.History != next.History},
+		{"telemetry collection_interval", interval != next.Telemetry.CollectionInterval},
+		{"tls", (c.TLS.CertFile == "") != (next.TLS.CertFile == "")}, // on or off; certificates are read again
+		{"client meta", !reflect.DeepEqual(c.Client.Meta, next.Client.Meta)},
+	} {
+		if other.changed {
+			ignored = append(ignored, other.name)
+		}
+	}
+	merged.Client.Meta = c.Client.Meta
+	if (c.TLS.CertFile == "") != (next.TLS.CertFile == "") {
+		merged.TLS = c.TLS
+	}
+	return merged, ignored
+}
+
+// samePlugins compares plugin blocks as text: the expressions in them have no equality.
+func samePlugins(a, b map[string]*Plugin) bool {
+	return maps.EqualFunc(a, b, func(p, q *Plugin) bool { return p.Text == q.Text })
+}

@@ -10,9 +10,12 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/tachograph/tacho/internal/agent/node"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
+	"github.com/tachograph/tacho/internal/chart"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -83,4 +86,87 @@ func driversOf(drivers map[string]node.Driver, trusted bool) (list []driverState
 		list = append(list, s)
 	}
 	return list
+}
+
+// machineTrack remembers what the machine used while pages were open. Nothing reads the machine otherwise.
+type machineTrack struct {
+	mu     sync.Mutex // guards points
+	points []machinePoint
+}
+
+// machinePoint is one reading; a number is NaN if it was not read.
+type machinePoint struct {
+	at                         time.Time
+	busy, cores, memory, whole float64
+}
+
+const (
+	machineStep  = 5 * time.Second
+	machineSpan  = time.Hour
+	machineApart = 3 * machineStep
+)
+
+// add takes a reading into account.
+func (t *machineTrack) add(at time.Time, stats *node.Stats) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n := len(t.points); n > 0 && at.Sub(t.points[n-1].at).Abs() < machineStep {
+		return
+	}
+	x := machinePoint{at: at, busy: math.NaN(), memory: math.NaN()}
+	if len(stats.CPU) > 0 && stats.Reasons["cpu"] == "" {
+		x.busy, x.cores = stats.Busy(), float64(len(stats.CPU))
+	}
+	if stats.Reasons["memory"] == "" {
+		x.whole = float64(stats.Memory.Total)
+		x.memory = x.whole - float64(stats.Memory.Available)
+	}
+	t.points = append(t.points, x)
+	for len(t.points) > 0 && at.Sub(t.points[0].at) > machineSpan {
+		t.points = t.points[1:]
+	}
+}
+
+// charts draws what is remembered.
+func (t *machineTrack) charts(now time.Time) []drawnChart {
+	t.mu.Lock()
+	points := t.points
+	t.mu.Unlock()
+	since := now.Add(-customary)
+	if len(points) > 0 && points[0].at.Before(since) {
+		since = points[0].at
+	}
+	const mostTicks = 6
+	f := &frame{axis: chart.Axis{Since: since, Until: now, Ticks: chart.ClockTicks(since.Local(), now, mostTicks)}}
+	cpu := chart.Chart{Title: "CPU of the machine, in cores", Unit: procstats.Cores}
+	memory := chart.Chart{Title: "Memory of the machine, without what is available", Unit: procstats.Bytes}
+	var busy, used []float64
+	for i, x := range points {
+		apart := i > 0 && x.at.Sub(points[i-1].at) > machineApart
+		f.axis.Moments = append(f.axis.Moments, chart.Moment{At: x.at, Break: apart})
+		busy, used = append(busy, x.busy), append(used, x.memory)
+		cpu.Limits = []chart.Limit{{Label: "cores", Value: x.cores}}
+		memory.Limits = []chart.Limit{{Label: "total", Value: x.whole}}
+	}
+	cpu.Series = []chart.Series{{Label: "used", Class: "cpu", Area: true, Values: busy}}
+	memory.Series = []chart.Series{{Label: "used", Class: "memory", Area: true, Values: used}}
+	return []drawnChart{f.draw("machine-cpu", "cpu_cores", cpu), f.draw("machine-memory", "memory_bytes", memory)}
+}
+
+// machinePage fills the page of the machine.
+func (p *Page) machinePage(v *view) error {
+	p.machine(v.request.Context(), v.now, v.Trusted) // so that there is a reading
+	v.Title, v.Template, v.Body, v.Live = "Machine", "machine-page", p.track.charts(v.Now), "/page/stream/machine"
+	return nil
+}
+
+// machineSource says what the page of the machine shows.
+func (p *Page) machineSource(*view) (source, cells, error) {
+	return func(v *view) (string, cells, error) {
+		if err := p.machinePage(v); err != nil {
+			return "", nil, err
+		}
+		c, err := p.liveCells(v)
+		return v.Shape, c, err
+	}, nil, nil
 }
