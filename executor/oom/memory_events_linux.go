@@ -4,9 +4,11 @@
 package oom
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -133,4 +135,144 @@ func counters(data []byte, keys ...string) (values []int64, ok bool) {
 		values = append(values, int64(field.Value))
 	}
 	return values, true
+}
+
+// oomControl are the events of cgroup version 1, Documentation/admin-guide/cgroup-v1/memory.rst sections 9 to 11. An
+// eventfd on memory.oom_control fires when the limit of that group, or of one above it, leaves the kernel only the
+// OOM killer, just before it acts: the task's own limit fires the task's alone, an ancestor's the ancestor's too. The
+// oom_kill of memory.oom_control counts processes of that very group, not of groups below. Limits below the task's
+// group fire nothing here, and neither does the machine's memory; memory.pressure_level announces those: "critical",
+// of groups below by hierarchy, is sent before the kernel gives up reclaiming.
+type oomControl struct {
+	control kernel.File
+	// descriptors are the eventfds of the task's group and of those above, and fired counts their events.
+	descriptors []int
+	fired       []int64
+	// pressure (of the task's group and those below) and rootPressure (of the machine) are eventfds that only say that
+	// it may be time to look; -1 without one.
+	pressure, rootPressure int
+	// looks is how many more are due after an event.
+	looks  int
+	nested *nestedKills
+}
+
+// eventLooks covers the time between an event and the count of the kill, with pauses from firstRecheck to taskPause:
+// a quarter of a second, because a hypervisor may keep the CPU that kills from running.
+const eventLooks = 10
+
+// openOOMControl registers on the task's group and on every group above it that permits it.
+func openOOMControl(g groups) (layout, []*watch, error) {
+	o := &oomControl{nested: newNestedV1(g.own), pressure: -1, rootPressure: -1}
+	var err error
+	if o.control, err = kernel.Open(filepath.Join(g.own, "memory.oom_control")); err != nil {
+		return nil, nil, err
+	}
+	var watches []*watch
+	for i, dir := range append([]string{g.own}, g.above...) {
+		fd, err := register(dir, "memory.oom_control", "")
+		if err != nil {
+			if i == 0 {
+				return nil, nil, errors.Join(err, o.close())
+			}
+			break // nothing is known of this one and those above
+		}
+		o.descriptors = append(o.descriptors, fd)
+		watches = append(watches, newWatch(fd, unix.EPOLLIN, firstPause)) // it fires for OOM only
+	}
+	o.fired = make([]int64, len(o.descriptors))
+	if fd, err := register(g.own, "memory.pressure_level", "critical,hierarchy"); err == nil {
+		o.pressure = fd
+		watches = append(watches, newWatch(fd, unix.EPOLLIN, taskPause))
+	}
+	if g.root && len(g.above) > 0 {
+		if fd, err := register(g.above[len(g.above)-1], "memory.pressure_level", "critical,local"); err == nil {
+			o.rootPressure = fd
+			watches = append(watches, newWatch(fd, unix.EPOLLIN, taskPause))
+		}
+	}
+	return o, watches, nil
+}
+
+// register returns an eventfd that the kernel writes to at the event of a control file.
+func register(dir, file, argument string) (fd int, err error) {
+	control, err := os.Open(filepath.Join(dir, file))
+	if err != nil {
+		return -1, err
+	}
+	defer control.Close() // it names the event, and is not needed for it
+	if fd, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		return -1, fmt.Errorf("eventfd: %w", err)
+	}
+	text := fmt.Sprintf("%d %d %s", fd, control.Fd(), argument)
+	err = os.WriteFile(filepath.Join(dir, "cgroup.event_control"), []byte(text), 0)
+	if err != nil {
+		return -1, errors.Join(err, unix.Close(fd))
+	}
+	return fd, nil
+}
+
+// look implements layout. It reads kills before events: the kernel fires before it kills, so that no kill is seen
+// without its event. It reads eventfds from the task upwards: the kernel fires an ancestor's before the task's, so
+// that no event of the task is seen without the ancestor's.
+func (o *oomControl) look() (record.OOMCounters, bool, error) {
+	o.looks = max(0, o.looks-1)
+	values, err := readCounters(o.control, "oom_kill", "under_oom")
+	limited := o.nested.count()
+	for i, fd := range o.descriptors {
+		if events := drain(fd); events > 0 {
+			o.fired[i] += events
+			o.looks = eventLooks // under_oom is taken back before the kill
+		}
+	}
+	pressed := drain(o.pressure) > 0
+	if drain(o.rootPressure) > 0 {
+		o.looks = eventLooks
+	}
+	if err != nil {
+		return record.OOMCounters{}, false, err // they fire for the removal of the group, too
+	}
+	own, above := limitHits(o.fired)
+	o.nested.attribute(limited, o.fired[0])
+	if pressed && len(o.nested.seen) > 0 {
+		o.looks = eventLooks
+	}
+	return record.OOMCounters{
+		Read: true, Kills: values[0] + o.nested.kills, Own: own, Above: above, Below: o.nested.atLimit,
+	}, values[1] > 0 || o.looks > 0, nil
+}
+
+// limitHits turns the events of each group, which include those of the groups above it, into the hits of its own
+// limit.
+func limitHits(fired []int64) (own int64, above []int64) {
+	hits := make([]int64, len(fired))
+	for i := range fired {
+		hits[i] = fired[i]
+		if i+1 < len(fired) {
+			hits[i] = max(0, fired[i]-fired[i+1])
+		}
+	}
+	return hits[0], hits[1:]
+}
+
+// drain returns how often an eventfd was written to since the last call; 0 without one.
+func drain(fd int) int64 {
+	if fd < 0 {
+		return 0
+	}
+	var buffer [8]byte
+	if n, err := unix.Read(fd, buffer[:]); err != nil || n != len(buffer) {
+		return 0
+	}
+	return int64(binary.NativeEndian.Uint64(buffer[:]))
+}
+
+// close implements layout. The kernel forgets an event with its eventfd.
+func (o *oomControl) close() error {
+	errs := []error{o.control.Close()}
+	for _, fd := range append(o.descriptors, o.pressure, o.rootPressure) {
+		if fd >= 0 {
+			errs = append(errs, unix.Close(fd))
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -8,17 +8,30 @@
 package main
 
 import (
+	"archive/tar"
+	"archive/zip"
+	"compress/gzip"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"testing/fstest"
 	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tachograph/tacho/internal/command"
+	"github.com/tachograph/tacho/internal/command/cli"
 )
 
 // target is a system that is built for.
@@ -150,4 +163,163 @@ func (r *release) writeSums(names []string) error {
 	}
 	_, err := fmt.Fprintf(os.Stdout, "%s, SHA256SUMS:\n%s", r.out, sums.String())
 	return err
+}
+
+// archive writes the archive of a system, a zip for Windows, and returns its name.
+func (r *release) archive(t target, binary string) (string, error) {
+	base := fmt.Sprintf("tacho-%s-%s-%s", r.plain(), t.os, t.arch)
+	files, err := r.files(base, binary)
+	if err != nil {
+		return "", err
+	}
+	name, write := base+".tar.gz", writeTar
+	if t.os == "windows" {
+		name, write = base+".zip", writeZip
+	}
+	file, err := os.Create(filepath.Join(r.out, name))
+	if err != nil {
+		return "", err
+	}
+	return name, errors.Join(write(file, files), file.Close())
+}
+
+// files returns what an archive contains, with the same modes, times and owners on every machine.
+func (r *release) files(base, binary string) (fs.FS, error) {
+	contents := map[string][]string{"": {binary, "LICENSE", "README.md", "CHANGELOG.md"}}
+	for _, dir := range []string{"completion", "man"} {
+		staged, err := filepath.Glob(filepath.Join(r.staged, dir, "*"))
+		if err != nil {
+			return nil, err
+		}
+		contents[dir] = staged
+	}
+	files := fstest.MapFS{}
+	for dir, paths := range contents {
+		dir = path.Join(base, dir)
+		files[dir] = &fstest.MapFile{Mode: fs.ModeDir | 0o755, ModTime: r.when}
+		for _, file := range paths {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				return nil, err
+			}
+			mode := fs.FileMode(0o644)
+			if file == binary {
+				mode = 0o755
+			}
+			files[path.Join(dir, filepath.Base(file))] = &fstest.MapFile{Data: content, Mode: mode, ModTime: r.when}
+		}
+	}
+	return files, nil
+}
+
+func writeTar(file io.Writer, files fs.FS) error {
+	compressed, err := gzip.NewWriterLevel(file, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+	w := tar.NewWriter(compressed)
+	return errors.Join(w.AddFS(files), w.Close(), compressed.Close())
+}
+
+func writeZip(file io.Writer, files fs.FS) error {
+	w := zip.NewWriter(file)
+	return errors.Join(w.AddFS(files), w.Close())
+}
+
+// stageDocs writes the man pages and the shell completions from the tree of commands.
+func (r *release) stageDocs() error {
+	root := command.Root()
+	if err := r.stageMan(root); err != nil {
+		return err
+	}
+	for name, write := range map[string]func(io.Writer) error{
+		"tacho.bash": func(w io.Writer) error { return root.GenBashCompletionV2(w, true) },
+		"_tacho":     root.GenZshCompletion,
+		"tacho.fish": func(w io.Writer) error { return root.GenFishCompletion(w, true) },
+		"tacho.ps1":  root.GenPowerShellCompletionWithDesc,
+	} {
+		if err := r.stage(filepath.Join("completion", name), write); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stageMan writes the page of a command and of those below it. Debian's are compressed.
+func (r *release) stageMan(cmd *cobra.Command) error {
+	for _, below := range cmd.Commands() {
+		if below.IsAvailableCommand() || below.IsAdditionalHelpTopicCommand() {
+			if err := r.stageMan(below); err != nil {
+				return err
+			}
+		}
+	}
+	name := strings.ReplaceAll(cmd.CommandPath(), " ", "-") + ".1.gz"
+	return r.stage(filepath.Join("man", name), func(file io.Writer) error {
+		// Without name and time: the same text becomes the same bytes.
+		w, err := gzip.NewWriterLevel(file, gzip.BestCompression)
+		if err != nil {
+			return err
+		}
+		_, err = io.WriteString(w, manPage(cmd, r.plain(), r.when))
+		return errors.Join(err, w.Close())
+	})
+}
+
+// stage writes a file of the release.
+func (r *release) stage(name string, write func(io.Writer) error) error {
+	path := filepath.Join(r.staged, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(file), file.Close())
+}
+
+// manPage returns the help of a command as a page of the manual, in the macros of man(7).
+func manPage(cmd *cobra.Command, version string, when time.Time) string {
+	var b strings.Builder
+	name := strings.ReplaceAll(cmd.CommandPath(), " ", "-")
+	day := when.UTC().Format(time.DateOnly)
+	fmt.Fprintf(&b, ".TH %q 1 %q %q Tachograph\n", strings.ToUpper(name), day, "tacho "+version)
+	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", roff(name), roff(cmd.Short))
+	if !cmd.IsAdditionalHelpTopicCommand() {
+		fmt.Fprintf(&b, ".SH SYNOPSIS\n\\fB%s\\fR\n", roff(cmd.UseLine()))
+	}
+	if cmd.Example != "" {
+		b.WriteString(".SH EXAMPLES\n" + literal(cmd.Example))
+	}
+	first, rest := cli.Describe(cmd)
+	b.WriteString(".SH DESCRIPTION\n")
+	for paragraph := range strings.SplitSeq(first+"\n\n"+rest, "\n\n") {
+		if strings.HasPrefix(paragraph, " ") {
+			b.WriteString(literal(paragraph))
+		} else {
+			b.WriteString(".PP\n" + roff(paragraph) + "\n")
+		}
+	}
+	for _, section := range append(cli.CommandSections(cmd), cli.FlagSections(cmd)...) {
+		fmt.Fprintf(&b, ".SH %q\n", strings.ToUpper(roff(section.Title)))
+		for _, row := range section.Rows {
+			fmt.Fprintf(&b, ".TP\n\\fB%s\\fR\n%s\n", roff(strings.TrimSpace(row[0])), roff(row[1]))
+		}
+	}
+	return b.String()
+}
+
+// literal returns lines as they are.
+func literal(text string) string { return ".PP\n.nf\n" + roff(text) + "\n.fi\n" }
+
+// roff escapes what would be a request or an escape sequence.
+func roff(text string) string {
+	text = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(text)
+	text = strings.ReplaceAll(text, "\n.", "\n\\&.")
+	text = strings.ReplaceAll(text, "\n'", "\n\\&'")
+	if strings.HasPrefix(text, ".") || strings.HasPrefix(text, "'") {
+		return `\&` + text
+	}
+	return text
 }

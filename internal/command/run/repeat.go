@@ -5,9 +5,11 @@ package run
 
 import (
 	"cmp"
+	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -16,6 +18,7 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/term"
 	protobuf "google.golang.org/protobuf/proto"
 
 	"github.com/tachograph/tacho/executor/record"
@@ -195,4 +198,141 @@ func (s *schedule) write(out io.Writer, what string, rows []repeat.Row, first st
 		_, err = fmt.Fprintf(out, "  tacho compare %s\n", rundir.Word(o.outputDir, first))
 	}
 	return err
+}
+
+// repeatOptions are the flags for repeated runs.
+type repeatOptions struct {
+	runs, warmUp                       int
+	input, separator, prepare, cleanup string
+	names, parameters                  []string
+	shell                              bool
+}
+
+// command is one of the commands of a call, and what runs before and after each of its runs.
+type command struct {
+	name, prepare, cleanup string
+	args                   []string
+}
+
+// commandsOf returns the commands in the arguments, one for each combination of the parameters that are in it. If there
+// are several, they have names.
+func (o *runOptions) commandsOf(args []string) ([]command, error) {
+	all := []command{{prepare: o.prepare, cleanup: o.cleanup}}
+	for _, arg := range args {
+		c := &all[len(all)-1]
+		if arg == o.separator && o.flags.Changed("runs") {
+			all = append(all, command{prepare: o.prepare, cleanup: o.cleanup})
+		} else if c.args = append(c.args, arg); len(all) <= len(o.names) {
+			c.name = o.names[len(all)-1]
+		}
+	}
+	if slices.ContainsFunc(all, func(c command) bool { return len(c.args) == 0 }) {
+		return nil, cli.Usagef("no command before or after %s; --separator chooses another word", o.separator)
+	}
+	if len(o.names) > len(all) {
+		commands := procstats.Counted(len(all), "command", "commands")
+		return nil, cli.Usagef("--name: given %s for %s", procstats.Counted(len(o.names), "time", "times"), commands)
+	}
+	for _, text := range o.parameters {
+		name, list, _ := strings.Cut(text, "=")
+		values, err := csv.NewReader(strings.NewReader(list)).Read()
+		if err != nil || name == "" {
+			return nil, cli.Usagef("--parameter %s: must be NAME=VALUE,VALUE; a value with a comma is in double quotes", text)
+		}
+		var next []command
+		found := false
+		for _, c := range all {
+			variants, has := c.variants(name, values)
+			next, found = append(next, variants...), found || has
+		}
+		if all = next; !found {
+			return nil, cli.Usagef("--parameter %s: {%s} is in no command", text, name)
+		}
+	}
+	const longest = 80
+	seen := map[string]int{}
+	for i := range all {
+		c := &all[i]
+		if c.name == "" && len(all) > 1 {
+			c.name = cli.Cut(cli.CommandLine(c.args), longest)
+		}
+		if seen[c.name]++; seen[c.name] > 1 {
+			c.name = fmt.Sprintf("%s #%d", c.name, seen[c.name])
+		}
+	}
+	return all, nil
+}
+
+// variants returns the command with each value of a parameter; itself if it has not the parameter.
+func (c command) variants(name string, values []string) (all []command, has bool) {
+	for _, value := range values {
+		replace := strings.NewReplacer("{"+name+"}", value).Replace
+		one := command{name: replace(c.name), prepare: replace(c.prepare), cleanup: replace(c.cleanup)}
+		for _, arg := range c.args {
+			one.args = append(one.args, replace(arg))
+		}
+		if slices.Equal(one.args, c.args) && one.prepare == c.prepare && one.cleanup == c.cleanup {
+			return []command{c}, false
+		}
+		if c.name != "" && one.name == c.name {
+			one.name += " " + name + "=" + value
+		}
+		all = append(all, one)
+	}
+	return all, true
+}
+
+// input is the stdin of a command.
+type input struct {
+	file *os.File
+	// start is where each run of a series begins to read; negative for what has no place, such as a device.
+	start int64
+}
+
+// openInput opens the file of --input, or returns our stdin. Each run of a series must read the same: what can be read
+// only once is rejected. Of a terminal, a series would wait for keys at each run: its commands read nothing instead.
+func (o *runOptions) openInput(commands int) (in input, err error) {
+	in = input{file: os.Stdin, start: -1}
+	info, err := os.Stdin.Stat()
+	if o.input != "" {
+		if o.input, err = cli.Absolute(o.input); err != nil { // the executor's working directory is another
+			return in, fmt.Errorf("--input: %w", err)
+		}
+		if info, err = os.Stat(o.input); err == nil && info.IsDir() {
+			err = fmt.Errorf("%s is a directory", o.input)
+		}
+	}
+	if err != nil {
+		return in, cli.Usagef("--input: %w", err)
+	}
+	series := o.runs > 1 || o.warmUp > 0 || commands > 1
+	terminal := o.input == "" && term.IsTerminal(int(os.Stdin.Fd()))
+	switch mode := info.Mode(); {
+	case series && terminal:
+		in.file, err = os.Open(os.DevNull)
+	case series && !mode.IsRegular() && mode&fs.ModeCharDevice == 0:
+		return in, cli.Usagef("%s: stdin can be read only once, by the first run; "+
+			"use --input FILE, or </dev/null if the command reads nothing", cli.AndList(o.given("runs", "warmup", "parameter")))
+	case o.input != "" && !o.detach:
+		in.file, err = os.Open(o.input)
+	}
+	if err == nil && series && info.Mode().IsRegular() {
+		// What was read before, by the shell's read for example, is not the command's.
+		in.start, err = in.file.Seek(0, io.SeekCurrent)
+	}
+	if err != nil {
+		return in, fmt.Errorf("stdin: %w", err)
+	}
+	return in, nil
+}
+
+// rewind lets the next run read from the start.
+func (in input) rewind() error {
+	if in.start < 0 {
+		return nil
+	}
+	if _, err := in.file.Seek(in.start, io.SeekStart); err != nil {
+		return fmt.Errorf("rewind stdin: %w", err)
+	}
+	return nil
 }
