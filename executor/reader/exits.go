@@ -180,6 +180,7 @@ type Programs struct {
 	// linger is how long the programs stay loaded without a user: to attach them again soon after, the kernel waits
 	// until no CPU can be running those of before.
 	linger time.Duration
+	open   func(kernel.FS) (*exits.Reader, error)
 	// tryLater leaves it to [Exits.Try] to see whether the programs report anything: that takes a millisecond.
 	tryLater bool
 
@@ -202,11 +203,13 @@ var errEnded = errors.New("sampling has ended")
 
 // NewPrograms returns programs that are not loaded yet, for a process that reads many tasks.
 func NewPrograms(log hclog.Logger) *Programs {
-	return &Programs{log: log, linger: 2 * time.Second}
+	return &Programs{log: log, open: exits.Open, linger: 2 * time.Second}
 }
 
 // NewProgramsOfOne is NewPrograms for a process that reads one task, which may be over in no time.
-func NewProgramsOfOne(log hclog.Logger) *Programs { return &Programs{log: log, tryLater: true} }
+func NewProgramsOfOne(log hclog.Logger) *Programs {
+	return &Programs{log: log, open: exits.OpenOne, tryLater: true}
+}
 
 // Load loads the programs before they have a task, until release is called.
 func (p *Programs) Load() (release func()) {
@@ -273,7 +276,7 @@ func (p *Programs) acquire() error {
 		p.idle = nil
 	}
 	if p.reader == nil {
-		r, err := exits.Open(kernel.HostFS())
+		r, err := p.open(kernel.HostFS())
 		if err == nil && !p.tryLater {
 			if err = r.Try(); err != nil {
 				err = errors.Join(err, r.Close())

@@ -53,9 +53,14 @@ type Reader struct {
 	reported bool // the end of a thread with its account
 }
 
+// OpenOne is Open for one watch at a time; it is faster, and so are its programs.
+func OpenOne(fs kernel.FS) (*Reader, error) { return open(fs, true) }
+
 // Open loads the programs. The error says why exits are not had here. What loads may still report nothing: see
 // [Reader.Try] and [Watch.Finish].
-func Open(fs kernel.FS) (*Reader, error) {
+func Open(fs kernel.FS) (*Reader, error) { return open(fs, false) }
+
+func open(fs kernel.FS, one bool) (*Reader, error) {
 	r := &Reader{
 		host: fs, page: int64(os.Getpagesize()), peaks: procstats.Exact, watches: make(map[uint64]*Watch),
 	}
@@ -65,15 +70,15 @@ func Open(fs kernel.FS) (*Reader, error) {
 	if err := checkNamespace(fs); err != nil {
 		return nil, err
 	}
-	if err := bpf.Load(fs, func() error { return r.load(fs) }); err != nil {
+	if err := bpf.Load(fs, func() error { return r.load(fs, one) }); err != nil {
 		return nil, errors.Join(explain(fs, err), r.Close())
 	}
 	r.work.Go(func() { r.ring.wait(r.add) })
 	return r, nil
 }
 
-func (r *Reader) load(fs kernel.FS) error {
-	if err := r.makeMaps(); err != nil { // before anything that takes time: this is what is refused without privileges
+func (r *Reader) load(fs kernel.FS, one bool) error {
+	if err := r.makeMaps(one); err != nil { // before anything that takes time: this is what is refused without privileges
 		return err
 	}
 	o, err := readOffsets(fs)
@@ -109,7 +114,7 @@ func (r *Reader) attach(p *ebpf.Program, tracepoint string) (link.Link, error) {
 	return l, nil
 }
 
-func (r *Reader) makeMaps() error {
+func (r *Reader) makeMaps(one bool) error {
 	for _, m := range []struct {
 		to   **ebpf.Map
 		spec ebpf.MapSpec
@@ -122,7 +127,11 @@ func (r *Reader) makeMaps() error {
 		{&r.maps.inherited, ebpf.MapSpec{
 			Name: "tacho_peaks", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: mostInherited,
 		}},
+		{&r.maps.one, ebpf.MapSpec{Name: "tacho_one", Type: ebpf.CGroupArray, KeySize: 4, ValueSize: 4, MaxEntries: 1}},
 	} {
+		if m.to == &r.maps.one && !one {
+			break
+		}
 		var err error
 		if *m.to, err = ebpf.NewMap(&m.spec); err != nil {
 			return fmt.Errorf("create BPF map %s: %w", m.spec.Name, err)
@@ -142,7 +151,7 @@ func (r *Reader) Close() error {
 		r.work.Wait()
 		errs = append(errs, r.ring.close())
 	}
-	for _, m := range []*ebpf.Map{r.maps.ring, r.maps.watched, r.maps.inherited} {
+	for _, m := range []*ebpf.Map{r.maps.ring, r.maps.watched, r.maps.inherited, r.maps.one} {
 		errs = append(errs, m.Close()) // of none there is nothing to close
 	}
 	return errors.Join(errs...)
@@ -183,11 +192,29 @@ type Watch struct {
 
 // Watch begins with the cgroup in dir, a directory of the version 2 hierarchy.
 func (r *Reader) Watch(dir string) (*Watch, error) {
+	if r.maps.one != nil {
+		return r.watchOne(dir)
+	}
 	cgroup, err := find(dir)
 	if err != nil {
 		return nil, err
 	}
 	w, err := r.watch(cgroup)
+	if err != nil {
+		return nil, fmt.Errorf("watch cgroup %s: %w", dir, err)
+	}
+	return w, nil
+}
+
+// watchOne is Watch of a reader of one: the kernel finds what is below the cgroup, however deep.
+func (r *Reader) watchOne(dir string) (w *Watch, err error) {
+	cgroup, err := os.Open(dir)
+	if err == nil {
+		if w, err = r.watch(ownKey); err == nil {
+			err = r.maps.one.Update(uint32(0), uint32(cgroup.Fd()), ebpf.UpdateAny) //nolint:gosec // a descriptor
+		}
+		err = errors.Join(err, cgroup.Close())
+	}
 	if err != nil {
 		return nil, fmt.Errorf("watch cgroup %s: %w", dir, err)
 	}

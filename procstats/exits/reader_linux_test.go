@@ -24,9 +24,11 @@ import (
 )
 
 // openReader returns a reader, or skips with the reason why there is none.
-func openReader(t *testing.T) *Reader {
+func openReader(t *testing.T) *Reader { return openWith(t, Open) }
+
+func openWith(t *testing.T, open func(kernel.FS) (*Reader, error)) *Reader {
 	t.Helper()
-	r, err := Open(kernel.HostFS())
+	r, err := open(kernel.HostFS())
 	switch {
 	case err == nil:
 	case os.Getenv("TACHO_GUEST") != "": // where nothing is in the way
@@ -246,7 +248,7 @@ func TestDeepestWatch(t *testing.T) {
 // TestLeft counts the processes that end elsewhere: children that nobody waits for, and those of a process that had
 // left.
 func TestLeft(t *testing.T) {
-	r := openReader(t)
+	r := openWith(t, OpenOne)
 	if err := r.Try(); err != nil { // none of the processes below may end where it is watched
 		t.Fatal(err)
 	}
@@ -293,14 +295,22 @@ func TestDepth(t *testing.T) {
 	if _, err := r.Watch(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("watch a cgroup that is not there: %v", err)
 	}
-	w := testkit.Value(r.Watch(filepath.Dir(dir)))(t)
-	run(t, dir, shell(t, "/bin/true; /bin/true; :"))
-	s, err := w.Finish(time.Second)
-	ended := processes(s)
-	if ended != 3 || err != nil {
-		t.Errorf("%d processes have ended, %v; want 3", ended, err)
+	one := openWith(t, OpenOne)
+	if w, err := one.Watch(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("watch one cgroup that is not there: %v, %v", w, err)
 	}
-	noError(t, w.Close())
+	for name, r := range map[string]*Reader{"many": r, "one": one} {
+		w := testkit.Value(r.Watch(filepath.Dir(dir)))(t)
+		noError(t, r.Try()) // which watches the root meanwhile
+		run(t, dir, shell(t, "/bin/true; /bin/true; :"))
+		run(t, group(t), shell(t, "/bin/true; :"))
+		s, err := w.Finish(time.Second)
+		ended := processes(s)
+		if ended != 3 || err != nil {
+			t.Errorf("%s: %d processes have ended, %v; want 3", name, ended, err)
+		}
+		noError(t, w.Close())
+	}
 }
 
 // TestLastEnd holds that the end of the last process is known, unless one has left the cgroup.
