@@ -4,15 +4,16 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/hclwrite"
-	"github.com/zclconf/go-cty/cty"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
 
 	"github.com/tachograph/tacho/internal/agent/client"
 )
@@ -42,60 +43,118 @@ func (c *Cluster) Patch(ctx context.Context, tasks []*Task, sizes []*Size) (diff
 }
 
 func patch(name, text string, sizes []*Size) (diff string, notes []string, err error) {
-	file, problems := hclwrite.ParseConfig([]byte(text), name, hcl.InitialPos)
-	if problems.HasErrors() {
-		return "", nil, problems
-	}
+	after := text
 	for _, s := range sizes {
-		for _, job := range file.Body().Blocks() {
-			if job.Type() != "job" {
-				continue
-			}
-			group := job.Body().FirstMatchingBlock("group", []string{s.Group})
-			if group == nil {
-				group = job // a task can stand in the job
-			}
-			task := group.Body().FirstMatchingBlock("task", []string{s.Task})
-			if task == nil {
-				notes = append(notes, fmt.Sprintf("%s has no block of the task %s/%s; it may be dynamic", name, s.Group, s.Task))
-				continue
-			}
-			notes = append(notes, s.set(task.Body())...)
+		if s.Cores == 0 {
+			err = errors.Join(err, s.set(&after, &notes, name, "cpu", s.CPU.Advised, s.CPU.Requested))
+		}
+		most := s.MemoryMax
+		if advised := s.Memory.Advised; most == nil && advised != nil && 0 < s.RequestedMax && s.RequestedMax < *advised {
+			most = advised // which memory_max may not be below
+		}
+		if err = cmp.Or(err, s.set(&after, &notes, name, "memory", s.Memory.Advised, s.Memory.Requested),
+			s.set(&after, &notes, name, "memory_max", most, s.RequestedMax)); err != nil {
+			return "", notes, err
 		}
 	}
-	if _, problems := hclwrite.ParseConfig(file.Bytes(), name, hcl.InitialPos); problems.HasErrors() {
-		return "", notes, errors.New("its resources stand in one line, to which nothing can be added")
-	}
-	return difference(name, text, string(file.Bytes())), notes, nil
+	return difference(name, text, after), notes, nil
 }
 
-// set sets the resources in the block of a task, except those that the file computes.
-func (s *Size) set(task *hclwrite.Body) (notes []string) {
-	set := func(name string, advised *int64, requested int64) {
-		if advised == nil || *advised == requested {
-			return
+// find returns the first block of a type, with the labels; nil if there is none.
+func find(in *hclsyntax.Body, name string, labels ...string) *hclsyntax.Block {
+	for _, block := range in.Blocks {
+		if block.Type == name && slices.Equal(block.Labels, labels) {
+			return block
 		}
-		block := task.FirstMatchingBlock("resources", nil)
-		if block == nil {
-			block = task.AppendNewBlock("resources", nil)
+	}
+	return nil
+}
+
+// resources returns the block of a task, to which its file gets one if add is set; nil if it has none.
+func (s *Size) resources(text *string, file string, add bool) (task, resources *hclsyntax.Block, err error) {
+	parsed, problems := hclsyntax.ParseConfig([]byte(*text), file, hcl.InitialPos)
+	if problems.HasErrors() {
+		return nil, nil, problems
+	}
+	for _, job := range parsed.Body.(*hclsyntax.Body).Blocks { //nolint:forcetypeassert // it is what ParseConfig returns
+		if job.Type != "job" {
+			continue
 		}
-		before := block.Body().GetAttribute(name)
-		if before != nil && len(before.Expr().Variables()) > 0 {
-			notes = append(notes, fmt.Sprintf("task %s/%s: %s is computed; it should be %d", s.Group, s.Task, name, *advised))
-			return
+		group := cmp.Or(find(job.Body, "group", s.Group), job) // a task can stand in the job
+		if task = find(group.Body, "task", s.Task); task != nil {
+			break
 		}
-		block.Body().SetAttributeValue(name, cty.NumberIntVal(*advised))
 	}
-	if s.Cores == 0 {
-		set("cpu", s.CPU.Advised, s.CPU.Requested)
+	if task == nil {
+		return nil, nil, nil
 	}
-	set("memory", s.Memory.Advised, s.Memory.Requested)
-	most := s.MemoryMax
-	if advised := s.Memory.Advised; most == nil && advised != nil && 0 < s.RequestedMax && s.RequestedMax < *advised {
-		most = advised // which memory_max may not be below
+	if resources = find(task.Body, "resources"); resources == nil && add {
+		if err = addLine(text, task, "resources {", "}"); err == nil {
+			return s.resources(text, file, false)
+		}
 	}
-	set("memory_max", most, s.RequestedMax)
-	return notes
+	return task, resources, err
+}
+
+// set sets one of the resources of a task, unless the file computes it.
+func (s *Size) set(text *string, notes *[]string, file, name string, advised *int64, requested int64) error {
+	if advised == nil || *advised == requested {
+		return nil
+	}
+	task, block, err := s.resources(text, file, true)
+	if task == nil && err == nil {
+		note := fmt.Sprintf("%s has no block of the task %s/%s; it may be dynamic", file, s.Group, s.Task)
+		if !slices.Contains(*notes, note) {
+			*notes = append(*notes, note)
+		}
+	}
+	if block == nil || err != nil {
+		return err
+	}
+	value := strconv.FormatInt(*advised, 10)
+	before := block.Body.Attributes[name]
+	switch {
+	case before == nil:
+		err = addLine(text, block, name+" = "+value)
+	case len(before.Expr.Variables()) > 0:
+		*notes = append(*notes, fmt.Sprintf("task %s/%s: %s is computed; it should be %d", s.Group, s.Task, name, *advised))
+		return nil
+	default:
+		at := before.Expr.Range()
+		*text = (*text)[:at.Start.Byte] + value + (*text)[at.End.Byte:]
+	}
+	if err == nil {
+		if _, block, err = s.resources(text, file, false); err == nil {
+			align(text, block.Body)
+		}
+	}
+	return err
+}
+
+// addLine adds lines at the end of a block.
+func addLine(text *string, to *hclsyntax.Block, lines ...string) error {
+	end := to.CloseBraceRange.Start
+	if to.OpenBraceRange.Start.Line == end.Line {
+		return errors.New("its resources stand in one line, to which nothing can be added")
+	}
+	brace := strings.LastIndexByte((*text)[:end.Byte], '\n') + 1
+	indent := "\n" + (*text)[brace:end.Byte] + "  "
+	*text = (*text)[:brace] + (indent + strings.Join(lines, indent) + "\n")[1:] + (*text)[brace:]
+	return nil
+}
+
+// align aligns the values of attributes as hclfmt does.
+func align(text *string, body *hclsyntax.Body) {
+	widest, lines := 0, strings.Split(*text, "\n")
+	for name := range body.Attributes {
+		widest = max(widest, len(name))
+	}
+	for _, a := range body.Attributes {
+		line := &lines[a.NameRange.Start.Line-1]
+		name, value, _ := strings.Cut(*line, "=")
+		*line = strings.TrimRight(name, " ") + strings.Repeat(" ", widest-len(a.Name)) + " =" + value
+	}
+	*text = strings.Join(lines, "\n")
 }
 
 // difference returns a unified diff with all lines of the file: job files are short. Lines are changed or added.
