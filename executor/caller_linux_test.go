@@ -11,9 +11,8 @@ import (
 	"testing"
 	"time"
 
-	goplugin "github.com/hashicorp/go-plugin"
-
 	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/internal/handshake"
 	"github.com/tachograph/tacho/internal/testkit"
 )
 
@@ -28,7 +27,7 @@ func TestCallerDiesBeforeLaunch(t *testing.T) {
 			cmd := exec.Command(self(), "executor", "test")
 			cmd.Env = []string{
 				wire.Handshake().MagicCookieKey + "=" + wire.Handshake().MagicCookieValue,
-				goplugin.EnvUnixSocketDir + "=" + folder,
+				handshake.SocketDir + "=" + folder,
 			}
 			stdout := testkit.Value(cmd.StdoutPipe())(t)
 			must(t, cmd.Start())

@@ -63,7 +63,7 @@ func (e *Executor) makeGroup(request *proto.LaunchRequest, wanted *proto.Limits)
 		CPU:       wanted != nil && (wanted.CpuCores != nil || wanted.CpuWeight != nil || wanted.CpuShares != nil),
 		CpusetDir: placement.GetV1()["cpuset"],
 		Planned: func(c procstats.Cgroup) {
-			address := &wire.Address{ID: request.GetId(), Socket: e.socket(), Cgroup: c, Owned: true}
+			address := &wire.Address{ID: request.GetId(), Socket: e.listensAt, Cgroup: c, Owned: true}
 			if err := e.writeAddress(address); err != nil {
 				e.log.Error("write the address", "error", err)
 			}

@@ -49,13 +49,11 @@ type Executor struct {
 	programs *reader.Programs
 	server   atomic.Pointer[grpc.Server]
 
-	mu            sync.Mutex // guards following
-	phase         phase
-	task          *task
-	overdue       *time.Timer // nil before canceled and killing
-	left          bool        // the executor ends and something of the task is left
-	umaskRestored bool
-	listensAt     string // empty until it is asked for
+	mu      sync.Mutex // guards following
+	phase   phase
+	task    *task
+	overdue *time.Timer // nil before canceled and killing
+	left    bool        // the executor ends and something of the task is left
 }
 
 // identity is what an executor is known by, and what it was started with.
@@ -69,9 +67,8 @@ type identity struct {
 	session int
 	// oomScoreAdj is what the executor was started with, and what a task gets that asks for nothing else.
 	oomScoreAdj int
-	umask       int
-	// inherited are the signals that the task is to ignore, because our caller does and wants it so.
-	inherited []os.Signal
+	// listensAt is where the executor is reached; empty if it has no folder.
+	listensAt string
 }
 
 // lifetime is how long the parts of an executor live.
@@ -253,7 +250,7 @@ func (e *Executor) newRecord(t *task) *record.Record {
 		Version: record.Version{SchemaVersion: record.SchemaVersion, TachoVersion: e.build}, State: record.Running,
 		ID: request.GetId(), Command: command,
 		Origin: record.Origin{
-			Dir: request.GetDir(), User: request.GetUser(), Message: request.GetMessage(), Socket: e.socket(),
+			Dir: request.GetDir(), User: request.GetUser(), Message: request.GetMessage(), Socket: e.listensAt,
 		},
 		StartedAt: time.Now(), Headline: map[string]record.HeadlineValue{}, Measurements: map[string]any{},
 		Absent: map[string]string{},

@@ -63,6 +63,7 @@ func (l *launcher) run(ctx context.Context) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	defer close(l.done)
+	restoreTimerSlack()
 	l.thread.Store(int32(unix.Gettid())) //nolint:gosec // a thread
 	for {
 		select {

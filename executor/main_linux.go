@@ -5,24 +5,24 @@ package executor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	goplugin "github.com/hashicorp/go-plugin"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
+	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/internal/failpoint"
+	"github.com/tachograph/tacho/internal/handshake"
 	"github.com/tachograph/tacho/internal/removal"
 )
 
@@ -34,19 +34,20 @@ func Main(build string) int {
 	}
 	surviveSignals(inherited)
 	keepDescriptors()
-	folder := os.Getenv(goplugin.EnvUnixSocketDir)
+	folder := os.Getenv(handshake.SocketDir)
 	log := newLog(folder)
 	e, err := newExecutor(log, build, folder)
 	if err == nil {
-		e.inherited = inherited
 		err = e.announce()
+	}
+	var listener net.Listener
+	if err == nil {
+		listener, err = e.listen()
 	}
 	if err != nil {
 		fmt.Fprint(os.Stderr, wire.ErrorPrefix, err, "\n") // where the caller looks
 		return 1
 	}
-	// go-plugin's socket would be open to all users; see restoreUmask.
-	e.umask = unix.Umask(0o177)
 	e.start()
 	if os.Getenv(wire.Samples) != "" {
 		e.work.Go(e.loadPrograms)
@@ -55,12 +56,9 @@ func Main(build string) int {
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		goplugin.Serve(&goplugin.ServeConfig{
-			HandshakeConfig: wire.Handshake(),
-			Plugins:         goplugin.PluginSet{wire.PluginName: &wire.Plugin{Executor: e}},
-			GRPCServer:      e.newServer,
-			Logger:          log,
-		})
+		if err := wire.Handshake().Serve(e.newServer(), listener); err != nil {
+			log.Error("serve", "error", err)
+		}
 	}()
 	select {
 	case <-served:
@@ -90,15 +88,17 @@ func (e *Executor) announce() error {
 	if len(os.Args) <= 2 || e.folder == "" {
 		return nil
 	}
-	if err := e.writeAddress(&wire.Address{ID: os.Args[2]}); err != nil {
-		return err
+	return e.writeAddress(&wire.Address{ID: os.Args[2]})
+}
+
+// listen creates the socket, for this user alone.
+func (e *Executor) listen() (net.Listener, error) {
+	defer unix.Umask(unix.Umask(0o177))
+	listener, err := wire.Handshake().Listen()
+	if err == nil && e.folder != "" {
+		e.listensAt = listener.Addr().String()
 	}
-	// Of a socket that cannot be created, go-plugin says nothing to the caller.
-	probe, err := os.CreateTemp(e.folder, ".socket")
-	if err != nil {
-		return fmt.Errorf("create socket: %w", err)
-	}
-	return errors.Join(probe.Close(), os.Remove(probe.Name()))
+	return listener, err
 }
 
 // keepDescriptors keeps what this process inherited from its task, which gets what its caller names in Launch and
@@ -139,14 +139,14 @@ func ignoredSignals() []os.Signal {
 	return list
 }
 
-// surviveSignals keeps the executor alive when its caller's terminal or pipe is gone. The signals are caught and not
-// ignored, because a task inherits what is ignored.
+// surviveSignals keeps the executor alive when its caller's terminal or pipe is gone, or interrupted. The signals are
+// caught and not ignored, because a task inherits what is ignored.
 func surviveSignals(inherited []os.Signal) {
-	caught := []os.Signal{unix.SIGPIPE}
-	if !slices.Contains(inherited, os.Signal(unix.SIGHUP)) {
-		caught = append(caught, unix.SIGHUP)
+	never := make(chan os.Signal, 1) // never read: what does not fit is dropped
+	signal.Notify(never, unix.SIGPIPE, unix.SIGHUP, unix.SIGINT)
+	if len(inherited) > 0 {
+		signal.Ignore(inherited...)
 	}
-	signal.Notify(make(chan os.Signal, 1), caught...) // never read: what does not fit is dropped
 }
 
 // answerLimit is how long the executor's end waits for answers that are on their way.
@@ -160,19 +160,19 @@ func (e *Executor) stopServing() {
 }
 
 // newServer keeps the buffers of a server with one caller small: the executor's memory is paid for by every task.
-func (e *Executor) newServer(options []grpc.ServerOption) *grpc.Server {
+func (e *Executor) newServer() *grpc.Server {
 	const buffer = 4 << 10
-	server := grpc.NewServer(append(options,
+	server := grpc.NewServer(
 		grpc.ReadBufferSize(buffer), grpc.WriteBufferSize(buffer),
 		// What a caller may send ahead of a command that does not read its input; it would grow up to 16 MiB.
 		grpc.StaticStreamWindowSize(wire.Window), grpc.StaticConnWindowSize(wire.Window),
-	)...)
+	)
+	proto.RegisterExecutorServer(server, e)
 	e.server.Store(server)
 	return server
 }
 
-// newLog writes into the executor's own folder: go-plugin's way, over the caller's pipe, blocks if the caller does
-// not read.
+// newLog writes into the executor's own folder: the caller's pipe would block if it is not read.
 func newLog(folder string) hclog.Logger {
 	var out io.Writer = io.Discard
 	if folder != "" {

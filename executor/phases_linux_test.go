@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	goplugin "github.com/hashicorp/go-plugin"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -27,6 +26,7 @@ import (
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/internal/handshake"
 	"github.com/tachograph/tacho/internal/testkit"
 )
 
@@ -54,7 +54,7 @@ func startBare(t *testing.T) *bare {
 	must(t, unix.Mkfifo(b.gate, 0o600))
 	cmd := exec.Command(self(), "executor", "test")
 	cmd.Env = []string{
-		wire.Handshake().MagicCookieKey + "=" + wire.Handshake().MagicCookieValue, goplugin.EnvUnixSocketDir + "=" + b.folder,
+		wire.Handshake().MagicCookieKey + "=" + wire.Handshake().MagicCookieValue, handshake.SocketDir + "=" + b.folder,
 	}
 	ours, theirs, err := os.Pipe()
 	must(t, err)

@@ -12,18 +12,14 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/executor/wire"
 )
 
 // niceLead is by how much the executor goes before its task: it needs little CPU, but that little on time, also
 // where others take all there is. Half of it was measured to leave samples late by tens of milliseconds. Without
 // CAP_SYS_NICE it has to do without.
 const niceLead = 20
-
-// patience is the timer slack of the executor's threads, prctl(2) PR_SET_TIMERSLACK. The Go runtime has a thread that
-// sleeps 20 us at a time while any other works, and takes the only P away from any goroutine that it finds in a
-// system call twice; with the kernel's 50 us that was measured to be 40 % of what a tick costs. A tick may be that
-// late.
-const patience = 500 * time.Microsecond
 
 // settleDelay is the age at which a task is assumed to stay. What prepares its executor for that is spared one that
 // ends earlier; and executors that are starting do not go before the ends of other tasks.
@@ -41,9 +37,8 @@ func (e *Executor) settle(ctx context.Context) {
 	}
 }
 
-// raisePriority raises the priority of all threads of this process and makes their timers patient, except for the
-// thread that forks tasks, which inherit both. Threads that are made later are as those that make them, and that one
-// makes none. Patience needs CAP_SYS_NICE, for threads other than the calling one.
+// raisePriority raises the priority of all threads of this process, except for the thread that forks tasks, which
+// inherit it. Threads that are made later are as those that make them, and that one makes none.
 func raisePriority(launcher int) error {
 	now, err := niceOf(launcher)
 	if err != nil {
@@ -51,22 +46,16 @@ func raisePriority(launcher int) error {
 	}
 	const lowest = -20
 	nice := max(now-niceLead, lowest)
-	others := func(change func(tid int) error) error {
-		return eachThread(func(tid int) error {
-			if tid == launcher {
-				return nil
-			}
-			return change(tid)
-		})
-	}
-	// The one can be permitted without the other, by RLIMIT_NICE.
-	patient := others(func(tid int) error { return setTimerSlack(tid, patience) })
-	return errors.Join(others(func(tid int) error { return setNice(tid, nice) }), patient)
+	return eachThread(func(tid int) error {
+		if tid == launcher {
+			return nil
+		}
+		return setNice(tid, nice)
+	})
 }
 
-// eachThread changes all threads of this process, each once: the kernel need not keep what is written, as the timer
-// slack of real-time threads, which is 0 since Linux 6.13. A thread that is made meanwhile may come from one that was
-// not changed yet, so it goes on until there are no others.
+// eachThread changes all threads of this process, each once: the kernel need not keep what is written. A thread that is
+// made meanwhile may come from one that was not changed yet, so it goes on until there are no others.
 func eachThread(change func(tid int) error) error {
 	changed := map[int]bool{}
 	for before := -1; before < len(changed); {
@@ -99,13 +88,11 @@ func setNice(tid, nice int) error {
 	return nil
 }
 
-// setTimerSlack writes /proc/TID/timerslack_ns, proc(5), since Linux 4.6.
-func setTimerSlack(tid int, slack time.Duration) error {
-	file := "/proc/" + strconv.Itoa(tid) + "/timerslack_ns"
-	if err := os.WriteFile(file, []byte(strconv.FormatInt(slack.Nanoseconds(), 10)), 0); err != nil {
-		return fmt.Errorf("set timer slack: %w", err)
+// restoreTimerSlack gives this thread, and what it forks, the timer slack of the executor's caller.
+func restoreTimerSlack() {
+	if slack, err := strconv.Atoi(os.Getenv(wire.TimerSlack)); err == nil && slack > 0 {
+		_ = unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(slack), 0, 0, 0) // it is no reason not to start a task
 	}
-	return nil
 }
 
 // niceOf returns the nice value of a thread. The system call returns 20 minus that, getpriority(2).

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"os/signal"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -33,7 +32,6 @@ func (e *Executor) Hello(_ context.Context, request *proto.HelloRequest) (*proto
 			"no common protocol version: this executor (%s) speaks %d to %d, its caller (%s) %d to %d",
 			e.build, wire.ProtocolMin, wire.ProtocolMax, request.GetBuild(), request.GetProtocolMin(), request.GetProtocolMax())
 	}
-	e.restoreUmask()
 	e.on(onCall)
 	response := &proto.HelloResponse{
 		ProtocolMin: wire.ProtocolMin, ProtocolMax: wire.ProtocolMax, Build: e.build, BootId: e.home.BootID,
@@ -48,19 +46,6 @@ func (e *Executor) Hello(_ context.Context, request *proto.HelloRequest) (*proto
 		}
 	}
 	return response, nil
-}
-
-// restoreUmask undoes the umask that was set for the socket: the socket exists once a caller is connected.
-func (e *Executor) restoreUmask() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.umaskRestored {
-		e.umaskRestored = true
-		unix.Umask(e.umask)
-		if len(e.inherited) > 0 {
-			signal.Ignore(e.inherited...) // go-plugin has begun to catch SIGINT
-		}
-	}
 }
 
 // Launch implements proto.ExecutorServer.
@@ -173,7 +158,7 @@ func (e *Executor) holdLeash(fd int, t *task) {
 // writeTask writes where later callers find the task.
 func (e *Executor) writeTask(t *task) error {
 	return e.writeAddress(&wire.Address{
-		ID: t.request.GetId(), Socket: e.socket(), Main: t.main, Cgroup: t.group.Cgroup, Owned: t.group.Owned,
+		ID: t.request.GetId(), Socket: e.listensAt, Main: t.main, Cgroup: t.group.Cgroup, Owned: t.group.Owned,
 		RecordDir: t.request.GetRecord().GetDir(), Command: procstats.EscapeNames(t.request.GetCommandLine()),
 	})
 }
@@ -189,19 +174,6 @@ func (e *Executor) writeAddress(a *wire.Address) error {
 		a.Machine = kernel.MachineID()
 	}
 	return a.Write()
-}
-
-// socket is where the executor is reached, as go-plugin named it; empty if it has no folder.
-func (e *Executor) socket() string {
-	if e.folder == "" {
-		return ""
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.listensAt == "" {
-		e.listensAt = wire.FindSocket(e.folder)
-	}
-	return e.listensAt
 }
 
 // Wait implements proto.ExecutorServer.

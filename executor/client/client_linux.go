@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
@@ -28,6 +27,7 @@ import (
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/internal/failpoint"
+	"github.com/tachograph/tacho/internal/handshake"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -136,7 +136,7 @@ func executorCommand(o Options, folder string) *exec.Cmd {
 		cmd.Dir = "/"
 	}
 	cmd.Env = []string{
-		goplugin.EnvUnixSocketDir + "=" + folder,
+		handshake.SocketDir + "=" + folder,
 		"GOGC=400", "GOMEMLIMIT=64MiB", // the executor lowers GOGC once its task stays
 		"PATH=" + os.Getenv("PATH"),
 		"XDG_RUNTIME_DIR=" + os.Getenv("XDG_RUNTIME_DIR"), // the user's bus, for a systemd scope

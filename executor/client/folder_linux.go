@@ -17,7 +17,6 @@ import (
 	"syscall"
 	"time"
 
-	goplugin "github.com/hashicorp/go-plugin"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -26,6 +25,7 @@ import (
 	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/internal/failpoint"
+	"github.com/tachograph/tacho/internal/handshake"
 	"github.com/tachograph/tacho/internal/removal"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
@@ -219,7 +219,7 @@ func RunningDirs(host kernel.FS) []string {
 		}
 		environment, _ := os.ReadFile(filepath.Join(process, "environ")) // it may be another user's
 		for variable := range strings.SplitSeq(string(environment), "\x00") {
-			if folder, ok := strings.CutPrefix(variable, goplugin.EnvUnixSocketDir+"="); ok {
+			if folder, ok := strings.CutPrefix(variable, handshake.SocketDir+"="); ok {
 				dirs = append(dirs, filepath.Dir(folder))
 			}
 		}

@@ -4,17 +4,13 @@
 package wire
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 
-	goplugin "github.com/hashicorp/go-plugin"
-	"google.golang.org/grpc"
-
-	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/internal/handshake"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -78,9 +74,9 @@ func ReadAddress(folder string) (*Address, error) {
 	return &a, nil
 }
 
-// FindSocket returns the socket in an executor's folder, as go-plugin named it; empty if there is none.
+// FindSocket returns the socket in an executor's folder; empty if there is none.
 func FindSocket(folder string) string {
-	sockets, err := filepath.Glob(filepath.Join(folder, "plugin*"))
+	sockets, err := filepath.Glob(filepath.Join(folder, handshake.SocketPrefix+"*"))
 	if err != nil || len(sockets) == 0 {
 		return ""
 	}
@@ -107,14 +103,15 @@ const (
 // Window is how many bytes of a stream each side accepts ahead of their reader, the least that HTTP/2 has.
 const Window = 64 << 10
 
-// PluginName is the name under which go-plugin dispenses the executor.
-const PluginName = "executor"
-
 // KeepIgnored is the variable in an executor's environment by which its task is to ignore what its caller ignores.
 const KeepIgnored = "TACHO_EXECUTOR_KEEP_IGNORED"
 
 // Samples is the variable in an executor's environment that says that its task will be sampled by it.
 const Samples = "TACHO_EXECUTOR_SAMPLES"
+
+// TimerSlack is the variable in an executor's environment that has its caller's timer slack in nanoseconds: its task
+// gets it, while the executor itself is started with more.
+const TimerSlack = "TACHO_EXECUTOR_TIMER_SLACK"
 
 // NotifyFile is a FIFO in an executor's directory. The executor writes a byte into it when an event happens and when
 // the task has ended, so that its owner need not stay connected to a quiet task. One byte can stand for several
@@ -157,28 +154,11 @@ func OwnerOf(getenv func(string) string) Owner {
 	return Owner{AllocID: getenv(envAllocID), Task: getenv(envTask), Persisted: persisted}
 }
 
-// Handshake is go-plugin's: it tells an executor that was started by us from one that a user started by hand.
-func Handshake() goplugin.HandshakeConfig {
-	return goplugin.HandshakeConfig{
+// Handshake tells an executor that was started by us from one that a user started by hand.
+func Handshake() handshake.Config {
+	return handshake.Config{
 		ProtocolVersion:  1,
 		MagicCookieKey:   "TACHO_EXECUTOR_COOKIE",
 		MagicCookieValue: "f1c5a8e07d2b4c36",
 	}
-}
-
-// Plugin is both sides of the executor for go-plugin: a server where Executor is set, else a client.
-type Plugin struct {
-	goplugin.NetRPCUnsupportedPlugin
-	Executor proto.ExecutorServer
-}
-
-// GRPCServer registers the executor's service.
-func (p *Plugin) GRPCServer(_ *goplugin.GRPCBroker, s *grpc.Server) error {
-	proto.RegisterExecutorServer(s, p.Executor)
-	return nil
-}
-
-// GRPCClient returns a proto.ExecutorClient.
-func (p *Plugin) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, conn *grpc.ClientConn) (any, error) {
-	return proto.NewExecutorClient(conn), nil
 }
