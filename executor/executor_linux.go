@@ -209,8 +209,12 @@ func (e *Executor) live() (*task, error) {
 	return nil, status.Error(codes.FailedPrecondition, "no task has been launched")
 }
 
-// roots returns the live direct children: the main process and adopted orphans.
+// roots returns the live direct children: the main process and adopted orphans. They are listed only if there are any,
+// see [process.KillChildren]: before the start and at the end of a task there are none.
 func (e *Executor) roots() []int {
+	if process.Childless() {
+		return nil
+	}
 	pids, err := kernel.Children(e.host, os.Getpid())
 	if err != nil {
 		e.log.Error("list children", "error", err)

@@ -241,6 +241,11 @@ func KillChildren(ctx context.Context, host kernel.FS) error {
 	return nil
 }
 
+// Childless reports whether this process has no child, not even one that was not reaped.
+func Childless() bool {
+	return errors.Is(unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil), unix.ECHILD)
+}
+
 // reapEnded reaps every child that has ended, and reports whether no child is left.
 func reapEnded() (none bool) {
 	for {
