@@ -102,14 +102,23 @@ func (l *Loop) CommandsSoFar(id string, started time.Time) (c *record.Commands) 
 		case !r.opened.Load():
 			c.CloseWith(nil) // without a stream there is no total
 		case r.exits.Counts():
-			// After the rows: a total of before can be less than its parts.
-			if total, ok := procstats.CPUTotal(r.New()).Reading.Number(); ok {
-				total -= r.earlier
-				c.CloseWith(&total)
-			}
+			c.CloseWith(r.total()) // after the rows: a total of before can be less than its parts
 		}
 	})
 	return c
+}
+
+// total is the CPU time since ended processes are counted; nil if it is not known.
+func (r *reading) total() *float64 {
+	total, ok := procstats.CPUTotal(r.New()).Reading.Number()
+	if r.task.Executor == nil {
+		earlier, known := r.earlier.Number()
+		total, ok = total-earlier, ok && known
+	}
+	if !ok {
+		return nil
+	}
+	return &total
 }
 
 // Network returns the packets of a task when it has ended, before its Done is closed, and what the source can do

@@ -103,8 +103,8 @@ type reading struct {
 	handover *reader.HandoverWriter // nil if there is none
 	handAt   time.Duration          // when the commands are handed over next
 	warned   atomic.Bool            // that something could not be handed over
-	// earlier is the CPU time that a watched cgroup had used before its ended processes were counted.
-	earlier float64
+	// earlier is the CPU time that a watched cgroup had used before its ended processes were counted, if it was read.
+	earlier procstats.Reading
 	// baseline is from before the first sample, until a stream has it.
 	baseline atomic.Pointer[procstats.Sample]
 }
@@ -168,7 +168,7 @@ func (r *reading) openWatched() error {
 	r.openReader(source.Target{
 		FS: kernel.HostFS(), Cgroup: group, MaxRows: r.task.MaxRows, MaxKept: keptFiles, Running: true,
 	}, r.task.Selection, &procstats.Sample{})
-	r.earlier, _ = procstats.CPUTotal(r.Whole()).Reading.Number()
+	r.earlier = procstats.CPUTotal(r.Whole()).Reading
 	if _, err := os.Stat(group.Procs()); err != nil {
 		return fmt.Errorf("read cgroup: %w", err)
 	}
