@@ -16,7 +16,7 @@ import (
 )
 
 // watchWhole is how often all patterns are matched even if no directory seems to have changed.
-const watchWhole = 10 * time.Second
+const watchWhole = time.Minute
 
 // watch follows the cgroups of the watch block as they come and go, until the agent ends. Without any it sleeps until
 // the configuration changes.

@@ -84,13 +84,15 @@ func (l *Looked) match(dir string, names []string) []string {
 	for _, name := range names {
 		var next []string
 		for _, dir := range level {
-			l.add(dir)
 			if !strings.ContainsAny(name, `*?[\`) {
 				if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.IsDir() {
 					next = append(next, filepath.Join(dir, name))
+				} else {
+					l.add(dir) // it may appear
 				}
 				continue
 			}
+			l.add(dir)
 			entries, _ := os.ReadDir(dir) // of one that has just been removed
 			for _, entry := range entries {
 				if ok, _ := path.Match(name, entry.Name()); ok && entry.IsDir() {
