@@ -8,9 +8,7 @@
 package metrics
 
 import (
-	"compress/gzip"
 	"context"
-	"io"
 	"math"
 	"mime"
 	"net/http"
@@ -63,16 +61,7 @@ type scratch struct {
 	// labels are those of the tasks on the page before, if the labelling has the same key.
 	labels    map[*allocation.Task]taskLabels
 	labelsKey string
-	zipper    *gzip.Writer // nearly a megabyte; nil before the first compressed page
-}
-
-// compress returns the writer that compresses a page.
-func (s *scratch) compress(into io.Writer) *gzip.Writer {
-	if s.zipper == nil {
-		s.zipper, _ = gzip.NewWriterLevel(into, gzip.BestSpeed) // the level is valid
-	}
-	s.zipper.Reset(into)
-	return s.zipper
+	zip       exposition.Zip
 }
 
 // taskLabels are the labels of a task's numbers, and of tacho_task_info.
@@ -84,9 +73,7 @@ type taskLabels struct {
 func (s *scratch) clear() {
 	clear(s.rows)
 	clear(s.samples)
-	if s.zipper != nil {
-		s.zipper.Reset(nil)
-	}
+	s.zip.Reset(nil)
 	if len(s.labels) > 2*len(s.rows) { // tasks have changed, or ended
 		clear(s.labels)
 	}
@@ -184,9 +171,9 @@ func (c *Collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		w.Header().Set("Content-Encoding", "gzip")
-		zipped := memory.compress(w)
-		if write(zipped, families) == nil {
-			_ = zipped.Close() // as above
+		memory.zip.Reset(w)
+		if write(&memory.zip, families) == nil {
+			_ = memory.zip.Close() // as above
 		}
 	})
 }
