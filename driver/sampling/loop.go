@@ -264,6 +264,10 @@ type Stream struct {
 	// sent, baseline and over are the reader's.
 	sent, baseline *procstats.Sample
 	over, complete bool // complete: the final sample was sent
+
+	resting sync.Mutex // guards following, and what is the reader's while it waits
+	waits   bool       // Recv does
+	quiet   func(*procstats.Sample) bool
 }
 
 // read reads the task, unless another reader has done so less than half an interval ago.
@@ -272,6 +276,7 @@ func (s *Stream) read() {
 		return
 	}
 	switch sample := s.reading.Next(s.interval / 2); {
+	case sample != nil && s.pass(sample):
 	case sample != nil:
 		s.newest.Store(sample)
 	case s.reading.task.Executor == nil: // else the task is at its end, and its executor says how it came about
@@ -290,6 +295,34 @@ func (s *Stream) deliver() {
 	}
 }
 
+// OnQuiet has a function called with the samples of a task that does not move, while Recv waits and in place of its
+// return: to wake a goroutine costs more than to read such a task. The function must not block, nor call the stream. It
+// returns false for a sample that Recv shall return all the same.
+func (s *Stream) OnQuiet(f func(*procstats.Sample) bool) {
+	s.resting.Lock()
+	defer s.resting.Unlock()
+	s.quiet = f
+}
+
+// pass reports whether a sample was taken by the function for those of a task that does not move.
+func (s *Stream) pass(sample *procstats.Sample) bool {
+	s.resting.Lock()
+	defer s.resting.Unlock()
+	if !s.waits || s.quiet == nil || sample.Checked.Zero() || s.newest.Load() != nil || !s.isNew(sample) ||
+		!s.quiet(sample) {
+		return false
+	}
+	s.sent, s.baseline = sample, nil
+	return true
+}
+
+// wait says whether Recv waits.
+func (s *Stream) wait(waits bool) {
+	s.resting.Lock()
+	defer s.resting.Unlock()
+	s.waits = waits
+}
+
 // Baseline returns a sample that was taken not long before the first one, until that is received.
 func (s *Stream) Baseline() *procstats.Sample { return s.baseline }
 
@@ -306,7 +339,9 @@ func (s *Stream) Recv() (*procstats.Sample, error) {
 	if executor := s.reading.task.Executor; executor != nil {
 		lost = executor.Lost()
 	}
+	defer s.wait(false)
 	for {
+		s.wait(false)
 		if sample := s.newest.Swap(nil); s.isNew(sample) {
 			return s.send(sample), nil
 		}
@@ -314,6 +349,7 @@ func (s *Stream) Recv() (*procstats.Sample, error) {
 			s.cancel(io.EOF)
 			return nil, io.EOF
 		}
+		s.wait(true)
 		select {
 		case <-s.wake:
 		case <-s.ctx.Done():
@@ -327,6 +363,7 @@ func (s *Stream) Recv() (*procstats.Sample, error) {
 			}
 			s.over = true
 		case <-s.reading.task.Done:
+			s.wait(false)
 			s.over = true
 			if final := s.reading.final(s.ctx, s.sent); final != nil {
 				// The loop can have read the task at the same time as the executor, which has what counts: nothing

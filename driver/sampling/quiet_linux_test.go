@@ -57,6 +57,39 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
+// TestOnQuiet holds that Recv waits while a function takes the samples of a sleeping task, and returns the first that it
+// does not take.
+func TestOnQuiet(t *testing.T) {
+	t.Parallel()
+	k := run(t, "sleep 1000", nil)
+	s := open(t, newLoop(t), k, 20*time.Millisecond)
+	deadline := time.Now().Add(limit)
+	for recv(t, s).Checked.Zero() {
+		if time.Now().After(deadline) {
+			t.Skip("without PSI or a memory controller no task is quiet")
+		}
+	}
+	const most = 10
+	taken, order := 0, []time.Duration{} // of what was taken or received: nothing is taken between two calls of Recv
+	s.OnQuiet(func(q *procstats.Sample) bool {
+		if q.Checked.Zero() || taken == most {
+			return false
+		}
+		taken++
+		order = append(order, q.Mono)
+		return true
+	})
+	for taken < most {
+		order = append(order, recv(t, s).Mono)
+		if time.Now().After(deadline.Add(limit)) {
+			t.Fatalf("only %d of %d samples were taken", taken, most)
+		}
+	}
+	if !slices.IsSorted(order) || len(slices.Compact(order)) < len(order) {
+		t.Errorf("not in order: %v", order)
+	}
+}
+
 // TestSettingIsSeen holds that a sample has a limit that was changed before it, also of a quiet task, and without
 // having read it for every sample.
 func TestSettingIsSeen(t *testing.T) {

@@ -87,8 +87,19 @@ func (t *Tracker) Take(s *procstats.Sample) {
 }
 
 // Asleep reports whether the newest reading has the very numbers of the one before, as those of a quiet task have: its
-// rates are 0.
-func (t *Tracker) Asleep() bool { return SameReadings(t.newest.sample, t.newest.before) }
+// rates are 0. What reading the task costs is no matter.
+func (t *Tracker) Asleep() bool {
+	now, before := t.newest.sample, t.newest.before
+	return SameReadings(now, before) || now != nil && before != nil && now.Checked.Zero() &&
+		slices.EqualFunc(now.Task, before.Task, func(a, b procstats.Reading) bool {
+			return a == b || a.ID() == b.ID() && ofExecutor(a.ID())
+		})
+}
+
+func ofExecutor(id procstats.ID) bool {
+	m, _ := procstats.Lookup(id)
+	return m.Source == procstats.SourceExecutor
+}
 
 // SameReadings reports whether two samples share their readings, as those of a quiet task do.
 func SameReadings(a, b *procstats.Sample) bool {

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"io/fs"
 	"math"
 	"time"
 
@@ -334,8 +335,8 @@ var errNothingBefore = errors.New("the reading before was not written")
 
 // Again stores readings that have the numbers of the newest: in its slot, or in one of their own.
 func (r *Ring) Again(a again, run int) error {
-	if err := r.openToWrite(); err != nil {
-		return err
+	if r.closed {
+		return fs.ErrClosed
 	}
 	slot := r.buffer
 	if !r.extensible || len(slot) != r.slotSize() || runOf(slot) != run {
@@ -354,7 +355,11 @@ func (r *Ring) Again(a again, run int) error {
 		r.newest, r.unwritten = a.last, true
 		return r.flushOld()
 	}
-	if err := r.flush(); err != nil {
+	err := r.openToWrite()
+	if err == nil {
+		err = r.flush()
+	}
+	if err != nil {
 		return err
 	}
 	slot = r.slot(a.last, run, NoGap) // in the memory of the slot before, with its numbers
@@ -362,7 +367,7 @@ func (r *Ring) Again(a again, run int) error {
 	binary.LittleEndian.PutUint32(slot[atRepeats:], uint32(n))
 	putTime(slot[atFirst:], a.last.Wall.Add(-a.step()*time.Duration(n-1)))
 	a.putAge(r, slot)
-	err := r.write(slot)
+	err = r.write(slot)
 	r.extensible = err == nil
 	return err
 }
@@ -371,6 +376,9 @@ func (r *Ring) Again(a again, run int) error {
 func (r *Ring) flushOld() error {
 	if r.newest.Mono-r.written < writeInterval {
 		return nil
+	}
+	if err := r.openToWrite(); err != nil {
+		return err
 	}
 	return r.flush()
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/executor/reader"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/state"
@@ -131,13 +132,23 @@ func (h *handle) OpenStats(ctx context.Context, interval time.Duration) (hook.St
 // open takes the samples of a stream from now on.
 func (u *usage) open(stream driver.StatsStream) *statsStream {
 	u.measureFrom(stream.Baseline())
-	s := &statsStream{stream}
+	s := &statsStream{stream: stream}
 	u.stream.Store(s)
+	if resting, ok := stream.(interface {
+		OnQuiet(func(*procstats.Sample) bool)
+	}); ok {
+		s.longest = reader.RefreshInterval
+		resting.OnQuiet(u.again)
+	}
 	return s
 }
 
 // statsStream hands the samples to the hook, and errors in its words.
-type statsStream struct{ stream driver.StatsStream }
+type statsStream struct {
+	stream driver.StatsStream
+	// longest is how long the hook gets no sample of a task that does not move: usage gets those itself.
+	longest time.Duration
+}
 
 // look has the processes of the task read with every sample for a while, if the driver can.
 func (s *statsStream) look() {
@@ -153,7 +164,10 @@ func (s *statsStream) Recv() (*procstats.Sample, error) {
 }
 
 // Interval implements hook.PacedStream.
-func (s *statsStream) Interval() time.Duration {
+func (s *statsStream) Interval() time.Duration { return max(s.longest, s.paced()) }
+
+// paced is the time between two readings now; 0 means as asked for.
+func (s *statsStream) paced() time.Duration {
 	if paced, ok := s.stream.(interface{ Interval() time.Duration }); ok {
 		return paced.Interval()
 	}

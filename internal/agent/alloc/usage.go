@@ -98,7 +98,7 @@ func (u *usage) silence() time.Duration { return max(5*u.expected(), 10*time.Sec
 // expected is the time between two readings now.
 func (u *usage) expected() time.Duration {
 	if s := u.stream.Load(); s != nil {
-		return max(u.interval, s.Interval())
+		return max(u.interval, s.paced())
 	}
 	return u.interval
 }
@@ -119,6 +119,9 @@ func (u *usage) looked() {
 
 // UpdateStats implements hook.StatsUpdater.
 func (u *usage) UpdateStats(s *procstats.Sample) {
+	if u.again(s) {
+		return
+	}
 	u.saving.Lock()
 	defer u.saving.Unlock()
 	u.mu.Lock()
@@ -127,13 +130,8 @@ func (u *usage) UpdateStats(s *procstats.Sample) {
 		u.tracker.Break()
 		u.stored, u.due = nil, 0
 	}
-	u.tracker.Take(s)
-	u.arrived = time.Now()
+	isDue := u.take(s)
 	asleep, run := u.tracker.Asleep(), u.tracker.Run()
-	isDue := s.Mono >= u.due
-	if isDue {
-		u.due = s.Mono + u.keep - u.interval/2 // one that comes a little early is the next one all the same
-	}
 	u.mu.Unlock()
 	if late > 0 { // logged without the lock that readers take: a log may block
 		const text = "collect stats: a sample took longer than collection_interval; " +
@@ -146,6 +144,35 @@ func (u *usage) UpdateStats(s *procstats.Sample) {
 	if isDue {
 		u.save(s, run, asleep)
 	}
+}
+
+// again takes a reading like the one before, of a task that sleeps, of which the history is only told that nothing has
+// changed. It returns false for one that UpdateStats has more to do with.
+func (u *usage) again(s *procstats.Sample) bool {
+	u.saving.Lock()
+	defer u.saving.Unlock()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	took, ok := u.tracker.Since(s)
+	if !ok || took > 2*u.expected() || !u.asleep || !figures.SameReadings(s, u.stored) ||
+		s.Mono >= u.due && !u.history.Again(s.Stamp, u.tracker.Run(), procstats.RowsAge(s)) {
+		return false
+	}
+	_, _, _ = u.observe(s) // it is not late
+	if u.take(s) {
+		u.stored = s
+	}
+	return true
+}
+
+// take makes a sample the newest, and reports whether it goes into the history.
+func (u *usage) take(s *procstats.Sample) (isDue bool) {
+	u.tracker.Take(s)
+	u.arrived = time.Now()
+	if isDue = s.Mono >= u.due; isDue {
+		u.due = s.Mono + u.keep - u.interval/2 // one that comes a little early is the next one all the same
+	}
+	return isDue
 }
 
 // observe counts a sample. It returns how long the sample took if it is the first late one of an episode, and whether
@@ -169,26 +196,22 @@ func (u *usage) observe(s *procstats.Sample) (late time.Duration, silent bool, w
 	return late, took > u.silence(), series.GapSilent
 }
 
-// save puts the newest sample into the history. Of a task that sleeps, the history is only told that nothing has
-// changed.
+// save puts the newest sample into the history.
 func (u *usage) save(s *procstats.Sample, run int, asleep bool) {
-	unchanged := u.asleep && figures.SameReadings(s, u.stored)
-	if !unchanged || !u.history.Again(s.Stamp, run, procstats.RowsAge(s)) {
-		kept := u.history.Copy(s)
-		u.mu.Lock()
-		u.tracker.WithHeadlines(func(list []procstats.HeadlineValue) {
-			u.asleep = asleep && procstats.Lasting(list)
-			for _, h := range list {
-				// The average since the start moves with the time: a point would never equal the one before.
-				if v, ok := h.Reading.Number(); ok && h.ID != procstats.HeadlineCoresAverage {
-					kept.Task.Put(procstats.NumberReading(h.ID, v))
-				}
+	kept := u.history.Copy(s)
+	u.mu.Lock()
+	u.tracker.WithHeadlines(func(list []procstats.HeadlineValue) {
+		u.asleep = asleep && procstats.Lasting(list)
+		for _, h := range list {
+			// The average since the start moves with the time: a point would never equal the one before.
+			if v, ok := h.Reading.Number(); ok && h.ID != procstats.HeadlineCoresAverage {
+				kept.Task.Put(procstats.NumberReading(h.ID, v))
 			}
-		})
-		u.mu.Unlock()
-		kept.Processes = series.Top(s, u.stored)
-		u.history.Add(kept, run)
-	}
+		}
+	})
+	u.mu.Unlock()
+	kept.Processes = series.Top(s, u.stored)
+	u.history.Add(kept, run)
 	u.stored = s
 }
 
