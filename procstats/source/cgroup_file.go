@@ -370,9 +370,9 @@ func (f *cgroupFile) countFrom(before map[procstats.ID]float64) error {
 	return nil
 }
 
-// addBefore says what the counters of the file begin at, if it is open.
+// addBefore says what the counters of the file begin at, if it was ever read: also of a group that was removed since.
 func (f *cgroupFile) addBefore(before map[procstats.ID]float64) {
-	if !f.isOpen() {
+	if !f.isOpen() && f.origins == nil {
 		return
 	}
 	for at, id := range f.counters {

@@ -74,7 +74,8 @@ func TestUsedGroup(t *testing.T) {
 		stalled, memoryStalled)
 	pressure := filepath.Join(dir, "memory.pressure") // a folder: it opens, and cannot be read
 	must(t, errors.Join(os.Remove(pressure), os.Mkdir(pressure, 0o700)))
-	sources := []Source{openCgroup(target, selection), openPSI(target, selection)}
+	group := openCgroup(target, selection)
+	sources := []Source{group, openPSI(target, selection)}
 	must(t, os.Remove(pressure))
 	defer func() {
 		for _, source := range sources {
@@ -109,4 +110,11 @@ func TestUsedGroup(t *testing.T) {
 		maps.Copy(want, step.want) // the rest is as before
 		testkit.Diff(t, step.name, want, numbersOf(sources...))
 	}
+	began, gone := map[procstats.ID]float64{}, map[procstats.ID]float64{}
+	group.addBefore(began)
+	must(t, os.RemoveAll(dir))
+	numbersOf(sources...) // which closes the files
+	group.addBefore(gone)
+	testkit.Equal(t, began[usage] > 0, true, "something was used before")
+	testkit.Diff(t, "what was used before, once the group is gone", began[usage], gone[usage])
 }
