@@ -64,8 +64,8 @@ func Watch(h *Host, name string, group procstats.Cgroup, every time.Duration) *W
 	base := path.Base(name)
 	w := &Watched{
 		Path: name, found: group, group: completed(group, base, pids), inode: inode, since: time.Now(),
-		last: &procstats.Sample{},
 	}
+	w.last = oom.Counted(w.group)
 	spec := &job.Task{
 		Name: base, Driver: allocation.Watch, Logs: &job.Logs{Disabled: true}, Meta: labelsOf(name, pids),
 	}
