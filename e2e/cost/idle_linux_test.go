@@ -19,7 +19,7 @@ const (
 	// at most (runtime.sysmon), and collects garbage every other time.
 	watched = 75 * time.Second
 	// starting is when the start is over at the latest.
-	starting = 3 * time.Second
+	starting = 5 * time.Second
 )
 
 // activity is what a process has done so far.
@@ -51,10 +51,12 @@ func (a activity) since(b activity) string {
 // switch, but for the Go runtime's own monitor once a minute. One has a caller who waits for the task's end and for
 // events, as a driver does; the other's caller has left.
 func TestIdle(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it takes more than a minute")
 	}
 	p := place(t)
+	p.Parallel = true
 	waited, left := run(t, p, "waited", "exec sleep 1000"), run(t, p, "left", "exec sleep 1000")
 	ctx, cancel := context.WithCancel(t.Context())
 	var waiting sync.WaitGroup

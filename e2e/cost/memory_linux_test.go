@@ -64,7 +64,9 @@ func cpuTime(t *testing.T, pid int) time.Duration {
 // TestMemory measures ten executors, from the whole binary, whose tasks have a hundred processes each: while nobody
 // asks, and after each has streamed all rows for a while.
 func TestMemory(t *testing.T) {
+	t.Parallel()
 	p := place(t)
+	p.Parallel = true
 	script := fmt.Sprintf("for i in $(seq %d); do sleep 1000 & done; echo > ready$$; wait", processes-1)
 	all := make([]*executor, executors)
 	for i := range all {
@@ -136,7 +138,9 @@ func report(t *testing.T, all []*executor, what string, after time.Duration, mos
 
 // TestMemoryOfLogs measures executors that write their tasks' output to files.
 func TestMemoryOfLogs(t *testing.T) {
+	t.Parallel()
 	p := place(t)
+	p.Parallel = true
 	testkit.Must(t, os.Mkdir(p.Path("logs"), 0o700))
 	all := make([]*executor, executors)
 	for i := range all {

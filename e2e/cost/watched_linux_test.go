@@ -27,7 +27,9 @@ const (
 
 // TestWatched measures an agent that watches many cgroups, each with a process that sleeps.
 func TestWatched(t *testing.T) {
+	t.Parallel()
 	f := &fleet{t: t, place: place(t)}
+	f.place.Parallel = true
 	parent := rig.NeedParent(t)
 	testkit.Must(t, parent.Delegate())
 	folders := parent.Folders(parent.Hierarchies()...)
