@@ -19,18 +19,18 @@ import (
 
 // churn forks short-lived children that fork short-lived children, two at a time, all busy.
 func (w *workload) churn() {
-	const lines, shells, commands = 2, 30, 5
+	const lines, commands = 2, 5
 	var all sync.WaitGroup
 	for range lines {
 		all.Go(func() {
 			defer exitIfFailed()
-			for range shells {
+			for range w.shells {
 				// The shell's own 2 ms come after those of its commands, so that it has something to report besides.
 				wait(role{Burn: 2 * time.Millisecond, Commands: commands}.start())
 			}
 		})
 	}
-	w.truth.Processes += lines * shells * (1 + commands)
+	w.truth.Processes += lines * w.shells * (1 + commands)
 	all.Wait()
 }
 

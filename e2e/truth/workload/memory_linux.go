@@ -112,6 +112,7 @@ func memoryCgroup(lines []string) (folder, file string, ok bool) {
 // shared has nine processes that touch all of one mapping, and holds it to the end.
 func (w *workload) shared() {
 	const size, sharers = 256 * mib, 8
+	began := time.Now()
 	file := memfd(0)
 	check(file.Truncate(size))
 	c := w.startCrew(sharers, role{share: file, ShareSize: size})
@@ -119,7 +120,8 @@ func (w *workload) shared() {
 	c.reported()
 	w.truth.Memory.Shared = new(int64(size))
 	w.noteAnon(append(c.children, &os.Process{Pid: os.Getpid()}))
-	time.Sleep(1200 * time.Millisecond)
+	// Time for a sample that has all of it, which takes longer where to touch it did.
+	time.Sleep(max(1200*time.Millisecond, time.Since(began)/2))
 	c.letGo()
 	// The last one to let go of so much memory works for it, which is to be accounted for.
 	unmap(memory)

@@ -22,6 +22,8 @@ import (
 type workload struct {
 	// dir is where files go; it should be on a disk.
 	dir string
+	// shells is how many each line of churn starts.
+	shells int
 	// truth is filled in as things are used.
 	truth truth.Truth
 }
@@ -56,13 +58,14 @@ func run(args []string) {
 	file := flags.String("truth", "", "write what was used to this `file`")
 	dir := flags.String("dir", ".", "`folder` for files to read and write")
 	meter := flags.String("meter", "", "move into this cgroup `folder` first")
+	shells := flags.Int("shells", 30, "`number` of shells that each of the two lines of churn starts")
 	check(flags.Parse(args))
 	names := slices.Sorted(maps.Keys(workloads()))
 	use, known := workloads()[flags.Arg(0)]
 	if flags.NArg() != 1 || !known {
 		check(fmt.Errorf("want one of %s, not %q", strings.Join(names, ", "), flags.Args()))
 	}
-	w := &workload{dir: *dir, truth: truth.Truth{Workload: flags.Arg(0), Processes: 1}}
+	w := &workload{dir: *dir, shells: *shells, truth: truth.Truth{Workload: flags.Arg(0), Processes: 1}}
 	w.enter(*meter)
 	use(w)
 	w.account()
