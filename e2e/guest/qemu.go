@@ -48,7 +48,7 @@ type processor struct {
 }
 
 // processor returns the machine that is asked for. All its CPUs share one thread; those of amd64 have no cmpxchg16b:
-// otherwise guests of QEMU 7.2 crash now and then.
+// otherwise guests of QEMU 7.2 crash now and then; and no fast strings, which it emulates byte by byte.
 func (o options) processor() processor {
 	if o.arch == "arm64" {
 		return processor{
@@ -60,7 +60,7 @@ func (o options) processor() processor {
 		emulator: "qemu-system-x86_64", debian: "qemu-system-x86", console: "ttyS0",
 		machine:  "q35,sata=off,smbus=off,usb=off,vmport=off,graphics=off",
 		append:   "tsc=reliable no_timer_check",
-		emulated: accelerator{"-accel", "tcg,thread=single", "-cpu", "max,-cx16"},
+		emulated: accelerator{"-accel", "tcg,thread=single", "-cpu", "max,-cx16,-erms,-fsrm"},
 	}
 }
 

@@ -13,8 +13,7 @@ import (
 // suiteTable has a line for each guest: its flags : the packages whose tests run there one after the other, each with
 // flags of its own. The longest stand first. Lines with "nightly" are not for every change. Linux 6.12 of Debian, and
 // later, has no memory controller of version 1, and uses that of version 2 in both layouts with it. Systemd, which
-// executor/cgroup and e2e/unit start, leaves things behind: they come last. On Linux 7 with version 1, a group that a
-// cgroup namespace was made in is busy for minutes now and then, whatever has ended.
+// executor/cgroup and e2e/unit start, leaves things behind: they come last.
 const suiteTable = `
 nightly -kernel 5.10 -cgroup v2 -memory 3072 : ./e2e/truth -run=TestTruth/root/parent
 nightly -kernel 7 -cgroup v2 -memory 3072 : ./e2e/truth -run=TestTruth/root/parent
@@ -22,23 +21,22 @@ nightly -kernel 6.12 -arch arm64 -memory 3072 : ./e2e/truth -run=TestTruth/root/
 nightly -kernel 6.12 -cgroup v2 -memory 1024 : ./e2e/watch
 nightly -kernel 7 -cgroup v1 -memory 1024 : ./e2e/watch
 -kernel 6.12 -arch arm64 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/exits ./procstats/network ./e2e/oom -run=Limit|Ancestor|Namespace|Outside ./e2e/limits -run=Memory|Peak|Lower ./e2e/where -run=Here ./executor/cgroup ./e2e/unit
--kernel 5.10 -cgroup v2 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/exits ./procstats/network ./e2e/oom -run=Limit|Ancestor|Namespace|Outside ./e2e/limits -skip=HugePages|Swap ./e2e/where -run=Here|Rootless ./e2e/watch -skip=Agent|Beside ./executor/cgroup ./e2e/unit
+-kernel 5.10 -cgroup v2 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/exits ./procstats/network ./e2e/oom -run=Limit|Ancestor|Namespace|Outside ./e2e/limits -skip=HugePages|Swap ./e2e/where -run=Here|Rootless ./e2e/watch ./executor/cgroup ./e2e/unit
 -kernel 7 -cgroup v2 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/exits ./procstats/network ./e2e/oom -run=Limit|Ancestor|Namespace|Outside ./e2e/limits ./e2e/where -run=Here|Rootless ./executor/cgroup ./e2e/unit
 -kernel 6.12 -cgroup v2 -memory 3072 : ./e2e/truth -run=TestTruth/root/parent|TestLabels/(sleeps|writes_nothing|socket)|TestRealtime
 -kernel 6.1 -cgroup v2 -memory 3072 : ./e2e/truth -run=TestTruth/root/parent
--kernel 6.12 -cgroup v2 -memory 1024 -disk 128 : ./e2e/oom ./e2e/where -skip=Same ./e2e/limits ./executor/cgroup
+-kernel 6.12 -cgroup v2 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/exits ./procstats/network ./e2e/oom ./e2e/where -skip=Same ./e2e/limits ./driver -run=TestGivenCgroup ./e2e/agent -run=TestSuspend ./executor/cgroup ./e2e/unit
 -kernel 6.1 -cgroup v1 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./e2e/oom ./e2e/where -skip=Same ./e2e/limits ./executor/cgroup
 -kernel 6.1 -cgroup v2 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/exits ./procstats/network ./e2e/oom -run=Limit|Ancestor|Namespace|Outside ./e2e/where -run=Here|Rootless ./e2e/limits -skip=HugePages|Swap ./executor/cgroup
 -kernel 5.10 -cgroup v1 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/exits ./procstats/network ./e2e/oom -run=Limit|Ancestor|Namespace|Outside ./e2e/limits -run=Memory|Peak|Lower ./e2e/where -run=Here ./executor/cgroup
 -kernel 6.1 -cgroup hybrid -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/exits ./procstats/network ./e2e/oom -run=Limit|Ancestor|Namespace|Outside ./e2e/limits -run=Memory|Peak|Lower ./executor/cgroup
 -kernel 6.12 -cgroup v2 -memory 2048 : ./e2e/truth -run=TestRandom -parallel=1
 -kernel 6.1 -cgroup v1 -memory 2048 : ./e2e/truth -run=TestRandom -parallel=1
--kernel 6.12 -cgroup v2 -user nobody -delegate -memory 3072 : ./e2e/truth -run=TestTruth/user/parent
+-kernel 6.12 -cgroup v2 -user nobody -delegate -memory 3072 : ./e2e/truth -run=TestTruth/user/parent ./e2e/where -run=Here
 -kernel 7 -cgroup hybrid -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/exits ./procstats/network ./e2e/limits -run=Memory|Peak|Lower ./executor/cgroup
--kernel 7 -cgroup v1 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/network ./e2e/limits -run=Memory|Peak|Lower ./e2e/where -run=Here ./executor/cgroup -skip=TestCreateInNamespace
+-kernel 7 -cgroup v1 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/network ./e2e/limits -run=Memory|Peak|Lower ./e2e/where -run=Here ./executor/cgroup
 -kernel 6.12 -cgroup v2 -memory 1024 -disk 256 -ext4 192 : ./e2e/storage
 -kernel 6.1 -cgroup v1 -memory 1024 -disk 256 -ext4 192 : ./e2e/storage
--kernel 6.12 -cgroup v2 -memory 1024 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/exits ./procstats/network ./driver -run=TestGivenCgroup ./e2e/unit ./e2e/agent -run=TestSuspend
 -kernel 6.12 -cgroup hybrid -memory 1024 : ./e2e/guest/smoke ./internal/command/doctor ./e2e/limits -run=Memory|Peak|Lower
 -kernel 6.12 -cgroup v1 : ./e2e/guest/smoke ./internal/command/doctor
 -kernel 5.10 -cgroup flat : ./e2e/guest/smoke ./internal/command/doctor
@@ -47,7 +45,6 @@ nightly -kernel 7 -cgroup v1 -memory 1024 : ./e2e/watch
 -kernel 6.1 -cgroup v1 -memory 256 : ./e2e/oom -run=TestHost
 -kernel 6.1 -cgroup v2 -append psi=0 : ./e2e/where -run=Here
 -kernel 6.12 -cgroup v2 -user nobody : ./e2e/where -run=Here
--kernel 6.12 -cgroup v2 -user nobody -delegate : ./e2e/where -run=Here
 nightly -kernel 6.12 -cgroup v2 -memory 2048 -disk 256 : ./e2e/where -run=Same ./e2e/advice -run=TestLoadedByOthers ./procstats/source -run=TestTree|TestSmaps ./executor -run=Leftover|WaitForAll|Outliving
 nightly -kernel 6.1 -cgroup v1 -memory 1024 : ./e2e/where -run=Same
 nightly -kernel 5.10 -cgroup v2 -memory 1024 : ./e2e/where -run=Same
