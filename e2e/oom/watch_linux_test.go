@@ -225,7 +225,7 @@ func TestThrashingCost(t *testing.T) {
 	place := rig.NewPlace(t, rig.Self())
 	const limit = 24 * mib
 	file := bigFile(t, place, 4*limit)
-	span := 20 * time.Second
+	span := 10 * time.Second
 	if testing.Short() || os.Getenv("TACHO_GUEST") != "" {
 		span = 4 * time.Second
 	}
