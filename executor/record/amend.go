@@ -109,8 +109,10 @@ func WithExits(final *procstats.Sample, c *Commands) *procstats.Sample {
 		s.SetNumber(procstats.ExitsIOWrite, float64(written))
 	}
 	if after, _ := cpuTotal(s); after != before {
-		if rest, known := s.Task.Number(procstats.TreeCPUUnattributed); known {
-			s.SetNumber(procstats.TreeCPUUnattributed, rest+after-before)
+		for _, id := range [...]procstats.ID{procstats.TreeCPUUnattributed, procstats.TreeCPUAtRows} {
+			if was, known := s.Task.Number(id); known {
+				s.SetNumber(id, was+after-before)
+			}
 		}
 	}
 	return s

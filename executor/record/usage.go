@@ -142,6 +142,9 @@ func usageProcesses(w *procstats.Window, rows *procstats.Sample) *ProcessTable[R
 	p.Exited.Processes = int64(exited)
 	p.UnattributedCPUSeconds = known(rows.Task.Number(procstats.TreeCPUUnattributed))
 	p.TotalCPUSeconds = known(cpuTotal(rows))
+	if at, read := rows.Task.Number(procstats.TreeCPUAtRows); read { // the totals can be newer than the rows
+		p.TotalCPUSeconds = &at
+	}
 	noRows := p.UnattributedCPUSeconds == nil && len(rows.Processes) == 0
 	if p.TotalCPUSeconds != nil && (p.Omitted > 0 || noRows) {
 		// The tree's own sum has processes without a row too, and is absent if there was no process to read.

@@ -17,17 +17,23 @@ func TestUsageSumCloses(t *testing.T) {
 		name    string
 		rows    []float64
 		omitted int
+		since   float64 // used since the rows were read
 		want    float64
 	}{
 		{name: "each process has a row", rows: []float64{0.3, 0.4}, want: unattributed},
 		{name: "one has none", rows: []float64{0.4}, omitted: 1, want: unattributed + 0.3},
 		{name: "no process is alive", want: unattributed},
+		{name: "the rows are older than the total", rows: []float64{0.3, 0.4}, since: 5, want: unattributed},
+		{name: "older, and one has none", rows: []float64{0.4}, omitted: 1, since: 5, want: unattributed + 0.3},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			s := &procstats.Sample{Omitted: test.omitted}
-			s.SetNumber(procstats.CgroupCPUUsage, total)
+			s.SetNumber(procstats.CgroupCPUUsage, total+test.since)
 			s.SetNumber(procstats.TreeCPUExited, exited)
+			if test.since > 0 {
+				s.SetNumber(procstats.TreeCPUAtRows, total)
+			}
 			s.SetNumber(procstats.TreeCPUUnattributed, unattributed)
 			for i, cpu := range test.rows {
 				s.AddProcess(procstats.ProcessID{PID: 100 + i, Start: 1}).Readings.Put(procstats.NumberReading(procstats.ProcessCPU, cpu))
@@ -37,6 +43,13 @@ func TestUsageSumCloses(t *testing.T) {
 			p := NewUsage(w, s, procstats.Selection{}, 0).Processes
 			if p == nil || p.UnattributedCPUSeconds == nil || math.Abs(*p.UnattributedCPUSeconds-test.want) > 1e-9 {
 				t.Fatalf("unattributed is not %g s: %+v", test.want, p)
+			}
+			sum := *p.UnattributedCPUSeconds + *p.Exited.CPUSeconds
+			for _, row := range p.Rows {
+				sum += *row.Measurements["process_cpu_seconds_total"].Last
+			}
+			if math.Abs(sum-*p.TotalCPUSeconds) > 1e-9 && len(p.Rows) > 0 { // else the sample does not close itself
+				t.Errorf("rows, exited and unattributed are %g s of %g", sum, *p.TotalCPUSeconds)
 			}
 		})
 	}
