@@ -291,7 +291,8 @@ func startIn(t *testing.T, cmd *exec.Cmd, path string) {
 	defer runtime.UnlockOSThread()
 	g := &Group{Cgroup: procstats.Cgroup{V1: map[string]string{}}}
 	var err error
-	if g.executor, err = kernel.FindCgroup(kernel.HostFS(), os.Getpid()); err != nil {
+	// Of this thread: the first one, whose groups are those of the process, may be in those of another test.
+	if g.executor, err = kernel.FindCgroup(kernel.HostFS(), unix.Gettid()); err != nil {
 		t.Fatal(err)
 	}
 	for controller, root := range roots(t) {
