@@ -4,14 +4,19 @@
 package oom
 
 import (
+	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // As a 6.12 kernel wrote them after an OOM kill with memory.oom.group, and a 6.18 one on version 1.
@@ -71,6 +76,33 @@ func TestCounted(t *testing.T) {
 		}
 		testkit.Diff(t, name, test.want, got)
 	}
+}
+
+// TestLookReadsOnce holds that a look reads the events of a group once: the read acknowledges what happened before, so
+// that a kill between two of them would not be noticed until the next one.
+func TestLookReadsOnce(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	reads := func() (n int64) {
+		text := testkit.Value(os.ReadFile("/proc/thread-self/io"))(t)
+		if values, ok := counters(bytes.ReplaceAll(text, []byte(":"), nil), "syscr"); ok {
+			n = values[0]
+		}
+		return n
+	}
+	m := &memoryEvents{}
+	for name, file := range map[string]*kernel.File{"memory.events": &m.own, "memory.events.local": &m.local} {
+		path := filepath.Join(t.TempDir(), name)
+		testkit.Must(t, os.WriteFile(path, []byte(memoryEvents612), 0o600))
+		*file = testkit.Value(kernel.Open(path))(t)
+	}
+	before := reads()
+	none := reads() - before
+	before = reads()
+	c, _, err := m.look()
+	testkit.Equal(t, reads()-before-none, 2, "reads of memory.events and memory.events.local")
+	testkit.Diff(t, "counters", record.OOMCounters{Read: true, Own: 3, Kills: 6, GroupKills: 1, Above: []int64{}}, c)
+	testkit.Must(t, errors.Join(err, m.close()))
 }
 
 func FuzzCounters(f *testing.F) {

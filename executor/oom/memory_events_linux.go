@@ -28,18 +28,18 @@ type memoryEvents struct {
 	nested *nestedKills
 }
 
-// readCounters reads counters of a kept-open file, all of which have to exist.
-func readCounters(f kernel.File, keys ...string) ([]int64, error) {
-	var buffer [1024]byte
-	data, err := f.ReadRecord(buffer[:])
+// readCounters reads counters of a kept-open file, all of which have to exist. A look may read a file once: a read
+// acknowledges what happened before, and a kill between two of them would not be seen.
+func readCounters(f kernel.File, keys ...string) (values []int64, data []byte, err error) {
+	data, err = f.ReadRecord(make([]byte, 1024))
 	if err != nil {
-		return nil, fmt.Errorf("read memory events: %w", err)
+		return nil, nil, fmt.Errorf("read memory events: %w", err)
 	}
 	values, ok := counters(data, keys...)
 	if !ok {
-		return nil, errors.New("read memory events: a counter is missing")
+		return nil, nil, errors.New("read memory events: a counter is missing")
 	}
-	return values, nil
+	return values, data, nil
 }
 
 // openMemoryEvents opens the files of the task and of every group above it except the root, which has none.
@@ -75,7 +75,7 @@ func openMemoryEvents(host kernel.FS, g groups) (layout, []*watch, error) {
 // kill is seen without its limit.
 func (m *memoryEvents) look() (record.OOMCounters, bool, error) {
 	c := record.OOMCounters{Read: true, Above: make([]int64, len(m.above))}
-	values, err := readCounters(m.own, "oom", "oom_kill")
+	values, data, err := readCounters(m.own, "oom", "oom_kill")
 	if err != nil {
 		return record.OOMCounters{}, false, err
 	}
@@ -84,13 +84,12 @@ func (m *memoryEvents) look() (record.OOMCounters, bool, error) {
 		limited = m.nested.count()
 	}
 	c.Kills = values[1]
-	// Since Linux 5.17.
-	if groups, err := readCounters(m.own, "oom_group_kill"); err == nil {
+	if groups, ok := counters(data, "oom_group_kill"); ok { // since Linux 5.17
 		c.GroupKills = groups[0]
 	}
 	c.Own = values[0]
 	if m.local.IsOpen() {
-		local, err := readCounters(m.local, "oom")
+		local, _, err := readCounters(m.local, "oom")
 		if err != nil {
 			return record.OOMCounters{}, false, err
 		}
@@ -100,7 +99,7 @@ func (m *memoryEvents) look() (record.OOMCounters, bool, error) {
 		if !f.IsOpen() {
 			continue
 		}
-		if above, err := readCounters(f, "oom"); err == nil { // else nothing is known of this one
+		if above, _, err := readCounters(f, "oom"); err == nil { // else nothing is known of this one
 			c.Above[i] = above[0]
 		}
 	}
@@ -217,7 +216,7 @@ func register(dir, file, argument string) (fd int, err error) {
 // that no event of the task is seen without the ancestor's.
 func (o *oomControl) look() (record.OOMCounters, bool, error) {
 	o.looks = max(0, o.looks-1)
-	values, err := readCounters(o.control, "oom_kill", "under_oom")
+	values, _, err := readCounters(o.control, "oom_kill", "under_oom")
 	limited := o.nested.count()
 	for i, fd := range o.descriptors {
 		if events := drain(fd); events > 0 {
