@@ -224,8 +224,7 @@ func (t *task) passStream(ctx, attended context.Context) error {
 		}
 		t.told = event.GetSequence()
 		if message, annotations, ok := t.describe(event); ok {
-			sequence := event.GetSequence()
-			t.addEvent(time.Unix(0, event.GetUnixNs()), message, annotations, &sequence)
+			t.addEvent(time.Unix(0, event.GetUnixNs()), message, annotations, new(event.GetSequence()))
 		}
 	}
 }

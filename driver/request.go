@@ -6,6 +6,7 @@
 package driver
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -34,7 +35,7 @@ func (d *Tacho) launchRequest(task *TaskConfig, b *ConfigBlock, config Config) (
 		Id:      executorID(task),
 		Args:    b.Args,
 		Env:     environment(task, settings.DeniedEnv),
-		Dir:     b.WorkDir,
+		Dir:     cmp.Or(b.WorkDir, taskDir(task)),
 		User:    task.User,
 		Record:  &proto.RecordOptions{},
 		DiskDir: taskDir(task),
@@ -44,9 +45,6 @@ func (d *Tacho) launchRequest(task *TaskConfig, b *ConfigBlock, config Config) (
 			"namespace": task.Namespace, "node": task.NodeName,
 		},
 		CommandLine: append([]string{b.Command}, b.Args...),
-	}
-	if r.Dir == "" {
-		r.Dir = taskDir(task)
 	}
 	hasPath := slices.ContainsFunc(r.Env, func(v string) bool { return strings.HasPrefix(v, "PATH=") })
 	r.Command = findCommand(b.Command, taskDir(task), hasPath)
@@ -215,8 +213,7 @@ func placement(host kernel.FS, task *TaskConfig, b *ConfigBlock, config Config) 
 // proc_pid_oom_score_adj(5).
 func oomScoreAdj(b *ConfigBlock, host kernel.FS) *int32 {
 	if b.OOMScoreAdj != nil {
-		adj := int32(*b.OOMScoreAdj)
-		return &adj
+		return new(int32(*b.OOMScoreAdj))
 	}
 	if own, err := kernel.OwnOOMScoreAdj(host); err == nil && own > 0 {
 		return nil
@@ -291,8 +288,7 @@ func limits(r *Resources) *proto.Limits {
 		l.CpuShares = new(cgroup.SharesOf(r.Linux.CPUShares))
 	}
 	if r.Linux.CPUQuota > 0 && r.Linux.CPUPeriod > 0 {
-		cores := float64(r.Linux.CPUQuota) / float64(r.Linux.CPUPeriod)
-		l.CpuCores = &cores
+		l.CpuCores = new(float64(r.Linux.CPUQuota) / float64(r.Linux.CPUPeriod))
 	}
 	return l
 }

@@ -305,8 +305,7 @@ func (d *Tacho) WaitTask(ctx context.Context, id string) (*ExitResult, error) {
 	if t.running() {
 		return nil, errClosedWait()
 	}
-	exit := *t.exit
-	return &exit, nil
+	return new(*t.exit), nil
 }
 
 func errClosedWait() error { return fmt.Errorf("wait: driver is closed: %w", ErrUnavailable) }
@@ -378,8 +377,7 @@ func (d *Tacho) InspectTask(_ context.Context, id string) (*TaskStatus, error) {
 		StartedAt: t.state.StartedAt, Attributes: maps.Clone(t.state.Attributes),
 	}
 	if !t.running() {
-		exit := *t.exit
-		s.State, s.CompletedAt, s.Exit = TaskExited, t.completedAt, &exit
+		s.State, s.CompletedAt, s.Exit = TaskExited, t.completedAt, new(*t.exit)
 	}
 	return s, nil
 }

@@ -103,13 +103,10 @@ type Tacho struct {
 // New returns a driver that has started nothing.
 func New(o Options) *Tacho {
 	d := &Tacho{
-		log: o.Logger, version: o.Version, binary: o.Binary, host: kernel.HostFS(), events: newDelivery(o.Remote),
+		log: cmp.Or(o.Logger, hclog.NewNullLogger()), version: o.Version, binary: o.Binary, host: kernel.HostFS(),
 		config: o.Config, tasks: make(map[string]*task), starting: make(map[string]*reservation),
-		changed: make(chan struct{}), starts: newStartLimit(), waits: process.NewEpollSet(),
+		changed: make(chan struct{}), starts: newStartLimit(), waits: process.NewEpollSet(), events: newDelivery(o.Remote),
 		patience: patience{quiet: time.Second, overdue: 4 * time.Second, silent: 3 * time.Second, launch: 2 * time.Minute},
-	}
-	if d.log == nil {
-		d.log = hclog.NewNullLogger()
 	}
 	d.coreMHz, _ = kernel.CoreSpeed(d.host)
 	d.ctx, d.cancel = context.WithCancel(context.Background())

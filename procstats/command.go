@@ -109,6 +109,5 @@ func plus[N int64 | float64](a, b *N) *N {
 	if a == nil || b == nil {
 		return b
 	}
-	sum := *a + *b
-	return &sum
+	return new(*a + *b)
 }

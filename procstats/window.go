@@ -101,24 +101,6 @@ func (w *Window) MaxAt(id ID) (at Stamp, ok bool) {
 	return s.maxAt, true
 }
 
-// Tally counts in how many readings each state of a category was seen; of a process's measurement, over all
-// processes of the window. It is nil where none was.
-func (w *Window) Tally(id ID) map[string]int {
-	if s := w.task.get(id); s != nil {
-		return maps.Clone(s.tally)
-	}
-	var sum map[string]int
-	for _, p := range w.processes {
-		for state, n := range p.series.tally(id) {
-			if sum == nil {
-				sum = map[string]int{}
-			}
-			sum[state] += n
-		}
-	}
-	return sum
-}
-
 // memorySeries is memory_bytes over a window: it is chosen in each sample, and means one thing only as long as
 // it is chosen from the same measurement.
 type memorySeries struct {

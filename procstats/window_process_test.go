@@ -59,7 +59,6 @@ func TestWindowProcesses(t *testing.T) {
 		{moved, "0.25", "60", "2s to 3s", 2, false, map[string]int{"D": 2}},
 	}
 	testkit.Diff(t, "processes", want, rows(w))
-	testkit.Diff(t, "tally over all processes", map[string]int{"R": 2, "S": 2, "D": 2}, w.Tally(procstats.ProcessState))
 	w.Advance()
 	four := sampleAt(at(4))
 	process(four, again, 1, 40, "S")

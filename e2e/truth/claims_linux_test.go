@@ -244,8 +244,9 @@ func reportSums(u *record.Usage) (wrong []falsehood, known bool) {
 	}
 	var rows float64
 	for _, row := range p.Rows {
-		used, _ := row.Measurements["process_cpu_seconds_total"].Value(procstats.Last)
-		rows += used
+		if used := row.Measurements["process_cpu_seconds_total"].Last; used != nil {
+			rows += *used
+		}
 	}
 	return sumsUp("usage.jsonl", rows, p.Exited, *p.UnattributedCPUSeconds, *p.TotalCPUSeconds), true
 }

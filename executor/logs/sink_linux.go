@@ -5,6 +5,7 @@ package logs
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -122,10 +123,7 @@ func (s *sink) resume(p []byte) []byte {
 		return nil
 	}
 	if s.cutLine {
-		end := bytes.IndexByte(p, '\n') + 1
-		if end == 0 {
-			end = len(p)
-		}
+		end := cmp.Or(bytes.IndexByte(p, '\n')+1, len(p))
 		s.lose(p[:end])
 		p = p[end:]
 	}

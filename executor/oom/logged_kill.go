@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // LogRecord is one record of /dev/kmsg, Documentation/ABI/testing/dev-kmsg.
@@ -55,27 +56,8 @@ func ParseLogRecord(data []byte) (LogRecord, error) {
 	text, _, _ = bytes.Cut(text, []byte{'\n'})
 	return LogRecord{
 		Priority: int(priority), Time: time.Duration(stamp) * time.Microsecond,
-		Text: unescape(string(text)),
+		Text: kernel.Unescape(string(text), `\x`, 16),
 	}, nil
-}
-
-// unescape undoes the \xNN that the kernel writes for bytes which are not printable, and for the backslash.
-func unescape(s string) string {
-	if !strings.Contains(s, `\x`) {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) && s[i+1] == 'x' {
-			if n, err := strconv.ParseUint(s[i+2:i+4], 16, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
 }
 
 // Constraint says which memory had run out: also that of the nodes that a cpuset or a memory policy allows.

@@ -229,12 +229,9 @@ func (v *victimFinder) knows(kill LoggedKill) bool {
 		return true
 	}
 	if c, err := kernel.FindCgroup(v.host, kill.PID); err == nil && v.own != "" {
-		for _, dir := range append(slices.Collect(maps.Values(c.V1)), c.V2) {
-			if dir == v.own || strings.HasPrefix(dir, v.own+"/") {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(append(slices.Collect(maps.Values(c.V1)), c.V2), func(dir string) bool {
+			return dir == v.own || strings.HasPrefix(dir, v.own+"/")
+		})
 	}
 	s := v.latest()
 	return s != nil && slices.ContainsFunc(s.Processes, func(p procstats.ProcessRow) bool {
@@ -370,9 +367,7 @@ func (v *victimFinder) nameMain(kill *record.Kill, final *procstats.Sample) {
 		return
 	}
 	victim.PID, victim.Namespace = v.main.PID, ""
-	if victim.RSSBytes == nil {
-		victim.RSSBytes = v.resident
-	}
+	victim.RSSBytes = cmp.Or(victim.RSSBytes, v.resident)
 	if most, ok := final.Task.Number(procstats.RusageMaxRSS); ok && victim.RSSBytes == nil {
 		victim.RSSBytes = new(int64(most))
 	}

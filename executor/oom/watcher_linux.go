@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -364,12 +365,10 @@ func (w *watcher) KilledAsOne() bool {
 
 // grouped reports whether one of the groups is killed as a whole.
 func grouped(dirs []string) bool {
-	for _, dir := range dirs {
-		if n, ok := kernel.ReadNumber(filepath.Join(dir, "memory.oom.group")); ok && n == 1 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(dirs, func(dir string) bool {
+		n, ok := kernel.ReadNumber(filepath.Join(dir, "memory.oom.group"))
+		return ok && n == 1
+	})
 }
 
 // Counters returns what the last look found.

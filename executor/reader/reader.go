@@ -97,9 +97,7 @@ type Reader struct {
 
 // Open opens the files of a task. The caller holds the lock of what its sources share with those of other tasks.
 func Open(o Options) *Reader {
-	if o.Target.Shared == nil {
-		o.Target.Shared = &source.Shared{}
-	}
+	o.Target.Shared = cmp.Or(o.Target.Shared, &source.Shared{})
 	r := &Reader{Options: o}
 	r.Counted = nil // else it is in memory for as long as the task runs
 	r.cost = ownCost{pid: o.Executor, selection: o.Selection, pacer: o.Pacer, unsampled: o.Unsampled}

@@ -6,6 +6,7 @@
 package reader
 
 import (
+	"cmp"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -71,9 +72,7 @@ func (r *rows) add(sample *procstats.Sample, phase time.Duration) {
 		r.newest = sample
 		return
 	}
-	if r.since == 0 {
-		r.since = sample.Mono
-	}
+	r.since = cmp.Or(r.since, sample.Mono)
 	if r.newest != nil {
 		sample.EarlierSet = r.reduced()
 	}

@@ -50,15 +50,6 @@ type Reduced struct {
 	Tally map[string]int64 `json:"tally,omitempty"`
 }
 
-// Value returns one reduction; ok is false where it was not measured or has no number.
-func (r Reduced) Value(reduction procstats.Reduction) (value float64, ok bool) {
-	field := r.field(reduction)
-	if field == nil || *field == nil {
-		return 0, false
-	}
-	return **field, true
-}
-
 // field returns where a reduction is; nil for one that is not a number.
 func (r *Reduced) field(reduction procstats.Reduction) **float64 {
 	return [...]**float64{

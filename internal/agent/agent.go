@@ -72,9 +72,7 @@ type Agent struct {
 
 // New returns an agent that has touched nothing.
 func New(c config.Config, logger hclog.Logger) *Agent {
-	if logger == nil {
-		logger = hclog.NewNullLogger()
-	}
+	logger = cmp.Or(logger, hclog.NewNullLogger())
 	a := &Agent{
 		log: logger, opened: make(chan struct{}), ready: make(chan struct{}), started: time.Now(), config: c,
 		jobs: make(map[string]*registered), allocs: make(map[string]*alloc.Alloc),

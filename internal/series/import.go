@@ -47,7 +47,7 @@ func (r *Ring) importEarlier() error {
 		}
 		r.imported = old.sequence
 		copyOld := func(into *Ring) error { return old.copyTo(into, from) }
-		err = r.rewriteWith(r.wanted, old.ids, max(r.rows, old.rows), copyOld)
+		err = r.rewrite(r.wanted, old.ids, max(r.rows, old.rows), copyOld)
 	}
 	if errors.Is(err, errForeign) {
 		err, r.earlier = nil, ""
@@ -63,14 +63,9 @@ func (r *Ring) dropEarlier() {
 	}
 }
 
-// rewrite replaces the file by one of a size, with more columns and room for more processes.
-func (r *Ring) rewrite(slots int, more []procstats.ID, rows int) error {
-	return r.rewriteWith(slots, more, rows, func(*Ring) error { return nil })
-}
-
-// rewriteWith is rewrite with more points behind its own. The old file is the only copy: it stays until the new one is
-// complete.
-func (r *Ring) rewriteWith(slots int, more []procstats.ID, rows int, fill func(into *Ring) error) error {
+// rewrite replaces the file by one of a size, with more columns, room for more processes, and the points of fill, which
+// may be nil, behind its own. The old file is the only copy: it stays until the new one is complete.
+func (r *Ring) rewrite(slots int, more []procstats.ID, rows int, fill func(into *Ring) error) error {
 	if err := r.flush(); err != nil {
 		return err
 	}
@@ -85,7 +80,7 @@ func (r *Ring) rewriteWith(slots int, more []procstats.ID, rows int, fill func(i
 	if err == nil && r.file != nil {
 		err = r.copyTo(into, r.oldest())
 	}
-	if err == nil {
+	if err == nil && fill != nil {
 		err = fill(into)
 	}
 	if err == nil {

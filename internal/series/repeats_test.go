@@ -91,7 +91,7 @@ func TestQueueRepeats(t *testing.T) {
 			before = s
 			if i == 75 {
 				_, err := q.Points(Query{}) // nothing is written meanwhile
-				must(t, errors.Join(err, q.ring.rewrite(q.ring.slots, []procstats.ID{procstats.CgroupMemoryCurrent}, q.ring.rows)))
+				must(t, errors.Join(err, q.ring.rewrite(q.ring.slots, []procstats.ID{procstats.CgroupMemoryCurrent}, q.ring.rows, nil)))
 				before = nil
 			}
 			if random.IntN(10) == 0 || i%3 == 0 {

@@ -144,7 +144,7 @@ func (r *Ring) open() error {
 	}
 	r.opened = true
 	if r.file != nil && r.slots != r.wanted {
-		if err := r.rewrite(r.wanted, nil, r.rows); err != nil && r.file == nil { // on a full disk it stays as it is
+		if err := r.rewrite(r.wanted, nil, r.rows, nil); err != nil && r.file == nil { // on a full disk it stays as it is
 			return err
 		}
 	}
@@ -317,12 +317,12 @@ func (r *Ring) prepare(s *procstats.Sample) error {
 		column++
 	}
 	if rows > r.rows {
-		return r.rewrite(r.slots, missing, rows)
+		return r.rewrite(r.slots, missing, rows, nil)
 	}
 	for _, id := range missing {
 		free := r.index(0)
 		if free < 0 {
-			return r.rewrite(r.slots, missing, r.rows)
+			return r.rewrite(r.slots, missing, r.rows, nil)
 		}
 		name := binary.LittleEndian.AppendUint16(nil, uint16(id))
 		if _, err := r.file.WriteAt(name, int64(r.headerSize+2*free)); err != nil {

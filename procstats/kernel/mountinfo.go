@@ -120,21 +120,22 @@ func parseMountinfoLine(line string) (Mount, error) {
 		return Mount{}, errMountinfoLine
 	}
 	return Mount{
-		Root: unescapeMountinfo(words[3]), Point: unescapeMountinfo(words[4]),
+		Root: Unescape(words[3], `\`, 8), Point: Unescape(words[4], `\`, 8),
 		Options: strings.Split(words[5], ","), SuperOptions: strings.Split(words[hyphen+3], ","),
 		FSType: words[hyphen+1], id: id, parent: parent,
 	}, nil
 }
 
-// unescapeMountinfo undoes the octal escapes of space, tab, newline and backslash.
-func unescapeMountinfo(s string) string {
-	if !strings.Contains(s, `\`) {
+// Unescape undoes what the kernel writes for bytes that would not be read as they are: a prefix and the number of the
+// byte, in a base, four characters together.
+func Unescape(s, prefix string, base int) string {
+	if !strings.Contains(s, prefix) {
 		return s
 	}
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+		if i+3 < len(s) && strings.HasPrefix(s[i:], prefix) {
+			if n, err := strconv.ParseUint(s[i+len(prefix):i+4], base, 8); err == nil {
 				b.WriteByte(byte(n))
 				i += 3
 				continue

@@ -186,13 +186,13 @@ func TestParsePressure(t *testing.T) {
 	})
 }
 
-func TestUnescapeMountinfo(t *testing.T) {
+func TestUnescape(t *testing.T) {
 	tests := map[string]string{
 		`/plain`: "/plain", `/a\040b`: "/a b", `/tab\011`: "/tab\t", `/back\134slash`: `/back\slash`,
 		`/a\040\040`: "/a  ", `/cut\04`: `/cut\04`, `/not\999`: `/not\999`, `/big\777`: `/big\777`, `\`: `\`, ``: ``,
 	}
 	for in, want := range tests {
-		testkit.Equal(t, unescapeMountinfo(in), want, "unescape %q", in)
+		testkit.Equal(t, Unescape(in, `\`, 8), want, "unescape %q", in)
 	}
 }
 

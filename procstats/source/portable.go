@@ -6,6 +6,7 @@ package source
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"time"
@@ -228,10 +229,7 @@ func (o *portableSource) putProcesses(s *procstats.Sample) {
 	if len(o.process) == 0 {
 		return
 	}
-	shown := make([]*portableMember, 0, len(o.members))
-	for _, p := range o.members {
-		shown = append(shown, p)
-	}
+	shown := slices.Collect(maps.Values(o.members))
 	if limit := cmp.Or(max(o.target.MaxRows, 0), defaultMaxRows); len(shown) > limit {
 		slices.SortFunc(shown, func(a, b *portableMember) int {
 			return cmp.Or(cmp.Compare(b.cpu-b.before, a.cpu-a.before), cmp.Compare(b.rss, a.rss), cmp.Compare(a.pid, b.pid))

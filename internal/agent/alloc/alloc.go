@@ -409,8 +409,7 @@ func (a *Alloc) Publish(eventType string) { a.publish(snapshot.Event{Type: event
 func (a *Alloc) publish(e snapshot.Event) state.Allocation {
 	e.Topic, e.Key, e.FilterKeys, e.Namespace = snapshot.TopicAllocation, a.ID, []string{a.JobID}, a.Namespace
 	a.publishing.Lock()
-	own := *a.Snapshot() // the feed numbers it
-	e.Allocation = &own
+	e.Allocation = new(*a.Snapshot()) // the feed numbers it
 	index := a.host.Feed.Publish(e)
 	a.publishing.Unlock()
 	a.mu.Lock()

@@ -179,8 +179,7 @@ func (t *Task) fallbackRecord(exit hook.Exit, persisted state.Task, saved *recor
 	}
 	if !exit.At.IsZero() && !persisted.State.StartedAt.IsZero() {
 		evidence.Wall = max(0, exit.At.Sub(persisted.State.StartedAt)) // the clock may have been set
-		seconds := evidence.Wall.Seconds()
-		r.WallSeconds = &seconds
+		r.WallSeconds = new(evidence.Wall.Seconds())
 	}
 	if last != nil {
 		if !exit.At.IsZero() {

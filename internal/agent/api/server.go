@@ -11,6 +11,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -243,19 +244,14 @@ const healthPath = "/v1/agent/health"
 // New returns a server that listens nowhere.
 func New(a Agent, o Options) *Server {
 	s := &Server{
-		agent: a, options: o, log: o.Logger, mux: http.NewServeMux(), now: time.Now,
+		agent: a, options: o, log: cmp.Or(o.Logger, hclog.NewNullLogger()), mux: http.NewServeMux(), now: time.Now,
 		blockFor: 5 * time.Minute, heartbeat: 10 * time.Second, poll: 250 * time.Millisecond,
 		patience: writePatience, denials: denials{longest: longestDenial},
 	}
 	if s.options.Token == nil {
 		s.options.Token = func() string { return "" }
 	}
-	if s.log == nil {
-		s.log = hclog.NewNullLogger()
-	}
-	if s.options.Streams == nil {
-		s.options.Streams = streams.New(streams.DefaultLimits())
-	}
+	s.options.Streams = cmp.Or(o.Streams, streams.New(streams.DefaultLimits()))
 	s.metrics = metrics.New(a, s.options.Streams)
 	s.hosts = hostsOf(a.Snapshot().Config.BindAddr, o.Hosts)
 	s.register()

@@ -31,10 +31,7 @@ func within(name string) (string, error) {
 	if strings.HasPrefix(first, ".") || second == "secrets" {
 		return "", errHidden
 	}
-	if name == "" {
-		name = "."
-	}
-	return name, nil
+	return cmp.Or(name, "."), nil
 }
 
 // Info is what a file or directory is. OtherMount says that it lies on another mount than the allocation's directory: a

@@ -4,6 +4,7 @@
 package job
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -216,9 +217,7 @@ func (g *Group) capLogs() {
 	}
 	budget := max(1, g.DiskMB/(2*len(g.Tasks)))
 	for _, t := range g.Tasks {
-		if t.Logs == nil {
-			t.Logs = &Logs{MaxFiles: 10, MaxFileSizeMB: 10}
-		}
+		t.Logs = cmp.Or(t.Logs, &Logs{MaxFiles: 10, MaxFileSizeMB: 10})
 		if t.Logs.MaxFiles*t.Logs.MaxFileSizeMB > budget {
 			t.Logs.MaxFiles = min(t.Logs.MaxFiles, budget)
 			t.Logs.MaxFileSizeMB = budget / t.Logs.MaxFiles

@@ -131,8 +131,7 @@ func coreUse(a, b cpu.TimesStat) CPU {
 
 func usesOf(ctx context.Context, dataDir string) (use diskUse) {
 	if usage, err := disk.UsageWithContext(ctx, dataDir); err == nil {
-		d := diskOf("", usage)
-		use.data = &d
+		use.data = new(diskOf("", usage))
 	} else {
 		use.reason = err.Error()
 	}

@@ -162,11 +162,5 @@ func (p *Page) machinePage(v *view) error {
 
 // machineSource says what the page of the machine shows.
 func (p *Page) machineSource(*view) (source, cells, error) {
-	return func(v *view) (string, cells, error) {
-		if err := p.machinePage(v); err != nil {
-			return "", nil, err
-		}
-		c, err := p.liveCells(v)
-		return v.Shape, c, err
-	}, nil, nil
+	return p.filledBy(p.machinePage), nil, nil
 }

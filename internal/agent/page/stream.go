@@ -284,15 +284,20 @@ func (p *Page) loadedCells(v *view, groups []group, g *generation, l listing) (s
 	return shown.shape, c, err
 }
 
-// taskSource says what the page of a task shows if nothing was read since it was made.
-func (p *Page) taskSource(v *view) (source, cells, error) {
-	now := func(v *view) (string, cells, error) {
-		if err := p.taskPage(v); err != nil {
+// filledBy is the source of a page that a function fills.
+func (p *Page) filledBy(fill func(*view) error) source {
+	return func(v *view) (string, cells, error) {
+		if err := fill(v); err != nil {
 			return "", nil, err
 		}
 		c, err := p.liveCells(v)
 		return v.Shape, c, err
 	}
+}
+
+// taskSource says what the page of a task shows if nothing was read since it was made.
+func (p *Page) taskSource(v *view) (source, cells, error) {
+	now := p.filledBy(p.taskPage)
 	_, shown, err := now(v)
 	if body, ok := v.Body.(*taskView); err != nil || !ok || body.at != v.request.URL.Query().Get("at") {
 		return now, nil, nil //nolint:nilerr // the first event says that the page is gone

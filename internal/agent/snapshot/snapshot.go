@@ -9,6 +9,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -219,9 +220,7 @@ func (f *Feed) Publish(e Event) (index uint64) {
 		index, e.Index = n, n
 		if a := e.Allocation; a != nil { // the snapshot is not shared yet
 			a.ModifyIndex = n
-			if a.CreateIndex == 0 {
-				a.CreateIndex = n
-			}
+			a.CreateIndex = cmp.Or(a.CreateIndex, n)
 		}
 		return e
 	})

@@ -7,6 +7,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	_ "embed" // of the help
 	"errors"
@@ -290,9 +291,7 @@ func reload(a *agent.Agent, services *services, o agentOptions, log hclog.Logger
 	if o.dev && o.dataDir == "" {
 		c.DataDir = running.DataDir
 	}
-	if c.Ports.HTTP == 0 {
-		c.Ports.HTTP = running.Ports.HTTP
-	}
+	c.Ports.HTTP = cmp.Or(c.Ports.HTTP, running.Ports.HTTP)
 	now, err := readSecrets(c)
 	if err != nil {
 		return err

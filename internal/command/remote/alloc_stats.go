@@ -274,7 +274,7 @@ func processHistory(p cli.Palette, points []apijson.Point) *cli.Table {
 		for k := range point.Processes {
 			row := &point.Processes[k]
 			var cores *float64
-			if old := sameProcess(before, row); old != nil {
+			if old := sameProcess(before.Processes, row); old != nil {
 				cores = coresBetween(old.Number, row.Number, monotonic(point.Mono-before.Mono).Mono)
 			}
 			t.Add(at, row.PID, coresText(cores),
@@ -285,10 +285,10 @@ func processHistory(p cli.Palette, points []apijson.Point) *cli.Table {
 	return t
 }
 
-// sameProcess finds a process in another reading; nil if it is not there.
-func sameProcess(point *apijson.Point, row *apijson.PointProcess) *apijson.PointProcess {
-	for i := range point.Processes {
-		if other := &point.Processes[i]; other.PID == row.PID && other.Start == row.Start {
+// sameProcess finds a process among those of another reading; nil if it is not there.
+func sameProcess[V any](others []apijson.Process[V], p *apijson.Process[V]) *apijson.Process[V] {
+	for i := range others {
+		if other := &others[i]; other.PID == p.PID && other.Start == p.Start {
 			return other
 		}
 	}

@@ -299,15 +299,9 @@ func statusCell(p cli.Palette, status string) cli.Cell {
 }
 
 func statusPaint(p cli.Palette, status string) func(string) string {
-	switch status {
-	case "running":
-		return p.Green
-	case "pending":
-		return p.Yellow
-	case "failed", "lost":
-		return p.Red
-	}
-	return nil
+	return map[string]func(string) string{
+		"running": p.Green, "pending": p.Yellow, "failed": p.Red, "lost": p.Red,
+	}[status]
 }
 
 // tasksText returns the state of each task in a few words.

@@ -281,13 +281,10 @@ func processCores(row *topRow, process *client.Process) *float64 {
 	if row.sample == nil || row.earlierSet == nil || row.earlierSet.Processes == nil {
 		return nil
 	}
-	for i := range row.earlierSet.Processes.Rows {
-		old := &row.earlierSet.Processes.Rows[i]
-		if old.PID != process.PID || old.Start != process.Start {
-			continue
-		}
-		span := monotonic(row.sample.Mono-row.earlierSet.Mono).Mono - setAge(row.sample) + setAge(row.earlierSet)
-		return coresBetween(old.Number, process.Number, span)
+	old := sameProcess(row.earlierSet.Processes.Rows, process)
+	if old == nil {
+		return nil
 	}
-	return nil
+	span := monotonic(row.sample.Mono-row.earlierSet.Mono).Mono - setAge(row.sample) + setAge(row.earlierSet)
+	return coresBetween(old.Number, process.Number, span)
 }

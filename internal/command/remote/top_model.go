@@ -122,9 +122,7 @@ func (m *topModel) weight() func(*topRow) *float64 {
 func sum(values ...*float64) (total *float64) {
 	for _, v := range values {
 		if v != nil {
-			if total == nil {
-				total = new(float64)
-			}
+			total = cmp.Or(total, new(float64))
 			*total += *v
 		}
 	}
@@ -145,8 +143,7 @@ func ratio(part, whole *float64) *float64 {
 	if part == nil || whole == nil || *whole <= 0 {
 		return nil
 	}
-	share := *part / *whole
-	return &share
+	return new(*part / *whole)
 }
 
 // chosen returns the selected row and its index; nil if there are no rows.
@@ -175,15 +172,15 @@ const (
 	topShell
 )
 
-// asked are the keys of the actions that are confirmed, and what they do.
-func asked() map[rune]struct {
+// ask is an action that is confirmed, and what it does.
+type ask struct {
 	action topAction
 	what   string
-} {
-	return map[rune]struct {
-		action topAction
-		what   string
-	}{
+}
+
+// asked are the actions that are confirmed, by their keys.
+func asked() map[rune]ask {
+	return map[rune]ask{
 		'R': {topRestart, "restart task"}, 'S': {topStop, "stop the allocation of task"},
 		'x': {topShell, "run a shell beside task"},
 	}

@@ -227,8 +227,7 @@ func markLost(dir string, ended time.Time) error {
 	r.State, r.EndedAt = record.Lost, ended
 	r.FillFromReports(record.ReadUsage(dir))
 	if !ended.IsZero() {
-		wall := ended.Sub(r.StartedAt).Seconds()
-		r.WallSeconds = &wall
+		r.WallSeconds = new(ended.Sub(r.StartedAt).Seconds())
 	}
 	r.Diagnosis = record.Diagnose(record.Evidence{Cause: record.ExecutorLost})
 	return putRecord(dir, r)

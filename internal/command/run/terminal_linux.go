@@ -7,6 +7,7 @@ package run
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -135,9 +136,7 @@ func (s *sessionStreams) takeTerminal() (taken bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("make the terminal raw: %w", err)
 	}
-	if s.original == nil {
-		s.original = before
-	}
+	s.original = cmp.Or(s.original, before)
 	s.raw = true
 	return true, nil
 }
