@@ -4,8 +4,11 @@
 package oom
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -126,8 +129,7 @@ func (m *Monitor) fillLimits(kill *record.Kill, before, after record.OOMCounters
 	if peak, ok := m.watcher.Peak(); ok {
 		kill.PeakBytes = &peak
 		if limit, ok := m.watcher.Limit(m.watcher.groups.own); ok {
-			headroom := max(0, limit-peak)
-			kill.HeadroomBytes = &headroom
+			kill.HeadroomBytes = new(max(0, limit-peak))
 		}
 	}
 }
@@ -155,8 +157,7 @@ func (m *Monitor) extend(found found) (changed *record.Kill, extended bool) {
 	if sameVictim(&before, last) {
 		return nil, true
 	}
-	kill := *last
-	return &kill, true
+	return new(*last), true
 }
 
 // sameVictim reports whether two kills name the same process.
@@ -227,10 +228,8 @@ func (m *Monitor) askForMain(e *record.Evidence) {
 	if !found.main {
 		return
 	}
-	kill := record.Kill{At: e.EndedAt, Scope: found.scope, Victims: found.victims, Main: true}
-	if kill.Scope == "" {
-		kill.Scope = record.AncestorOrHost
-	}
+	scope := cmp.Or(found.scope, record.AncestorOrHost)
+	kill := record.Kill{At: e.EndedAt, Scope: scope, Victims: found.victims, Main: true}
 	m.add(kill)
 	m.report(kill, false)
 }
@@ -253,4 +252,107 @@ func userspaceKillers(host kernel.FS) []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// mostNested bounds the groups below a task's that one look reads.
+const mostNested = 256
+
+// nestedKills counts OOM kills in the groups below a task's if the task's own counter omits them: on version 1, and
+// on version 2 under memory_localevents. It misses a group that is made and removed between two looks.
+type nestedKills struct {
+	own string
+	// file has oom_kill, and limit names a counter that says whether the group's own limit was ever hit.
+	file, limitFile, limitKey string
+
+	seen map[string]int64 // oom_kill by folder
+	// hits is how often a limit of the task's group or one above it was hit, and hitAt when it was last seen to rise
+	// without a kill since; judged is the number of kills that were attributed.
+	hits, judged int64
+	hitAt        time.Time
+	// kills is the sum over all groups, including removed ones; atLimit is how many of them were at a limit below.
+	kills, atLimit int64
+}
+
+func newNestedV1(own string) *nestedKills {
+	return &nestedKills{own: own, file: "memory.oom_control", limitFile: "memory.failcnt"}
+}
+
+func newNestedV2(own string) *nestedKills {
+	return &nestedKills{own: own, file: "memory.events", limitFile: "memory.events.local", limitKey: "oom"}
+}
+
+// count counts again. limited is the number of new kills in groups whose limit, or one between them and the task's,
+// was ever hit; attribute has to be called next.
+func (n *nestedKills) count() (limited int64) {
+	now := map[string]int64{}
+	budget := mostNested
+	n.walk(n.own, false, &budget, func(dir string, above bool) (hit bool) {
+		data, err := os.ReadFile(filepath.Join(dir, n.file))
+		hit = above || n.hit(dir) // after the kills
+		values, ok := counters(data, "oom_kill")
+		if err != nil || !ok {
+			return hit
+		}
+		now[dir] = values[0]
+		rise := values[0] - n.seen[dir]
+		if rise < 0 {
+			rise = values[0] // another group under the same name
+		}
+		n.kills += rise
+		if hit {
+			limited += rise
+		}
+		return hit
+	})
+	n.seen = now
+	return limited
+}
+
+// attribute decides whose limit led to the kills that were just counted. hits is how often the limits of the task's
+// group and of those above it were hit: they caused the kills that follow, in the groups below too.
+func (n *nestedKills) attribute(limited, hits int64) {
+	if hits != n.hits {
+		n.hits, n.hitAt = hits, time.Now()
+	}
+	if time.Since(n.hitAt) >= hitSpan {
+		n.atLimit += limited
+	}
+	if n.kills != n.judged {
+		n.judged, n.hitAt = n.kills, time.Time{}
+	}
+}
+
+// walk visits every group below dir until the budget is used up. above says whether a limit between it and the task's
+// group was ever hit; visit returns the same for the groups below it.
+func (n *nestedKills) walk(dir string, above bool, budget *int, visit func(dir string, above bool) (hit bool)) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return // it is gone
+	}
+	for _, entry := range entries {
+		if !entry.IsDir() {
+			continue
+		}
+		if *budget == 0 {
+			return
+		}
+		*budget--
+		child := filepath.Join(dir, entry.Name())
+		n.walk(child, visit(child, above), budget, visit)
+	}
+}
+
+// hit reports whether the limit of a group was ever hit.
+func (n *nestedKills) hit(dir string) bool {
+	path := filepath.Join(dir, n.limitFile)
+	if n.limitKey == "" {
+		hits, ok := kernel.ReadNumber(path)
+		return ok && hits > 0
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return false
+	}
+	values, ok := counters(data, n.limitKey)
+	return ok && values[0] > 0
 }

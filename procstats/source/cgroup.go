@@ -4,10 +4,13 @@
 package source
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/tachograph/tacho/procstats"
@@ -280,4 +283,90 @@ func (s *cgroupSettings) close() {
 		s.shared.writes.Leave(folder)
 	}
 	s.folders = nil
+}
+
+// openPSI opens the pressure files of the task's v2 folder (kernel documentation: accounting/psi.rst) that the
+// selected measurements need. They exist without any controller, so also in the v2 folder of a hybrid layout; v1 has
+// none. It cannot fail; Describe says what there is.
+func openPSI(t Target, sel procstats.Selection) *cgroupReader {
+	return openCgroupReader(procstats.SourcePSI, t, sel)
+}
+
+// pressureFiles are cpu.pressure, memory.pressure and io.pressure; their totals are in microseconds.
+func pressureFiles(fs kernel.FS) []cgroupFileSpec {
+	explain := func(f *cgroupFile, err error) string { return explainPressure(fs, f, err) }
+	file := func(name string, some, full procstats.ID, since string) cgroupFileSpec {
+		return cgroupFileSpec{name: name, parse: kernel.ParsePressure, explain: explain, fields: []cgroupFieldSpec{
+			{id: some, key: "some", per: 1e6}, {id: full, key: "full", per: 1e6, since: since},
+		}}
+	}
+	return []cgroupFileSpec{
+		file("cpu.pressure", procstats.PSICPUSome, procstats.PSICPUFull,
+			"kernels older than 5.13 do not report it for the CPU"),
+		file("memory.pressure", procstats.PSIMemorySome, procstats.PSIMemoryFull, ""),
+		file("io.pressure", procstats.PSIIOSome, procstats.PSIIOFull, ""),
+	}
+}
+
+// explainPressure words why a pressure file cannot be read. A kernel that was built with PSI and booted without
+// answers EOPNOTSUPP; one without PSI, and since Linux 6.1 a cgroup whose cgroup.pressure is 0, has no such files.
+// Empty for other errors.
+func explainPressure(fs kernel.FS, f *cgroupFile, err error) string {
+	switch {
+	case errors.Is(err, syscall.EOPNOTSUPP):
+		return "the kernel has PSI switched off: it needs the boot parameter psi=1"
+	case !kernel.Gone(err) || !f.dirExists():
+		return ""
+	}
+	content, err := os.ReadFile(filepath.Join(f.dir, "cgroup.pressure"))
+	if err == nil && bytes.HasPrefix(content, []byte("0")) {
+		return "pressure accounting is switched off for this cgroup: cgroup.pressure is 0"
+	}
+	if _, err := os.Lstat(filepath.Join(fs.Proc, "pressure")); err != nil {
+		return "the kernel has no PSI: it needs Linux 4.20 with CONFIG_PSI, and the boot parameter psi=1"
+	}
+	return ""
+}
+
+// watched is how many files tell of a quiet task that it is: CPU time, memory, and three of pressure.
+const watched = 5
+
+// Quiet tells whether a task uses no CPU time and no memory and waits for nothing. Only a whole collection reads the
+// pressure of memory and storage: such waits begin only while a thread runs.
+type Quiet struct {
+	readers []*cgroupReader
+}
+
+// Watch prepares a Quiet over the sources of a collector; nil if they do not read what tells it, as in kernels without
+// PSI.
+func (c *Collector) Watch() *Quiet {
+	q, n := &Quiet{}, 0
+	for _, r := range c.cgroups {
+		n += r.watch()
+		q.readers = append(q.readers, r)
+	}
+	if n != watched {
+		return nil
+	}
+	return q
+}
+
+// Moved reports whether the last collection found that the task has moved since the one before.
+func (q *Quiet) Moved() bool {
+	return slices.ContainsFunc(q.readers, (*cgroupReader).moved)
+}
+
+// Again returns the last sample for now if the task has not moved since, and nil if it has. The sample shares its
+// readings with last.
+func (q *Quiet) Again(last *procstats.Sample) *procstats.Sample {
+	now := kernel.Now()
+	for _, r := range q.readers {
+		r.reread()
+	}
+	if q.Moved() {
+		return nil
+	}
+	again := *last
+	again.Stamp, again.Checked = now, now
+	return &again
 }
