@@ -14,6 +14,7 @@
 package plugin
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -21,10 +22,10 @@ import (
 	"syscall"
 
 	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
 
 	"github.com/tachograph/tacho/driver"
-	"github.com/tachograph/tacho/internal/handshake"
 	"github.com/tachograph/tacho/plugin/proto/base"
 	"github.com/tachograph/tacho/plugin/proto/drivers"
 )
@@ -39,11 +40,11 @@ const (
 )
 
 // Requested reports whether a host started this process as its plugin.
-func Requested() bool { return Handshake().Requested() }
+func Requested() bool { return os.Getenv(CookieKey) == CookieValue }
 
 // Handshake is how a host and its plugins recognise each other.
-func Handshake() handshake.Config {
-	return handshake.Config{
+func Handshake() goplugin.HandshakeConfig {
+	return goplugin.HandshakeConfig{
 		ProtocolVersion:  protocolVersion,
 		MagicCookieKey:   CookieKey,
 		MagicCookieValue: CookieValue,
@@ -55,28 +56,41 @@ func Handshake() handshake.Config {
 func Main(version string) int {
 	// The host's end of standard error breaks when the host is killed, and a plugin that logs something then must
 	// live: a later host reattaches to it. A signal that is notified does not kill, and is not inherited by children as
-	// an ignored one would be. An interrupt is for the host alone.
-	survived := make(chan os.Signal, 1)
-	signal.Notify(survived, syscall.SIGPIPE, syscall.SIGINT)
-	defer signal.Stop(survived)
+	// an ignored one would be.
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE)
+	defer signal.Stop(broken)
 	// Hosts read their plugins' log from standard error, as JSON.
 	logger := hclog.New(&hclog.LoggerOptions{Level: hclog.Debug, Output: os.Stderr, JSONFormat: true})
 	tacho := driver.New(driver.Options{Config: driver.DefaultConfig(), Version: version, Remote: true, Logger: logger})
-	if err := errors.Join(serve(version, tacho), tacho.Close()); err != nil {
+	goplugin.Serve(&goplugin.ServeConfig{
+		HandshakeConfig: Handshake(),
+		Plugins:         goplugin.PluginSet{"driver": &service{version: version, driver: tacho}},
+		GRPCServer:      goplugin.DefaultGRPCServer,
+		Logger:          logger,
+	})
+	if err := tacho.Close(); err != nil {
 		fmt.Fprintln(os.Stderr, "tacho plugin:", err)
 		return 1
 	}
 	return 0
 }
 
-// serve serves both services of a driver until the host is done with it.
-func serve(version string, tacho *driver.Tacho) error {
-	listener, err := Handshake().Listen()
-	if err != nil {
-		return err
-	}
-	server := grpc.NewServer()
-	base.RegisterBasePluginServer(server, &baseServer{version: version, driver: tacho})
-	drivers.RegisterDriverServer(server, &driverServer{driver: tacho})
-	return Handshake().Serve(server, listener)
+// service is both services as one plugin of go-plugin; hosts ask for them by the names of gRPC.
+type service struct {
+	goplugin.NetRPCUnsupportedPlugin
+	version string
+	driver  *driver.Tacho
+}
+
+// GRPCServer implements go-plugin's plugin.
+func (s *service) GRPCServer(_ *goplugin.GRPCBroker, server *grpc.Server) error {
+	base.RegisterBasePluginServer(server, &baseServer{version: s.version, driver: s.driver})
+	drivers.RegisterDriverServer(server, &driverServer{driver: s.driver})
+	return nil
+}
+
+// GRPCClient implements go-plugin's plugin. It is the host's side.
+func (*service) GRPCClient(context.Context, *goplugin.GRPCBroker, *grpc.ClientConn) (any, error) {
+	return nil, errors.ErrUnsupported
 }

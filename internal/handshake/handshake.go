@@ -1,9 +1,9 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package handshake is the plugin's side of go-plugin, for gRPC: a process that was started with a cookie prints where
-// it listens, and serves there until it is told to stop. go-plugin itself brings reflection, net/rpc and a multiplexer,
-// whose initialization every start of this program would pay for.
+// Package handshake is an executor's side of go-plugin, for gRPC: a process that was started with a cookie prints where
+// it listens, and serves there until it is told to stop. A task pays for its executor, which needs none of what
+// go-plugin's own server adds: reflection, a broker, and pipes for copied output.
 package handshake
 
 import (

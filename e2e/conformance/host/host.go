@@ -49,7 +49,7 @@ func Start(ctx context.Context, o Options) (*Process, error) {
 	life, kill := context.WithCancel(context.WithoutCancel(ctx))
 	cmd := exec.CommandContext(life, o.Path)
 	client := goplugin.NewClient(&goplugin.ClientConfig{
-		HandshakeConfig:  goplugin.HandshakeConfig(plugin.Handshake()),
+		HandshakeConfig:  plugin.Handshake(),
 		Plugins:          goplugin.PluginSet{},
 		Cmd:              cmd,
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
