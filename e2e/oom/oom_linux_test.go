@@ -4,6 +4,7 @@
 package oom
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/testkit"
+	"github.com/tachograph/tacho/procstats"
 )
 
 const (
@@ -97,6 +99,35 @@ func TestOwnLimit(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestReadingBeforeLimit holds that the last reading of a task that is killed is one from before, whatever was read
+// between the kill and the end.
+func TestReadingBeforeLimit(t *testing.T) {
+	const held, least = 32 * mib, 30 * mib
+	parent := rig.NeedMemory(t)
+	for try := range 8 {
+		wait := fmt.Sprintf("%dms", 250+13*try) // at another moment between two readings each time
+		r := run(t, parent, []string{"--memory", limitFlag}, roleGrow, text(held), text(tooMuch), wait)
+		last := r.Diagnosis.LastReading
+		if last == nil || last.MemoryBytes == nil || *last.MemoryBytes < least {
+			t.Errorf("after %s: last reading %+v, want at least %d bytes: %s", wait, last, least, r.Sentence())
+		}
+	}
+}
+
+// TestLazilyFreedBelowLimit holds that pages which a task has given up by MADV_FREE are no part of what it needs, though
+// they are charged, and that the kernel takes them back at the limit.
+func TestLazilyFreedBelowLimit(t *testing.T) {
+	const freed, most = 32 * mib, 16 * mib
+	parent := rig.NeedMemory(t)
+	r := run(t, parent, []string{"--memory", limitFlag}, roleLazy, text(freed), "0", "400ms")
+	last, charged := r.Diagnosis.LastReading, r.Headline[procstats.HeadlineMemoryCharged.String()].Value
+	if last == nil || last.MemoryBytes == nil || *last.MemoryBytes > most || charged == nil || *charged < freed {
+		t.Errorf("last reading %+v, charged %v: want less than %d bytes of more than %d", last, charged, most, freed)
+	}
+	r = run(t, parent, []string{"--memory", limitFlag}, roleLazy, text(freed), text(freed), "50ms")
+	hold(t, r, end{Verdict: record.Completed})
 }
 
 // TestAncestor has a group above the task run out of memory.

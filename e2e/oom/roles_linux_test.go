@@ -29,6 +29,9 @@ import (
 const (
 	roleEat  = "play-eat"  // touch this many bytes and exit
 	roleHold = "play-hold" // touch this many bytes, say ready and sleep
+	// Touch this many bytes, wait for so long, and touch as many as the second number; play-lazy gives the first up lazily.
+	roleGrow = "play-grow"
+	roleLazy = "play-lazy"
 	// Have this many children, each in turn, eat this many bytes; exit with this code. With one argument more, say ready
 	// and wait for a line before the first and after the last, and pause between them.
 	roleParent  = "play-parent"
@@ -69,6 +72,8 @@ func playRole(role string, args []string) (code int, err error) {
 		}
 		fmt.Println("ready")
 		return 0, unix.Pause()
+	case roleGrow, roleLazy:
+		return 0, grow(role == roleLazy, args[0], args[1], args[2])
 	case roleParent:
 		return parent(integer(args[0]), args[1], args[2], len(args) > 3)
 	case roleNested:
@@ -106,9 +111,27 @@ func integer(text string) int {
 	return n
 }
 
-// eat touches memory piece by piece: one large mapping may be refused at once. It offers itself to the OOM killer, so
+func grow(lazily bool, first, second, pause string) error {
+	wait, err := time.ParseDuration(pause)
+	if err != nil {
+		return err
+	}
+	give := func([]byte) error { return nil }
+	if lazily {
+		give = func(memory []byte) error { return unix.Madvise(memory, unix.MADV_FREE) }
+	}
+	if err := touch(integer(first), give); err != nil {
+		return err
+	}
+	<-time.After(wait)
+	return eat(integer(second))
+}
+
+func eat(bytes int) error { return touch(bytes, func([]byte) error { return nil }) }
+
+// touch touches memory piece by piece: one large mapping may be refused at once. It offers itself to the OOM killer, so
 // that nobody else is chosen while the memory of one that was killed before is still given back.
-func eat(bytes int) error {
+func touch(bytes int, then func(piece []byte) error) error {
 	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0); err != nil {
 		return err
 	}
@@ -120,6 +143,9 @@ func eat(bytes int) error {
 		}
 		for i := 0; i < len(memory); i += os.Getpagesize() {
 			memory[i] = 1
+		}
+		if err := then(memory); err != nil {
+			return err
 		}
 	}
 	return nil
