@@ -100,6 +100,7 @@ type peaks struct {
 	// those of the run with the highest, charged is what was charged to it.
 	unsure             int
 	low, high, charged float64
+	fast               bool // its files pass fast
 	// proven is the lowest limit that a run met without waiting for memory or taking longer, tight the highest that one
 	// met and took longer; 0 for none.
 	proven, tight float64
@@ -179,7 +180,7 @@ func (p *peaks) add(s *size) {
 	if high > apart*max(low, leastAdvised*mebibyte) {
 		p.unsure++
 		if high > p.high {
-			p.low, p.high, p.charged = low, high, s.charged
+			p.low, p.high, p.charged, p.fast = low, high, s.charged, s.fast
 		}
 		return
 	}
@@ -215,10 +216,12 @@ func ranShort(r *Record, peak float64) bool {
 	return swapped(r) > peak/idle || high > 0 || r.Diagnosis.Stall == MemoryThrashing && waitsOf(r).thrashing()
 }
 
-// hampered reports whether a limit that a run met has cost it time: a tenth of what others take.
+// hampered reports whether a limit that a run met has cost it time: half of what is thrashing, or a tenth of what others
+// take.
 func hampered(r *Record, usual float64) bool {
 	const longer, delay = 1.1, 0.02
-	return usual > 0 && waitsOf(r).moving() > longer*usual+delay
+	w := waitsOf(r)
+	return usual > 0 && (w.memoryShare() > stalledShare/2 || w.moving() > longer*usual+delay)
 }
 
 // waitsOf returns what a run waited for.
@@ -280,11 +283,19 @@ func (a *Advice) unknownNeed(p *peaks) bool {
 	if len(p.known) > 0 {
 		highest, thanOthers = largest(p.known).total(), ", more than any run whose peak is known"
 	}
+	cold := ""
+	if p.warm > 0 {
+		cold = " and nothing of it in the page cache"
+	}
 	switch {
+	case len(p.known) == 0 && p.fast && p.tight > 0 && p.proven == 0 && p.high > max(p.killedAt, p.shortAt, p.atLeast):
+		a.because("%s needed at most %s: files pass through its page cache so fast that a limit costs it time, as %s did. "+
+			"Allow %d MiB if it must not take longer.", runs(p.unsure), procstats.Bytes.Text(p.high),
+			procstats.Bytes.Text(p.tight), roundUp(1.1*p.high/mebibyte))
 	case len(p.known) == 0 && p.high > max(p.killedAt, p.shortAt, p.atLeast):
 		a.because("%s needed between %s and %s of a peak of %s: how much of the page cache must stay in memory is not "+
-			"known. %s with a memory limit of %d MiB.", runs(p.unsure), procstats.Bytes.Text(p.low),
-			procstats.Bytes.Text(p.high), procstats.Bytes.Text(p.charged), a.subject.once, p.nextTry())
+			"known. %s with a memory limit of %d MiB%s.", runs(p.unsure), procstats.Bytes.Text(p.low),
+			procstats.Bytes.Text(p.high), procstats.Bytes.Text(p.charged), a.subject.once, p.nextTry(), cold)
 	case p.killedAt > highest:
 		a.because("%s ended at a peak of up to %s%s: the need is higher, and not known. %s with enough memory (try %d MiB).",
 			procstats.Counted(p.kills, "run with OOM kills", "runs with OOM kills"), procstats.Bytes.Text(p.killedAt),
@@ -300,8 +311,8 @@ func (a *Advice) unknownNeed(p *peaks) bool {
 		a.because("%s needed at least %s%s: the need is higher, and not known. %s in a cgroup.",
 			runs(p.bounds), procstats.Bytes.Text(p.atLeast), thanOthers, a.subject.once)
 	case len(p.known) == 0 && p.warm > 0:
-		a.because("%s read up to %s of files that others had loaded: whether they must stay in memory is not known. %s "+
-			"when they are not in the page cache.", runs(p.warm), procstats.Bytes.Text(p.found), a.subject.once)
+		a.because("%s read up to %s that did not come from storage: whether these are files that others had loaded, and "+
+			"must stay in memory, is not known. %s when they are not in the page cache.", runs(p.warm), procstats.Bytes.Text(p.found), a.subject.once)
 	case len(p.known) == 0:
 		a.because("No run has a memory peak: the data do not suffice.")
 	default:

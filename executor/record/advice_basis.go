@@ -67,6 +67,7 @@ func (r *Record) AdviceBasis() string {
 	b.Diagnosis.OOM.Kills, b.Host.ReadAheadBytes = r.Diagnosis.OOM.Kills, r.Host.ReadAheadBytes
 	for _, id := range [...]procstats.ID{
 		procstats.HeadlineMemoryPeak, procstats.HeadlineCPU, procstats.HeadlineIORead, procstats.HeadlineIOHanded,
+		procstats.HeadlineNetworkReceived,
 	} {
 		if h := r.Headline[id.String()]; h.Value != nil {
 			value := HeadlineValue{Value: h.Value, Guarantee: h.Guarantee}
@@ -81,7 +82,8 @@ func (r *Record) AdviceBasis() string {
 		procstats.CgroupMemoryEventsMax, procstats.CgroupMemoryFailcnt, procstats.CgroupCPUThrottled,
 		procstats.TreeIORchar, procstats.TreeIOWchar, procstats.TreeUncharged, procstats.TreeUnchargedData,
 		procstats.PSICPUSome, procstats.PSICPUFull, procstats.PSIMemorySome, procstats.PSIIOSome,
-		procstats.CgroupCPUUsage, procstats.TreeCPU, procstats.RusageCPU,
+		procstats.CgroupCPUUsage, procstats.TreeCPU, procstats.RusageCPU, procstats.CgroupMemoryActiveFile,
+		procstats.CgroupMemoryInactiveFile,
 	} {
 		if value, ok := r.Measurements[id.String()].(float64); ok {
 			b.Measurements[id.String()] = value

@@ -30,6 +30,9 @@ const (
 	flow = mebibyte
 	// usualReadAhead is that of disks of which it is not known.
 	usualReadAhead = 8 * mebibyte
+	// fastReads are bytes in a second: the kernel takes back some 10 GiB of clean pages in one. Written ones must go to
+	// the disk first, as fast as that is.
+	fastReads, fastWrites = 512 * mebibyte, 64 * mebibyte
 	// mostMargin is how many times the highest need the advice is at most.
 	mostMargin = 1.33
 )
@@ -38,11 +41,15 @@ const (
 type usage struct {
 	charged float64
 	// stored is what came from storage, written what is to go there. again is what was read and did not: from the page
-	// cache, or from pipes. found is again without what can have come through pipes of the run. passed is all that was
+	// cache, or from pipes. found is again without what can have come through pipes of the run, or the network. passed is all that was
 	// read or written.
 	stored, written, again, found, passed float64
-	// room is what files need that pass through memory once.
-	room float64
+	// cached is the page cache of files at the last reading.
+	cached float64
+	// room is what files need that pass through memory once. fast reports that they pass so fast that it takes time to
+	// take them back, flooding that they are written so fast.
+	room           float64
+	fast, flooding bool
 	// limited reports whether the run met its memory limit.
 	limited bool
 	// resident is the most that all processes together can have had resident, inherited the part of it that may have
@@ -70,8 +77,13 @@ func usageOf(r *Record, charged float64) (u usage) {
 	u.written = headline(procstats.HeadlineIOHanded)
 	read, wrote := number(procstats.TreeIORchar), number(procstats.TreeIOWchar)
 	u.passed, u.again = max(read, u.stored)+wrote, max(0, read-u.stored)
-	u.found = max(0, u.again-wrote)
-	u.room, u.limited = roomFor(r, min(u.stored, read), headline(procstats.HeadlineCPU)), metLimit(r)
+	u.found = max(0, u.again-wrote-headline(procstats.HeadlineNetworkReceived))
+	u.cached = number(procstats.CgroupMemoryActiveFile) + number(procstats.CgroupMemoryInactiveFile)
+	seconds := waitsOf(r).moving()
+	streamed := min(u.stored, read)
+	u.flooding = u.written > fastWrites*seconds
+	u.fast = u.flooding || streamed > fastReads*seconds
+	u.room, u.limited = roomFor(r, streamed, headline(procstats.HeadlineCPU), seconds), metLimit(r)
 	if u.uncharged = number(procstats.TreeUncharged); u.uncharged < libraries {
 		u.uncharged = 0
 	}
@@ -117,35 +129,41 @@ func (u *usage) foundLoaded() bool {
 }
 
 // roomFor is what files need that pass through memory once, of which so much came from storage. What is read faster
-// than a program computes is read ahead, and read again if that has no room.
-func roomFor(r *Record, streamed, cpu float64) float64 {
+// than a program computes is read ahead, and read again if that has no room; what is read as fast as memory allows, while
+// that which was read ahead before is in use.
+func roomFor(r *Record, streamed, cpu, seconds float64) float64 {
 	const fast = 128 * mebibyte // per second of CPU time
-	if streamed <= fast*cpu {
+	ahead := min(streamed, float64(cmp.Or(r.Host.ReadAheadBytes, usualReadAhead)))
+	switch {
+	case streamed <= fast*cpu:
 		return flow
+	case streamed <= fastReads*seconds:
+		return 4*flow + ahead
 	}
-	return 4*flow + min(streamed, float64(cmp.Or(r.Host.ReadAheadBytes, usualReadAhead)))
+	return max(4*flow+ahead, 2*flow+2*ahead)
 }
 
 // cache returns between what bounds the part of a peak is that is page cache of files, and that nothing needs. What was
-// read from storage once, or written and not read, the kernel takes back at no cost; what is read time and again must
-// stay. Of what was read a few times nothing is known, nor of a run that had to read again what a limit took from it.
-// What processes had resident is no such cache.
+// read from storage once, or written and not read, the kernel takes back at little cost; what is read time and again must
+// stay. Of what was read a few times nothing is known, nor of a run that had to read again what a limit took from it, nor
+// whether files that pass fast may take longer. What processes had resident is no such cache, and what was not cached
+// at the end may have been shared memory: files can have been read around the cache, or removed.
 func (u *usage) cache() (least, most float64) {
 	const seldom, often = 8, 4
 	if !u.whole {
 		return 0, 0
 	}
-	unmapped := func(files, resident float64) float64 {
-		return max(0, u.charged-max(u.charged-files, resident-u.uncharged)-u.room)
+	unmapped := func(files, resident, room float64) float64 {
+		return max(0, u.charged-max(u.charged-files, resident-u.uncharged)-room)
 	}
 	files := u.stored + u.written
-	if !u.limited && u.again <= 4*flow+files/seldom {
-		least = unmapped(files, u.resident)
+	if !u.limited && !u.flooding && u.again <= 4*flow+files/seldom {
+		least = unmapped(min(files, u.cached), u.resident, u.room)
 	}
 	if u.again >= often*u.stored {
 		files = u.written
 	}
-	return least, max(least, unmapped(files, u.resident-u.inherited))
+	return least, max(least, unmapped(files, u.resident-u.inherited, flow))
 }
 
 // needOf returns what a run needed that needed high of what was charged to it. It is not less than its largest process
