@@ -274,6 +274,9 @@ func (b *bench) enough(t *testing.T, advice int64) int64 {
 // TestAdviceLoop runs each program as its user would, takes the advice, and runs it within that on a cold cache.
 func TestAdviceLoop(t *testing.T) {
 	only := os.Getenv(loopVariable)
+	if inGuest() && os.Getenv(dirVariable) != "" {
+		only = "all" // of those that -run chooses
+	}
 	if only == "" {
 		t.Skipf("it takes half an hour: set %s to all, or to a part of the names of programs", loopVariable)
 	}
@@ -281,8 +284,8 @@ func TestAdviceLoop(t *testing.T) {
 	held, unknown := 0, 0
 	rows := []string{fmt.Sprintf("| %-11s | %-32s | %8s | %8s | %s", "class", "program", "advised", "enough", "within it")}
 	for _, p := range programs() {
-		if only != "all" && !strings.Contains(p.class+" "+p.name, only) {
-			continue
+		if only != "all" && !strings.Contains(p.class+" "+p.name, only) || inGuest() && p.steps == "" {
+			continue // a guest has a shell and no compilers or interpreters
 		}
 		t.Run(p.class+" "+p.name, func(t *testing.T) {
 			row, none := newBench(t, p).follow(t)
@@ -290,8 +293,8 @@ func TestAdviceLoop(t *testing.T) {
 			if none {
 				unknown++
 			}
-			if none != p.unknown {
-				t.Errorf("no advice: %t, and it was expected: %t", none, p.unknown)
+			if none && !p.unknown {
+				t.Error("no advice, and it was expected")
 			}
 			if !t.Failed() {
 				held++
@@ -304,7 +307,7 @@ func TestAdviceLoop(t *testing.T) {
 	}
 }
 
-var remedyLimit = regexp.MustCompile(`(?:with a memory limit of|\(try) (\d+) MiB\)?\.$`)
+var remedyLimit = regexp.MustCompile(`(?:with a memory limit of|\(try) (\d+) MiB\)?( and nothing of it in the page cache)?\.$`)
 
 // remedy does what a reason for no advice says, and asks again.
 func (b *bench) remedy(t *testing.T, why string) record.Advice {
@@ -313,6 +316,9 @@ func (b *bench) remedy(t *testing.T, why string) record.Advice {
 	switch {
 	case limit != nil:
 		b.prepare(t)
+		if limit[2] != "" {
+			b.cool(t)
+		}
 		b.run(t, "out", "--memory", limit[1]+"M")
 	case strings.HasSuffix(why, "Run it once when they are not in the page cache."):
 		b.cool(t)
@@ -321,6 +327,11 @@ func (b *bench) remedy(t *testing.T, why string) record.Advice {
 		t.Fatalf("neither advice nor a remedy: %s", why)
 	}
 	return b.advise(t)
+}
+
+// costsTime reports whether there is no advice because any limit costs the program time: how much is for its user to say.
+func costsTime(a record.Advice) bool {
+	return a.MemoryMiB == nil && strings.Contains(a.Why[0], "so fast that a limit costs it time")
 }
 
 // follow returns a row of the table, and whether there was no advice at first.
@@ -333,13 +344,17 @@ func (b *bench) follow(t *testing.T) (row string, none bool) {
 	a := b.advise(t)
 	first := ""
 	for range mostRemedies {
-		if a.MemoryMiB != nil {
+		if a.MemoryMiB != nil || costsTime(a) {
 			break
 		}
 		first = cmp.Or(first, ", first: "+a.Why[0])
 		a = b.remedy(t, a.Why[0])
 	}
-	if none = first != ""; a.MemoryMiB == nil {
+	none = first != ""
+	if costsTime(a) {
+		return fmt.Sprintf("%8s | %8s | %s", "none", "", a.Why[0]), true
+	}
+	if a.MemoryMiB == nil {
 		t.Errorf("no advice, whatever is done: %q", a.Why)
 		return fmt.Sprintf("%8s | %8s | %s", "none", "", a.Why[0]), none
 	}

@@ -20,7 +20,7 @@ type program struct {
 	shm  map[string]int
 	// runs is how often it is run before advice is asked for; 0 for once.
 	runs int
-	// unknown says that no advice is expected after the first runs.
+	// unknown says that there may be no advice after the first runs: it depends on how much the disk reads ahead.
 	unknown bool
 }
 
@@ -71,10 +71,10 @@ func programs() []program {
 		{class: "jit", name: "java", command: "java -Xshare:auto -XX:+UseSerialGC -Xmx64m -version"},
 		{class: "jit", name: "java, cold", command: "java -Xshare:auto -XX:+UseSerialGC -Xmx64m -version", cold: true},
 		{class: "page cache", name: "read once", steps: "read:@0:1 sleep:300", files: []int{120}, unknown: true},
-		{class: "page cache", name: "read once, cold", steps: "read:@0:1 sleep:300", files: []int{120}, cold: true},
+		{class: "page cache", name: "read once, cold", steps: "read:@0:1 sleep:300", files: []int{120}, cold: true, unknown: true},
 		{class: "page cache", name: "read again", steps: "read:@0:20 sleep:300", files: []int{120}, unknown: true},
 		{class: "page cache", name: "read again, cold", steps: "read:@0:20 sleep:300", files: []int{120}, cold: true},
-		{class: "page cache", name: "write", steps: "write:@w:60 sleep:300"},
+		{class: "page cache", name: "write", steps: "write:@w:60 sleep:300", unknown: true},
 		{class: "page cache", name: "write a little", steps: "write:@w:12 anon:40 sleep:300"},
 		{class: "page cache", name: "copy", command: "cp @0 @1; sleep 0.3", files: []int{60}, unknown: true},
 		{class: "page cache", name: "count lines, cold", command: "wc -c <@0; cat @0 @0 | wc -c", files: []int{80}, cold: true, unknown: true},
