@@ -176,7 +176,7 @@ func (b *bench) run(t *testing.T, dir string, flags ...string) *record.Record {
 	if _, ended := err.(*exec.ExitError); err != nil && !ended { //nolint:errorlint // as os/exec returns it
 		t.Fatal(err)
 	}
-	runs := testkit.Value(record.List(out))(t)
+	runs := record.Whole(testkit.Value(record.ListBriefly(out))(t))
 	if len(runs) == 0 {
 		t.Fatalf("no record: %s", output)
 	}

@@ -263,7 +263,7 @@ func (c *chaos) killExecutor(s *session, both bool) bool {
 // pruned deletes the records, which have each start: they are written before it.
 func (c *chaos) pruned() {
 	c.t.Helper()
-	runs, err := record.List(c.Out)
+	runs, err := record.ListBriefly(c.Out)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		c.t.Fatal(err)
 	}
@@ -306,7 +306,7 @@ func (c *chaos) checkNothingLeft() {
 			c.t.Errorf("%s ran beside itself", name)
 		}
 	}
-	runs, err := record.List(c.Out)
+	runs, err := record.ListBriefly(c.Out)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		c.t.Fatal(err)
 	}

@@ -17,11 +17,11 @@ import (
 // Runs returns the records in a place's output folder. A folder without one is not a run yet.
 func (p *Place) Runs(t testing.TB) []record.Entry {
 	t.Helper()
-	runs, err := record.List(p.Out)
+	runs, err := record.ListBriefly(p.Out)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
-	runs = slices.DeleteFunc(runs, func(run record.Entry) bool { return errors.Is(run.Err, fs.ErrNotExist) })
+	runs = slices.DeleteFunc(record.Whole(runs), func(run record.Entry) bool { return errors.Is(run.Err, fs.ErrNotExist) })
 	for _, run := range runs {
 		if run.Err != nil {
 			t.Fatal(run.Err)

@@ -77,8 +77,8 @@ func folders(p *rig.Parent) []string { return p.Folders(p.Hierarchies()...) }
 func watching(t *testing.T, p *rig.Place) {
 	t.Helper()
 	rig.Eventually(t, 30*time.Second, "the watch has begun", func() bool {
-		runs, _ := record.List(p.Out) // it is written just now, perhaps
-		return len(runs) == 1 && runs[0].Err == nil && runs[0].Record.Cgroup != nil
+		runs, _ := record.ListBriefly(p.Out) // it is written just now, perhaps
+		return len(record.Whole(runs)) == 1 && runs[0].Err == nil && runs[0].Record.Cgroup != nil
 	})
 }
 

@@ -16,7 +16,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/tachograph/tacho/procstats"
 )
@@ -32,49 +31,73 @@ type Entry struct {
 	Err    error
 }
 
-// List reads the records of all runs in a folder of runs, newest start first, unreadable ones after them by
-// name. The error is for the folder itself; one that does not exist has no runs.
-func List(root string) ([]Entry, error) {
-	return list(root, func(all []string) []string { return all }, Read)
-}
-
-// ListBriefly is List for a table: of the headlines the records have the CPU time and the peak of memory, and they lack
-// other measurements, processes and sources.
+// ListBriefly reads the records of all runs in a folder of runs for a table, newest start first, unreadable ones after
+// them by name: of the headlines the records have the CPU time and the peak of memory, and they lack other
+// measurements, processes, evidence and sources, see [Whole]. The error is for the folder itself; one that does not
+// exist has no runs.
 func ListBriefly(root string) ([]Entry, error) {
-	return list(root, func(all []string) []string { return all }, readBriefly)
+	names, err := Names(root)
+	return listBriefly(root, names), err
 }
-
-func readBriefly(dir string) (*Record, error) { return read(dir, shorten) }
 
 // ListNewest is ListBriefly for at least the newest runs, which it finds by their names without reading all records. It
 // reads some more: a name begins with the second of the start, which many share, in local time, which may be set back.
 func ListNewest(root string, least int) ([]Entry, error) {
 	const more = 150
-	return list(root, func(all []string) []string {
-		slices.SortFunc(all, func(a, b string) int {
-			return cmp.Or(strings.Compare(begin(b), begin(a)), cmp.Compare(len(b), len(a)), strings.Compare(b, a))
+	all, err := Names(root)
+	named := slices.IndexFunc(all, func(name string) bool { return begin(name) == "" })
+	if named < 0 {
+		named = len(all)
+	}
+	return listBriefly(root, slices.Delete(all, min(least+more, named), named)), err // nothing is known of the others
+}
+
+func listBriefly(root string, names []string) []Entry {
+	entries := make([]Entry, len(names))
+	for i, name := range names {
+		entries[i] = Entry{Name: name, Dir: filepath.Join(root, name)}
+	}
+	readAll(entries, true)
+	slices.SortStableFunc(entries, newestFirst)
+	return entries
+}
+
+// Whole reads the whole records of runs that were listed briefly, in their place.
+func Whole(entries []Entry) []Entry {
+	readAll(entries, false)
+	return entries
+}
+
+// readAll reads the records of entries, on all CPUs.
+func readAll(entries []Entry, brief bool) {
+	var next atomic.Int64
+	var readers sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		readers.Go(func() {
+			var text bytes.Buffer
+			for i := next.Add(1) - 1; i < int64(len(entries)); i = next.Add(1) - 1 {
+				entries[i].Record, entries[i].Err = read(&text, entries[i].Dir, brief)
+			}
 		})
-		named := slices.IndexFunc(all, func(name string) bool { return begin(name) == "" })
-		if named < 0 {
-			named = len(all)
-		}
-		return slices.Delete(all, min(least+more, named), named) // nothing is known of the others
-	}, readBriefly)
+	}
+	readers.Wait()
 }
 
 // begin returns the time in the name of a run; empty if the name has none.
 func begin(name string) string {
-	const layout = "20060102T150405"
+	const layout = "00000000T000000"
 	if len(name) < len(layout) {
 		return ""
 	}
-	if _, err := time.Parse(layout, name[:len(layout)]); err != nil {
-		return ""
+	for i, c := range []byte(layout) {
+		if digit := '0' <= name[i] && name[i] <= '9'; name[i] != c && (c == 'T' || !digit) {
+			return ""
+		}
 	}
 	return name[:len(layout)]
 }
 
-// Names returns the names of all runs in a folder of runs, in order.
+// Names returns the names of all runs in a folder of runs: by the time in them, the newest first, then those without.
 func Names(root string) (names []string, err error) {
 	folders, err := os.ReadDir(root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -85,31 +108,10 @@ func Names(root string) (names []string, err error) {
 			names = append(names, folder.Name())
 		}
 	}
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(strings.Compare(begin(b), begin(a)), cmp.Compare(len(b), len(a)), strings.Compare(b, a))
+	})
 	return names, nil
-}
-
-// list reads the records of some runs, on all CPUs.
-func list(root string, choose func([]string) []string, read func(dir string) (*Record, error)) ([]Entry, error) {
-	names, err := Names(root)
-	if err != nil {
-		return nil, err
-	}
-	names = choose(names)
-	entries := make([]Entry, len(names))
-	var next atomic.Int64
-	var readers sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		readers.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(names)); i = next.Add(1) - 1 {
-				entry := Entry{Name: names[i], Dir: filepath.Join(root, names[i])}
-				entry.Record, entry.Err = read(entry.Dir)
-				entries[i] = entry
-			}
-		})
-	}
-	readers.Wait()
-	slices.SortStableFunc(entries, newestFirst)
-	return entries, nil
 }
 
 func newestFirst(a, b Entry) int {
@@ -133,24 +135,33 @@ func shorten(text []byte) []byte {
 			"guarantees", "cgroup", "notes":
 			return nil
 		case "headline":
-			before, object, _ := bytes.Cut(part, []byte(": "))
-			object, ok := cutParts(object, "\n    \"", func(name string, part []byte) []byte {
-				if name != procstats.HeadlineCPU.String() && name != procstats.HeadlineMemoryPeak.String() {
-					return nil
-				}
-				return part
+			return keepMembers(part, func(name string) bool {
+				return name == procstats.HeadlineCPU.String() || name == procstats.HeadlineMemoryPeak.String()
 			})
-			if ok {
-				return slices.Concat(before, []byte(": "), object)
-			}
+		case "diagnosis":
+			return keepMembers(part, func(name string) bool { return name != "evidence" && name != "last_reading" })
 		}
 		return part
 	})
-	major, _, _ := strings.Cut(SchemaVersion, ".")
-	if !ok || !bytes.HasPrefix(short, []byte(`{"schema_version": "`+major+`.`)) {
+	if !ok {
 		return nil
 	}
 	return short
+}
+
+// keepMembers leaves some members of an object that is a member itself.
+func keepMembers(part []byte, keep func(name string) bool) []byte {
+	before, object, _ := bytes.Cut(part, []byte(": "))
+	object, ok := cutParts(object, "\n    \"", func(name string, part []byte) []byte {
+		if !keep(name) {
+			return nil
+		}
+		return part
+	})
+	if !ok {
+		return part
+	}
+	return slices.Concat(before, []byte(": "), object)
 }
 
 // cutParts cuts an object before each member, and joins again what choose makes of them; ok is false for what is no

@@ -29,12 +29,14 @@ func TestListBriefly(t *testing.T) {
 	}
 	r.Processes = &Processes{Rows: []ProcessRow{{PID: 1, Command: "x"}}}
 	r.Commands, r.Peak = &Commands{}, &Peak{}
+	r.Diagnosis.Evidence, r.Diagnosis.LastReading = map[string]any{"oom": 1.0}, &LastReading{}
 	r.Cgroup, r.Limits = &Cgroup{Layout: "v2"}, []Limit{{Name: "x"}}
 	indented := string(testkit.Value(encode(r, "  "))(t))
 	compact := string(testkit.Value(encode(r, ""))(t))
 	without := *r
 	without.Measurements, without.Absent, without.Processes, without.Commands, without.Peak = nil, nil, nil, nil, nil
 	without.Surroundings, without.Notes = Surroundings{}, nil
+	without.Diagnosis.Evidence, without.Diagnosis.LastReading = nil, nil
 	without.Headline = maps.Clone(r.Headline)
 	delete(without.Headline, "another")
 	for name, test := range map[string]struct {
@@ -94,4 +96,26 @@ func TestListNewest(t *testing.T) {
 	}
 	testkit.Diff(t, "newest", want, got[:4])
 	testkit.Equal(t, len(got), 3+150+2, "records read")
+}
+
+// BenchmarkList lists and finds among 10,000 runs.
+func BenchmarkList(b *testing.B) {
+	root := b.TempDir()
+	for i := range 10_000 {
+		at := time.Date(2026, 1, 1, 0, 0, i, 0, time.UTC)
+		dir := filepath.Join(root, at.Format("20060102T150405")+"-1")
+		testkit.Must(b, os.Mkdir(dir, 0o700))
+		text := testkit.Value(encode(exampleRecord(filepath.Base(dir), at), "  "))(b)
+		testkit.Must(b, os.WriteFile(filepath.Join(dir, InfoFile), text, 0o600))
+	}
+	b.Run("all", func(b *testing.B) {
+		for b.Loop() {
+			testkit.Equal(b, len(testkit.Value(ListBriefly(root))(b)), 10_000, "runs")
+		}
+	})
+	b.Run("newest", func(b *testing.B) {
+		for b.Loop() {
+			testkit.Equal(b, len(testkit.Value(ListNewest(root, 1))(b)), 151, "runs")
+		}
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tachograph/tacho/procstats"
@@ -67,6 +68,12 @@ type Record struct {
 type Version struct {
 	SchemaVersion string `json:"schema_version"`
 	TachoVersion  string `json:"tacho_version"`
+}
+
+// ours reports whether this version knows the fields.
+func (v Version) ours() bool {
+	major := SchemaVersion[:strings.Index(SchemaVersion, ".")+1]
+	return strings.HasPrefix(v.SchemaVersion, major)
 }
 
 // Origin says how a task was started, and by what process.

@@ -269,20 +269,21 @@ const maxRecord = 64 << 20
 
 // Read reads the record of the run in dir. The error names the file and, where its text is at fault, the line;
 // it wraps fs.ErrNotExist where the folder holds no record.
-func Read(dir string) (*Record, error) { return read(dir, func([]byte) []byte { return nil }) }
+func Read(dir string) (*Record, error) { return read(new(bytes.Buffer), dir, false) }
 
-// read reads a record from what cut leaves of its text, or from all of it if that is nil.
-func read(dir string, cut func(text []byte) []byte) (*Record, error) {
+// read reads a record, or, briefly, what shorten leaves of it.
+func read(text *bytes.Buffer, dir string, brief bool) (r *Record, err error) {
 	path := filepath.Join(dir, InfoFile)
-	content, err := regular.Read(path, maxRecord)
-	if err != nil {
+	if err := regular.ReadInto(text, path, maxRecord); err != nil {
 		return nil, fmt.Errorf("read record: %w", err)
 	}
-	r := new(Record)
-	if short := cut(content); short == nil || json.Unmarshal(short, r) != nil {
-		r, err = Decode(content)
+	if brief {
+		r = new(Record)
+		if short := shorten(text.Bytes()); short != nil && json.Unmarshal(short, r) == nil && r.ours() {
+			return r, nil
+		}
 	}
-	if err != nil {
+	if r, err = Decode(text.Bytes()); err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
 	return r, nil
@@ -293,11 +294,15 @@ func Decode(content []byte) (*Record, error) { return decode[Record](content, 1)
 
 // decode reads a text that begins in a line of its file.
 func decode[T any](text []byte, line int) (*T, error) {
+	value := new(T)
+	err := json.Unmarshal(text, value)
+	if v, versioned := any(value).(interface{ ours() bool }); versioned && err == nil && v.ours() {
+		return value, nil
+	}
 	if err := checkSchema(text, line); err != nil {
 		return nil, err
 	}
-	value := new(T)
-	if err := json.Unmarshal(text, value); err != nil {
+	if err != nil {
 		return nil, placed(err, text, line)
 	}
 	return value, nil
@@ -343,7 +348,7 @@ func decodeLines(text io.Reader, path string, yield func(*Usage, error) bool) {
 	}
 }
 
-// checkSchema refuses what is not ours before its fields are taken for something else.
+// checkSchema refuses what is not ours, whose fields would be taken for something else.
 func checkSchema(content []byte, line int) error {
 	var head struct {
 		SchemaVersion *string `json:"schema_version"`
@@ -357,8 +362,7 @@ func checkSchema(content []byte, line int) error {
 	if head.SchemaVersion == nil {
 		return fmt.Errorf("it has no schema_version: %w", ErrForeign)
 	}
-	ours, _, _ := strings.Cut(SchemaVersion, ".")
-	if major, _, _ := strings.Cut(*head.SchemaVersion, "."); major != ours {
+	if ours, _, _ := strings.Cut(SchemaVersion, "."); !(Version{SchemaVersion: *head.SchemaVersion}).ours() {
 		return fmt.Errorf("schema_version %q, not %s.x: %w", *head.SchemaVersion, ours, ErrForeign)
 	}
 	return nil

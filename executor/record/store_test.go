@@ -180,7 +180,7 @@ func TestListIsNewestFirstAndKeepsDamagedRuns(t *testing.T) {
 		must(t, store.Close())
 	}
 	must(t, os.Mkdir(filepath.Join(root, "empty"), 0o700))
-	entries := testkit.Value(List(root))(t)
+	entries := testkit.Value(ListBriefly(root))(t)
 	var names []string
 	for _, entry := range entries {
 		names = append(names, entry.Name)
@@ -189,7 +189,7 @@ func TestListIsNewestFirstAndKeepsDamagedRuns(t *testing.T) {
 	if last := entries[len(entries)-1]; last.Record != nil || !errors.Is(last.Err, fs.ErrNotExist) {
 		t.Errorf("folder without a record: %+v, want fs.ErrNotExist", last)
 	}
-	if none, err := List(filepath.Join(root, "nowhere")); err != nil || len(none) > 0 {
+	if none, err := ListBriefly(filepath.Join(root, "nowhere")); err != nil || len(none) > 0 {
 		t.Errorf("List of no folder: %v, %v; want no runs", none, err)
 	}
 }

@@ -61,20 +61,27 @@ func notRegular(path string, info fs.FileInfo) error {
 
 // Read reads a regular file of at most so many bytes. A larger one is an error.
 func Read(path string, most int64) ([]byte, error) {
+	var text bytes.Buffer
+	err := ReadInto(&text, path, most)
+	return text.Bytes(), err
+}
+
+// ReadInto is Read into a buffer for many files, in place of what it holds.
+func ReadInto(text *bytes.Buffer, path string, most int64) error {
+	text.Reset()
 	file, size, err := open(path)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer file.Close()
-	var text bytes.Buffer
 	text.Grow(int(min(size, most)) + bytes.MinRead) // it is read at once, to its end
 	if _, err := text.ReadFrom(io.LimitReader(file, most+1)); err != nil {
-		return nil, err
+		return err
 	}
 	if int64(text.Len()) > most {
-		return nil, fmt.Errorf("%s: more than %d bytes", path, most)
+		return fmt.Errorf("%s: more than %d bytes", path, most)
 	}
-	return text.Bytes(), nil
+	return nil
 }
 
 // mostSecret is more than any token or certificate chain has.

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	_ "embed" // of the help
 	"math"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -65,6 +66,7 @@ func (o *lsOptions) run(cmd *cobra.Command) error {
 			return cli.Usagef("--state %s: must be running, exited or lost", state)
 		}
 	}
+	debug.SetGCPercent(400) // it ends soon, and all that it reads stays until then
 	entries, err := record.ListBriefly(*o.outputDir)
 	if err != nil {
 		return err

@@ -127,9 +127,12 @@ func (o *adviseOptions) size(cmd *cobra.Command, args []string) error {
 
 // watched returns the records of tacho watch on this machine.
 func (o *adviseOptions) watched(since time.Time) (watched []*record.Record) {
-	entries, _ := record.List(*o.outputDir) // most machines have none
-	for _, e := range entries {
-		if e.Record != nil && e.Record.Diagnosis.Verdict == record.Watched && e.Record.StartedAt.After(since) {
+	entries, _ := record.ListBriefly(*o.outputDir) // most machines have none
+	entries = slices.DeleteFunc(entries, func(e record.Entry) bool {
+		return e.Err != nil || e.Record.Diagnosis.Verdict != record.Watched || !e.Record.StartedAt.After(since)
+	})
+	for _, e := range record.Whole(entries) {
+		if e.Err == nil {
 			watched = append(watched, e.Record)
 		}
 	}

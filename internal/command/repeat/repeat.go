@@ -163,13 +163,16 @@ func All(entry record.Entry) ([]Group, error) {
 	if label == "" {
 		return alone, nil
 	}
-	all, err := record.List(filepath.Dir(entry.Dir))
+	all, err := record.ListBriefly(filepath.Dir(entry.Dir))
 	if err != nil {
 		return alone, err
 	}
+	all = slices.DeleteFunc(all, func(e record.Entry) bool {
+		return e.Err != nil || e.Record.Labels[Label] != label || !e.Record.End().Outcome.Success()
+	})
 	var groups []Group
-	for _, e := range slices.Backward(all) {
-		if e.Err != nil || e.Record.Labels[Label] != label || !e.Record.End().Outcome.Success() {
+	for _, e := range slices.Backward(record.Whole(all)) {
+		if e.Err != nil {
 			continue
 		}
 		at := slices.IndexFunc(groups, func(g Group) bool {

@@ -83,7 +83,7 @@ func Find(root, word string) (record.Entry, error) {
 	if strings.ContainsRune(word, filepath.Separator) || strings.ContainsRune(word, '/') {
 		return read(word)
 	}
-	names, err := listNames(root)
+	names, err := record.Names(root)
 	if err != nil {
 		return record.Entry{}, err
 	}
@@ -148,42 +148,27 @@ func newest(root string, back int) (record.Entry, error) {
 	return read(entries[back].Dir)
 }
 
-// History returns the records of a run and of those of the same command in the same directory beside it, the newest
-// first: at most 50, of the newest runs there.
+// History returns the records of a run and then of those of the same command in the same directory beside it, the
+// newest first: at most 50, of the newest 200 runs there.
 func History(of record.Entry) ([]*record.Record, error) {
-	const most, newest = 50, 200
-	all, err := record.ListNewest(filepath.Dir(of.Dir), newest)
-	if err != nil {
-		return nil, err
-	}
-	if !slices.ContainsFunc(all, func(entry record.Entry) bool { return entry.Name == of.Name }) {
-		all = append(all, of)
-	}
-	var records []*record.Record
-	for i, entry := range all {
-		r := entry.Record
-		like := entry.Err == nil && slices.Equal(r.Command, of.Record.Command) && r.Dir == of.Record.Dir
-		if !like || (i >= newest || len(records) >= most) && entry.Name != of.Name {
-			continue
-		}
-		if r, err = record.Read(entry.Dir); err == nil {
-			records = append(records, r)
+	const most = 50
+	all, err := record.ListNewest(filepath.Dir(of.Dir), most) // and 150 more
+	like := slices.DeleteFunc(all, func(e record.Entry) bool {
+		return e.Err != nil || e.Name == of.Name || e.Record.Dir != of.Record.Dir ||
+			!slices.Equal(e.Record.Command, of.Record.Command)
+	})
+	records := []*record.Record{of.Record}
+	for _, entry := range record.Whole(like[:min(len(like), most-1)]) {
+		if entry.Err == nil {
+			records = append(records, entry.Record)
 		}
 	}
-	return records, nil
+	return records, err
 }
 
 // NoRunsError returns the error that root has no runs.
 func NoRunsError(root string) error {
 	return fmt.Errorf("no runs in %s (tacho run creates one; --output-dir chooses another directory)", root)
-}
-
-// listNames returns the names of the runs in root without reading their records. Names start with the time of the run:
-// the newest is first.
-func listNames(root string) ([]string, error) {
-	names, err := record.Names(root)
-	slices.Reverse(names)
-	return names, err
 }
 
 // Complete completes the first n arguments with the names of runs.
@@ -196,7 +181,7 @@ func Complete(outputDir *string, n int) cobra.CompletionFunc {
 		if err := cli.ApplyEnvironment(cmd, nil); err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		names, err := listNames(*outputDir)
+		names, err := record.Names(*outputDir)
 		if err != nil || len(names) == 0 {
 			return nil, cobra.ShellCompDirectiveDefault
 		}
