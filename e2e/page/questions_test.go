@@ -21,12 +21,13 @@ func TestQuestions(t *testing.T) {
 	testkit.Must(t, stage.WriteLogs(t.TempDir()))
 	server := httptest.NewServer(page.New(stage, page.Options{}).Handler(true))
 	defer server.Close()
-	redis, extract, fit := "/alloc/"+pagetest.ID(2)+"/redis", "/alloc/"+pagetest.ID(3)+"/extract", "/alloc/"+pagetest.ID(9)+"/fit"
+	api, redis := "/alloc/"+pagetest.ID(1)+"/api", "/alloc/"+pagetest.ID(2)+"/redis"
+	extract, fit := "/alloc/"+pagetest.ID(3)+"/extract", "/alloc/"+pagetest.ID(9)+"/fit"
 	shown := map[string]string{}
 	tab := startBrowser(t).open(t)
 	defer tab.visit(t, "about:blank") // ends the stream, for which the server would wait
 	tab.window(t, 1280, 800, "light")
-	for _, path := range []string{"/", redis, extract, fit} {
+	for _, path := range []string{"/", api, redis, extract, fit} {
 		tab.visit(t, server.URL+path)
 		shown[path] = evaluate[string](t, tab, `(() => {
 			const walk = document.createTreeWalker(document.getElementById("main"), NodeFilter.SHOW_TEXT), texts = [];
@@ -53,7 +54,7 @@ func TestQuestions(t *testing.T) {
 		{"what did it wait for?", "/", `memory-thrashing [\d.]+ %`},
 		{"what did it wait for?", extract, `Pressure io-bound cpu [\d.]+ % memory [\d.]+ % io [\d.]+ %`},
 		{"did it write to disk, and how much?", extract, `Written .* written [\d.]+ GiB since the start`},
-		{"was it throttled?", redis, `Pressure memory-thrashing`},
+		{"was it throttled?", api, `throttled by its CPU quota for \S+s, summed over CPUs`},
 		{"why did it end, and when?", redis, `Last end, 4m ago`},
 		{"why did it end, and when?", fit, `oom-killed .* 11m ago`},
 		{"which of my tasks is the problem now?", "/", `Problems \d+ .*etl\[1\] .* failed \d+ s ago .*redis .*oom-killed 4m ago`},

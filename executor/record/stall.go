@@ -192,3 +192,31 @@ func (w Waits) share(seconds *float64) float64 {
 	}
 	return *seconds / w.Wall.Seconds()
 }
+
+// Throttling says how long the quotas of the run's cgroup and of cgroups above it held processes back; nil if none did.
+func (r *Record) Throttling() []string {
+	return Throttling(func(id procstats.ID) (float64, bool) {
+		number, ok := r.Measurements[id.String()].(float64)
+		return number, ok
+	})
+}
+
+// Throttling is that of readings.
+func Throttling(number func(procstats.ID) (value float64, ok bool)) (parts []string) {
+	if throttled, _ := number(procstats.CgroupCPUThrottled); throttled > 0 {
+		parts = append(parts, "throttled by its CPU quota for "+procstats.Seconds.Text(throttled)+", summed over CPUs")
+	}
+	effective, text := procstats.CgroupCPUQuotaEffective, "a CPU quota above its cgroup"
+	throttled, ok := number(procstats.CgroupCPUAncestorThrottled)
+	if !ok {
+		effective, text = procstats.CgroupCPUInheritedQuota, "a CPU quota of the cgroup it was started in"
+		throttled, ok = number(procstats.CgroupCPUInheritedThrottled)
+	}
+	if !ok || throttled == 0 {
+		return parts
+	}
+	if quota, ok := number(effective); ok {
+		text += " (effective " + procstats.Cores.Text(quota) + ")"
+	}
+	return append(parts, text+" throttled for "+procstats.Seconds.Text(throttled)+", summed over CPUs")
+}

@@ -238,6 +238,8 @@ type pressure struct {
 	// Most is the largest share, if the task is held up.
 	Most   string
 	Shares []share
+	// Throttling says how long CPU quotas have held the task back since its start.
+	Throttling []string
 }
 
 // share is one resource's part in it.

@@ -193,6 +193,7 @@ func (p *Page) readings(t task, body *taskView, f *frame) {
 	body.Receives = rate(procstats.HeadlineNetworkReceived, figures.Received)
 	body.Received, body.Sent = total(procstats.HeadlineNetworkReceived), total(procstats.HeadlineNetworkSent)
 	body.Selected = selectedFigures(t.usage.Sample)
+	body.Pressure.Throttling = record.Throttling(t.usage.Sample.Task.Number)
 	body.Notes = record.Contradictions(record.Headlines(list))
 }
 

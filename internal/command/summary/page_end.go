@@ -28,7 +28,7 @@ func (p *Page) waited() {
 		reason := p.record.Absent[procstats.PSICPUSome.String()]
 		p.line("unknown: %s", cli.Printable(cmp.Or(reason, whyUnknown(p.record.State))))
 	}
-	for _, text := range throttling(p.record) {
+	for _, text := range p.record.Throttling() {
 		p.line("%s", text)
 	}
 }

@@ -201,28 +201,8 @@ func waitedSummary(r *record.Record) string {
 			text += ", without the processes that ran outside its cgroup"
 		}
 	}
-	if text = record.Join("; ", append([]string{text}, throttling(r)...)...); text == "" {
+	if text = record.Join("; ", append([]string{text}, r.Throttling()...)...); text == "" {
 		return ""
 	}
 	return record.Join(": ", text, cli.Printable(r.Diagnosis.StallText()))
-}
-
-// throttling says how long the quotas of the run's cgroup and of cgroups above it held processes back; nil if none did.
-func throttling(r *record.Record) (parts []string) {
-	if throttled, _ := numberOf(r.Measurements, procstats.CgroupCPUThrottled); throttled > 0 {
-		parts = append(parts, "throttled by its CPU quota for "+procstats.Seconds.Text(throttled)+", summed over CPUs")
-	}
-	effective, text := procstats.CgroupCPUQuotaEffective, "a CPU quota above its cgroup"
-	throttled, ok := numberOf(r.Measurements, procstats.CgroupCPUAncestorThrottled)
-	if !ok {
-		effective, text = procstats.CgroupCPUInheritedQuota, "a CPU quota of the cgroup it was started in"
-		throttled, ok = numberOf(r.Measurements, procstats.CgroupCPUInheritedThrottled)
-	}
-	if !ok || throttled == 0 {
-		return parts
-	}
-	if quota, ok := numberOf(r.Measurements, effective); ok {
-		text += " (effective " + procstats.Cores.Text(quota) + ")"
-	}
-	return append(parts, text+" throttled for "+procstats.Seconds.Text(throttled)+", summed over CPUs")
 }
