@@ -22,6 +22,9 @@ import (
 // mistakes are command lines as people get them wrong. Words with blanks are in single quotes.
 const mistakes = `
 run
+watch
+watch --pid ''
+watch --pid 1 --cgroup /
 run --timeout 10 -- true
 run --timeout 10sec -- true
 run --timeout ten -- true

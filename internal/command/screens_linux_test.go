@@ -36,6 +36,7 @@ func TestScreens(t *testing.T) {
 		{"show --all 2026.03.04T10", []uint16{60}},
 		{"diff 2026.03.04T10 2026.03.04T11", all[:2]},
 		{"diff --all 2026.03.04T10 2026.03.04T11", narrow},
+		{"advise 2026.03.04T10", all[:1]},
 		{"compare 2026.03.04T10 2026.03.04T12", all[:2]},
 		{"explain cgroup_memory", narrow},
 		{"alloc status", narrow},

@@ -237,6 +237,10 @@ func (t *Table) wrapped(lines [][]Cell, columns int) string {
 		narrow[last] = min(narrow[last], leastWrapped)
 	}
 	kept, widths := fitted.layout(narrow)
+	if last >= 0 && !slices.Equal(widths[:last], natural[:last]) { // the last one is written below, and takes no room
+		narrow[last] = 0
+		kept, widths = fitted.layout(narrow)
+	}
 	start := utf8.RuneCountInString(t.Indent)
 	for _, i := range kept {
 		if i != last {

@@ -110,4 +110,8 @@ func TestTableWraps(t *testing.T) {
 			t.Errorf("%d columns:\n%s\nwant\n%s", columns, got, want)
 		}
 	}
+	names := Table{Leave: []int{Shorten}, Least: map[int]int{0: 7}}
+	names.AddTexts("beginning-end", "1", "a remark that is below takes no room")
+	want := "beginning-end  1\n    a remark that is\n    below takes no room\n"
+	testkit.Equal(t, names.Render(Palette{Columns: 24}), want, "the name is whole")
 }

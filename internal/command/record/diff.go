@@ -76,7 +76,10 @@ func (d *runDiff) render(p cli.Palette) string {
 		text += "\n"
 	}
 	text += "A  " + cli.Printable(d.A.ID) + "\nB  " + cli.Printable(d.B.ID) + "\n\n"
-	t := cli.Table{Header: []string{"", "A", "B", "CHANGE", "", ""}, Right: []int{1, 2, 3, 4}, Leave: []int{4}}
+	t := cli.Table{
+		Header: []string{"", "A", "B", "CHANGE", "", ""}, Right: []int{1, 2, 3, 4},
+		Leave: []int{4, cli.Shorten}, Least: map[int]int{0: 16},
+	}
 	t.AddTexts("state", d.A.stateText(), d.B.stateText())
 	t.AddTexts("outcome", cli.OrDash(string(d.A.Outcome)), cli.OrDash(string(d.B.Outcome)))
 	t.AddTexts("exit code", summary.ExitText(d.A.ExitCode, d.A.Signal), summary.ExitText(d.B.ExitCode, d.B.Signal))
@@ -86,12 +89,22 @@ func (d *runDiff) render(p cli.Palette) string {
 		}
 		t.Add()
 		for i := range rows {
-			if rows[i].AbsentA == "" || rows[i].AbsentB == "" { // else the JSON says why
+			if d.shows(&rows[i]) {
 				t.Add(rows[i].cells(p)...)
 			}
 		}
 	}
 	return text + t.Render(p)
+}
+
+// shows reports whether a row says something: not what is absent, of which the JSON says why, nor what neither run did,
+// nor the CPUs of the last sample, beside which the average is.
+func (d *runDiff) shows(row *diffRow) bool {
+	if row.AbsentA != "" && row.AbsentB != "" {
+		return false
+	}
+	neither := row.A != nil && row.B != nil && *row.A == 0 && *row.B == 0
+	return d.all || !neither && row.Name != procstats.HeadlineCores.String()
 }
 
 func (row *diffRow) cells(p cli.Palette) []any {

@@ -172,15 +172,18 @@ func (o *adviseOptions) print(cmd *cobra.Command, histories map[string][]*record
 		return cli.PrintJSON(out, all)
 	}
 	var text strings.Builder
+	palette := cli.PaletteFor(cmd, out)
 	for i, name := range slices.Sorted(maps.Keys(all)) {
 		if i > 0 {
 			text.WriteByte('\n')
 		}
 		if ofTasks {
-			text.WriteString(cli.PaletteFor(cmd, out).Bold("Task "+cli.Printable(name)) + "\n")
+			text.WriteString(palette.Bold("Task "+cli.Printable(name)) + "\n")
 		}
 		advice := all[name]
-		text.WriteString(advice.Text(o.coreMHz))
+		for line := range strings.Lines(advice.Text(o.coreMHz)) {
+			text.WriteString(cli.Hang(palette, "", "", strings.TrimSuffix(line, "\n"), nil))
+		}
 	}
 	_, err := io.WriteString(out, text.String())
 	return err

@@ -49,10 +49,8 @@ func newWatch() *cobra.Command {
 	var kinds []string
 	for _, k := range watchable {
 		o.flags.String(k.flag, "", k.usage)
-		kinds = append(kinds, k.flag)
+		kinds = append(kinds, "--"+k.flag)
 	}
-	cmd.MarkFlagsOneRequired(kinds...)
-	cmd.MarkFlagsMutuallyExclusive(kinds...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		selection, err := o.check()
 		if err != nil {
@@ -61,8 +59,11 @@ func newWatch() *cobra.Command {
 		var named []string
 		for _, k := range watchable {
 			if value := o.flags.Lookup(k.flag).Value.String(); value != "" {
-				named = []string{k.flag, value}
+				named = append(named, k.flag, value)
 			}
+		}
+		if len(named) != 2 {
+			return cli.Usagef("one of %s must say what to watch (see %s --help)", cli.OrList(kinds), cmd.CommandPath())
 		}
 		s := &session{launch: launch{
 			options: o, cmd: cmd, id: o.newID(), args: append([]string{"watch"}, named...), selection: selection,

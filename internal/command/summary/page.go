@@ -48,6 +48,9 @@ func (p *Page) screen() string {
 	p.facts()
 	p.Title("Why it ended")
 	p.why()
+	if r.Diagnosis.Verdict == record.StartFailed {
+		return p.String()
+	}
 	p.Title("What it used, and what it waited for")
 	if len(r.Headline) == 0 {
 		p.line("unknown: %s", whyUnknown(r.State))
