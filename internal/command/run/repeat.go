@@ -170,9 +170,14 @@ func (s *schedule) runRepeatedly() (err error) {
 		return stopped
 	}
 	rows, first := repeat.Compare(groups...), groups[0].Runs[0].Record
-	what := procstats.Counted(o.runs, "run", "runs") + " of " + cli.CommandLine(first.Command)
-	if n := len(s.commands); n > 1 {
-		what = fmt.Sprintf("%s of each of %d commands", procstats.Counted(o.runs, "run", "runs"), n)
+	what := procstats.Counted(o.runs, "run", "runs")
+	if done := len(groups[0].Runs); done < o.runs {
+		what = fmt.Sprintf("%d of %s", done, what)
+	}
+	if n := len(groups); n > 1 {
+		what += fmt.Sprintf(" of each of %d commands", n)
+	} else {
+		what += " of " + cli.CommandLine(first.Command)
 	}
 	if err := s.write(out, what, rows, first.ID); err != nil {
 		return err

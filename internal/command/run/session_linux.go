@@ -410,7 +410,8 @@ func (s *session) report(final *record.Record) error {
 	if err := failpoint.Err("run.end.report"); err != nil {
 		return err
 	}
-	if s.output == nil && !s.options.silent() {
+	interrupted := s.progress != "" && !final.End().Outcome.Success() // which is said next
+	if s.output == nil && !s.options.silent() || interrupted {
 		s.screen.endLine()
 	}
 	return s.options.report(s.cmd, s.output, final)
