@@ -218,6 +218,9 @@ func TestTopViewFitsTheScreen(t *testing.T) {
 		}
 		pressAll(m, "<esc>", "<esc>")
 	}
+	if lines := strings.Join(helpLines(80), "\n"); strings.Contains(lines, "…") {
+		t.Errorf("the keys do not fit into 80 columns:\n%s", lines)
+	}
 }
 
 func TestParseKeys(t *testing.T) {
