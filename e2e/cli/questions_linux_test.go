@@ -37,6 +37,10 @@ var questions = []struct{ question, screen, line string }{
 	{"what did it wait for?", "run spins", `^  waited +for CPU [\d.]+ %, memory .* of the time`},
 	{"what did it wait for?", "show spins", `^  waited +for CPU [\d.]+ %, memory .* of the time`},
 	{"what did it wait for?", "top", `^spins\.g\[0\]/main .* [\d.]+ % (cpu|throttled)`},
+	{"what did it wait for?", "run thrashes", `^  waited +for CPU [\d.]+ %, memory [1-9][\d.]* %`},
+	{"what did it wait for?", "show thrashes", `^  waited +for CPU [\d.]+ %, memory [1-9][\d.]* %`},
+	{"what did it wait for?", "run syncs", `^  waited +for CPU .*, I/O [1-9][\d.]* % of the time`},
+	{"what did it wait for?", "show syncs", `^  waited +for CPU .*, I/O [1-9][\d.]* % of the time`},
 	{"did it write to disk, and how much?", "run writes", `^  i/o .*written (at least )?16 MiB`},
 	{"did it write to disk, and how much?", "show writes", `^  i/o .*written (at least )?16 MiB`},
 	{"was it throttled?", "run spins", `throttled by its CPU\s+quota for [\d.]+ m?s`},
@@ -51,8 +55,9 @@ var questions = []struct{ question, screen, line string }{
 	{"is the figure exact?", "show eats", `^  memory +peak 32 MiB \(exact`},
 }
 
-// TestQuestions asks twelve questions of real runs and tasks: one that is killed for its memory, one that its quota holds
-// back, one that writes, and one that takes longer than before. Each is answered on the first screen.
+// TestQuestions asks twelve questions of real runs and tasks: one that is killed for its memory, one that reads
+// again and again what its limit takes from it, one that its quota holds back, one that writes, one that waits for its
+// disk, and one that takes longer than before. Each is answered on the first screen.
 func TestQuestions(t *testing.T) {
 	parent := rig.NeedMemory(t)
 	testkit.Must(t, parent.LimitCPU(10))
@@ -69,13 +74,18 @@ func TestQuestions(t *testing.T) {
 			t.Errorf("%s: %d lines are more than a screen", name, lines)
 		}
 	}
+	disk := testkit.Value(os.MkdirTemp(".", "disk"))(t) // a file there is on no tmpfs
+	t.Cleanup(func() { _ = os.RemoveAll(disk) })
 	script := map[string]string{
 		"eats":   "x=$(head -c 200000000 /dev/zero | tr '\\0' x)",
 		"spins":  "sleep 0; i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done",
 		"writes": "dd if=/dev/zero of=" + filepath.Join(a.temp, "written") + " bs=1M count=16 conv=fsync 2>/dev/null",
-		"waits":  "sleep $(cat " + filepath.Join(a.temp, "pause") + ")",
+		"thrashes": `cd "$1"; dd if=/dev/zero of=read bs=1M count=24 conv=fsync 2>/dev/null
+for i in 1 2 3 4 5; do cat read read read >/dev/null; done`,
+		"syncs": `dd if=/dev/zero of="$1/synced" bs=16k count=300 oflag=dsync 2>/dev/null`,
+		"waits": "sleep $(cat " + filepath.Join(a.temp, "pause") + ")",
 	}
-	flags := map[string][]string{"eats": {"--memory", "32M"}, "spins": {"--cpu", "0.05"}}
+	flags := map[string][]string{"eats": {"--memory", "32M"}, "spins": {"--cpu", "0.05"}, "thrashes": {"--memory", "8M"}}
 	for _, name := range []string{"eats", "spins"} { // both below a quota
 		file := filepath.Join(a.temp, name+".nomad.hcl")
 		job := `job "` + name + `" {
@@ -108,7 +118,7 @@ func TestQuestions(t *testing.T) {
 	var running sync.WaitGroup
 	for name, text := range script {
 		out := filepath.Join(runs, name)
-		one := append(append([]string{"run", "--live", "never", "--output-dir", out}, flags[name]...), "--", "sh", "-c", text)
+		one := append(append([]string{"run", "--live", "never", "--output-dir", out}, flags[name]...), "--", "sh", "-c", text, "sh", disk)
 		running.Go(func() {
 			if see("run "+name, one...); name == "waits" {
 				for _, pause := range []string{"0.11", "0.1", "0.7"} {
