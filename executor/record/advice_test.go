@@ -312,6 +312,7 @@ func TestInsufficientData(t *testing.T) {
 		{"and seen between bursts", []*Record{seen(inherited(readingFiles(90, 90, 24, 1)), 6, 5120)}, false, true, "1 run needed between 11 MiB and 21 MiB"},
 		{"files read once by what may be small", []*Record{inherited(readingFiles(90, 90, 24, 1))}, false, true, "1 run needed between 11 MiB and 25 MiB of a peak of 100 MiB"},
 		{"files read fast, that others had loaded before", []*Record{readingFiles(1, 900, 20, 1), fast(readingFiles(90, 90, 20, 1), 0)}, false, true, "Run it once with a memory limit of 27 MiB and nothing of it in the page cache."},
+		{"files mapped, and read ahead", []*Record{readingFiles(90, 2, 60, 1)}, true, true, "peak 100 MiB exact, but for 1 MiB of page cache"},
 		{"files read around the page cache", []*Record{cached(readingFiles(90, 90, 20, 1), 3)}, false, true, "1 run needed between 21 MiB and 98 MiB of a peak of 100 MiB"},
 		{"files written at once", []*Record{quick(writing(readingFiles(0, 0, 20, 1), 80))}, false, false, "1 run needed between 21 MiB and 100 MiB of a peak of 100 MiB"},
 		{"and longer with less", []*Record{quick(writing(readingFiles(0, 0, 20, 1), 80)), met(writing(readingFiles(0, 0, 20, 1), 80))}, false, true, "1 run needed at most 100 MiB: files pass through its page cache so fast that a limit costs it time, as 50 MiB did. Allow 112 MiB if it must not take longer."},

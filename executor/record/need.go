@@ -46,6 +46,8 @@ type usage struct {
 	stored, written, again, found, passed float64
 	// cached is the page cache of files at the last reading.
 	cached float64
+	// streamed was read from storage by calls, and not by touching what is mapped.
+	streamed float64
 	// room is what files need that pass through memory once. fast reports that they pass so fast that it takes time to
 	// take them back, flooding that they are written so fast.
 	room           float64
@@ -80,10 +82,10 @@ func usageOf(r *Record, charged float64) (u usage) {
 	u.found = max(0, u.again-wrote-headline(procstats.HeadlineNetworkReceived))
 	u.cached = number(procstats.CgroupMemoryActiveFile) + number(procstats.CgroupMemoryInactiveFile)
 	seconds := waitsOf(r).moving()
-	streamed := min(u.stored, read)
+	u.streamed = min(u.stored, read)
 	u.flooding = u.written > fastWrites*seconds
-	u.fast = u.flooding || streamed > fastReads*seconds
-	u.room, u.limited = roomFor(r, streamed, headline(procstats.HeadlineCPU), seconds), metLimit(r)
+	u.fast = u.flooding || u.streamed > fastReads*seconds
+	u.room, u.limited = roomFor(r, u.streamed, headline(procstats.HeadlineCPU), seconds), metLimit(r)
 	if u.uncharged = number(procstats.TreeUncharged); u.uncharged < libraries {
 		u.uncharged = 0
 	}
@@ -146,8 +148,9 @@ func roomFor(r *Record, streamed, cpu, seconds float64) float64 {
 // cache returns between what bounds the part of a peak is that is page cache of files, and that nothing needs. What was
 // read from storage once, or written and not read, the kernel takes back at little cost; what is read time and again must
 // stay. Of what was read a few times nothing is known, nor of a run that had to read again what a limit took from it, nor
-// whether files that pass fast may take longer. What processes had resident is no such cache, and what was not cached
-// at the end may have been shared memory: files can have been read around the cache, or removed.
+// whether files that pass fast may take longer. What processes had resident is no such cache, nor what lies around it and
+// was read ahead with it. What was not cached at the end may have been shared memory: files can have been read around the
+// cache, or removed.
 func (u *usage) cache() (least, most float64) {
 	const seldom, often = 8, 4
 	if !u.whole {
@@ -156,7 +159,7 @@ func (u *usage) cache() (least, most float64) {
 	unmapped := func(files, resident, room float64) float64 {
 		return max(0, u.charged-max(u.charged-files, resident-u.uncharged)-room)
 	}
-	files := u.stored + u.written
+	files := u.streamed + u.written
 	if !u.limited && !u.flooding && u.again <= 4*flow+files/seldom {
 		least = unmapped(min(files, u.cached), u.resident, u.room)
 	}
