@@ -16,7 +16,6 @@ import (
 
 	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/executor/record"
-	"github.com/tachograph/tacho/executor/wire"
 )
 
 // launchLimit is how long an executor waits for its task, and for its end if the task was refused. A caller that was
@@ -86,7 +85,10 @@ func (e *Executor) watchFolder() error {
 	e.work.Go(func() {
 		defer folder.Close()
 		defer signal.Stop(changed)
-		for wire.FindSocket(e.folder) != "" {
+		for {
+			if _, err := os.Lstat(e.listensAt); err != nil {
+				break
+			}
 			select {
 			case <-changed:
 			case <-e.ctx.Done():

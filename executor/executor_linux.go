@@ -92,7 +92,7 @@ type lifetime struct {
 
 // newExecutor returns an executor that has started nothing yet.
 func newExecutor(log hclog.Logger, build, folder string) (*Executor, error) {
-	e := &Executor{log: log, host: kernel.HostFS(), journal: newJournal()}
+	e := &Executor{log: log, host: kernel.HostFS().Knowing(time.Second), journal: newJournal()}
 	e.build, e.folder, e.decided = build, folder, make(chan struct{})
 	e.programs = reader.NewProgramsOfOne(log)
 	e.journal.notify = e.notifier.notify
@@ -294,9 +294,10 @@ func (e *Executor) describeHost() record.Host {
 	if err := unix.Sysinfo(&info); err == nil {
 		h.MemoryBytes = int64(info.Totalram) * int64(info.Unit)
 	}
-	sizes, _ := filepath.Glob("/sys/class/bdi/*/read_ahead_kb")
-	for _, file := range sizes {
-		kib, _ := kernel.ReadNumber(file) // 0 of a device that is gone
+	const devices = "/sys/class/bdi"
+	list, _ := os.ReadDir(devices)
+	for _, device := range list {
+		kib, _ := kernel.ReadNumber(filepath.Join(devices, device.Name(), "read_ahead_kb")) // 0 of a device that is gone
 		h.ReadAheadBytes = max(h.ReadAheadBytes, kib<<10)
 	}
 	return h

@@ -85,7 +85,9 @@ func prepare(cmd *cobra.Command, args []string) error {
 	if err := cli.ApplyEnvironment(cmd, args); err != nil {
 		return err
 	}
-	run.EndOrphans(cmd)
+	if cmd.Name() != "version" { // scripts ask for it all the time
+		run.EndOrphans(cmd)
+	}
 	return nil
 }
 

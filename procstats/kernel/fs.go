@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+	"time"
 )
 
 // FS is where the kernel's files are. Everything in this package is read below these roots.
@@ -25,10 +26,19 @@ type FS struct {
 	// Live reports that Proc is the running kernel's own, in the PID namespace of this process: only then are
 	// system calls on PIDs (CPU clocks) meaningful.
 	Live bool
+
+	mounts *knownMounts // nil to read them each time
 }
 
 // HostFS returns the running system's own roots.
 func HostFS() FS { return FS{Proc: "/proc", Sys: "/sys", Live: true} }
+
+// Knowing returns the same, with the cgroup mounts read once within that time: the start of a task asks for them ten
+// times.
+func (root FS) Knowing(within time.Duration) FS {
+	root.mounts = &knownMounts{until: time.Now().Add(within)}
+	return root
+}
 
 // path returns the path of a file below /proc/PID.
 func (root FS) path(pid int, file string) string {

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/tachograph/tacho/procstats"
 )
@@ -18,11 +20,32 @@ import (
 // CgroupMounts lists the mounted cgroup hierarchies that this process sees and can reach, in the order of
 // /proc/self/mountinfo; v1 hierarchies without a controller are left out. No mounts are no error.
 func CgroupMounts(fs FS) ([]CgroupMount, error) {
+	known := fs.mounts
+	if known == nil || time.Now().After(known.until) {
+		return readCgroupMounts(fs)
+	}
+	known.mu.Lock()
+	defer known.mu.Unlock()
+	var err error
+	if known.list == nil {
+		known.list, err = readCgroupMounts(fs)
+	}
+	return known.list, err
+}
+
+// knownMounts are those of a while, see [FS.Knowing].
+type knownMounts struct {
+	until time.Time
+
+	mu   sync.Mutex // guards following
+	list []CgroupMount
+}
+
+func readCgroupMounts(fs FS) (mounts []CgroupMount, err error) {
 	entries, err := Mounts(fs)
 	if err != nil {
 		return nil, err
 	}
-	var mounts []CgroupMount
 	for _, entry := range entries {
 		mount, ok := entry.cgroupMount()
 		if !ok || !entry.visible(entries) {
