@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
-	protobuf "google.golang.org/protobuf/proto"
 
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/internal/command/cli"
@@ -70,7 +69,8 @@ func (o *runOptions) checkLimits() error {
 			l.Io = append(l.Io, limit)
 		}
 	}
-	if protobuf.Size(l) == 0 {
+	limits := o.given("memory", "memory-high", "swap-max", "oom-group", "cpu", "cpu-weight", "cpuset", "pids", "io-max")
+	if len(limits) == 0 {
 		o.request.Limits = nil
 	}
 	return nil

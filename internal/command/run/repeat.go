@@ -106,7 +106,9 @@ func (s *schedule) once(l launch, c *command, which string) (*record.Record, err
 		return nil, nil // run says so
 	}
 	options, given := *l.options, l.options
-	options.request = protobuf.CloneOf(options.request)
+	if s.several {
+		options.request = protobuf.CloneOf(options.request)
+	}
 	labels := map[string]string{}
 	if c.name != "" {
 		labels[repeat.NameLabel] = c.name
