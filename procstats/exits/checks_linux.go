@@ -38,8 +38,18 @@ func checkNamespace(host kernel.FS) error {
 
 var errSilent = errors.New("the kernel did not report its end")
 
-// Try ends a thread of this process, and waits for its record.
+// Try ends a thread of this process, and waits for its record. It also refuses one reader too many, which takes three
+// calls for each program on the machine: a task that is over before is spared that.
 func (r *Reader) Try() error {
+	if len(r.links) > 0 {
+		info, err := r.links[0].Info()
+		if err == nil {
+			err = checkReaders(info.Program, mostReaders)
+		}
+		if errors.Is(err, ErrBusy) { // of all else it is a courtesy to the machine, and no reason not to count
+			return err
+		}
+	}
 	w, err := r.watch(rootCgroup)
 	if err != nil {
 		return fmt.Errorf("try the programs: %w", err)
@@ -98,43 +108,41 @@ func explain(host kernel.FS, err error) error {
 // mostReaders bounds the readers on a machine: every context switch runs the programs of them all, some 50 ns each.
 const mostReaders = 16
 
-// checkReaders returns an error if as many readers as may be on this machine have loaded this program before. The
+// checkReaders returns an error if as many readers as may be on this machine have loaded a program before this one. The
 // loaded programs themselves are counted: only who may load them can pretend to be a reader, in whatever namespaces.
 // Without CAP_SYS_ADMIN the kernel does not list them, and there is no bound.
-func checkReaders(own *ebpf.Program, most int) error {
+func checkReaders(own ebpf.ProgramID, most int) error {
 	before, err := readersBefore(own)
 	if err != nil || before < most {
-		return nil //nolint:nilerr // it is a courtesy to the machine, and no reason not to count
+		return err
 	}
 	return fmt.Errorf("%d other processes do on this machine, and each slows every context switch down: %w",
 		before, ErrBusy)
 }
 
-// readersBefore counts the programs of the name and type of own that were loaded before it, so that of several that
-// are loaded at once the first stay.
-func readersBefore(own *ebpf.Program) (int, error) {
-	self, err := own.Info()
-	if err != nil {
-		return 0, err //nolint:wrapcheck // it is not shown
-	}
-	last, _ := self.ID()
-	n, id := 0, ebpf.ProgramID(0)
-	for {
-		if id, err = ebpf.ProgramGetNextID(id); errors.Is(err, fs.ErrNotExist) || err == nil && id >= last {
+// readersBefore counts the programs of readers that were loaded before one of them, so that of several that are loaded
+// at once the first stay.
+func readersBefore(own ebpf.ProgramID) (int, error) {
+	for n, id := 0, ebpf.ProgramID(0); ; {
+		var err error
+		if id, err = ebpf.ProgramGetNextID(id); errors.Is(err, fs.ErrNotExist) || err == nil && id >= own {
 			return n, nil
 		}
 		if err != nil {
 			return 0, err //nolint:wrapcheck // it is not shown
 		}
-		if isReader(id, self.Name) {
+		if isReader(id) {
 			n++
 		}
 	}
 }
 
-// isReader reports whether a loaded program is for a raw tracepoint and has a name. One that is unloaded meanwhile is
-// not, nor is one that the library does not know.
-func isReader(id ebpf.ProgramID, name string) bool {
+// readerName is what readers are counted by.
+const readerName = "tacho_switch"
+
+// isReader reports whether a loaded program is that of a reader. One that is unloaded meanwhile is not, nor is one that
+// the library does not know.
+func isReader(id ebpf.ProgramID) bool {
 	p, err := ebpf.NewProgramFromID(id)
 	if err != nil {
 		return false
@@ -144,5 +152,5 @@ func isReader(id ebpf.ProgramID, name string) bool {
 		return false
 	}
 	info, err := p.Info()
-	return err == nil && info.Name == name
+	return err == nil && info.Name == readerName
 }

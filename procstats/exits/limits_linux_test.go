@@ -127,19 +127,23 @@ func readerProgram(t *testing.T) *ebpf.Program {
 // TestReaders holds that readers are counted in the order in which they loaded their programs, and that one that ends
 // makes room.
 func TestReaders(t *testing.T) {
+	id := func(p *ebpf.Program) ebpf.ProgramID {
+		id, _ := testkit.Value(p.Info())(t).ID()
+		return id
+	}
 	first, second, third := readerProgram(t), readerProgram(t), readerProgram(t)
-	others, err := readersBefore(first) // of this machine
+	others, err := readersBefore(id(first)) // of this machine
 	if err != nil {
 		t.Skipf("the loaded programs cannot be listed here: %v", err)
 	}
-	if err := checkReaders(second, others+2); err != nil {
+	if err := checkReaders(id(second), others+2); err != nil {
 		t.Errorf("with room for one more: %v", err)
 	}
-	if err := checkReaders(third, others+2); others == 0 && !errors.Is(err, ErrBusy) { // other ones can have ended meanwhile
+	if err := checkReaders(id(third), others+2); others == 0 && !errors.Is(err, ErrBusy) { // other ones can have ended meanwhile
 		t.Errorf("beyond the bound: %v", err)
 	}
 	must(t, second.Close())
-	if err := checkReaders(third, others+2); err != nil {
+	if err := checkReaders(id(third), others+2); err != nil {
 		t.Errorf("after another has ended: %v", err)
 	}
 }

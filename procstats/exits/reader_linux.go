@@ -89,10 +89,10 @@ func (r *Reader) load(fs kernel.FS, one bool) error {
 	if r.ring, err = openRing(r.maps.ring.FD(), int(r.page)); err != nil {
 		return err
 	}
-	for _, spec := range []*ebpf.ProgramSpec{ // the first is what readers are counted by
+	for _, spec := range []*ebpf.ProgramSpec{ // the first is the one that readers are counted by
 		exitProgram(o, &r.maps), execProgram(o, &r.maps), forkProgram(o, &r.maps), endingProgram(o, &r.maps),
 	} {
-		l, err := bpf.Attach(spec, func(p *ebpf.Program) (link.Link, error) { return r.attach(p, spec.AttachTo) })
+		l, err := bpf.Attach(spec, func(p *ebpf.Program) (link.Link, error) { return attach(p, spec.AttachTo) })
 		if err != nil {
 			return err
 		}
@@ -101,12 +101,7 @@ func (r *Reader) load(fs kernel.FS, one bool) error {
 	return nil
 }
 
-func (r *Reader) attach(p *ebpf.Program, tracepoint string) (link.Link, error) {
-	if len(r.links) == 0 {
-		if err := checkReaders(p, mostReaders); err != nil {
-			return nil, err
-		}
-	}
+func attach(p *ebpf.Program, tracepoint string) (link.Link, error) {
 	l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: tracepoint, Program: p})
 	if err != nil {
 		return nil, fmt.Errorf("attach BPF program to %s: %w", tracepoint, err)
