@@ -88,7 +88,7 @@ func (l *Looked) match(dir string, names []string) []string {
 				if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.IsDir() {
 					next = append(next, filepath.Join(dir, name))
 				} else {
-					l.add(dir) // it may appear
+					l.add(filepath.Join(dir, name)) // it may appear
 				}
 				continue
 			}

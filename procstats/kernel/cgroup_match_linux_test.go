@@ -56,7 +56,7 @@ func TestMatchCgroups(t *testing.T) {
 		"/system.slice/a.service": {V2: at("unified/system.slice/a.service"), V1: map[string]string{"memory": at("memory/system.slice/a.service")}},
 		"/system.slice/b.timer":   {V2: at("unified/system.slice/b.timer")},
 	}, found)
-	testkit.Must(t, os.Mkdir(at("memory/beside"), 0o700)) // where no pattern looks
+	testkit.Must(t, os.Mkdir(at("pids/beside"), 0o700)) // where no pattern looks
 	for _, change := range []func(string) error{func(dir string) error { return os.Mkdir(dir, 0o700) }, os.Remove} {
 		testkit.Diff(t, "changed", false, looked.Changed())
 		testkit.Must(t, change(at("pids/docker/4")))
