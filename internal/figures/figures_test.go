@@ -148,3 +148,25 @@ func TestRateWithoutLateTime(t *testing.T) {
 		}
 	}
 }
+
+// TestAsleep holds that a reading with the numbers of the one before is of a task that sleeps, whatever that cost to read.
+func TestAsleep(t *testing.T) {
+	for name, test := range map[string]struct {
+		id   procstats.ID
+		want bool
+	}{
+		"nothing": {procstats.CgroupCPUUsage, true}, "what it cost": {procstats.ExecutorCollections, true},
+		"what it wrote": {procstats.CgroupIOWrite, false},
+	} {
+		tracker := figures.NewTracker(1, 0, figures.Totals{})
+		tracker.Begin(1, time.Time{})
+		for i := range 2 {
+			s := sampleAt(time.Duration(i+1)*time.Second, 1, 0)
+			if test.id != procstats.CgroupCPUUsage {
+				s.SetNumber(test.id, float64(i))
+			}
+			tracker.Take(s)
+		}
+		testkit.Equal(t, tracker.Asleep(), test.want, "asleep if %s has changed", name)
+	}
+}
