@@ -71,7 +71,6 @@ func (e *Executor) prepare(request *proto.LaunchRequest) (*task, *command, error
 	}
 	peaks := group.ResetPeaks()
 	t.reader = e.openReader(t, selection, peaks)
-	t.reader.Packets.WatchSockets(e.host, streams.task)
 	t.inheritsPeak = !group.Owned && peaks["memory.peak"] == nil
 	for _, file := range peaks {
 		_ = file.Close() // the reader has descriptors of its own
@@ -126,6 +125,7 @@ func (e *Executor) startTask(t *task, c *command, announce func(*task)) error {
 	})
 	if t.recorder.interval > 0 {
 		t.recorder.exits = e.programs.WatchExits(t.group.Cgroup, nil)
+		t.reader.Packets.WatchSockets(e.host, c.streams.task, t.recorder.exits.Uncounted)
 	}
 	announce(t)
 	pid, end, err := e.children.start(func() (int, error) {

@@ -132,11 +132,11 @@ func NetworkHeadlines(s *Sample) []HeadlineValue {
 }
 
 // packets is a lower bound because packets may have been divided or merged. Where there was none since the start of the
-// task, none was.
+// task until its end, none was: what sockets its processes have is seen when they end.
 func packets(f *facts, id ID, sources []ID) HeadlineValue {
 	h := firstRead(f.Sample, id, sources[:1])
 	_, late := f.Task.Number(SkbStartTime)
-	if value, ok := h.Reading.Number(); ok && value == 0 && !late {
+	if value, ok := h.Reading.Number(); ok && value == 0 && !late && f.Ended {
 		h.Guarantee = Exact
 	}
 	return h

@@ -372,10 +372,11 @@ var cgroupRows = [...]section{{TaskScope, SourceCgroup, []Measurement{{
 	Pitfall: "After a restart of the agent the counters go on, and packets in between are missing.",
 }, {
 	ID: SkbUncountedSockets, Name: "skb_uncounted_sockets_total", Kind: Counter, Guarantee: LowerBound,
-	File: "getsockopt(2) SO_DOMAIN of the descriptors that the task was started with; /proc/net/packet",
+	File: "getsockopt(2) SO_DOMAIN of the descriptors that the task was started with; those of its processes when they " +
+		"end; /proc/net/packet",
 	Help: "What can have packets that are not counted: sockets that the task was started with, those of AF_UNIX too, on " +
-		"which others can be handed over, and AF_PACKET sockets that were opened in the network namespace of what reads it " +
-		"since, also by other processes.",
-	Pitfall: "Sockets that the task was handed later over sockets of AF_UNIX that it opened itself, and AF_PACKET " +
-		"sockets that were closed before a sample, or are in another network namespace, are not seen.",
+		"which others can be handed over, sockets from outside or of AF_PACKET that its processes ended with, and " +
+		"AF_PACKET sockets that were opened in the network namespace of what reads it since, also by other processes.",
+	Pitfall: "Sockets that came to the task later, and AF_PACKET sockets in other network namespaces, are not seen if " +
+		"they were closed before their process ended, nor before Linux 6.1.",
 }}}}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/internal/testkit"
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // TestEarly holds that a stream goes on with what was counted of a task since before its start, packets and
@@ -40,6 +42,30 @@ func TestEarly(t *testing.T) {
 	loop.Close()
 	if c := loop.Commands(task.ID, time.Now()); c != nil {
 		t.Errorf("after the stream: %+v", c)
+	}
+}
+
+// TestEarlySockets holds that no packets are said to be exactly 0 of a task that had a socket whose packets are not
+// counted.
+func TestEarlySockets(t *testing.T) {
+	t.Parallel()
+	k := run(t, "mkfifo go; read x <go; exec "+testkit.Value(os.Executable())(t)+" packet", nil)
+	loop := newLoop(t)
+	task := k.task()
+	loop.Count(task.ID, task.Cgroup, true)
+	must(t, os.WriteFile(filepath.Join(k.folder, "go"), []byte("\n"), 0o600))
+	<-k.done
+	packets, source := loop.Network(task.ID)
+	c := loop.Commands(task.ID, k.final.StartedAt)
+	loop.Forget(task.ID)
+	if packets == nil || !source.Available || c == nil || c.Reason != "" || !kernel.OSRelease(kernel.HostFS()).AtLeast(6, 1) {
+		t.Skipf("sockets are not looked for here: %+v, %+v", source, c)
+	}
+	k.final.SetNetwork(packets, source)
+	for _, id := range []procstats.ID{procstats.HeadlineNetworkReceived, procstats.HeadlineNetworkSent} {
+		if h := k.final.Headline[id.String()]; h.Value != nil || h.Reason == "" {
+			t.Errorf("%s: %+v, want none", id, h)
+		}
 	}
 }
 

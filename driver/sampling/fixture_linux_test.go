@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/driver/sampling"
 	"github.com/tachograph/tacho/executor"
@@ -30,6 +31,12 @@ import (
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "executor" {
 		syscall.Exit(executor.Main("test")) // with -race, os.Exit sleeps for a second
+	}
+	if len(os.Args) > 1 && os.Args[1] == "packet" {
+		if _, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM, 0); err != nil {
+			panic(err)
+		}
+		os.Exit(0) // with the socket open
 	}
 	if len(os.Args) > 2 && os.Args[1] == "deaf" {
 		os.Exit(deaf(os.Args[2]))

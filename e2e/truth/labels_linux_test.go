@@ -4,9 +4,12 @@
 package truth
 
 import (
+	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -15,6 +18,7 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // TestLabels holds the labels of ordinary short runs: no weaker than what is known, and no stronger.
@@ -70,6 +74,60 @@ func TestLabels(t *testing.T) {
 			}
 			check(t, r, test.want, test.values)
 		})
+	}
+}
+
+// TestSockets holds that no packets are said to be exactly 0 of a task that had a socket whose packets are not counted,
+// however it came, and however long the task had it.
+func TestSockets(t *testing.T) {
+	rig.Require(t)
+	if os.Geteuid() != 0 || !kernel.OSRelease(kernel.HostFS()).AtLeast(6, 1) {
+		t.Skip("sockets are looked for when processes end for root, since Linux 6.1")
+	}
+	socket := testkit.Value(unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0))(t)
+	t.Cleanup(func() { unix.Close(socket) })
+	server := filepath.Join(t.TempDir(), "s")
+	listener := testkit.Value(net.ListenUnix("unixpacket", &net.UnixAddr{Name: server, Net: "unixpacket"}))(t)
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.AcceptUnix()
+			if err != nil {
+				return
+			}
+			_, _, _ = conn.WriteMsgUnix([]byte{0}, unix.UnixRights(socket), nil) // without it the task fails
+			conn.Close()
+		}
+	}()
+	for _, way := range [][]string{
+		{"own"},
+		{"packet"},
+		{"elsewhere"},
+		{"handed", server},
+		{"taken", strconv.Itoa(os.Getpid()), strconv.Itoa(socket)},
+	} {
+		for _, stay := range []string{"0s", "1s"} {
+			t.Run(way[0]+" for "+stay, func(t *testing.T) {
+				place := rig.NewPlace(t, rig.Self())
+				cmd := place.Run(t.Context(), append([]string{"--", rig.Workload(), "network", stay}, way...)...)
+				if out := rig.Capture(t, cmd); out.Code != 0 {
+					t.Fatal(out.Code, out.Stderr)
+				}
+				r := place.TheRun(t).Record
+				for _, s := range r.Sources {
+					if (s.Name == "exits" || s.Name == "skb") && !s.Available {
+						t.Skip(s.Reason)
+					}
+				}
+				var want procstats.Guarantee
+				if way[0] == "own" {
+					want = procstats.Exact
+				}
+				check(t, r, map[string]procstats.Guarantee{
+					"network_received_bytes_total": want, "network_sent_bytes_total": want,
+				}, nil)
+			})
+		}
 	}
 }
 

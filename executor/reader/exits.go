@@ -148,6 +148,9 @@ func (w *Exits) commands(s exits.Summary, started time.Time) *record.Commands {
 	return c
 }
 
+// Uncounted returns how many sockets whose packets are not counted the processes had open when they ended.
+func (w *Exits) Uncounted() int64 { return w.watch.Uncounted() }
+
 // Counts reports whether ended processes are counted.
 func (w *Exits) Counts() bool { return w != nil && w.watch != nil }
 

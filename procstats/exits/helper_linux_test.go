@@ -4,6 +4,7 @@
 package exits
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -53,6 +54,14 @@ func TestMain(m *testing.M) {
 		}
 		_, _ = os.Stdout.WriteString(ready)
 		_, _ = os.Stdin.Read(memory)
+	case "socket": // of a family, as a descriptor
+		family, errFamily := strconv.Atoi(os.Args[1])
+		to, errTo := strconv.Atoi(os.Args[2])
+		fd, err := unix.Socket(family, unix.SOCK_DGRAM, 0)
+		if errors.Join(errFamily, errTo, err, unix.Dup3(fd, to, 0), unix.Close(fd)) != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
 	case "kill":
 		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 		select {}

@@ -7,12 +7,15 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats/internal/bpf"
@@ -107,6 +110,44 @@ func late(t *testing.T, r *Reader) {
 	}
 	noError(t, errors.Join(in.Close(), w.Close()))
 	_ = cmd.Wait() // read(1) fails
+}
+
+// TestUncounted holds which sockets are found that a process ends with.
+func TestUncounted(t *testing.T) {
+	if !kernel.OSRelease(kernel.HostFS()).AtLeast(6, 1) {
+		t.Skip("it takes bpf_loop")
+	}
+	r, dir := openReader(t), group(t)
+	w := testkit.Value(r.Watch(dir))(t)
+	for _, test := range []struct {
+		name       string
+		family, to int
+		from       int // the family of one that the process inherits; 0 for none
+		want       int64
+	}{
+		{"own", unix.AF_INET, 9, 0, 0},
+		{"own of IPv6", unix.AF_INET6, 200, 0, 0},
+		{"beyond those that are looked at", unix.AF_INET, 2000, 0, 1},
+		{"AF_UNIX from outside", unix.AF_INET, 9, unix.AF_UNIX, 0},
+		{"from outside", unix.AF_INET, 9, unix.AF_INET, 1},
+		{"IPv6 from outside", unix.AF_INET, 200, unix.AF_INET6, 1},
+		{"AF_PACKET", unix.AF_PACKET, 9, 0, 1},
+		{"AF_PACKET beyond the first word", unix.AF_PACKET, 200, 0, 1},
+	} {
+		cmd := exec.Command(os.Args[0], strconv.Itoa(test.family), strconv.Itoa(test.to))
+		cmd.Env = append(os.Environ(), "EXITS_HELPER=socket")
+		if test.from != 0 {
+			inherited := os.NewFile(uintptr(testkit.Value(unix.Socket(test.from, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0))(t)), "")
+			defer inherited.Close()
+			cmd.ExtraFiles = []*os.File{inherited}
+		}
+		before := w.Uncounted()
+		run(t, dir, cmd)
+		if got := w.Uncounted() - before; got != test.want {
+			t.Errorf("%s: found %d, want %d", test.name, got, test.want)
+		}
+	}
+	must(t, w.Close())
 }
 
 // readerProgram loads a program as readers do, without attaching it.

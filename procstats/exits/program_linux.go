@@ -54,15 +54,17 @@ const (
 
 // What is counted of a watched cgroup: see shared.watched.
 const (
-	atLost   = 8
-	atForked = 16
-	atEnding = 24
+	atLost      = 8
+	atForked    = 16
+	atEnding    = 24
+	atUncounted = 32
+	watchedSize = 40
 )
 
 // shared is what the programs and this process share.
 type shared struct {
 	// watched has, by the id of a cgroup, the number of its watch, the records that were lost of it, the processes that
-	// were forked in it, and the threads that have begun to end there.
+	// were forked in it, the threads that have begun to end there, and the sockets whose packets are not counted.
 	watched *ebpf.Map
 	// inherited has what signal_struct.maxrss of a process was when it executed its program, in pages below its PID, by
 	// the last bits of that: an array is read and written in place, while a hash map takes as long as all the rest of an
@@ -87,7 +89,7 @@ func exitProgram(o *offsets, m *shared) *ebpf.ProgramSpec {
 			asm.Instructions{asm.LoadMem(asm.R1, asm.R1, int16(8*o.stateArgument), asm.DWord)}, ifDead, current)
 	} else {
 		code = slices.Concat(
-			asm.Instructions{asm.FnGetCurrentTask.Call(), asm.Mov.Reg(task, asm.R0)}, read(stackState, 4, o.state),
+			asm.Instructions{asm.FnGetCurrentTask.Call(), asm.Mov.Reg(task, asm.R0)}, chase(stackState, task, 4, o.state),
 			asm.Instructions{asm.LoadMem(asm.R1, asm.RFP, stackState, asm.Word)}, ifDead, current)
 	}
 	return program("sched_switch", code, filter(o, m), reserve(m), fill(o), peakBefore(m), submit(m))
@@ -99,9 +101,7 @@ func execProgram(o *offsets, m *shared) *ebpf.ProgramSpec {
 	return program("sched_process_exec",
 		asm.Instructions{asm.FnGetCurrentTask.Call(), asm.Mov.Reg(task, asm.R0)},
 		filter(o, m),
-		read(stackSignal, 8, o.signal),
-		asm.Instructions{asm.LoadMem(asm.R3, asm.RFP, stackSignal, asm.DWord)},
-		readFrom(stackMaxRSS, 8, o.maxRSS),
+		chase(stackMaxRSS, task, 8, o.signal, o.maxRSS),
 		findInherited(m, "end"),
 		asm.Instructions{
 			asm.LoadMem(asm.R1, asm.RFP, stackMaxRSS, asm.DWord),
@@ -127,7 +127,7 @@ func forkProgram(o *offsets, m *shared) *ebpf.ProgramSpec {
 	return program("sched_process_fork",
 		asm.Instructions{asm.LoadMem(task, asm.R1, 8, asm.DWord)},
 		filter(o, m),
-		read(stackLeader, 8, o.leader),
+		chase(stackLeader, task, 8, o.leader),
 		asm.Instructions{asm.LoadMem(asm.R1, asm.RFP, stackLeader, asm.DWord), asm.JNE.Reg(asm.R1, task, "end")},
 		count(atForked))
 }
@@ -135,7 +135,10 @@ func forkProgram(o *offsets, m *shared) *ebpf.ProgramSpec {
 // endingProgram counts the threads that begin to end, which is before their parents are told: the scheduler can take
 // long to come back to one that has nothing left to do but end, and the record is written then.
 func endingProgram(o *offsets, m *shared) *ebpf.ProgramSpec {
-	return program("sched_process_exit", filter(o, m), count(atEnding))
+	spec := program("sched_process_exit", filter(o, m), count(atEnding), o.findSockets)
+	spec.Instructions = append(spec.Instructions, o.eachSlot...)
+	spec.Instructions[0] = function(spec.Instructions[0], spec.Name)
+	return spec
 }
 
 // program puts the parts of one for a tracepoint together.
@@ -228,18 +231,12 @@ func (o *offsets) findAbove() asm.Instructions {
 	if !o.walksCgroups {
 		return nil
 	}
-	var code asm.Instructions
-	from := asm.R0
-	code = append(code, asm.FnGetCurrentTask.Call())
-	for _, offset := range []int32{o.cgroups, o.dflCgroup} {
-		code = append(code, asm.Mov.Reg(asm.R3, from))
-		code = append(code, readFrom(stackCgroup, 8, offset)...)
-		code = append(code, asm.LoadMem(above, asm.RFP, stackCgroup, asm.DWord))
-		from = above
-	}
-	code = append(code, asm.Mov.Reg(asm.R3, above))
-	code = append(code, readFrom(stackLevel, 4, o.level)...)
-	return append(code, asm.Add.Imm(above, o.ancestorIDs))
+	return slices.Concat(
+		asm.Instructions{asm.FnGetCurrentTask.Call(), asm.Mov.Reg(above, asm.R0)},
+		chase(stackCgroup, above, 8, o.cgroups, o.dflCgroup),
+		asm.Instructions{asm.LoadMem(above, asm.RFP, stackCgroup, asm.DWord)},
+		chase(stackLevel, above, 4, o.level),
+		asm.Instructions{asm.Add.Imm(above, o.ancestorIDs)})
 }
 
 // reserve gets room for a record, and counts it as lost without room.
@@ -268,8 +265,8 @@ func reserve(m *shared) asm.Instructions {
 
 // fill copies the fields of the task, of its process, and of the process's first thread.
 func fill(o *offsets) asm.Instructions {
-	code := read(stackSignal, 8, o.signal)
-	code = append(code, read(stackLeader, 8, o.leader)...)
+	code := chase(stackSignal, task, 8, o.signal)
+	code = append(code, chase(stackLeader, task, 8, o.leader)...)
 	for _, f := range o.fields {
 		if f.missing {
 			code = append(code, zero(f.to)...)
@@ -347,11 +344,6 @@ func zero(to int16) asm.Instructions {
 	return asm.Instructions{asm.Mov.Imm(asm.R1, 0), asm.StoreMem(entry, to, asm.R1, asm.DWord)}
 }
 
-// read copies a field of the task to the stack.
-func read(to int16, size, offset int32) asm.Instructions {
-	return append(asm.Instructions{asm.Mov.Reg(asm.R3, task)}, readFrom(to, size, offset)...)
-}
-
 // readFrom copies a field of the struct whose address is in R3.
 func readFrom(to int16, size, offset int32) asm.Instructions {
 	return asm.Instructions{
@@ -384,13 +376,15 @@ type field struct {
 type offsets struct {
 	// stateArgument is the argument of sched_switch that has the state of the task before; -1 if it must be read of the
 	// task.
-	stateArgument                 int
-	state, signal, leader, maxRSS int32
-	fields                        []field
-	hasDelay, hasIO               bool
+	stateArgument                       int
+	state, signal, leader, maxRSS, live int32
+	fields                              []field
+	hasDelay, hasIO                     bool
 	// walksCgroups says that the programs find the cgroups above a task by the offsets after it.
 	walksCgroups                           bool
 	cgroups, dflCgroup, level, ancestorIDs int32
+	// findSockets and eachSlot are parts of a program, nil on such kernels.
+	findSockets, eachSlot asm.Instructions
 }
 
 func readOffsets(fs kernel.FS) (*offsets, error) {
@@ -407,6 +401,8 @@ func offsetsOf(types *kernel.BTF) *offsets {
 		stateArgument: -1, state: types.Offset("task_struct", "__state", "state"),
 		signal: types.Offset("task_struct", "signal"),
 		leader: types.Offset("task_struct", "group_leader"), maxRSS: types.Offset("signal_struct", "maxrss"),
+		live: types.Offset("signal_struct", "live"), cgroups: types.Offset("task_struct", "cgroups"),
+		dflCgroup: types.Offset("css_set", "dfl_cgrp"),
 	}
 	for i, integer := range types.TracepointArguments("sched_switch") {
 		if i > 0 && integer { // the first says whether the task was preempted
@@ -421,7 +417,7 @@ func offsetsOf(types *kernel.BTF) *offsets {
 	add(ofTask, atExitCode, 4, types.Offset("task_struct", "exit_code"))
 	add(ofSignal, atGroupExitCode, 4, types.Offset("signal_struct", "group_exit_code"))
 	add(ofSignal, atFlags, 4, types.Offset("signal_struct", "flags"))
-	add(ofSignal, atLive, 4, types.Offset("signal_struct", "live"))
+	add(ofSignal, atLive, 4, o.live)
 	add(ofSignal, atThreads, 4, types.Offset("signal_struct", "nr_threads"))
 	add(ofSignal, atReleased, 8, types.Offset("signal_struct", "sum_sched_runtime"))
 	add(ofSignal, atMaxRSS, 8, o.maxRSS)
@@ -431,8 +427,9 @@ func offsetsOf(types *kernel.BTF) *offsets {
 	}
 	o.addOptional(types)
 	if o.ancestorIDs, o.walksCgroups = types.OptionalOffset("cgroup", "ancestor_ids"); o.walksCgroups { // Linux 5.5 to 6.0
-		o.cgroups, o.dflCgroup = types.Offset("task_struct", "cgroups"), types.Offset("css_set", "dfl_cgrp")
 		o.level = types.Offset("cgroup", "level")
+	} else {
+		o.findSockets, o.eachSlot = o.findingSockets(types), eachSlot(types)
 	}
 	return o
 }

@@ -116,7 +116,7 @@ func (r *Reader) makeMaps(one bool) error {
 	}{
 		{&r.maps.ring, ebpf.MapSpec{Name: "tacho_exits", Type: ebpf.RingBuf, MaxEntries: ringSize}},
 		{&r.maps.watched, ebpf.MapSpec{
-			Name: "tacho_watched", Type: ebpf.Hash, KeySize: 8, ValueSize: 32, MaxEntries: mostWatched,
+			Name: "tacho_watched", Type: ebpf.Hash, KeySize: 8, ValueSize: watchedSize, MaxEntries: mostWatched,
 			Flags: unix.BPF_F_NO_PREALLOC,
 		}},
 		{&r.maps.inherited, ebpf.MapSpec{
@@ -251,7 +251,7 @@ func (r *Reader) watch(cgroup uint64) (*Watch, error) {
 	r.next++
 	w := &Watch{reader: r, cgroup: cgroup, number: r.next, tally: newTally(r.peaks)}
 	w.since = uint64(kernel.SinceBoot()) //nolint:gosec // positive
-	if err := r.maps.watched.Update(cgroup, [4]uint64{w.number}, ebpf.UpdateAny); err != nil {
+	if err := r.maps.watched.Update(cgroup, [watchedSize / 8]uint64{w.number}, ebpf.UpdateAny); err != nil {
 		return nil, err //nolint:wrapcheck // by the callers
 	}
 	r.watches[w.number] = w
@@ -302,15 +302,21 @@ type counts struct {
 	lost   int64 // records
 	forked int64 // processes
 	ending int64 // threads that have begun to end, before their parents are told
+	// sockets are those that processes had open when they ended, and whose packets the cgroup does not count.
+	sockets int64
 }
 
 func (w *Watch) counts() counts {
-	var value [4]uint64
-	if err := w.reader.maps.watched.Lookup(w.cgroup, &value); err != nil {
+	var value [watchedSize / 8]int64
+	if w == nil || w.reader.maps.watched.Lookup(w.cgroup, &value) != nil {
 		return counts{}
 	}
-	return counts{lost: int64(value[1]), forked: int64(value[2]), ending: int64(value[3])} //nolint:gosec // counts
+	return counts{lost: value[1], forked: value[2], ending: value[3], sockets: value[4]}
 }
+
+// Uncounted returns how many sockets processes had open when they ended, whose packets the cgroup does not count. Nil
+// has seen none.
+func (w *Watch) Uncounted() int64 { return w.counts().sockets }
 
 // outstanding returns how many records of the threads that have begun to end have not been read; the reader's lock is
 // held. What has been read is counted first: against a count from before, the record of a thread that began later

@@ -19,16 +19,17 @@ type sockets struct {
 	file  kernel.File     // the AF_PACKET sockets of the network namespace; not open where the kernel has none
 	known map[string]bool // those that were there before, by their inodes
 	later int             // those that came later
+	ended func() int64
 	buf   []byte
 }
 
 // WatchSockets begins to look for sockets of the task whose packets are not counted, before it is started with
-// descriptors.
-func (s *Source) WatchSockets(host kernel.FS, descriptors []uintptr) {
+// descriptors; ended returns how many its processes had open when they ended.
+func (s *Source) WatchSockets(host kernel.FS, descriptors []uintptr, ended func() int64) {
 	if s.counter == nil {
 		return
 	}
-	w := &sockets{known: make(map[string]bool)}
+	w := &sockets{known: make(map[string]bool), ended: ended}
 	for _, fd := range descriptors {
 		if int(fd) < 0 {
 			continue // a number that the task has closed, of which a large one leaves hundreds
@@ -76,7 +77,7 @@ func (w *sockets) uncounted(reason string) (int, string) {
 		return 0, cmp.Or(reason, "its sockets are not watched")
 	}
 	w.look()
-	return w.given + w.later, reason
+	return w.given + w.later + int(w.ended()), reason
 }
 
 func (w *sockets) close() error {

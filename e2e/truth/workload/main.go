@@ -6,6 +6,7 @@
 //	workload -truth FILE [-dir DIR] [-meter CGROUP] NAME   use something and say what
 //	workload launch [-hold BYTES | -ignore-sigchld] -- COMMAND   start a command in odd circumstances
 //	workload linger [-stubborn]   say "ready" and stay, with a child and a daemon, until killed
+//	workload network FOR WAY ...   use a socket that came in some way, and stay a while
 //	workload shape -seed N [-dir DIR]   play the random task of a seed; each of its processes says what it did
 //
 // Whatever fails ends the process: see check.

@@ -49,7 +49,9 @@ func workloads() map[string]func(*workload) {
 }
 
 func run(args []string) {
-	commands := map[string]func([]string){"child": child, "launch": launch, "linger": linger, "shape": playShape}
+	commands := map[string]func([]string){
+		"child": child, "launch": launch, "linger": linger, "network": network, "shape": playShape,
+	}
 	if len(args) > 0 && commands[args[0]] != nil {
 		commands[args[0]](args[1:])
 		return
