@@ -38,8 +38,8 @@ const (
 )
 
 // findingSockets looks at the descriptors of a process when its last thread ends, which is before they are closed. The
-// kernel checks the function of a bpf_loop, of Linux 5.17, once or twice, but a loop within a program once for each run:
-// with 64 descriptors that takes it 9 ms.
+// kernel checks the function of a bpf_loop, of Linux 5.17, once or twice, but a loop within a program once for each
+// run: with 64 descriptors that takes it 9 ms.
 func (o *offsets) findingSockets(types *kernel.BTF) asm.Instructions {
 	files, table := types.Offset("task_struct", "files"), types.Offset("files_struct", "fdt")
 	return slices.Concat(
