@@ -123,16 +123,16 @@ func TestUncounted(t *testing.T) {
 		name       string
 		family, to int
 		from       int // the family of one that the process inherits; 0 for none
-		want       int64
+		want       bool
 	}{
-		{"own", unix.AF_INET, 9, 0, 0},
-		{"own of IPv6", unix.AF_INET6, 200, 0, 0},
-		{"beyond those that are looked at", unix.AF_INET, 2000, 0, 1},
-		{"AF_UNIX from outside", unix.AF_INET, 9, unix.AF_UNIX, 0},
-		{"from outside", unix.AF_INET, 9, unix.AF_INET, 1},
-		{"IPv6 from outside", unix.AF_INET, 200, unix.AF_INET6, 1},
-		{"AF_PACKET", unix.AF_PACKET, 9, 0, 1},
-		{"AF_PACKET beyond the first word", unix.AF_PACKET, 200, 0, 1},
+		{"own", unix.AF_INET, 9, 0, false},
+		{"own of IPv6", unix.AF_INET6, 200, 0, false},
+		{"beyond those that are looked at", unix.AF_INET, 2000, 0, true},
+		{"AF_UNIX from outside", unix.AF_INET, 9, unix.AF_UNIX, false},
+		{"from outside", unix.AF_INET, 9, unix.AF_INET, true},
+		{"IPv6 from outside", unix.AF_INET, 200, unix.AF_INET6, true},
+		{"AF_PACKET", unix.AF_PACKET, 9, 0, true},
+		{"AF_PACKET beyond the first word", unix.AF_PACKET, 200, 0, true},
 	} {
 		cmd := exec.Command(os.Args[0], strconv.Itoa(test.family), strconv.Itoa(test.to))
 		cmd.Env = append(os.Environ(), "EXITS_HELPER=socket")
@@ -143,8 +143,8 @@ func TestUncounted(t *testing.T) {
 		}
 		before := w.Uncounted()
 		run(t, dir, cmd)
-		if got := w.Uncounted() - before; got != test.want {
-			t.Errorf("%s: found %d, want %d", test.name, got, test.want)
+		if got := w.Uncounted() - before; got > 0 != test.want {
+			t.Errorf("%s: found %d, want any %v", test.name, got, test.want)
 		}
 	}
 	must(t, w.Close())

@@ -314,8 +314,8 @@ func (w *Watch) counts() counts {
 	return counts{lost: value[1], forked: value[2], ending: value[3], sockets: value[4]}
 }
 
-// Uncounted returns how many sockets processes had open when they ended, whose packets the cgroup does not count. Nil
-// has seen none.
+// Uncounted returns how many sockets processes had open when they ended, whose packets the cgroup does not count: twice
+// those of a process if each of two threads found that it was the last. Nil has seen none.
 func (w *Watch) Uncounted() int64 { return w.counts().sockets }
 
 // outstanding returns how many records of the threads that have begun to end have not been read; the reader's lock is
