@@ -216,8 +216,8 @@ func ranShort(r *Record, peak float64) bool {
 	return swapped(r) > peak/idle || high > 0 || r.Diagnosis.Stall == MemoryThrashing && waitsOf(r).thrashing()
 }
 
-// hampered reports whether a limit that a run met has cost it time: half of what is thrashing, or a tenth of what others
-// take.
+// hampered reports whether a limit that a run met has cost it time: half of what is thrashing, or a tenth of what
+// others take.
 func hampered(r *Record, usual float64) bool {
 	const longer, delay = 1.1, 0.02
 	w := waitsOf(r)
@@ -312,7 +312,8 @@ func (a *Advice) unknownNeed(p *peaks) bool {
 			runs(p.bounds), procstats.Bytes.Text(p.atLeast), thanOthers, a.subject.once)
 	case len(p.known) == 0 && p.warm > 0:
 		a.because("%s read up to %s that did not come from storage: whether these are files that others had loaded, and "+
-			"must stay in memory, is not known. %s when they are not in the page cache.", runs(p.warm), procstats.Bytes.Text(p.found), a.subject.once)
+			"must stay in memory, is not known. %s when they are not in the page cache.", runs(p.warm),
+			procstats.Bytes.Text(p.found), a.subject.once)
 	case len(p.known) == 0:
 		a.because("No run has a memory peak: the data do not suffice.")
 	default:

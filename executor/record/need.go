@@ -41,8 +41,8 @@ const (
 type usage struct {
 	charged float64
 	// stored is what came from storage, written what is to go there. again is what was read and did not: from the page
-	// cache, or from pipes. found is again without what can have come through pipes of the run, or the network. passed is all that was
-	// read or written.
+	// cache, or from pipes. found is again without what can have come through pipes of the run, or the
+	// network. passed is all that was read or written.
 	stored, written, again, found, passed float64
 	// cached is the page cache of files at the last reading.
 	cached float64
@@ -131,8 +131,8 @@ func (u *usage) foundLoaded() bool {
 }
 
 // roomFor is what files need that pass through memory once, of which so much came from storage. What is read faster
-// than a program computes is read ahead, and read again if that has no room; what is read as fast as memory allows, while
-// that which was read ahead before is in use.
+// than a program computes is read ahead, and read again if that has no room; what is read as fast as memory allows,
+// while that which was read ahead before is in use.
 func roomFor(r *Record, streamed, cpu, seconds float64) float64 {
 	const fast = 128 * mebibyte // per second of CPU time
 	ahead := min(streamed, float64(cmp.Or(r.Host.ReadAheadBytes, usualReadAhead)))
@@ -145,12 +145,12 @@ func roomFor(r *Record, streamed, cpu, seconds float64) float64 {
 	return max(4*flow+ahead, 2*flow+2*ahead)
 }
 
-// cache returns between what bounds the part of a peak is that is page cache of files, and that nothing needs. What was
-// read from storage once, or written and not read, the kernel takes back at little cost; what is read time and again must
-// stay. Of what was read a few times nothing is known, nor of a run that had to read again what a limit took from it, nor
-// whether files that pass fast may take longer. What processes had resident is no such cache, nor what lies around it and
-// was read ahead with it. What was not cached at the end may have been shared memory: files can have been read around the
-// cache, or removed.
+// cache returns between what bounds the part of a peak is that is page cache of files, and that nothing needs. What
+// was read from storage once, or written and not read, the kernel takes back at little cost; what is read time and
+// again must stay. Of what was read a few times nothing is known, nor of a run that had to read again what a limit took
+// from it, nor whether files that pass fast may take longer. What processes had resident is no such cache, nor what
+// lies around it and was read ahead with it. What was not cached at the end may have been shared memory: files can have
+// been read around the cache, or removed.
 func (u *usage) cache() (least, most float64) {
 	const seldom, often = 8, 4
 	if !u.whole {
