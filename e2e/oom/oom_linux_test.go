@@ -122,8 +122,8 @@ func TestLazilyFreedBelowLimit(t *testing.T) {
 	const freed = 32 * mib
 	r := run(t, rig.NeedMemory(t), []string{"--memory", limitFlag}, roleLazy, text(freed), text(freed), "50ms")
 	hold(t, r, end{Verdict: record.Completed})
-	if peak := r.Headline[procstats.HeadlineMemoryPeak.String()].Value; peak == nil || *peak < freed || *peak > limitBytes {
-		t.Errorf("peak %v, want between %d and %d bytes", peak, freed, limitBytes)
+	if peak := r.Headline[procstats.HeadlineMemoryPeak.String()]; peak.Value == nil || *peak.Value < freed {
+		t.Errorf("peak below %d bytes, or none: %s", freed, r.Sentence())
 	}
 }
 
