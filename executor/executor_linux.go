@@ -49,11 +49,12 @@ type Executor struct {
 	programs *reader.Programs
 	server   atomic.Pointer[grpc.Server]
 
-	mu      sync.Mutex // guards following
-	phase   phase
-	task    *task
-	overdue *time.Timer // nil before canceled and killing
-	left    bool        // the executor ends and something of the task is left
+	mu       sync.Mutex // guards following
+	phase    phase
+	task     *task
+	withTask bool        // the executor ends with its task, once its caller knows of that
+	overdue  *time.Timer // nil before canceled and killing
+	left     bool        // the executor ends and something of the task is left
 }
 
 // identity is what an executor is known by, and what it was started with.

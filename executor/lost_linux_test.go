@@ -172,11 +172,19 @@ func TestLeash(t *testing.T) {
 	})
 }
 
-// An executor that is to end with its task does, and takes its folder along.
+// An executor that is to end with its task does, and takes its folder along. However short the task was, its caller
+// is told of the end first.
 func TestExitWithTask(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	f.run("exit 0", func(r *proto.LaunchRequest) { r.ExitWithTask = true })
+	launched := f.run("exit 3", func(r *proto.LaunchRequest) { r.ExitWithTask = true })
+	for unix.Kill(int(launched.GetMain().GetPid()), 0) == nil {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(100 * time.Millisecond)
+	if exit, _ := f.wait(); exit.GetCode() != 3 {
+		t.Errorf("it ended with %s", exit.GetSummary())
+	}
 	select {
 	case <-f.Lost():
 	case <-time.After(soon):

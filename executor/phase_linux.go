@@ -55,7 +55,7 @@ const (
 	onUnused
 	// onTaskGone is when nothing is left of the task and its record is whole.
 	onTaskGone
-	// onEnd is what ends the executor with its task: the leash, exit_with_task, a server that has ended.
+	// onEnd is what ends the executor with its task: the leash, a server that has ended.
 	onEnd
 	// onOverdue is when the task could not be killed in time.
 	onOverdue
@@ -115,6 +115,9 @@ func (e *Executor) on(ev event) (now phase, ok bool) {
 	defer e.mu.Unlock()
 	before := e.phase
 	now, ok = before.next(ev)
+	if now == exited && e.withTask {
+		now = ending
+	}
 	if ev == onStop && now == launching {
 		e.cancelLaunch()
 	}

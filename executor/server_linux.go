@@ -100,16 +100,13 @@ func (e *Executor) launchTask(
 	}
 	_ = unix.Chdir("/") // what the task has inherited is not held longer than by the task
 	e.mu.Lock()
-	e.task = t
+	e.task, e.withTask = t, request.GetExitWithTask()
 	e.mu.Unlock()
 	now, _ := e.on(onStarted)
 	e.work.Go(func() {
 		t.run(e.life)
 		e.on(onTaskGone)
 		close(t.released)
-		if request.GetExitWithTask() {
-			e.on(onEnd)
-		}
 	})
 	if now == killing {
 		stopUnconfirmed(t)

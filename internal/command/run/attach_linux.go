@@ -138,8 +138,7 @@ func ended(cmd *cobra.Command, entry record.Entry, r *record.Record) error {
 
 // detach leaves the command running and prints the name of the run on stdout, for scripts.
 func (s *session) detach(ctx context.Context, launched *proto.LaunchResponse) error {
-	// A command that has ended already has taken its executor along.
-	if err := s.client.Confirm(ctx); err != nil && !isComplete(s.dir) {
+	if err := s.client.Confirm(ctx); err != nil {
 		return s.abandon(err)
 	}
 	failpoint.At("run.detach.confirmed")
