@@ -178,10 +178,7 @@ func TestExitWithTask(t *testing.T) {
 	t.Parallel()
 	f := start(t)
 	launched := f.run("exit 3", func(r *proto.LaunchRequest) { r.ExitWithTask = true })
-	for unix.Kill(int(launched.GetMain().GetPid()), 0) == nil {
-		time.Sleep(time.Millisecond)
-	}
-	time.Sleep(100 * time.Millisecond)
+	f.eventually(soon, "the task is gone", func() bool { return unix.Kill(int(launched.GetMain().GetPid()), 0) != nil })
 	if exit, _ := f.wait(); exit.GetCode() != 3 {
 		t.Errorf("it ended with %s", exit.GetSummary())
 	}
