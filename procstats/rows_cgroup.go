@@ -373,10 +373,12 @@ var cgroupRows = [...]section{{TaskScope, SourceCgroup, []Measurement{{
 }, {
 	ID: SkbUncountedSockets, Name: "skb_uncounted_sockets_total", Kind: Counter, Guarantee: LowerBound,
 	File: "getsockopt(2) SO_DOMAIN of the descriptors that the task was started with; those of its processes when they " +
-		"end; /proc/net/packet",
+		"end; the tracepoint cap_capable; /proc/net/packet",
 	Help: "What can have packets that are not counted: sockets that the task was started with, those of AF_UNIX too, on " +
-		"which others can be handed over, sockets from outside or of AF_PACKET that its processes ended with, and " +
-		"AF_PACKET sockets that were opened in the network namespace of what reads it since, also by other processes.",
-	Pitfall: "Sockets that came to the task later, and AF_PACKET sockets in other network namespaces, are not seen if " +
-		"they were closed before their process ended, nor before Linux 6.1.",
+		"which others can be handed over, sockets from outside or of AF_PACKET that its processes ended with, checks for " +
+		"CAP_NET_RAW that they passed, and AF_PACKET sockets that were opened in the network namespace of what reads it " +
+		"since, also by other processes.",
+	Pitfall: "One socket can count twice. Sockets that came to the task later are not seen if they were closed before " +
+		"their process ended, nor before Linux 6.1. Before Linux 6.14 the same holds of AF_PACKET in other network " +
+		"namespaces.",
 }}}}

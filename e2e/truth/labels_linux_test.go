@@ -102,12 +102,16 @@ func TestSockets(t *testing.T) {
 	for _, way := range [][]string{
 		{"own"},
 		{"packet"},
+		{"closed"},
 		{"elsewhere"},
 		{"handed", server},
 		{"taken", strconv.Itoa(os.Getpid()), strconv.Itoa(socket)},
 	} {
 		for _, stay := range []string{"0s", "1s"} {
 			t.Run(way[0]+" for "+stay, func(t *testing.T) {
+				if way[0] == "closed" && !kernel.OSRelease(kernel.HostFS()).AtLeast(6, 14) {
+					t.Skip("before Linux 6.14 no tracepoint shows checks of capabilities")
+				}
 				place := rig.NewPlace(t, rig.Self())
 				cmd := place.Run(t.Context(), append([]string{"--", rig.Workload(), "network", stay}, way...)...)
 				if out := rig.Capture(t, cmd); out.Code != 0 {

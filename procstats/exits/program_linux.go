@@ -6,9 +6,11 @@ package exits
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/procstats/internal/bpf"
 	"github.com/tachograph/tacho/procstats/kernel"
@@ -141,11 +143,23 @@ func endingProgram(o *offsets, m *shared) *ebpf.ProgramSpec {
 	return spec
 }
 
+// capableProgram counts the sockets of AF_PACKET and AF_XDP that were opened, by the checks for CAP_NET_RAW that were
+// passed: an interpreter closes its sockets before it ends. Raw sockets, whose packets are counted, pass it as well.
+func capableProgram(o *offsets, m *shared) *ebpf.ProgramSpec {
+	const capability, refused = 8 * 3, 8 * 4 // arguments
+	return program("cap_capable",
+		asm.Instructions{
+			asm.LoadMem(asm.R2, asm.R1, capability, asm.DWord), asm.JNE.Imm32(asm.R2, unix.CAP_NET_RAW, "end"),
+			asm.LoadMem(asm.R2, asm.R1, refused, asm.DWord), asm.JNE.Imm32(asm.R2, 0, "end"),
+		},
+		filter(o, m), count(atUncounted))
+}
+
 // program puts the parts of one for a tracepoint together.
 func program(tracepoint string, parts ...asm.Instructions) *ebpf.ProgramSpec {
 	code := append(slices.Concat(parts...), asm.Mov.Imm(asm.R0, 0).WithSymbol("end"), asm.Return())
 	return &ebpf.ProgramSpec{
-		Name: "tacho_" + tracepoint[len("sched_"):], AttachTo: tracepoint,
+		Name: "tacho_" + strings.TrimPrefix(tracepoint, "sched_"), AttachTo: tracepoint,
 		Type: ebpf.RawTracepoint, License: bpf.License, Instructions: code,
 	}
 }
@@ -385,6 +399,8 @@ type offsets struct {
 	cgroups, dflCgroup, level, ancestorIDs int32
 	// findSockets and eachSlot are parts of a program, nil on such kernels.
 	findSockets, eachSlot asm.Instructions
+	// capable says that there is a tracepoint for checks of capabilities, as in Linux 6.14.
+	capable bool
 }
 
 func readOffsets(fs kernel.FS) (*offsets, error) {
@@ -398,6 +414,7 @@ func readOffsets(fs kernel.FS) (*offsets, error) {
 
 func offsetsOf(types *kernel.BTF) *offsets {
 	o := &offsets{
+		capable:       slices.Equal(types.TracepointArguments("cap_capable"), []bool{false, false, false, true, true}),
 		stateArgument: -1, state: types.Offset("task_struct", "__state", "state"),
 		signal: types.Offset("task_struct", "signal"),
 		leader: types.Offset("task_struct", "group_leader"), maxRSS: types.Offset("signal_struct", "maxrss"),

@@ -89,9 +89,13 @@ func (r *Reader) load(fs kernel.FS, one bool) error {
 	if r.ring, err = openRing(r.maps.ring.FD(), int(r.page)); err != nil {
 		return err
 	}
-	for _, spec := range []*ebpf.ProgramSpec{ // the first is the one that readers are counted by
+	specs := []*ebpf.ProgramSpec{ // the first is the one that readers are counted by
 		exitProgram(o, &r.maps), execProgram(o, &r.maps), forkProgram(o, &r.maps), endingProgram(o, &r.maps),
-	} {
+	}
+	if o.capable {
+		specs = append(specs, capableProgram(o, &r.maps))
+	}
+	for _, spec := range specs {
 		l, err := bpf.Attach(spec, func(p *ebpf.Program) (link.Link, error) { return attach(p, spec.AttachTo) })
 		if err != nil {
 			return err

@@ -12,9 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// network uses a socket that came to it in the way that is named, and ends a while later with the socket open:
+// network uses a socket that came to it in the way that is named, and ends a while later with the socket open unless it
+// is closed:
 //
-//	network FOR own | packet | elsewhere | handed PATH | taken PID FD
+//	network FOR own | packet | closed | elsewhere | handed PATH | taken PID FD
 func network(args []string) {
 	stay := value(time.ParseDuration(args[0]))
 	here := unix.SockaddrInet4{Port: 9, Addr: [4]byte{127, 0, 0, 1}}
@@ -28,6 +29,8 @@ func network(args []string) {
 		openSocket(unix.AF_PACKET)
 	case "packet":
 		openSocket(unix.AF_PACKET)
+	case "closed":
+		check(unix.Close(openSocket(unix.AF_PACKET)))
 	case "handed":
 		from := value(unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET, 0))
 		check(unix.Connect(from, &unix.SockaddrUnix{Name: args[2]}))
