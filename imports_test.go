@@ -125,7 +125,7 @@ var parts = []part{
 	{dir: "internal/agent/streams", modules: []string{}},
 	{dir: "internal/agent/snapshot", uses: []string{"internal/agent/allocation", "internal/agent/config", "internal/agent/node", "internal/eventlog"}, modules: []string{}},
 	// What shows the agent knows its snapshot, and not the agent.
-	{dir: "internal/agent/metrics", uses: []string{"internal/agent/snapshot", "internal/agent/streams", "internal/exposition", "plugin/wire"}, modules: []string{}},
+	{dir: "internal/agent/metrics", uses: []string{"internal/agent/snapshot", "internal/agent/streams", "internal/exposition", "plugin/wire"}, modules: []string{"github.com/klauspost/compress"}},
 	{dir: "internal/agent/page", uses: []string{"internal/agent/snapshot", "internal/agent/streams", "internal/series", "internal/chart", "executor/record"}},
 	{dir: "internal/agent/api", uses: []string{"internal/agent/apijson", "internal/agent/snapshot", "internal/series", "internal/agent/metrics", "executor/record"}},
 	{dir: "internal/agent/alloc", uses: []string{"internal/agent/snapshot", "internal/agent/state", "internal/series", "executor/oom"}},

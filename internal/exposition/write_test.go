@@ -4,13 +4,8 @@
 package exposition_test
 
 import (
-	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,9 +31,6 @@ func FuzzLabels(f *testing.F) {
 
 		var page strings.Builder
 		testkit.Must(t, exposition.WriteText(&page, families))
-		if got, _ := zipped(t, page.String(), len(name)); got != page.String() {
-			t.Errorf("compressed %q, want %q", got, page.String())
-		}
 		parser := expfmt.NewTextParser(model.UTF8Validation)
 		read, err := parser.TextToMetricFamilies(strings.NewReader(page.String()))
 		if err != nil || len(read) != 1 {
@@ -68,48 +60,6 @@ func FuzzLabels(f *testing.F) {
 			t.Errorf("JSON %+v, want the label %q", shown, want)
 		}
 	})
-}
-
-// zipped returns a page as it is after compression, in writes of at most some bytes.
-func zipped(t *testing.T, page string, most int) (unzipped string, size int) {
-	t.Helper()
-	var buffer bytes.Buffer
-	z := exposition.Zip{}
-	for range 2 { // again in the same memory
-		buffer.Reset()
-		z.Reset(&buffer)
-		for part := range slices.Chunk([]byte(page), most+1) {
-			testkit.Value(z.Write(part))(t)
-		}
-		testkit.Must(t, z.Close())
-	}
-	size = buffer.Len()
-	reader, err := gzip.NewReader(&buffer)
-	testkit.Must(t, err)
-	return string(testkit.Value(io.ReadAll(reader))(t)), size
-}
-
-// TestZip has lines of all lengths and distances that are like the one before.
-func TestZip(t *testing.T) {
-	var page strings.Builder
-	for length := range 700 {
-		fmt.Fprintf(&page, "%s{a=\"%d\",b=\"%s\"} %d\n", strings.Repeat("x", length), length*length, strings.Repeat("é", length%300), length%3)
-	}
-	for _, length := range []int{32 << 10, 32<<10 - 1, 40 << 10, 5} {
-		page.WriteString(strings.Repeat(strings.Repeat("y", length-1)+"\n", 2))
-	}
-	for _, most := range []int{1, 100, 64 << 10, 1 << 20} {
-		if got, _ := zipped(t, page.String(), most); got != page.String() {
-			t.Errorf("in writes of %d bytes another page was compressed", most)
-		}
-	}
-	page.Reset()
-	for n := range 1000 {
-		fmt.Fprintf(&page, "tacho_task_cpu_seconds_total{host=\"a\",alloc_id=\"%032x\",job=\"web\",task=\"t%d\"} 0.%d\n", n*n, n, n)
-	}
-	if _, size := zipped(t, page.String(), page.Len()); size > page.Len()/4 {
-		t.Errorf("%d bytes were compressed to %d", page.Len(), size)
-	}
 }
 
 func TestNothingIsWrittenOfNothing(t *testing.T) {

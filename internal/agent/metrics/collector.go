@@ -9,6 +9,7 @@ package metrics
 
 import (
 	"context"
+	"io"
 	"math"
 	"mime"
 	"net/http"
@@ -18,6 +19,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/klauspost/compress/gzip"
 
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/node"
@@ -61,7 +64,16 @@ type scratch struct {
 	// labels are those of the tasks on the page before, if the labelling has the same key.
 	labels    map[*allocation.Task]taskLabels
 	labelsKey string
-	zip       exposition.Zip
+	zipper    *gzip.Writer // half a megabyte; nil before the first compressed page
+}
+
+// compress returns the writer that compresses a page.
+func (s *scratch) compress(into io.Writer) *gzip.Writer {
+	if s.zipper == nil {
+		s.zipper, _ = gzip.NewWriterLevel(into, gzip.BestSpeed) // the level is valid
+	}
+	s.zipper.Reset(into)
+	return s.zipper
 }
 
 // taskLabels are the labels of a task's numbers, and of tacho_task_info.
@@ -73,7 +85,9 @@ type taskLabels struct {
 func (s *scratch) clear() {
 	clear(s.rows)
 	clear(s.samples)
-	s.zip.Reset(nil)
+	if s.zipper != nil {
+		s.zipper.Reset(nil)
+	}
 	if len(s.labels) > 2*len(s.rows) { // tasks have changed, or ended
 		clear(s.labels)
 	}
@@ -171,9 +185,9 @@ func (c *Collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		w.Header().Set("Content-Encoding", "gzip")
-		memory.zip.Reset(w)
-		if write(&memory.zip, families) == nil {
-			_ = memory.zip.Close() // as above
+		zipped := memory.compress(w)
+		if write(zipped, families) == nil {
+			_ = zipped.Close() // as above
 		}
 	})
 }
