@@ -122,7 +122,7 @@ func TestCleanUpSpeaksToTheStarter(t *testing.T) {
 		for _, pid := range []int{s.cmd.Process.Pid, r.Executor.PID} {
 			testkit.Must(t, syscall.Kill(pid, syscall.SIGKILL))
 		}
-		cmd := place.Command(t.Context(), rig.Tacho(), "version")
+		cmd := place.Command(t.Context(), rig.Tacho(), "ls")
 		cmd.SysProcAttr.Setsid = session
 		if out := rig.Capture(t, cmd); strings.Contains(out.Stderr, "had lost its executor") == session {
 			t.Errorf("in another session: %t; it says %q", session, out.Stderr)
