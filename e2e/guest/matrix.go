@@ -51,6 +51,8 @@ e2e/peers TestSameAsNomad: the same
 e2e/peers TestDriverSuite: a checkout of Nomad; make peers
 e2e/peers TestJobFiles: the same
 e2e/peers TestDashboards: a prometheus executable, and dashboards of others; make peers
+e2e/peers TestAlerts: a prometheus executable, and promtool; make peers
+e2e/truth TestPeers: programs of others; make truth-peers
 e2e/conformance TestInProcess/bytes_that_are_no_message: nothing is sent there
 e2e/conformance TestInProcess/exec_with_an_impossible_terminal: the same
 e2e/conformance TestInProcess/garbage_in_every_field_of_every_message: the same
