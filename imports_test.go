@@ -70,7 +70,6 @@ var parts = []part{
 	{dir: "docs", modules: []string{}},                                       // for tests only
 	{dir: "internal/testkit", modules: []string{"github.com/google/go-cmp"}}, // for tests only
 	{dir: "internal/failpoint", modules: []string{}},
-	{dir: "internal/handshake", modules: []string{"google.golang.org/grpc", "google.golang.org/protobuf"}},
 	{dir: "internal/regular", modules: []string{}},
 	{dir: "internal/paths", modules: []string{}},
 	{dir: "internal/removal", uses: []string{"procstats/kernel"}, modules: []string{"golang.org/x/sys"}},
@@ -91,7 +90,7 @@ var parts = []part{
 	{dir: "internal/exposition", uses: []string{"procstats"}, modules: []string{}},
 	{dir: "plugin/proto"},
 	{dir: "executor/proto"},
-	{dir: "executor/wire", uses: []string{"procstats", "executor/proto", "internal/handshake"}},
+	{dir: "executor/wire", uses: []string{"procstats", "executor/proto"}},
 	{dir: "executor/process", uses: []string{"procstats/kernel"}, modules: []string{"golang.org/x/sys"}},
 	{dir: "executor/cgroup", uses: []string{"executor/process", "executor/proto", "executor/record", "procstats/kernel"}},
 	{

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/executor/wire"
-	"github.com/tachograph/tacho/internal/handshake"
 	"github.com/tachograph/tacho/internal/testkit"
 )
 
@@ -26,8 +25,8 @@ func TestCallerDiesBeforeLaunch(t *testing.T) {
 			must(t, os.Mkdir(folder, 0o700))
 			cmd := exec.Command(self(), "executor", "test")
 			cmd.Env = []string{
-				wire.Handshake().MagicCookieKey + "=" + wire.Handshake().MagicCookieValue,
-				handshake.SocketDir + "=" + folder,
+				wire.Cookie,
+				wire.SocketDir + "=" + folder,
 			}
 			stdout := testkit.Value(cmd.StdoutPipe())(t)
 			must(t, cmd.Start())

@@ -5,6 +5,7 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -22,7 +23,6 @@ import (
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/internal/failpoint"
-	"github.com/tachograph/tacho/internal/handshake"
 	"github.com/tachograph/tacho/internal/removal"
 )
 
@@ -34,7 +34,7 @@ func Main(build string) int {
 	}
 	surviveSignals(inherited)
 	keepDescriptors()
-	folder := os.Getenv(handshake.SocketDir)
+	folder := os.Getenv(wire.SocketDir)
 	log := newLog(folder)
 	e, err := newExecutor(log, build, folder)
 	if err == nil {
@@ -56,7 +56,7 @@ func Main(build string) int {
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		if err := wire.Handshake().Serve(e.newServer(), listener); err != nil {
+		if err := e.serve(listener); err != nil {
 			log.Error("serve", "error", err)
 		}
 	}()
@@ -94,7 +94,7 @@ func (e *Executor) announce() error {
 // listen creates the socket, for this user alone.
 func (e *Executor) listen() (net.Listener, error) {
 	defer unix.Umask(unix.Umask(0o177))
-	listener, err := wire.Handshake().Listen()
+	listener, err := wire.Listen()
 	if err == nil && e.folder != "" {
 		e.listensAt = listener.Addr().String()
 	}
@@ -157,6 +157,15 @@ func (e *Executor) stopServing() {
 	if server := e.server.Load(); server != nil {
 		within(context.Background(), answerLimit, server.GracefulStop) // a start that the kernel holds up has no answer
 	}
+}
+
+// serve tells the caller where the executor listens, and serves until it is stopped.
+func (e *Executor) serve(listener net.Listener) error {
+	server := e.newServer()
+	if _, err := os.Stdout.WriteString(wire.Line(listener.Addr().String())); err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	return server.Serve(listener)
 }
 
 // newServer keeps the buffers of a server with one caller small: the executor's memory is paid for by every task.

@@ -26,7 +26,6 @@ import (
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/wire"
-	"github.com/tachograph/tacho/internal/handshake"
 	"github.com/tachograph/tacho/internal/testkit"
 )
 
@@ -54,7 +53,7 @@ func startBare(t *testing.T) *bare {
 	must(t, unix.Mkfifo(b.gate, 0o600))
 	cmd := exec.Command(self(), "executor", "test")
 	cmd.Env = []string{
-		wire.Handshake().MagicCookieKey + "=" + wire.Handshake().MagicCookieValue, handshake.SocketDir + "=" + b.folder,
+		wire.Cookie, wire.SocketDir + "=" + b.folder,
 	}
 	ours, theirs, err := os.Pipe()
 	must(t, err)

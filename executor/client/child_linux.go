@@ -21,7 +21,6 @@ import (
 
 	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/executor/wire"
-	"github.com/tachograph/tacho/internal/handshake"
 	"github.com/tachograph/tacho/internal/paths"
 )
 
@@ -47,9 +46,7 @@ type child struct {
 
 // startChild starts an executor and returns the path of its socket. Nothing is left of it if it returns an error.
 func startChild(ctx context.Context, cmd *exec.Cmd, log hclog.Logger) (c *child, socket string, err error) {
-	expected := wire.Handshake()
-	cmd.Env = append(cmd.Env, expected.MagicCookieKey+"="+expected.MagicCookieValue,
-		"PLUGIN_PROTOCOL_VERSIONS="+strconv.FormatUint(uint64(expected.ProtocolVersion), 10))
+	cmd.Env = append(cmd.Env, wire.Cookie)
 	c = &child{log: log, name: cmd.Args[len(cmd.Args)-1]}
 	if err := c.start(cmd); err != nil {
 		return nil, "", err
@@ -60,12 +57,12 @@ func startChild(ctx context.Context, cmd *exec.Cmd, log hclog.Logger) (c *child,
 		_ = c.kill() // or it has ended
 	})
 	_ = c.stdout.SetReadDeadline(time.Now().Add(startLimit)) // pipes have deadlines
-	line, err := bufio.NewReaderSize(c.stdout, len("1|1|unix||grpc|")+2*paths.LongestSocket).ReadString('\n')
+	line, err := bufio.NewReaderSize(c.stdout, len(wire.Line(""))+2*paths.LongestSocket).ReadString('\n')
 	if !release() {
 		<-killed
 	}
 	if err == nil {
-		socket, err = socketOf(line)
+		socket, err = wire.SocketIn(line)
 	}
 	if err != nil {
 		return nil, "", c.startError(ctx, err)
@@ -123,17 +120,6 @@ func startPatiently(cmd *exec.Cmd) error {
 	err = cmd.Start()
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(own), 0, 0, 0)
 	return err
-}
-
-// socketOf returns the path in the line with which a plugin says where it listens.
-func socketOf(line string) (string, error) {
-	parts := strings.Split(strings.TrimSpace(line), "|")
-	const fields = 5
-	if len(parts) < fields || parts[0] != strconv.Itoa(handshake.CoreProtocol) || parts[2] != "unix" ||
-		parts[4] != "grpc" {
-		return "", fmt.Errorf("executor says %q in place of its address", line)
-	}
-	return parts[3], nil
 }
 
 // startError ends the process and returns why it could not be started, in its own words if it had any.

@@ -27,7 +27,6 @@ import (
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/internal/failpoint"
-	"github.com/tachograph/tacho/internal/handshake"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -136,7 +135,7 @@ func executorCommand(o Options, folder string) *exec.Cmd {
 		cmd.Dir = "/"
 	}
 	cmd.Env = []string{
-		handshake.SocketDir + "=" + folder,
+		wire.SocketDir + "=" + folder,
 		"GOGC=400", "GOMEMLIMIT=64MiB", // the executor lowers GOGC once its task stays
 		"PATH=" + os.Getenv("PATH"),
 		"XDG_RUNTIME_DIR=" + os.Getenv("XDG_RUNTIME_DIR"), // the user's bus, for a systemd scope

@@ -25,7 +25,6 @@ import (
 	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/internal/failpoint"
-	"github.com/tachograph/tacho/internal/handshake"
 	"github.com/tachograph/tacho/internal/removal"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
@@ -219,7 +218,7 @@ func RunningDirs(host kernel.FS) []string {
 		}
 		environment, _ := os.ReadFile(filepath.Join(process, "environ")) // it may be another user's
 		for variable := range strings.SplitSeq(string(environment), "\x00") {
-			if folder, ok := strings.CutPrefix(variable, handshake.SocketDir+"="); ok {
+			if folder, ok := strings.CutPrefix(variable, wire.SocketDir+"="); ok {
 				dirs = append(dirs, filepath.Dir(folder))
 			}
 		}

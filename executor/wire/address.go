@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"github.com/tachograph/tacho/internal/handshake"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -72,15 +71,6 @@ func ReadAddress(folder string) (*Address, error) {
 		return nil, fmt.Errorf("read address %s: it belongs to another directory, %q", path, a.Folder)
 	}
 	return &a, nil
-}
-
-// FindSocket returns the socket in an executor's folder; empty if there is none.
-func FindSocket(folder string) string {
-	sockets, err := filepath.Glob(filepath.Join(folder, handshake.SocketPrefix+"*"))
-	if err != nil || len(sockets) == 0 {
-		return ""
-	}
-	return sockets[0]
 }
 
 // same reports whether two paths are of one folder: what an address names is removed with its task.
@@ -152,13 +142,4 @@ func (o Owner) Environ() []string {
 func OwnerOf(getenv func(string) string) Owner {
 	persisted, _ := strconv.ParseBool(getenv(envPersisted)) // absent is false
 	return Owner{AllocID: getenv(envAllocID), Task: getenv(envTask), Persisted: persisted}
-}
-
-// Handshake tells an executor that was started by us from one that a user started by hand.
-func Handshake() handshake.Config {
-	return handshake.Config{
-		ProtocolVersion:  1,
-		MagicCookieKey:   "TACHO_EXECUTOR_COOKIE",
-		MagicCookieValue: "f1c5a8e07d2b4c36",
-	}
 }
