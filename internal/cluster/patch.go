@@ -43,24 +43,49 @@ func (c *Cluster) Patch(ctx context.Context, tasks []*Task, sizes []*Size) (diff
 }
 
 func patch(name, text string, sizes []*Size) (diff string, notes []string, err error) {
-	after := text
+	f := jobFile{name: name, text: text}
 	for _, s := range sizes {
-		if s.Cores == 0 {
-			err = errors.Join(err, s.set(&after, &notes, name, "cpu", s.CPU.Advised, s.CPU.Requested))
-		}
 		most := s.MemoryMax
 		if advised := s.Memory.Advised; most == nil && advised != nil && 0 < s.RequestedMax && s.RequestedMax < *advised {
 			most = advised // which memory_max may not be below
 		}
-		if err = cmp.Or(err, s.set(&after, &notes, name, "memory", s.Memory.Advised, s.Memory.Requested),
-			s.set(&after, &notes, name, "memory_max", most, s.RequestedMax)); err != nil {
-			return "", notes, err
+		if s.Cores == 0 {
+			err = f.set(s, "cpu", s.CPU.Advised, s.CPU.Requested)
+		}
+		err = cmp.Or(err, f.set(s, "memory", s.Memory.Advised, s.Memory.Requested),
+			f.set(s, "memory_max", most, s.RequestedMax))
+		if err != nil {
+			return "", f.notes, err
 		}
 	}
-	return difference(name, text, after), notes, nil
+	return difference(name, text, f.text), f.notes, nil
 }
 
-// find returns the first block of a type, with the labels; nil if there is none.
+// jobFile is a job's file while the resources of its tasks are set, and what is left to the reader.
+type jobFile struct {
+	name, text string
+	notes      []string
+}
+
+// blocks returns the block of a task and that of its resources; nil where the file has none.
+func (f *jobFile) blocks(of *Size) (task, resources *hclsyntax.Block, err error) {
+	parsed, problems := hclsyntax.ParseConfig([]byte(f.text), f.name, hcl.InitialPos)
+	if problems.HasErrors() {
+		return nil, nil, problems
+	}
+	for _, job := range parsed.Body.(*hclsyntax.Body).Blocks { //nolint:forcetypeassert // it is what ParseConfig returns
+		if job.Type != "job" {
+			continue
+		}
+		group := cmp.Or(find(job.Body, "group", of.Group), job) // a task can stand in the job
+		if task = find(group.Body, "task", of.Task); task != nil {
+			return task, find(task.Body, "resources"), nil
+		}
+	}
+	return nil, nil, nil
+}
+
+// find returns the first block of a type, with the labels; nil without such a block.
 func find(in *hclsyntax.Body, name string, labels ...string) *hclsyntax.Block {
 	for _, block := range in.Blocks {
 		if block.Type == name && slices.Equal(block.Labels, labels) {
@@ -70,91 +95,72 @@ func find(in *hclsyntax.Body, name string, labels ...string) *hclsyntax.Block {
 	return nil
 }
 
-// resources returns the block of a task, to which its file gets one if add is set; nil if it has none.
-func (s *Size) resources(text *string, file string, add bool) (task, resources *hclsyntax.Block, err error) {
-	parsed, problems := hclsyntax.ParseConfig([]byte(*text), file, hcl.InitialPos)
-	if problems.HasErrors() {
-		return nil, nil, problems
-	}
-	for _, job := range parsed.Body.(*hclsyntax.Body).Blocks { //nolint:forcetypeassert // it is what ParseConfig returns
-		if job.Type != "job" {
-			continue
-		}
-		group := cmp.Or(find(job.Body, "group", s.Group), job) // a task can stand in the job
-		if task = find(group.Body, "task", s.Task); task != nil {
-			break
-		}
-	}
-	if task == nil {
-		return nil, nil, nil
-	}
-	if resources = find(task.Body, "resources"); resources == nil && add {
-		if err = addLine(text, task, "resources {", "}"); err == nil {
-			return s.resources(text, file, false)
-		}
-	}
-	return task, resources, err
-}
-
 // set sets one of the resources of a task, unless the file computes it.
-func (s *Size) set(text *string, notes *[]string, file, name string, advised *int64, requested int64) error {
+func (f *jobFile) set(s *Size, name string, advised *int64, requested int64) error {
 	if advised == nil || *advised == requested {
 		return nil
 	}
-	task, block, err := s.resources(text, file, true)
-	if task == nil && err == nil {
-		note := fmt.Sprintf("%s has no block of the task %s/%s; it may be dynamic", file, s.Group, s.Task)
-		if !slices.Contains(*notes, note) {
-			*notes = append(*notes, note)
-		}
-	}
-	if block == nil || err != nil {
+	task, block, err := f.blocks(s)
+	if err != nil {
 		return err
 	}
-	value := strconv.FormatInt(*advised, 10)
-	before := block.Body.Attributes[name]
-	switch {
-	case before == nil:
-		err = addLine(text, block, name+" = "+value)
-	case len(before.Expr.Variables()) > 0:
-		*notes = append(*notes, fmt.Sprintf("task %s/%s: %s is computed; it should be %d", s.Group, s.Task, name, *advised))
+	if task == nil {
+		note := fmt.Sprintf("%s has no block of the task %s/%s; it may be dynamic", f.name, s.Group, s.Task)
+		if !slices.Contains(f.notes, note) {
+			f.notes = append(f.notes, note)
+		}
 		return nil
-	default:
-		at := before.Expr.Range()
-		*text = (*text)[:at.Start.Byte] + value + (*text)[at.End.Byte:]
 	}
-	if err == nil {
-		if _, block, err = s.resources(text, file, false); err == nil {
-			align(text, block.Body)
+	if block == nil {
+		if err := f.addLines(task, "resources {", "}"); err != nil {
+			return err
+		}
+		if _, block, err = f.blocks(s); err != nil {
+			return err
 		}
 	}
-	return err
+	value := strconv.FormatInt(*advised, 10)
+	if before := block.Body.Attributes[name]; before == nil {
+		err = f.addLines(block, name+" = "+value)
+	} else if len(before.Expr.Variables()) > 0 {
+		f.notes = append(f.notes, fmt.Sprintf("task %s/%s: %s is computed; it should be %d", s.Group, s.Task, name, *advised))
+		return nil
+	} else {
+		at := before.Expr.Range()
+		f.text = f.text[:at.Start.Byte] + value + f.text[at.End.Byte:]
+	}
+	return cmp.Or(err, f.align(s))
 }
 
-// addLine adds lines at the end of a block.
-func addLine(text *string, to *hclsyntax.Block, lines ...string) error {
+// addLines adds lines at the end of a block.
+func (f *jobFile) addLines(to *hclsyntax.Block, lines ...string) error {
 	end := to.CloseBraceRange.Start
 	if to.OpenBraceRange.Start.Line == end.Line {
 		return errors.New("its resources stand in one line, to which nothing can be added")
 	}
-	brace := strings.LastIndexByte((*text)[:end.Byte], '\n') + 1
-	indent := "\n" + (*text)[brace:end.Byte] + "  "
-	*text = (*text)[:brace] + (indent + strings.Join(lines, indent) + "\n")[1:] + (*text)[brace:]
+	brace := strings.LastIndexByte(f.text[:end.Byte], '\n') + 1
+	indent := "\n" + f.text[brace:end.Byte] + "  "
+	f.text = f.text[:brace] + (indent + strings.Join(lines, indent) + "\n")[1:] + f.text[brace:]
 	return nil
 }
 
-// align aligns the values of attributes as hclfmt does.
-func align(text *string, body *hclsyntax.Body) {
-	widest, lines := 0, strings.Split(*text, "\n")
-	for name := range body.Attributes {
+// align aligns the values of a task's resources as hclfmt does.
+func (f *jobFile) align(s *Size) error {
+	_, block, err := f.blocks(s)
+	if err != nil {
+		return err
+	}
+	widest, lines := 0, strings.Split(f.text, "\n")
+	for name := range block.Body.Attributes {
 		widest = max(widest, len(name))
 	}
-	for _, a := range body.Attributes {
+	for _, a := range block.Body.Attributes {
 		line := &lines[a.NameRange.Start.Line-1]
 		name, value, _ := strings.Cut(*line, "=")
 		*line = strings.TrimRight(name, " ") + strings.Repeat(" ", widest-len(a.Name)) + " =" + value
 	}
-	*text = strings.Join(lines, "\n")
+	f.text = strings.Join(lines, "\n")
+	return nil
 }
 
 // difference returns a unified diff with all lines of the file: job files are short. Lines are changed or added.
