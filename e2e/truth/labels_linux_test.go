@@ -66,12 +66,7 @@ func TestLabels(t *testing.T) {
 			if out := rig.Capture(t, cmd); out.Code != 0 {
 				t.Fatal(out.Code, out.Stderr)
 			}
-			r := place.TheRun(t).Record
-			for _, s := range r.Sources {
-				if (s.Name == "exits" || s.Name == "skb") && !s.Available {
-					t.Skip(s.Reason)
-				}
-			}
+			r := counted(t, place)
 			check(t, r, test.want, test.values)
 		})
 	}
@@ -117,12 +112,7 @@ func TestSockets(t *testing.T) {
 				if out := rig.Capture(t, cmd); out.Code != 0 {
 					t.Fatal(out.Code, out.Stderr)
 				}
-				r := place.TheRun(t).Record
-				for _, s := range r.Sources {
-					if (s.Name == "exits" || s.Name == "skb") && !s.Available {
-						t.Skip(s.Reason)
-					}
-				}
+				r := counted(t, place)
 				var want procstats.Guarantee
 				if way[0] == "own" {
 					want = procstats.Exact
@@ -133,6 +123,18 @@ func TestSockets(t *testing.T) {
 			})
 		}
 	}
+}
+
+// counted returns the record of the run. It skips where neither ended processes nor packets can be counted.
+func counted(t *testing.T, place *rig.Place) *record.Record {
+	t.Helper()
+	r := place.TheRun(t).Record
+	for _, s := range r.Sources {
+		if (s.Name == "exits" || s.Name == "skb") && !s.Available {
+			t.Skip(s.Reason)
+		}
+	}
+	return r
 }
 
 // check holds the headlines of a record against their labels, none for absent ones, and their values.
