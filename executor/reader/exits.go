@@ -148,7 +148,7 @@ func (w *Exits) commands(s exits.Summary, started time.Time) *record.Commands {
 	return c
 }
 
-// Uncounted returns how many sockets whose packets are not counted the processes had open when they ended.
+// Uncounted is that of the watch: how many sockets were seen whose packets are not counted.
 func (w *Exits) Uncounted() int64 { return w.watch.Uncounted() }
 
 // Counts reports whether ended processes are counted.

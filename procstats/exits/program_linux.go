@@ -66,7 +66,7 @@ const (
 // shared is what the programs and this process share.
 type shared struct {
 	// watched has, by the id of a cgroup, the number of its watch, the records that were lost of it, the processes that
-	// were forked in it, the threads that have begun to end there, and the sockets whose packets are not counted.
+	// were forked in it, the threads that have begun to end there, and what can have packets that are not counted.
 	watched *ebpf.Map
 	// inherited has what signal_struct.maxrss of a process was when it executed its program, in pages below its PID, by
 	// the last bits of that: an array is read and written in place, while a hash map takes as long as all the rest of an

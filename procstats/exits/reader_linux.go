@@ -306,7 +306,8 @@ type counts struct {
 	lost   int64 // records
 	forked int64 // processes
 	ending int64 // threads that have begun to end, before their parents are told
-	// sockets are those that processes had open when they ended, and whose packets the cgroup does not count.
+	// sockets are those whose packets the cgroup does not count: that processes had open when they ended, or may have
+	// opened by CAP_NET_RAW.
 	sockets int64
 }
 
@@ -318,8 +319,9 @@ func (w *Watch) counts() counts {
 	return counts{lost: value[1], forked: value[2], ending: value[3], sockets: value[4]}
 }
 
-// Uncounted returns how many sockets processes had open when they ended, whose packets the cgroup does not count: twice
-// those of a process if each of two threads found that it was the last. Nil has seen none.
+// Uncounted returns how many sockets, whose packets the cgroup does not count, processes had open when they ended, or
+// may have opened by CAP_NET_RAW. One socket can count twice: if it was opened so and was open at the end, and if each
+// of two threads found that it was the last. Nil has seen none.
 func (w *Watch) Uncounted() int64 { return w.counts().sockets }
 
 // outstanding returns how many records of the threads that have begun to end have not been read; the reader's lock is
