@@ -22,16 +22,20 @@ func TestExplain(t *testing.T) {
 		"cgroup_memory_peak_bytes", "psi_memory_full_seconds_total", "process_state", "memory_bytes",
 	} {
 		t.Run(name, func(t *testing.T) {
-			text := testkit.Value(procstats.Explain(name))(t)
+			e := testkit.Value(procstats.Explain(name))(t)
+			text := strings.Join(e.Text, "\n") + "\n"
+			for _, fact := range e.Facts {
+				text += fact[0] + ": " + fact[1] + "\n"
+			}
 			golden(t, "testdata/explain/"+name+".golden.txt", []byte(text))
 		})
 	}
 }
 
 func TestExplainOffersNearMisses(t *testing.T) {
-	text, err := procstats.Explain("cgroup_memory_peak")
-	if !errors.Is(err, procstats.ErrUnknownMeasurement) || text != "" || !strings.Contains(err.Error(), "cgroup_memory_peak_bytes") {
-		t.Errorf("%q, %v", text, err)
+	e, err := procstats.Explain("cgroup_memory_peak")
+	if !errors.Is(err, procstats.ErrUnknownMeasurement) || e.Text != nil || !strings.Contains(err.Error(), "cgroup_memory_peak_bytes") {
+		t.Errorf("%q, %v", e, err)
 	}
 }
 

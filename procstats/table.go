@@ -111,47 +111,25 @@ func hasPrefix(name, prefix string) bool {
 	return found && prefix != "" && (rest == "" || rest[0] == '_')
 }
 
-// Explain says in a few lines of plain text what a measurement means: help, pitfall, source file, unit, kind
-// and legal reductions, guarantee, permanent number. An unknown name is an *UnknownError with near misses.
-func Explain(name string) (string, error) {
-	m, ok := LookupName(name)
-	if !ok {
-		return "", &UnknownError{Word: name, Near: nearNames(name)}
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n", m.Name)
-	writeWrapped(&b, "  ", m.Help)
-	if m.Pitfall != "" {
-		writeWrapped(&b, "  ", "Note: "+m.Pitfall)
-	}
-	b.WriteByte('\n')
-	for _, fact := range m.facts() {
-		writeWrapped(&b, fmt.Sprintf("  %-10s ", fact[0]), fact[1])
-	}
-	return b.String(), nil
+// Explanation is what a measurement means.
+type Explanation struct {
+	// Text is help and pitfall, a paragraph each.
+	Text []string
+	// Facts are pairs of a word and a text: source file, unit, kind and legal reductions, guarantee, permanent number.
+	Facts [][2]string
 }
 
-// explainWidth is what a terminal shows without wrapping in mid-word.
-const explainWidth = 78
-
-// writeWrapped writes a text after a lead, with later lines indented as far.
-func writeWrapped(b *strings.Builder, lead, text string) {
-	b.WriteString(lead)
-	column := len(lead)
-	for i, word := range strings.Fields(text) {
-		switch {
-		case i == 0:
-		case column+1+len(word) > explainWidth:
-			fmt.Fprintf(b, "\n%*s", len(lead), "")
-			column = len(lead)
-		default:
-			b.WriteByte(' ')
-			column++
-		}
-		b.WriteString(word)
-		column += len(word)
+// Explain says what a measurement means. An unknown name is an *UnknownError with near misses.
+func Explain(name string) (Explanation, error) {
+	m, ok := LookupName(name)
+	if !ok {
+		return Explanation{}, &UnknownError{Word: name, Near: nearNames(name)}
 	}
-	b.WriteByte('\n')
+	e := Explanation{Text: []string{m.Help}, Facts: m.facts()}
+	if m.Pitfall != "" {
+		e.Text = append(e.Text, "Note: "+m.Pitfall)
+	}
+	return e, nil
 }
 
 // facts are the row's properties as pairs of word and text.

@@ -39,6 +39,7 @@ func TestScreens(t *testing.T) {
 		{"advise 2026.03.04T10", all[:1]},
 		{"compare 2026.03.04T10 2026.03.04T12", all[:2]},
 		{"explain cgroup_memory", narrow},
+		{"explain process_state", all[:1]},
 		{"alloc status", narrow},
 		{"alloc status leak", narrow},
 		{"alloc stats leak --all", narrow},

@@ -6,6 +6,7 @@ package record
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -24,11 +25,11 @@ func newExplain() *cobra.Command {
 			rows := procstats.Table()
 			return cli.Print(cmd, format, explain(rows), listOf(rows))
 		}
-		text, err := procstats.Explain(args[0])
+		e, err := procstats.Explain(args[0])
 		if err == nil {
 			m, _ := procstats.LookupName(args[0])
 			one := explain([]procstats.Measurement{m})[0]
-			return cli.Print(cmd, format, one, func(cli.Palette) string { return text })
+			return cli.Print(cmd, format, one, func(p cli.Palette) string { return explanationText(p, m.Name, e) })
 		}
 		rows := groupOf(args[0])
 		if len(rows) == 0 {
@@ -37,6 +38,22 @@ func newExplain() *cobra.Command {
 		return cli.Print(cmd, format, explain(rows), listOf(rows))
 	}
 	return cmd
+}
+
+// explanationText is as wide as the terminal, and fits on any where there is none.
+func explanationText(p cli.Palette, name string, e procstats.Explanation) string {
+	text := cli.Sheet{Palette: p}
+	text.Columns = cmp.Or(p.Columns, 80)
+	text.WriteString(text.Bold(name) + "\n")
+	for _, paragraph := range e.Text {
+		text.Hang("  ", "  ", paragraph, nil)
+	}
+	text.WriteByte('\n')
+	for _, fact := range e.Facts {
+		word := fmt.Sprintf("  %-10s ", fact[0])
+		text.Hang(word, strings.Repeat(" ", len(word)), fact[1], nil)
+	}
+	return text.String()
 }
 
 // groupOf returns the measurements of a group, a prefix of whole words.
