@@ -1,19 +1,21 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-//go:build linux
-
 package node
 
 import (
 	"net"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 
 	"github.com/shirou/gopsutil/v4/cpu"
 	"github.com/shirou/gopsutil/v4/disk"
 	"github.com/shirou/gopsutil/v4/host"
 	"github.com/shirou/gopsutil/v4/mem"
+	"golang.org/x/sys/unix"
 )
 
 // Describe returns the facts of this machine by their dotted names, and what it has. What cannot be read is left out.
@@ -78,11 +80,43 @@ func Address() string {
 	return "127.0.0.1"
 }
 
-// firstCores are the cores from 0.
-func firstCores(n int) []int {
-	cores := make([]int, n)
-	for i := range cores {
-		cores[i] = i
+// signalNames are the signals that can be sent to a task.
+func signalNames() string {
+	const last = 64
+	var names []string
+	for number := range unix.Signal(last + 1) {
+		if name := unix.SignalName(number); name != "" {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ",")
+}
+
+// cgroupVersion is that of the hierarchy at a mount point, as Nomad has it: 1 also if there is one of version 2
+// beside others; empty without any.
+func cgroupVersion(root string) string {
+	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err == nil {
+		return "2"
+	}
+	if groups, err := filepath.Glob(filepath.Join(root, "*", "tasks")); err == nil && len(groups) > 0 {
+		return "1"
+	}
+	return ""
+}
+
+// usableCores are those that this process may run on, sched_getaffinity(2).
+func usableCores() []int {
+	var set unix.CPUSet
+	unread := unix.SchedGetaffinity(0, &set)
+	count := set.Count()
+	if unread != nil {
+		count = runtime.NumCPU()
+	}
+	var cores []int
+	for core := 0; len(cores) < count; core++ {
+		if unread != nil || set.IsSet(core) {
+			cores = append(cores, core)
+		}
 	}
 	return cores
 }
