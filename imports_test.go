@@ -129,7 +129,7 @@ var parts = []part{
 	{dir: "internal/agent/api", uses: []string{"internal/agent/apijson", "internal/agent/snapshot", "internal/series", "internal/agent/metrics", "executor/record"}},
 	{dir: "internal/agent/alloc", uses: []string{"internal/agent/snapshot", "internal/agent/state", "internal/series", "executor/oom"}},
 	{dir: "internal/agent", uses: []string{"internal/agent/alloc"}},
-	{dir: "internal/cluster", uses: []string{"internal/agent/client"}, modules: []string{"github.com/hashicorp/hcl/v2", "github.com/zclconf/go-cty"}},
+	{dir: "internal/cluster", uses: []string{"internal/agent/client"}, modules: []string{"github.com/hashicorp/hcl/v2", "github.com/zclconf/go-cty", "github.com/rogpeppe/go-internal/diff"}},
 	{dir: "internal/command/cli", uses: []string{"procstats"}},
 	{dir: "internal/command/budget", uses: []string{"internal/command/cli", "executor/record"}},
 	{dir: "internal/command/repeat", uses: []string{"internal/command/cli", "executor/record"}},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/rogpeppe/go-internal/diff"
 
 	"github.com/tachograph/tacho/internal/agent/client"
 )
@@ -42,7 +43,7 @@ func (c *Cluster) Patch(ctx context.Context, tasks []*Task, sizes []*Size) (diff
 	return diff, notes
 }
 
-func patch(name, text string, sizes []*Size) (diff string, notes []string, err error) {
+func patch(name, text string, sizes []*Size) (change string, notes []string, err error) {
 	f := jobFile{name: name, text: text}
 	for _, s := range sizes {
 		most := s.MemoryMax
@@ -58,7 +59,7 @@ func patch(name, text string, sizes []*Size) (diff string, notes []string, err e
 			return "", f.notes, err
 		}
 	}
-	return difference(name, text, f.text), f.notes, nil
+	return string(diff.Diff("a/"+name, []byte(text), "b/"+name, []byte(f.text))), f.notes, nil
 }
 
 // jobFile is a job's file while the resources of its tasks are set, and what is left to the reader.
@@ -161,30 +162,4 @@ func (f *jobFile) align(s *Size) error {
 	}
 	f.text = strings.Join(lines, "\n")
 	return nil
-}
-
-// difference returns a unified diff with all lines of the file: job files are short. Lines are changed or added.
-func difference(name, before, after string) string {
-	if before == after {
-		return ""
-	}
-	split := func(text string) []string { return strings.Split(strings.TrimSuffix(text, "\n"), "\n") }
-	old, now := split(before), split(after)
-	var b strings.Builder
-	fmt.Fprintf(&b, "--- a/%[1]s\n+++ b/%[1]s\n@@ -1,%[2]d +1,%[3]d @@\n", name, len(old), len(now))
-	for added := len(now) - len(old); len(now) > 0; {
-		switch {
-		case len(old) > 0 && old[0] == now[0]:
-			b.WriteString(" " + now[0] + "\n")
-			old = old[1:]
-		case len(old) > 0 && (added == 0 || len(now) > 1 && len(old) > 1 && now[1] == old[1]):
-			b.WriteString("-" + old[0] + "\n+" + now[0] + "\n")
-			old = old[1:]
-		default:
-			b.WriteString("+" + now[0] + "\n")
-			added--
-		}
-		now = now[1:]
-	}
-	return b.String()
 }
