@@ -81,7 +81,7 @@ func (c *Cluster) explain(err error) error {
 	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
 	_, plain := errors.AsType[tls.RecordHeaderError](err)
 	_, alert := errors.AsType[tls.AlertError](err)
-	switch status := statusOf(err); {
+	switch status := client.StatusOf(err); {
 	case err == nil:
 		return nil
 	case status == http.StatusForbidden && !c.hasToken:
@@ -106,12 +106,4 @@ func (c *Cluster) explain(err error) error {
 		return fmt.Errorf("nomad at %s: %w", c.Address(), err)
 	}
 	return fmt.Errorf("nomad at %s: %w; %s", c.Address(), err, remedy)
-}
-
-// statusOf returns the status of HTTP that an error is; 0 for other errors.
-func statusOf(err error) int {
-	if refused, ok := errors.AsType[*client.StatusError](err); ok {
-		return refused.Status
-	}
-	return 0
 }

@@ -100,7 +100,7 @@ func (c *Cluster) addRunning(ctx context.Context, t *Task) error {
 		u := answer.Value.Tasks[t.Name]
 		memory := u.ResourceUsage.MemoryStats
 		switch {
-		case statusOf(err) == http.StatusForbidden:
+		case client.StatusOf(err) == http.StatusForbidden:
 			return err
 		case err == nil && !slices.Contains(memory.Measured, "Max Usage"):
 			err = errors.New("no statistics (telemetry { publish_allocation_metrics = true } of its node has them)")

@@ -198,7 +198,7 @@ func (a *Agent) node() node.Node {
 		Attributes: map[string]string{"kernel.name": "linux", "kernel.version": "6.12.0", "cpu.arch": "amd64"},
 		Resources:  node.Resources{Cores: []int{0, 1, 2, 3}, MemoryBytes: 16 * gib},
 		Drivers: map[string]node.Driver{
-			"tacho": {Name: "tacho", Version: "1.0.0", Detected: true, Healthy: true},
+			"tacho": {Name: "tacho", Detected: true, Healthy: true},
 			"java":  {Name: "java", Detected: false, Reason: "no java was found"},
 		},
 		StartedAt: a.now().Add(-26 * time.Hour),

@@ -66,7 +66,7 @@ func OpenDriver(h *Host, changed func(node.Driver)) (*Driver, error) {
 	options := driver.Options{Config: own, Version: version.String(), Logger: h.Log.Named("driver").Named(driver.Name)}
 	d := &Driver{
 		Tacho: driver.New(options), host: h, changed: changed,
-		about: node.Driver{Name: driver.Name, Version: options.Version},
+		about: node.Driver{Name: driver.Name},
 	}
 	d.Serve()
 	return d, nil

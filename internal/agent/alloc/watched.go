@@ -8,7 +8,6 @@ package alloc
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -73,7 +72,8 @@ func Watch(h *Host, name string, group procstats.Cgroup, every time.Duration) *W
 		ID: path.Dir(name), Type: allocation.Watch, Namespace: "default",
 		Groups: []*job.Group{{Name: allocation.Watch, Tasks: []*job.Task{spec}}},
 	}
-	id, began := watchID(name, inode), oldest(pids, w.since)
+	// It is the same as long as the cgroup exists, whatever becomes of the agent: its history goes on.
+	id, began := allocation.StableID(fmt.Sprintf("%s %s %d", bootID(), name, inode)), oldest(pids, w.since)
 	if spec.Meta["container"] != "" && len(pids) > 0 && w.since.Sub(began) < settled {
 		return nil
 	}
@@ -92,13 +92,6 @@ func Watch(h *Host, name string, group procstats.Cgroup, every time.Duration) *W
 	w.task.stats = hook.NewStatsHook(hook.StatsConfig{Interval: every, Publish: true, Updater: w, Logger: w.task.log})
 	u.err = w.task.stats.Err
 	return w
-}
-
-// watchID is the same for a cgroup as long as it exists, whatever becomes of the agent: its history goes on.
-func watchID(name string, inode uint64) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %d", bootID(), name, inode))
-	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80 // RFC 9562, version 8
-	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
 }
 
 // inodeOf is 0 if the cgroup is gone.

@@ -7,6 +7,7 @@ package allocation
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"regexp"
@@ -226,8 +227,18 @@ var (
 func NewID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+	return formatID(b[:], 4)
+}
+
+// StableID returns a UUID, RFC 9562 version 8, that is the same for the same text.
+func StableID(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return formatID(sum[:], 8)
+}
+
+func formatID(b []byte, version byte) string {
+	b[6], b[8] = b[6]&0x0f|version<<4, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:16])
 }
 
 // Find returns the one id that begins with prefix. Errors wrap ErrNotFound or ErrAmbiguous, and say which there are.

@@ -4,7 +4,6 @@
 package api
 
 import (
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -308,17 +307,12 @@ func evaluationID(t trigger, j *snapshot.Job) string {
 }
 
 func versionID(t trigger, namespace, jobID string, version uint64) string {
-	return stableID(string(t), namespace, jobID, fmt.Sprint(version))
+	return allocation.StableID(fmt.Sprintf("%s\x00%s\x00%s\x00%d", t, namespace, jobID, version))
 }
 
 // decisionID is the id of a decision over an allocation.
-func decisionID(t trigger, a *allocation.Allocation) string { return stableID(string(t), a.ID) }
-
-// stableID is a UUID of version 8 (RFC 9562), the same for the same parts.
-func stableID(parts ...string) string {
-	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
-	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
+func decisionID(t trigger, a *allocation.Allocation) string {
+	return allocation.StableID(string(t) + "\x00" + a.ID)
 }
 
 // newEvaluation returns a decision over the current version of a job.

@@ -80,11 +80,16 @@ func (e *StatusError) Error() string {
 	return e.Text
 }
 
-// IsNotFound reports whether the agent says that there is no such thing.
-func IsNotFound(err error) bool {
-	status, ok := errors.AsType[*StatusError](err)
-	return ok && status.Status == http.StatusNotFound
+// StatusOf returns the status of HTTP that an error is; 0 for other errors.
+func StatusOf(err error) int {
+	if refused, ok := errors.AsType[*StatusError](err); ok {
+		return refused.Status
+	}
+	return 0
 }
+
+// IsNotFound reports whether the agent says that there is no such thing.
+func IsNotFound(err error) bool { return StatusOf(err) == http.StatusNotFound }
 
 // AddressError says what is wrong with an address.
 type AddressError string

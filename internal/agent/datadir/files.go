@@ -121,7 +121,6 @@ func (a Allocation) open(name string) (*os.File, error) {
 type logFile struct {
 	name   string
 	number int
-	size   int64
 }
 
 // logFiles lists a stream's files, oldest first.
@@ -137,14 +136,7 @@ func logFiles(root *os.Root, task, stream string) ([]logFile, error) {
 		if !ok || err != nil || n < 0 || !entry.Type().IsRegular() {
 			continue
 		}
-		info, err := entry.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // rotated away meanwhile
-		}
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, logFile{name: entry.Name(), number: n, size: info.Size()})
+		files = append(files, logFile{name: entry.Name(), number: n})
 	}
 	slices.SortFunc(files, func(a, b logFile) int { return cmp.Compare(a.number, b.number) })
 	return files, nil

@@ -65,7 +65,6 @@ func (r Resources) TotalMHz() float64 { return r.CoreMHz * float64(len(r.Cores))
 // Driver is what is known of a task driver.
 type Driver struct {
 	Name       string
-	Version    string
 	Detected   bool
 	Healthy    bool
 	Reason     string

@@ -82,12 +82,7 @@ func newTrial() *cobra.Command {
 		Short:  "Evaluate a job file within limits; started by the agent",
 		Hidden: true,
 		Args:   cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if job.TrialMain(cmd.InOrStdin()) != 0 {
-				return cli.ExitWith(1, nil)
-			}
-			return nil
-		},
+		Run:    func(cmd *cobra.Command, _ []string) { os.Exit(job.TrialMain(cmd.InOrStdin())) },
 	}
 }
 

@@ -31,20 +31,12 @@ type Result struct {
 	Reason string `json:"reason"`
 }
 
-// Err returns the error of a failed budget; nil for one that held.
-func (r Result) Err() error {
-	if !r.Failed {
-		return nil
-	}
-	return fmt.Errorf("budget failed: %s: %s", r.Budget, r.Reason)
-}
-
 // Report returns the error with ExitCode if a budget failed. Each failure is reported on its own before.
 func Report(results []Result, report func(error)) error {
 	failed := false
 	for _, r := range results {
-		if err := r.Err(); err != nil {
-			report(err)
+		if r.Failed {
+			report(fmt.Errorf("budget failed: %s: %s", r.Budget, r.Reason))
 			failed = true
 		}
 	}

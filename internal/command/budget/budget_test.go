@@ -62,7 +62,7 @@ func TestCondition(t *testing.T) {
 			t.Errorf("%s: %v", test.condition, err)
 			continue
 		}
-		if got := c.Check(runOf(test.peak, test.guarantee)); got.Failed != test.failed || got.Reason != test.reason || (got.Err() != nil) != test.failed {
+		if got := c.Check(runOf(test.peak, test.guarantee)); got.Failed != test.failed || got.Reason != test.reason || (Report([]Result{got}, func(error) {}) != nil) != test.failed {
 			t.Errorf("%s of %v (%s): %+v, want %v, %q", test.condition, test.peak, test.guarantee, got, test.failed, test.reason)
 		}
 	}

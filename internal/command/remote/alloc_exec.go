@@ -241,7 +241,7 @@ func (o *logsOptions) findTail(c *call, id string, q client.LogQuery) (back int6
 		var log bytes.Buffer
 		err := copyLog(c, id, q, &log)
 		text := log.Bytes()
-		if status, ok := errors.AsType[*client.StatusError](err); ok && status.Status == 404 && o.follow {
+		if client.IsNotFound(err) && o.follow {
 			return 0, nil // no output yet
 		}
 		if err != nil {
