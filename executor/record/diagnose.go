@@ -119,9 +119,9 @@ func lastReading(e Evidence) *LastReading {
 	for _, h := range e.LastHeadlines {
 		switch h.ID {
 		case procstats.HeadlineMemory:
-			l.MemoryBytes = known(h.Reading.Number())
+			l.MemoryBytes = Known(h.Reading.Number())
 		case procstats.HeadlineCores:
-			l.Cores = known(h.Reading.Number())
+			l.Cores = Known(h.Reading.Number())
 		}
 	}
 	return l

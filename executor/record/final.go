@@ -149,7 +149,7 @@ func Headlines(list []procstats.HeadlineValue) map[string]HeadlineValue {
 	all := make(map[string]HeadlineValue, len(list))
 	for _, h := range list {
 		all[h.ID.String()] = HeadlineValue{
-			Value: known(h.Reading.Number()), Source: h.Source, Guarantee: h.Guarantee, Reason: h.Reading.Reason(),
+			Value: Known(h.Reading.Number()), Source: h.Source, Guarantee: h.Guarantee, Reason: h.Reading.Reason(),
 			Notes: h.Notes,
 		}
 	}

@@ -128,11 +128,11 @@ func usageProcesses(w *procstats.Window, rows *procstats.Sample) *ProcessTable[R
 	for _, row := range kept {
 		p.Rows = append(p.Rows, usageRow(row, seen[row.ProcessID]))
 	}
-	p.Exited.CPUSeconds = known(rows.Task.Number(procstats.TreeCPUExited))
+	p.Exited.CPUSeconds = Known(rows.Task.Number(procstats.TreeCPUExited))
 	exited, _ := rows.Task.Number(procstats.TreeProcessesExited)
 	p.Exited.Processes = int64(exited)
-	p.UnattributedCPUSeconds = known(rows.Task.Number(procstats.TreeCPUUnattributed))
-	p.TotalCPUSeconds = known(cpuTotal(rows))
+	p.UnattributedCPUSeconds = Known(rows.Task.Number(procstats.TreeCPUUnattributed))
+	p.TotalCPUSeconds = Known(cpuTotal(rows))
 	if at, read := rows.Task.Number(procstats.TreeCPUAtRows); read { // the totals can be newer than the rows
 		p.TotalCPUSeconds = &at
 	}
@@ -164,8 +164,8 @@ func mostCPU(all []procstats.ProcessRow) []*procstats.ProcessRow {
 	return kept
 }
 
-// known returns a number, or nil if it was not measured.
-func known(value float64, ok bool) *float64 {
+// Known returns a number, or nil if it was not measured.
+func Known(value float64, ok bool) *float64 {
 	if !ok {
 		return nil
 	}

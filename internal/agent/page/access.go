@@ -26,6 +26,7 @@ func secured(next http.Handler) http.Handler {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
 		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cache-Control", "no-store") // assets have their own
 		h.Set("Referrer-Policy", "same-origin")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
@@ -49,7 +50,6 @@ func (p *Page) act(trusted bool, do func(w http.ResponseWriter, r *http.Request)
 			http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
 			return
 		}
-		w.Header().Set("Cache-Control", "no-store")
 		if err := do(w, r); err != nil {
 			p.serve(trusted, func(*view) error { return err })(w, r)
 		}
@@ -69,12 +69,10 @@ func (p *Page) signInPage(v *view) error {
 
 // redeem is the link itself. The address with its code is left at once, used or not.
 func (p *Page) redeem(w http.ResponseWriter, r *http.Request) {
-	h := w.Header()
-	h.Set("Cache-Control", "no-store")
-	h.Set("Referrer-Policy", "no-referrer")
+	w.Header().Set("Referrer-Policy", "no-referrer")
 	switch {
 	case r.Method != http.MethodGet: // HEAD does not use a link up
-		h.Set("Allow", http.MethodGet)
+		w.Header().Set("Allow", http.MethodGet)
 		w.WriteHeader(http.StatusMethodNotAllowed)
 	case p.desk.Redeem(w, r, r.PathValue("code")):
 		http.Redirect(w, r, "/", http.StatusSeeOther)
@@ -85,7 +83,6 @@ func (p *Page) redeem(w http.ResponseWriter, r *http.Request) {
 
 // signIn takes the token from the form.
 func (p *Page) signIn(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Cache-Control", "no-store")
 	if same, _ := sameOrigin(r); !same {
 		http.Error(w, "the request does not come from a page of this agent", http.StatusForbidden)
 		return

@@ -219,7 +219,6 @@ func (p *Page) render(w http.ResponseWriter, v *view) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Add("Vary", "Accept-Encoding, Authorization, Cookie, X-Nomad-Token")
 	// A table of tasks is a tenth of its size when compressed. Pages with secrets never are: lengths would say
 	// something about them.

@@ -53,10 +53,10 @@ type processTable struct {
 // processesOf lists the live processes of a reading as a tree; nil if there are none.
 func processesOf(s *procstats.Sample) *processTable {
 	t := &processTable{
-		Exited: known(s.Task.Number(procstats.TreeCPUExited)), Omitted: s.Omitted,
-		Unattributed: known(s.Task.Number(procstats.TreeCPUUnattributed)),
-		Total:        known(s.Task.Number(procstats.TreeCPUAtRows)),
-		ExitedCount:  known(s.Task.Number(procstats.TreeProcessesExited)),
+		Exited: record.Known(s.Task.Number(procstats.TreeCPUExited)), Omitted: s.Omitted,
+		Unattributed: record.Known(s.Task.Number(procstats.TreeCPUUnattributed)),
+		Total:        record.Known(s.Task.Number(procstats.TreeCPUAtRows)),
+		ExitedCount:  record.Known(s.Task.Number(procstats.TreeProcessesExited)),
 	}
 	for i := range s.Processes {
 		t.Rows = append(t.Rows, processOf(s, &s.Processes[i], "it is not selected"))
@@ -65,14 +65,6 @@ func processesOf(s *procstats.Sample) *processTable {
 		t.Read = procstats.AgeText(s.Mono - set.Mono)
 	}
 	return t.sum(asTree(t.Rows))
-}
-
-// known is a value that was measured, else nil.
-func known(value float64, ok bool) *float64 {
-	if !ok {
-		return nil
-	}
-	return &value
 }
 
 // sum completes a table with its rows in their order; nil without any.
@@ -122,7 +114,8 @@ func processOf(s *procstats.Sample, p *procstats.ProcessRow, missing string) pro
 	r.CPU = first(procstats.ProcessCPU, procstats.PortableProcessCPU)
 	r.RSS = first(procstats.ProcessRSS, procstats.PortableProcessRSS)
 	r.Threads = first(procstats.ProcessThreads)
-	r.cpu = cmp.Or(known(p.Readings.Number(procstats.ProcessCPU)), known(p.Readings.Number(procstats.PortableProcessCPU)))
+	r.cpu = cmp.Or(record.Known(p.Readings.Number(procstats.ProcessCPU)),
+		record.Known(p.Readings.Number(procstats.PortableProcessCPU)))
 	if state, ok := p.Readings.Get(procstats.ProcessState); ok {
 		if text, ok := state.Text(); ok {
 			r.State = stateWord(text)

@@ -55,7 +55,6 @@ func (p *Page) stream(trusted, secret bool, open open) http.HandlerFunc {
 		}
 		defer leave()
 		w.Header().Set("Content-Type", "text/event-stream")
-		w.Header().Set("Cache-Control", "no-store")
 		s := &streamer{
 			page: p, request: r, trusted: trusted, table: !secret, out: streams.Writer{To: w, Stall: p.options.WriteTimeout},
 		}

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"maps"
 	"math"
@@ -85,6 +86,9 @@ func (o *topOptions) print(c *call, m *topModel, poll *taskPoll) error {
 		if err != nil {
 			return err
 		}
+		if len(rows) == 0 && !o.output.set() {
+			cli.PrintError(c.cmd.ErrOrStderr(), errors.New(poll.none))
+		}
 	}
 	return nil
 }
@@ -128,6 +132,8 @@ type taskPoll struct {
 	agent *client.Client
 	// known has the rows of the last poll, by key.
 	known map[string]*topRow
+	// none says why the last poll found no task.
+	none string
 }
 
 // pastReadings is the number of readings for the sparkline.
@@ -156,7 +162,12 @@ func (p *taskPoll) read(ctx context.Context, opened string, logs bool) ([]*topRo
 			rows = append(rows, row)
 		}
 	}
-	p.known = known
+	if p.known = known; len(rows) == 0 {
+		p.none = "no tasks"
+		if self, err := p.agent.Self(ctx); err == nil && self.Value.Tacho.Reason != "" {
+			p.none += "; " + self.Value.Tacho.Reason
+		}
+	}
 	if row := known[opened]; row != nil {
 		if c, err := p.agent.Commands(ctx, row.Alloc, row.Task); err == nil { // otherwise they are not counted
 			row.commands = &c.Value

@@ -62,6 +62,8 @@ type topModel struct {
 	said    string
 	// machine is what the machine uses; nil if unknown.
 	machine *client.NodeStats
+	// none says why there is no task.
+	none string
 	// failedFirst orders the commands of a task by how many of their processes failed.
 	failedFirst bool
 	// selected is the key of the selected row; empty for the first.

@@ -54,6 +54,7 @@ func runTopScreen(ctx context.Context, m *topModel, poll *taskPoll, stdin io.Rea
 	if err != nil {
 		return err
 	}
+	m.none = poll.none
 	m.update(rows, nil)
 	restore, err := rawTerminal(stdin)
 	if err != nil {
@@ -115,7 +116,7 @@ func (l *topLoop) run(ctx context.Context) error {
 		case <-timer.C:
 			l.pollNow(ctx)
 		case p := <-l.results:
-			l.model.machine = p.machine
+			l.model.machine, l.model.none = p.machine, l.poll.none
 			l.model.update(p.rows, p.err)
 			timer.Reset(l.model.delay)
 			if l.polling = false; l.again {

@@ -6,6 +6,9 @@ package remote
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -283,5 +286,26 @@ func TestTopShowsNoOldReadings(t *testing.T) {
 		if fresh := row.sample != nil && row.Charged != nil; fresh != step.fresh || row.Reason != step.reason {
 			t.Errorf("after %d s: usage (shown: %v) and %q, want %q", step.seconds, fresh, row.Reason, step.reason)
 		}
+	}
+}
+
+// TestTopSaysWhyItIsEmpty holds that an agent without tasks is asked whether it publishes.
+func TestTopSaysWhyItIsEmpty(t *testing.T) {
+	for reason, want := range map[string]string{"": "no tasks", "publishing is off": "no tasks; publishing is off"} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			answer := map[string]string{
+				"/v1/allocations": "[]", "/v1/client/allocations/stats": "{}",
+				"/v1/agent/self": fmt.Sprintf(`{"Tacho": {"reason": %q}}`, reason),
+			}[r.URL.Path]
+			_, _ = io.WriteString(w, answer)
+		}))
+		agent := testkit.Value(client.New(client.Options{Address: server.URL}))(t)
+		poll := &taskPoll{agent: agent}
+		rows, err := poll.read(t.Context(), "", false)
+		if err != nil || len(rows) > 0 || poll.none != want {
+			t.Errorf("%d rows, %v, %q; want %q", len(rows), err, poll.none, want)
+		}
+		agent.Close()
+		server.Close()
 	}
 }

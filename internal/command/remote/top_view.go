@@ -126,7 +126,7 @@ func (m *topModel) list(width, room int) []string {
 	lines := m.table(true, width).Lines(m.palette)
 	head, lines := lines[:1], lines[1:]
 	if len(lines) == 0 {
-		text := "  no tasks"
+		text := "  " + m.none
 		if m.filter != "" {
 			text = "  no task matches the filter"
 		}

@@ -58,6 +58,14 @@ type portableRun struct {
 	kills    int
 }
 
+// end is how a command ended. signal has Linux's number of it, as records do, and none on Windows; code is that of the
+// shell.
+type end struct {
+	code, signal int
+	used         source.Reaped
+	err          error
+}
+
 // mostKills bounds how often everything is killed, every 100 ms: what a disk or a debugger holds cannot be waited for.
 const mostKills = 50
 

@@ -41,13 +41,6 @@ type group struct {
 	seen map[int]int64
 }
 
-// end is how a command ended. signal has Linux's number of it, as records do; code is that of the shell.
-type end struct {
-	code, signal int
-	used         source.Reaped
-	err          error
-}
-
 // noEffect returns the flags that have none on this system.
 func (o *runOptions) noEffect() []string { return nil }
 

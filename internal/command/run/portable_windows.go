@@ -20,13 +20,6 @@ import (
 // when the last handle is closed, which is this process's.
 type group struct{ job windows.Handle }
 
-// end is how a command ended. There are no signals.
-type end struct {
-	code, signal int
-	used         source.Reaped
-	err          error
-}
-
 // killedCode is the exit code of processes that were killed, as of a shell for SIGKILL.
 const killedCode = exitSignalBase + 9
 
