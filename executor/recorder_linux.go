@@ -41,6 +41,7 @@ type recorder struct {
 	baseline *procstats.Sample
 	// inheritsPeak is the task's.
 	inheritsPeak bool
+	unread       string // why the last totals are from before the end; empty if they are not
 	// The whole run and the current report; used by run, and by finish after it.
 	whole, current procstats.Window
 	last           *procstats.Sample // the newest one
@@ -290,6 +291,9 @@ func (r *recorder) fillFinal(merged *procstats.Sample, sampled bool, history pro
 	info.SetMeasured(merged)
 	history.Ended, history.Window, history.CPUs = true, &r.whole, r.cpus()
 	info.Headline = record.Headlines(procstats.Headlines(merged, history))
+	if r.unread != "" {
+		info.SetUnread(r.unread)
+	}
 	info.Notes = append(info.Notes, record.Contradictions(info.Headline)...)
 	if r.inheritsPeak {
 		if reason := record.InheritedPeak(info.Headline, r.baseline, merged); reason != "" {

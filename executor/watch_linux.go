@@ -125,9 +125,8 @@ func (x *Watch) Run(ctx context.Context) *record.Record {
 	last, before := x.reader.Recent()
 	final := x.reader.Final()
 	if cpu, found := final.Task.Get(procstats.CgroupCPUUsage); last != nil && found && source.IsRemoved(cpu) {
-		x.recorder.info.Notes = append(x.recorder.info.Notes, "the cgroup was removed before it could be read at its end: "+
-			"the totals are of "+procstats.AgeText(ended.Mono-last.Mono)+" before")
-		final = last
+		final, x.recorder.unread = last, "the cgroup was removed before it could be read at its end: the totals are of "+
+			procstats.Seconds.Text((ended.Mono-last.Mono).Seconds())+" before"
 	}
 	x.addEarlier()
 	if err := x.reader.Close(final); err != nil {
@@ -141,13 +140,12 @@ func (x *Watch) Run(ctx context.Context) *record.Record {
 
 // addEarlier says what the cgroup had used before the watch, where the kernel knows.
 func (x *Watch) addEarlier() {
-	m, _ := procstats.Lookup(procstats.CgroupCPUUsage)
-	counted, known := x.reader.CountedFrom()[m.ID]
+	seconds, known := x.reader.Earlier(procstats.CgroupCPUUsage)
 	if !known {
 		return
 	}
-	earlier := &record.Earlier{CPUSeconds: counted}
-	text := "before the watch the cgroup had used " + m.Unit.Text(counted) + " of CPU time"
+	earlier := &record.Earlier{CPUSeconds: seconds}
+	text := "before the watch the cgroup had used " + procstats.Seconds.Text(seconds) + " of CPU time"
 	if peak, ok := x.recorder.baseline.Task.Number(procstats.CgroupMemoryPeak); ok {
 		earlier.MemoryPeakBytes = &peak
 		text += ", and at most " + procstats.Bytes.Text(peak) + " of memory"

@@ -426,8 +426,15 @@ func (r *Reader) LostChildren() bool {
 // CPUThrottler is that of the totals, see [source.Collector].
 func (r *Reader) CPUThrottler() string { return r.totals.CPUThrottler() }
 
-// CountedFrom says what counters began at that do not begin with the task: those of a cgroup that had tasks before,
-// and of the cgroups above it.
+// Earlier is what a counter of a cgroup that had tasks before said when it was opened, in the unit of its row.
+func (r *Reader) Earlier(id procstats.ID) (value float64, known bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.totals.Earlier(id)
+}
+
+// CountedFrom says what counters began at that do not begin with the task, in the kernel's units: those of a cgroup
+// that had tasks before, and of the cgroups above it.
 func (r *Reader) CountedFrom() map[procstats.ID]float64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

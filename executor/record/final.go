@@ -313,6 +313,31 @@ func InheritedPeak(headline map[string]HeadlineValue, before, after *procstats.S
 	return h.Reason
 }
 
+// SetUnread is for totals that were last read before the end, for a reason: what was exact then is a lower bound, and
+// that less CPU time was read than processes had used when they ended says nothing else.
+func (r *Record) SetUnread(reason string) {
+	r.Notes = append(r.Notes, reason)
+	for name, h := range r.Headline {
+		m, _ := procstats.LookupName(name)
+		now := m.ID == procstats.HeadlineMemory || m.ID == procstats.HeadlineMemoryCharged || m.ID == procstats.HeadlineCores
+		if now || h.Guarantee != procstats.Exact && h.Guarantee != procstats.LowerBound {
+			continue
+		}
+		h.Guarantee, h.Reason = procstats.LowerBound, reason
+		h.Notes = slices.DeleteFunc(h.Notes, func(n procstats.Note) bool {
+			return n.OtherSource == procstats.ExitsCPU.String()
+		})
+		r.Headline[name] = h
+	}
+	for name := range r.Measurements {
+		m, _ := procstats.LookupName(name)
+		grows := m.Kind == procstats.Counter || m.ID == procstats.CgroupMemoryPeak
+		if _, weaker := r.Guarantees[name]; grows && m.Guarantee == procstats.Exact && !weaker {
+			r.Guarantees[name] = procstats.LowerBound
+		}
+	}
+}
+
 // EndCounters returns, as text by the table's names, how often the task ran into its memory limits and how long it
 // waited, from its start to its end: for the event of the end, which is read where the record is not. What was not
 // measured is not among them.

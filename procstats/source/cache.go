@@ -315,7 +315,22 @@ func (c *Collector) sourceWorks(id procstats.SourceID) (reason string, works boo
 	return procstats.ReasonNoSource, false
 }
 
-// Before returns what the counters of the task's cgroup began at, for a Target of another reader.
+// Earlier returns what a counter of the task's cgroup said when it was opened, in the unit of its row, if the group had
+// tasks before.
+func (c *Collector) Earlier(id procstats.ID) (value float64, known bool) {
+	for _, r := range c.cgroups {
+		for i := range r.files {
+			if f := &r.files[i]; r.used && f.has(id) && f.origins != nil {
+				at := f.find(id)
+				return f.before(at) / f.spec.fields[at].units(), true
+			}
+		}
+	}
+	return 0, false
+}
+
+// Before returns what the counters of the task's cgroup began at, in the kernel's units, for a Target of another
+// reader.
 func (c *Collector) Before() map[procstats.ID]float64 {
 	before := make(map[procstats.ID]float64)
 	for _, r := range c.cgroups {
