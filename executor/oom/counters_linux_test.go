@@ -15,7 +15,6 @@ import (
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/testkit"
-	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -46,35 +45,6 @@ func TestCounters(t *testing.T) {
 				t.Errorf("%v, %v, want %v", got, ok, test.want)
 			}
 		})
-	}
-}
-
-// TestCounted holds that a kill before the first sample is one more than was counted.
-func TestCounted(t *testing.T) {
-	v1, v2 := t.TempDir(), t.TempDir()
-	testkit.Must(t, os.WriteFile(filepath.Join(v1, "memory.oom_control"), []byte(oomControl618), 0o600))
-	testkit.Must(t, os.WriteFile(filepath.Join(v2, "memory.events"), []byte(memoryEvents612), 0o600))
-	ids := []procstats.ID{
-		procstats.CgroupMemoryEventsOOM, procstats.CgroupMemoryEventsOOMKill, procstats.CgroupMemoryEventsOOMGroupKill,
-	}
-	for name, test := range map[string]struct {
-		cgroup procstats.Cgroup
-		want   []float64
-	}{
-		"v2":                 {procstats.Cgroup{V2: v2}, []float64{3, 6, 1}},
-		"v1":                 {procstats.Cgroup{V1: map[string]string{"memory": v1}}, []float64{-1, 1, -1}},
-		"v1 beside v2":       {procstats.Cgroup{V2: v2, V1: map[string]string{"memory": v1}}, []float64{-1, 1, -1}},
-		"without controller": {procstats.Cgroup{V2: t.TempDir()}, []float64{-1, -1, -1}},
-	} {
-		var got []float64
-		for _, id := range ids {
-			n, ok := Counted(test.cgroup).Task.Number(id)
-			if !ok {
-				n = -1
-			}
-			got = append(got, n)
-		}
-		testkit.Diff(t, name, test.want, got)
 	}
 }
 

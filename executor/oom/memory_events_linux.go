@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/executor/record"
-	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -275,23 +274,4 @@ func (o *oomControl) close() error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// Counted is what the kernel has counted of kills in a cgroup so far, as a sample before the first one.
-func Counted(cgroup procstats.Cgroup) *procstats.Sample {
-	s := &procstats.Sample{Stamp: kernel.Now()}
-	file := filepath.Join(cgroup.V2, "memory.events")
-	if v1 := cgroup.V1["memory"]; v1 != "" {
-		file = filepath.Join(v1, "memory.oom_control")
-	}
-	data, _ := os.ReadFile(file) // without the controller there is none, and no sample has kills
-	for key, id := range map[string]procstats.ID{
-		"oom": procstats.CgroupMemoryEventsOOM, "oom_kill": procstats.CgroupMemoryEventsOOMKill,
-		"oom_group_kill": procstats.CgroupMemoryEventsOOMGroupKill,
-	} {
-		if values, ok := counters(data, key); ok {
-			s.SetNumber(id, float64(values[0]))
-		}
-	}
-	return s
 }

@@ -345,12 +345,16 @@ func (t *Task) onDriverEvent(e *driver.Event) {
 	event.Redacted = event.Details[driver.AnnotationRedacted]
 	delete(event.Details, driver.AnnotationRedacted)
 	delete(event.Details, record.BasisAnnotation) // which the API of records has whole
-	t.mu.Lock()
-	t.persisted.Events = appendEvent(t.persisted.Events, event)
-	t.mu.Unlock()
-	t.alloc.taskChanged()
+	t.addEvent(event)
 	t.host.Work.Go(func() { t.update(func(*state.Task) {}) })
 	t.alloc.onTaskEvent(t, event)
+}
+
+func (t *Task) addEvent(e allocation.Event) {
+	t.mu.Lock()
+	t.persisted.Events = appendEvent(t.persisted.Events, e)
+	t.mu.Unlock()
+	t.alloc.taskChanged()
 }
 
 // snapshot returns the task as it is now.

@@ -27,6 +27,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/state"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
+	"github.com/tachograph/tacho/procstats/source"
 )
 
 // Watched is a cgroup that something else made, as an allocation with one task. It is read and nothing else: the state
@@ -64,7 +65,7 @@ func Watch(h *Host, name string, group procstats.Cgroup, every time.Duration) *W
 	w := &Watched{
 		Path: name, found: group, group: completed(group, base, pids), inode: inode, since: time.Now(),
 	}
-	w.last = oom.Counted(w.group)
+	w.last = killsSoFar(w.group)
 	spec := &job.Task{
 		Name: base, Driver: allocation.Watch, Logs: &job.Logs{Disabled: true}, Meta: labelsOf(name, pids),
 	}
@@ -92,6 +93,17 @@ func Watch(h *Host, name string, group procstats.Cgroup, every time.Duration) *W
 	w.task.stats = hook.NewStatsHook(hook.StatsConfig{Interval: every, Publish: true, Updater: w, Logger: w.task.log})
 	u.err = w.task.stats.Err
 	return w
+}
+
+// killsSoFar is what the kernel has counted of kills, as a sample before the first one.
+func killsSoFar(group procstats.Cgroup) *procstats.Sample {
+	c := source.Open(source.Target{FS: kernel.HostFS(), Cgroup: group}, procstats.Select(
+		procstats.CgroupMemoryEventsOOM, procstats.CgroupMemoryEventsOOMKill, procstats.CgroupMemoryEventsOOMGroupKill,
+	))
+	s := &procstats.Sample{}
+	c.Collect(s)
+	_ = c.Close() // a reader's
+	return s
 }
 
 // inodeOf is 0 if the cgroup is gone.
@@ -208,12 +220,8 @@ func (w *Watched) UpdateStats(s *procstats.Sample) {
 	event := allocation.Event{
 		Type: allocation.EventDriver, Time: kill.At, Message: kill.Sentence(), Redacted: record.KillsText(kill.Kills),
 	}
-	t := w.task
-	t.mu.Lock()
-	t.persisted.Events = appendEvent(t.persisted.Events, event)
-	t.mu.Unlock()
-	w.taskChanged()
-	w.onTaskEvent(t, event)
+	w.task.addEvent(event)
+	w.onTaskEvent(w.task, event)
 }
 
 // End ends the reading, and forgets the cgroup if it is gone, or is not wanted any more.
