@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 
@@ -20,8 +21,7 @@ type BTF struct {
 	file    []byte // mapped memory, which is no part of the heap
 	types   []byte
 	strings []byte
-	at      []uint32          // where in types the first types are, by their number; type 0 is void and has no place
-	next    uint32            // where the type after them is
+	at      []uint32          // where in types every btfStride-th type is, the first of them at 0
 	found   map[string]uint32 // structs
 	err     error             // the first field that was not found, or why the types cannot be read to their end
 }
@@ -31,6 +31,7 @@ const (
 	btfMagic      = 0xeb9f
 	btfHeaderSize = 24
 	btfTypeSize   = 12
+	btfStride     = 64
 
 	btfInt       = 1
 	btfPointer   = 2
@@ -114,54 +115,52 @@ func (b *BTF) findSections() error {
 	return nil
 }
 
-// place returns where the type with a number is. Types have no table of contents; they are counted as far as a caller
-// asks, because those of the scheduler are near the beginning, and to count all 130,000 takes 2 ms.
+// place returns where the type with a number is, from 1 on; type 0 is void. Types have no table of contents. They are
+// counted as far as a caller asks, because those of the scheduler are near the beginning.
 func (b *BTF) place(id uint32) (at uint32, ok bool) {
-	for int(id) >= len(b.at) {
-		if !b.countOne() {
-			return 0, false
+	if id == 0 {
+		return 0, false
+	}
+	mark := min((id-1)/btfStride, uint32(len(b.at)-1)) //nolint:gosec // at most one for each type
+	at = b.at[mark]
+	for n := mark * btfStride; ; n++ {
+		next, ok := b.step(n, at)
+		if !ok || n == id-1 {
+			return at, ok
+		}
+		at = next
+	}
+}
+
+// step returns where the type after the n-th is, which is at a place, and whether there is a whole one at that.
+func (b *BTF) step(n, at uint32) (next uint32, ok bool) {
+	rest := b.types[at:]
+	if len(rest) == 0 {
+		return 0, false
+	}
+	kind, follows := 0, math.MaxInt
+	if len(rest) >= btfTypeSize {
+		var entries int
+		if kind, entries = b.info(at); kind > 0 && kind < len(btfFollows) {
+			follows = btfTypeSize + 4*int(btfFollows[kind]) + 4*int(btfEntry[kind])*entries
 		}
 	}
-	return b.at[id], id > 0
+	if len(rest) < follows {
+		b.err = cmp.Or(b.err, fmt.Errorf("kernel type %d of kind %d: %w", n+1, kind, errBTF))
+		return 0, false
+	}
+	if n == uint32(len(b.at))*btfStride { //nolint:gosec // as above
+		b.at = append(b.at, at)
+	}
+	return at + uint32(follows), true //nolint:gosec // within types
 }
 
-// countOne adds the next type to those whose place is known.
-func (b *BTF) countOne() bool {
-	rest := len(b.types) - int(b.next)
-	if rest == 0 {
-		return false
-	}
-	kind, follows, known := 0, 0, false
-	if rest >= btfTypeSize {
-		var entries int
-		kind, entries = b.info(b.next)
-		follows, known = btfFollows(kind, entries)
-	}
-	if !known || rest-btfTypeSize < follows {
-		b.err = cmp.Or(b.err, fmt.Errorf("kernel type %d of kind %d: %w", len(b.at), kind, errBTF))
-		return false
-	}
-	b.at = append(b.at, b.next)
-	b.next += btfTypeSize + uint32(follows) //nolint:gosec // within types
-	return true
-}
-
-// btfFollows is how many bytes follow the beginning of a type.
-func btfFollows(kind, entries int) (size int, known bool) {
-	switch kind {
-	case 1, 14, 17: // integer, variable, declaration tag
-		return 4, true
-	case 2, 7, 8, 9, 10, 11, 12, 16, 18: // pointer, forward, typedef, qualifiers, function, float, type tag
-		return 0, true
-	case 3: // array
-		return 12, true
-	case 4, 5, 15, 19: // struct, union, data section, 64-bit enumeration
-		return 12 * entries, true
-	case 6, 13: // enumeration, function prototype
-		return 8 * entries, true
-	}
-	return 0, false
-}
+// What follows the beginning of a type, in words, by its kind: of all of a kind, and for each of its entries. The first
+// kind, 0, and those after the last do not exist.
+const (
+	btfFollows = "\x00\x01\x00\x03\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x01\x00\x00"
+	btfEntry   = "\x00\x00\x00\x00\x03\x03\x02\x00\x00\x00\x00\x00\x00\x02\x00\x03\x00\x00\x00\x03"
+)
 
 func (b *BTF) word(at uint32) uint32 { return binary.NativeEndian.Uint32(b.types[at:]) }
 
@@ -178,14 +177,15 @@ func (b *BTF) is(offset uint32, name string) bool {
 
 // find returns where a type of a kind and name is.
 func (b *BTF) find(kind int, name string) (at uint32, ok bool) {
-	for id := uint32(1); ; id++ {
-		at, ok := b.place(id)
+	for n := uint32(0); ; n++ {
+		next, ok := b.step(n, at)
 		if !ok {
 			return 0, false
 		}
 		if k, _ := b.info(at); k == kind && b.is(b.word(at), name) {
 			return at, true
 		}
+		at = next
 	}
 }
 
