@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/procstats"
@@ -128,10 +129,7 @@ func (g *Group) Has(controller string) bool {
 
 // readWords reads a file of words; none if it cannot be read.
 func readWords(dir, file string) []string {
-	text, err := os.ReadFile(filepath.Join(dir, file))
-	if err != nil {
-		return nil
-	}
+	text, _ := kernel.ReadFile(filepath.Join(dir, file))
 	return strings.Fields(string(text))
 }
 
@@ -151,10 +149,10 @@ func (g *Group) Remove() error {
 // removeTree removes a cgroup folder and those below it. It uses only rmdir: their files cannot be deleted. What a task
 // has mounted on one of them stays.
 func removeTree(dir string) error {
-	entries, err := readFolder(dir)
-	if errors.Is(err, fs.ErrNotExist) {
+	if err := syscall.Rmdir(dir); err == nil || errors.Is(err, fs.ErrNotExist) { // most have none below them
 		return nil
 	}
+	entries, err := readFolder(dir)
 	if err != nil {
 		return fmt.Errorf("remove cgroup: %w", err)
 	}

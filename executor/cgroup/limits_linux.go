@@ -308,7 +308,7 @@ func set(dir, file, value string, held func() (text string, ok bool, err error))
 
 // readNumber reads a file of one number; "max" is the largest.
 func readText(dir, file string) (string, error) {
-	text, err := os.ReadFile(filepath.Join(dir, file))
+	text, err := kernel.ReadFile(filepath.Join(dir, file))
 	return strings.TrimSpace(string(text)), err
 }
 

@@ -287,7 +287,7 @@ func (n *nestedKills) count() (limited int64) {
 	now := map[string]int64{}
 	budget := mostNested
 	n.walk(n.own, false, &budget, func(dir string, above bool) (hit bool) {
-		data, err := os.ReadFile(filepath.Join(dir, n.file))
+		data, err := kernel.ReadFile(filepath.Join(dir, n.file))
 		hit = above || n.hit(dir) // after the kills
 		values, ok := counters(data, "oom_kill")
 		if err != nil || !ok {
@@ -349,10 +349,7 @@ func (n *nestedKills) hit(dir string) bool {
 		hits, ok := kernel.ReadNumber(path)
 		return ok && hits > 0
 	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return false
-	}
+	data, _ := kernel.ReadFile(path) // without it nothing was hit
 	values, ok := counters(data, n.limitKey)
 	return ok && values[0] > 0
 }

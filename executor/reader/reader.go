@@ -14,12 +14,9 @@ import (
 	"cmp"
 	"errors"
 	"hash/fnv"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -178,12 +175,8 @@ func (r *Reader) Tasks() (tasks float64, ok bool) {
 	if dir == "" || !r.Target.Cgroup.Encloses() || r.sets.selection.Empty() {
 		return 0, false
 	}
-	text, err := os.ReadFile(filepath.Join(dir, "pids.current"))
-	if err != nil {
-		return 0, false
-	}
-	tasks, err = strconv.ParseFloat(strings.TrimSpace(string(text)), 64)
-	return tasks, err == nil
+	n, ok := kernel.ReadNumber(filepath.Join(dir, "pids.current"))
+	return float64(n), ok
 }
 
 // hasRows reports whether the rows of a sample, if it can have any, are at most maxAge older than it, or still true.

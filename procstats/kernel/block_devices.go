@@ -176,7 +176,7 @@ func isRequestBased(dir string) bool {
 
 // readWord reads an attribute of sysfs; empty if it cannot be read.
 func readWord(dir, name string) string {
-	text, _ := os.ReadFile(filepath.Join(dir, name)) // an attribute that is not there has no word
+	text, _ := ReadFile(filepath.Join(dir, name)) // an attribute that is not there has no word
 	return strings.TrimSpace(string(text))
 }
 

@@ -11,6 +11,7 @@ package kernel
 
 import (
 	"errors"
+	"io/fs"
 	"path/filepath"
 	"strconv"
 	"syscall"
@@ -38,6 +39,19 @@ func HostFS() FS { return FS{Proc: "/proc", Sys: "/sys", Live: true} }
 func (root FS) Knowing(within time.Duration) FS {
 	root.mounts = &knownMounts{until: time.Now().Add(within)}
 	return root
+}
+
+// ReadFile is os.ReadFile for files of the kernel. Most can be polled, so that os.File puts them into the runtime's
+// poller, which takes longer than to read them. The error is an *fs.PathError around the errno.
+func ReadFile(path string) (data []byte, err error) {
+	f, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if data, err = f.Read(make([]byte, 0, 512)); err != nil {
+		err = &fs.PathError{Op: "read", Path: path, Err: err}
+	}
+	return data, errors.Join(err, f.Close())
 }
 
 // path returns the path of a file below /proc/PID.

@@ -44,7 +44,7 @@ func Alive(root FS, id procstats.ProcessID) bool {
 
 // BootID returns the random id of this boot, random(4): process ids and start times of another mean nothing.
 func BootID(root FS) (string, error) {
-	text, err := os.ReadFile(filepath.Join(root.Proc, "sys/kernel/random/boot_id"))
+	text, err := ReadFile(filepath.Join(root.Proc, "sys/kernel/random/boot_id"))
 	if err != nil {
 		return "", fmt.Errorf("no boot id: %w", err)
 	}
@@ -80,7 +80,7 @@ func InInitialUserNamespace(fs FS) bool {
 
 // StatusField returns a field of /proc/self/status, proc_pid_status(5); empty if it cannot be read.
 func StatusField(fs FS, name string) string {
-	text, _ := os.ReadFile(filepath.Join(fs.Proc, "self/status"))
+	text, _ := ReadFile(filepath.Join(fs.Proc, "self/status"))
 	for line := range strings.Lines(string(text)) {
 		if value, found := strings.CutPrefix(line, name+":"); found {
 			return strings.TrimSpace(value)
@@ -97,7 +97,7 @@ func Capable(fs FS, capability uint) bool {
 
 // Comm returns the name of a process, /proc/PID/comm, which may have newlines.
 func Comm(fs FS, pid int) (string, error) {
-	text, err := os.ReadFile(fs.path(pid, "comm"))
+	text, err := ReadFile(fs.path(pid, "comm"))
 	return procstats.EscapeName(strings.TrimSuffix(string(text), "\n")), err
 }
 
@@ -105,7 +105,7 @@ func Comm(fs FS, pid int) (string, error) {
 // proc_pid_oom_score_adj(5), since Linux 2.6.36.
 func OwnOOMScoreAdj(fs FS) (int, error) {
 	path := filepath.Join(fs.Proc, "self", "oom_score_adj")
-	text, err := os.ReadFile(path)
+	text, err := ReadFile(path)
 	if err != nil {
 		return 0, err //nolint:wrapcheck // it names the operation and the file
 	}

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"cmp"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -54,13 +53,8 @@ func ParseMemoryLimitV1(data []byte, fields []Field) {
 // ReadNumber reads a cgroup file of one number, such as memory.max or memory.max_usage_in_bytes. ok is false if it
 // cannot be read, and if it says that there is no limit: max on v2, the largest number of whole pages on v1.
 func ReadNumber(path string) (n int64, ok bool) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return 0, false
-	}
-	fields := []Field{{}}
-	ParseMemoryLimitV1(data, fields)
-	return int64(fields[0].Value), fields[0].State == FieldRead
+	number, ok := limitFile{name: path, parse: ParseMemoryLimitV1}.read("")
+	return int64(number), ok
 }
 
 // EffectiveMemoryMax returns the lowest hard memory limit that holds for a cgroup, in bytes, and the folder that sets
@@ -74,8 +68,7 @@ func EffectiveMemoryMax(c procstats.Cgroup, mounts []CgroupMount) (limit int64, 
 	dirs := cgroupAndAncestors(own, mounts)
 	// Until Linux 5.11 a cgroup whose parent has use_hierarchy 0 is not charged to the parent.
 	for i, parent := range dirs[1:] {
-		content, err := os.ReadFile(filepath.Join(parent, "memory.use_hierarchy"))
-		if err == nil && bytes.HasPrefix(content, []byte("0")) {
+		if on, ok := ReadNumber(filepath.Join(parent, "memory.use_hierarchy")); ok && on == 0 {
 			dirs = dirs[:i+1]
 			break
 		}
@@ -153,10 +146,10 @@ func (l limitFile) lowest(dirs []string) (lowest float64, dir string, ok bool) {
 
 // read reads the limit of one folder; ok is false where none is set or it cannot be read.
 func (l limitFile) read(dir string) (limit float64, ok bool) {
-	data, err := os.ReadFile(filepath.Join(dir, l.name))
+	data, err := ReadFile(filepath.Join(dir, l.name))
 	if err == nil && l.second != "" {
 		var second []byte
-		second, err = os.ReadFile(filepath.Join(dir, l.second))
+		second, err = ReadFile(filepath.Join(dir, l.second))
 		data = append(data, second...)
 	}
 	if err != nil {

@@ -6,7 +6,6 @@ package kernel
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -47,7 +46,7 @@ type Mount struct {
 // one is on top.
 func Mounts(fs FS) ([]Mount, error) {
 	name := filepath.Join(fs.Proc, "self", "mountinfo")
-	data, err := os.ReadFile(name)
+	data, err := ReadFile(name)
 	if err != nil {
 		return nil, fmt.Errorf("list mounts: %w", err)
 	}

@@ -53,7 +53,7 @@ func readCgroupMounts(fs FS) (mounts []CgroupMount, err error) {
 		}
 		if mount.Version == 2 {
 			// Where it cannot be read, no controller is known to be there.
-			content, _ := os.ReadFile(filepath.Join(mount.Point, "cgroup.controllers"))
+			content, _ := ReadFile(filepath.Join(mount.Point, "cgroup.controllers"))
 			mount.Controllers = strings.Fields(string(content))
 		}
 		mounts = append(mounts, mount)
@@ -76,7 +76,7 @@ func HasCgroupOption(fs FS, dir, option string) bool {
 // process does not exist.
 func FindCgroup(fs FS, pid int) (procstats.Cgroup, error) {
 	paths := map[string]string{}
-	data, err := os.ReadFile(fs.path(pid, "cgroup"))
+	data, err := ReadFile(fs.path(pid, "cgroup"))
 	if err == nil {
 		err = eachCgroup(data, func(controller, path []byte) { paths[string(controller)] = string(path) })
 	}
@@ -154,11 +154,10 @@ func (p CgroupPaths) Outside(data []byte, yield func(controller string)) error {
 // EndedOutside reports whether a process that has ended and was not reaped is in another v2 cgroup than this one and
 // those nested in it. The v1 hierarchies say of a process that is ending that it is in their roots.
 func (p CgroupPaths) EndedOutside(fs FS, pid int) (outside bool) {
-	data, err := os.ReadFile(fs.path(pid, "cgroup"))
-	if err != nil {
-		return false
+	data, err := ReadFile(fs.path(pid, "cgroup"))
+	if err == nil {
+		err = p.Outside(data, func(controller string) { outside = outside || controller == "" })
 	}
-	err = p.Outside(data, func(controller string) { outside = outside || controller == "" })
 	return err == nil && outside
 }
 
@@ -242,10 +241,7 @@ func eachCgroup(data []byte, yield func(controller, path []byte)) error {
 // ControllerDisabled reports whether the last column of /proc/cgroups, enabled, is 0 for a controller, cgroups(7). Some
 // kernels leave out of the file what they have for v2 only; those are not disabled.
 func ControllerDisabled(fs FS, controller string) bool {
-	text, err := os.ReadFile(filepath.Join(fs.Proc, "cgroups"))
-	if err != nil {
-		return false
-	}
+	text, _ := ReadFile(filepath.Join(fs.Proc, "cgroups")) // of one that cannot be read no column is known
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
 		if len(fields) == 4 && fields[0] == controller {

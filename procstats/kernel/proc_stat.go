@@ -125,7 +125,7 @@ func lastIndexByte(data []byte, b byte) int {
 // readStat reads /proc/PID/stat. The error wraps ENOENT or ESRCH if the process is gone.
 func readStat(fs FS, pid int) (ProcStat, []byte, error) {
 	path := fs.path(pid, "stat")
-	data, err := os.ReadFile(path)
+	data, err := ReadFile(path)
 	if err != nil {
 		return ProcStat{}, nil, err //nolint:wrapcheck // it names the operation and the file
 	}

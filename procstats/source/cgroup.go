@@ -318,7 +318,7 @@ func explainPressure(fs kernel.FS, f *cgroupFile, err error) string {
 	case !kernel.Gone(err) || !f.dirExists():
 		return ""
 	}
-	content, err := os.ReadFile(filepath.Join(f.dir, "cgroup.pressure"))
+	content, err := kernel.ReadFile(filepath.Join(f.dir, "cgroup.pressure"))
 	if err == nil && bytes.HasPrefix(content, []byte("0")) {
 		return "pressure accounting is switched off for this cgroup: cgroup.pressure is 0"
 	}
