@@ -9,7 +9,6 @@ import (
 	"github.com/tachograph/tacho/executor/cgroup"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
-	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/internal/failpoint"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -63,8 +62,7 @@ func (e *Executor) makeGroup(request *proto.LaunchRequest, wanted *proto.Limits)
 		CPU:       wanted != nil && (wanted.CpuCores != nil || wanted.CpuWeight != nil || wanted.CpuShares != nil),
 		CpusetDir: placement.GetV1()["cpuset"],
 		Planned: func(c procstats.Cgroup) {
-			address := &wire.Address{ID: request.GetId(), Socket: e.listensAt, Cgroup: c, Owned: true}
-			if err := e.writeAddress(address); err != nil {
+			if err := e.writeTask(request, procstats.ProcessID{}, c, true); err != nil {
 				e.log.Error("write the address", "error", err)
 			}
 			failpoint.At("executor.launch.planned")

@@ -70,6 +70,8 @@ type identity struct {
 	oomScoreAdj int
 	// listensAt is where the executor is reached; empty if it has no folder.
 	listensAt string
+	// address is what was written last; the zero one before.
+	address wire.Address
 }
 
 // lifetime is how long the parts of an executor live.
@@ -95,7 +97,7 @@ type lifetime struct {
 func newExecutor(log hclog.Logger, build, folder string) (*Executor, error) {
 	e := &Executor{log: log, host: kernel.HostFS().Knowing(time.Second), journal: newJournal()}
 	e.build, e.folder, e.decided = build, folder, make(chan struct{})
-	e.programs = reader.NewProgramsOfOne(log)
+	e.programs = reader.NewProgramsOfOne(log, e.host)
 	e.journal.notify = e.notifier.notify
 	e.children = newReaper(e.host)
 	e.children.stopped = e.taskStopped

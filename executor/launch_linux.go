@@ -114,7 +114,7 @@ func (e *Executor) startTask(t *task, c *command, announce func(*task)) error {
 	var err error
 	if t.recorder, err = newRecorder(e.log, t.request.GetRecord(), t.reader, baseline, e.newRecord(t)); err == nil {
 		t.recorder.inheritsPeak = t.inheritsPeak
-		err = errors.Join(t.recorder.start(), e.writeTask(t))
+		err = errors.Join(t.recorder.start(), e.writeTask(t.request, t.main, t.group.Cgroup, t.group.Owned))
 	}
 	if err != nil {
 		return refuse(shortageOr(codes.FailedPrecondition, err), err,
@@ -145,7 +145,7 @@ func (e *Executor) startTask(t *task, c *command, announce func(*task)) error {
 			t.recorder.abandon(), c.streams.abandon(), t.oom.Close(), t.reader.Close(baseline), t.group.Remove())
 	}
 	failpoint.At("executor.launch.forked")
-	if err := e.writeTask(t); err != nil {
+	if err := e.writeTask(t.request, t.main, t.group.Cgroup, t.group.Owned); err != nil {
 		e.log.Error("write the address", "error", err) // what leads to the task is there: its cgroup, and this process
 	}
 	c.streams.started()

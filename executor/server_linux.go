@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"reflect"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -152,15 +153,16 @@ func (e *Executor) holdLeash(fd int, t *task) {
 	})
 }
 
-// writeTask writes where later callers find the task.
-func (e *Executor) writeTask(t *task) error {
+// writeTask writes where later callers find a task: its main process, zero before the fork, and its cgroup.
+func (e *Executor) writeTask(q *proto.LaunchRequest, main procstats.ProcessID, c procstats.Cgroup, owned bool) error {
 	return e.writeAddress(&wire.Address{
-		ID: t.request.GetId(), Socket: e.listensAt, Main: t.main, Cgroup: t.group.Cgroup, Owned: t.group.Owned,
-		RecordDir: t.request.GetRecord().GetDir(), Command: procstats.EscapeNames(t.request.GetCommandLine()),
+		ID: q.GetId(), Socket: e.listensAt, Main: main, Cgroup: c, Owned: owned,
+		RecordDir: q.GetRecord().GetDir(), Command: procstats.EscapeNames(q.GetCommandLine()),
 	})
 }
 
-// writeAddress writes an address with what is known of this executor.
+// writeAddress writes an address with what is known of this executor, unless that is what it has written last: the
+// start of a task calls it at each step.
 func (e *Executor) writeAddress(a *wire.Address) error {
 	if e.folder == "" {
 		return nil
@@ -170,7 +172,14 @@ func (e *Executor) writeAddress(a *wire.Address) error {
 	if a.AllocID != "" { // an agent and its handles are of one machine
 		a.Machine = kernel.MachineID()
 	}
-	return a.Write()
+	if reflect.DeepEqual(*a, e.address) {
+		return nil
+	}
+	err := a.Write()
+	if err == nil {
+		e.address = *a
+	}
+	return err
 }
 
 // Wait implements proto.ExecutorServer.

@@ -55,7 +55,7 @@ func OpenWatch(log hclog.Logger, w Watched, info *record.Record, notice func(tex
 	if err != nil {
 		return nil, err
 	}
-	x := &Watch{log: log, watched: w, group: cgroup.Of(w.Cgroup, false), programs: reader.NewProgramsOfOne(log)}
+	x := &Watch{log: log, watched: w, group: cgroup.Of(w.Cgroup, false), programs: reader.NewProgramsOfOne(log, host)}
 	packets := network.Off()
 	if !w.Request.GetNetworkOff() {
 		packets = x.programs.OpenPackets(selection, w.Cgroup, true)

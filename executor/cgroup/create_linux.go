@@ -106,7 +106,7 @@ func (m *maker) make() error {
 			}
 		}
 	}
-	m.planV1(base)
+	m.plan(base)
 	for _, controller := range m.v1 {
 		if err := m.createV1(controller, base.V1[controller]); err != nil {
 			return err
@@ -148,16 +148,19 @@ func (m *maker) hierarchies() []string {
 	return slices.DeleteFunc(all, func(controller string) bool { return own.V1[controller] == cpu })
 }
 
-// planV1 announces the v1 groups that will be made.
-func (m *maker) planV1(base procstats.Cgroup) {
-	v1 := make(map[string]string)
+// plan announces the v1 groups that will be made, and the v2 group that will be beside them.
+func (m *maker) plan(base procstats.Cgroup) {
+	c := procstats.Cgroup{V1: make(map[string]string)}
 	for _, controller := range m.v1 {
 		if parent := base.V1[controller]; parent != "" {
-			v1[controller] = filepath.Join(parent, m.name())
+			c.V1[controller] = filepath.Join(parent, m.name())
 		}
 	}
-	if m.Planned != nil && len(v1) > 0 {
-		m.Planned(procstats.Cgroup{V1: v1})
+	if base.V2 != "" {
+		c.V2 = filepath.Join(base.V2, m.name())
+	}
+	if m.Planned != nil && len(c.V1) > 0 {
+		m.Planned(c)
 	}
 }
 

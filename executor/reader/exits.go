@@ -179,7 +179,8 @@ func (w *Exits) Close() {
 // Programs are what this process loads into the kernel to see what only a watcher sees: the processes that end, and
 // packets. One set counts the ended processes of all tasks; it is loaded while it has users.
 type Programs struct {
-	log hclog.Logger
+	log  hclog.Logger
+	host kernel.FS
 	// linger is how long the programs stay loaded without a user: to attach them again soon after, the kernel waits
 	// until no CPU can be running those of before.
 	linger time.Duration
@@ -206,12 +207,12 @@ var errEnded = errors.New("sampling has ended")
 
 // NewPrograms returns programs that are not loaded yet, for a process that reads many tasks.
 func NewPrograms(log hclog.Logger) *Programs {
-	return &Programs{log: log, open: exits.Open, linger: 2 * time.Second}
+	return &Programs{log: log, host: kernel.HostFS(), open: exits.Open, linger: 2 * time.Second}
 }
 
 // NewProgramsOfOne is NewPrograms for a process that reads one task, which may be over in no time.
-func NewProgramsOfOne(log hclog.Logger) *Programs {
-	return &Programs{log: log, open: exits.OpenOne, tryLater: true}
+func NewProgramsOfOne(log hclog.Logger, host kernel.FS) *Programs {
+	return &Programs{log: log, host: host, open: exits.OpenOne, tryLater: true}
 }
 
 // Load loads the programs before they have a task, until release is called.
@@ -236,7 +237,7 @@ func (p *Programs) TryPackets() error {
 	defer p.trial.Unlock()
 	if !p.tried {
 		p.tried = true
-		p.counter, p.packetsErr = network.Trial(kernel.HostFS())
+		p.counter, p.packetsErr = network.Trial(p.host)
 	}
 	return p.packetsErr
 }
@@ -266,7 +267,7 @@ func (p *Programs) OpenPackets(selection procstats.Selection, group procstats.Cg
 			return network.Absent(selection, err.Error())
 		}
 	}
-	return network.Open(kernel.HostFS(), selection, group.V2, started)
+	return network.Open(p.host, selection, group.V2, started)
 }
 
 // acquire loads the programs for one more user; the lock is held.
@@ -279,7 +280,7 @@ func (p *Programs) acquire() error {
 		p.idle = nil
 	}
 	if p.reader == nil {
-		r, err := p.open(kernel.HostFS())
+		r, err := p.open(p.host)
 		if err == nil && !p.tryLater {
 			if err = r.Try(); err != nil {
 				err = errors.Join(err, r.Close())
