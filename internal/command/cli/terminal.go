@@ -113,7 +113,7 @@ func Variables(cmd *cobra.Command) func(*pflag.Flag) (name string, ok bool) {
 }
 
 func inEnvironment(words string) string {
-	return strings.ToUpper(strings.NewReplacer(" ", "_", "-", "_").Replace(words))
+	return strings.ToUpper(strings.ReplaceAll(strings.ReplaceAll(words, " ", "_"), "-", "_"))
 }
 
 // ApplyEnvironment sets the flags that are not on the command line from their variables; an empty variable counts as
