@@ -112,7 +112,8 @@ func (r *release) buildTarget(ctx context.Context, t target) ([]string, error) {
 		binary += ".exe"
 	}
 	stamp := "-s -w -X github.com/tachograph/tacho/internal/version.stamped=" + r.version
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", stamp, "-o", binary, ".")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace",
+		"-ldflags", stamp, "-o", binary, ".")
 	if err := run(build, "CGO_ENABLED=0", "GOOS="+t.os, "GOARCH="+t.arch); err != nil {
 		return nil, err
 	}
