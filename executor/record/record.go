@@ -341,6 +341,28 @@ type Limit struct {
 	Where string `json:"where,omitempty"`
 }
 
+// Texts returns what is requested and effective, in the unit of the limit or as the list of a cpuset, or
+// procstats.NoValue.
+func (l *Limit) Texts() (requested, effective string) {
+	unit := procstats.UnitOf(l.Name)
+	// Limits that are not in the table have the names of the kernel.
+	isBytes := strings.HasPrefix(l.Name, "memory.") && l.Name != "memory.oom.group" ||
+		strings.Contains(l.Name, "_bps_") || strings.HasSuffix(l.Name, " rbps") || strings.HasSuffix(l.Name, " wbps")
+	if unit == procstats.None && isBytes {
+		unit = procstats.Bytes
+	}
+	text := func(value *float64, list string) string {
+		switch {
+		case list != "":
+			return list
+		case value == nil:
+			return procstats.NoValue
+		}
+		return unit.Text(*value)
+	}
+	return text(l.Requested, l.RequestedText), text(l.Effective, l.EffectiveText)
+}
+
 // Cgroup says where the task ran.
 type Cgroup struct {
 	Layout    string            `json:"layout"`

@@ -314,17 +314,8 @@ func (e *ending) CommandLine() string {
 // LimitRows are the limits of the record.
 func (e *ending) LimitRows() (rows []limitRow) {
 	for _, l := range e.Limits {
-		m, _ := procstats.LookupName(l.Name)
-		text := func(value *float64, list string) string {
-			switch {
-			case list != "":
-				return list
-			case value == nil:
-				return "none"
-			}
-			return m.Unit.Text(*value)
-		}
-		rows = append(rows, limitRow{l.Name, text(l.Requested, l.RequestedText), text(l.Effective, l.EffectiveText), l.Where})
+		requested, effective := l.Texts()
+		rows = append(rows, limitRow{l.Name, requested, effective, l.Where})
 	}
 	return rows
 }

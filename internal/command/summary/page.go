@@ -295,25 +295,10 @@ func LimitTable(r *record.Record) *cli.Table {
 		if where == "" && limit.Effective != nil && limit.Name != "cpuset.cpus" {
 			where = "an ancestor outside the cgroup namespace"
 		}
-		t.AddTexts(cli.Printable(limit.Name), limitText(limit.Name, limit.Requested, limit.RequestedText),
-			limitText(limit.Name, limit.Effective, limit.EffectiveText), cli.Printable(where))
+		requested, effective := limit.Texts()
+		t.AddTexts(cli.Printable(limit.Name), cli.Printable(requested), cli.Printable(effective), cli.Printable(where))
 	}
 	return t
-}
-
-// limitText returns the text of a limit, such as the list of a cpuset, or its number in its unit. Limits that are not
-// in the table have the names of the kernel.
-func limitText(name string, value *float64, text string) string {
-	if text != "" {
-		return cli.Printable(text)
-	}
-	unit := procstats.UnitOf(name)
-	isBytes := strings.HasPrefix(name, "memory.") && name != "memory.oom.group" || strings.Contains(name, "_bps_") ||
-		strings.HasSuffix(name, " rbps") || strings.HasSuffix(name, " wbps")
-	if unit == procstats.None && isBytes {
-		unit = procstats.Bytes
-	}
-	return cli.Optional(unit, value)
 }
 
 // limitsSummary lists the requested limits, with the effective one if an ancestor has a lower one.
@@ -323,11 +308,11 @@ func limitsSummary(r *record.Record) string {
 		if limit.Requested == nil {
 			continue
 		}
-		word := limitWord(limit.Name) + " " + limitText(limit.Name, limit.Requested, limit.RequestedText)
+		requested, effective := limit.Texts()
+		word := limitWord(limit.Name) + " " + cli.Printable(requested)
 		if limit.Effective != nil && *limit.Effective < *limit.Requested && limit.EffectiveText == "" &&
 			!isOwn(r.Cgroup, limit.Where) {
-			word += fmt.Sprintf(" (%s by %s)", limitText(limit.Name, limit.Effective, ""),
-				cmp.Or(cli.Printable(limit.Where), "an ancestor"))
+			word += fmt.Sprintf(" (%s by %s)", effective, cmp.Or(cli.Printable(limit.Where), "an ancestor"))
 		}
 		words = append(words, word)
 	}
