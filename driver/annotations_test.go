@@ -69,7 +69,7 @@ func TestFamilies(t *testing.T) {
 	sample.SetAbsent(procstats.CgroupMemoryPeak, "not here")
 	sample.SetNumber(procstats.PSICPUSome, 3)
 	var written strings.Builder
-	must(t, exposition.WriteText(&written, families([]taskSample{
+	must(t, exposition.Text.Write(&written, families([]taskSample{
 		{&TaskConfig{ID: "2", Name: "b\"\\\n", JobName: "j"}, sample, time.Unix(1000, 0)},
 		{&TaskConfig{ID: "1", Name: "a", JobName: "j"}, sample, time.Unix(1000, 0)},
 	})))

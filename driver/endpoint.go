@@ -168,8 +168,8 @@ func (e *endpoint) guard(next http.Handler) http.Handler {
 }
 
 func (e *endpoint) metrics(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", exposition.TextType)
-	if err := exposition.WriteText(w, families(e.read(r.Context()))); err != nil {
+	w.Header().Set("Content-Type", string(exposition.Text))
+	if err := exposition.Text.Write(w, families(e.read(r.Context()))); err != nil {
 		e.driver.log.Debug("send metrics", "error", err)
 	}
 }
@@ -286,32 +286,25 @@ type taskSample struct {
 // families are the tasks' metrics, under the names that the agent has for them. What is absent has no sample.
 func families(tasks []taskSample) []exposition.Family {
 	slices.SortFunc(tasks, func(a, b taskSample) int { return cmp.Compare(a.config.ID, b.config.ID) })
-	values := make([]map[procstats.ID]procstats.Reading, len(tasks))
+	values := make([]procstats.Readings, len(tasks))
 	labels := make([]*exposition.Labels, len(tasks))
 	missing := exposition.AbsentFamily()
 	for i, t := range tasks {
 		labels[i] = labelsOf(t.config)
 		missing.AddAbsent(labels[i], t.sample, procstats.DefaultSelection())
-		values[i] = make(map[procstats.ID]procstats.Reading)
-		for _, reading := range t.sample.Task {
-			values[i][reading.ID()] = reading
-		}
+		values[i] = slices.Clone(t.sample.Task)
 		for _, h := range procstats.Headlines(t.sample, procstats.History{Elapsed: t.sample.Wall.Sub(t.startedAt)}) {
-			values[i][h.ID] = h.Reading
+			values[i].Put(h.Reading)
 		}
 	}
 	all := []exposition.Family{missing}
 	for _, m := range procstats.Table() {
-		name, ok := exposition.Name(m)
+		f, ok := exposition.FamilyOf(m)
 		if !ok {
 			continue
 		}
-		f := exposition.Family{Name: name, Help: m.Help}
-		if m.Kind == procstats.Counter {
-			f.Type = exposition.Counter
-		}
 		for i := range tasks {
-			if value, ok := values[i][m.ID].Number(); ok {
+			if value, ok := values[i].Number(m.ID); ok {
 				f.Add(labels[i], value)
 			}
 		}

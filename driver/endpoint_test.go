@@ -107,7 +107,7 @@ func TestEndpointAbsent(t *testing.T) {
 	s.SetAbsent(procstats.CgroupMemoryMax, procstats.ReasonNoLimit)
 	s.SetNumber(procstats.DiskFiles, 7)
 	var page strings.Builder
-	must(t, exposition.WriteText(&page, families([]taskSample{{config: &TaskConfig{Name: "web"}, sample: s}})))
+	must(t, exposition.Text.Write(&page, families([]taskSample{{config: &TaskConfig{Name: "web"}, sample: s}})))
 	var got []string
 	for line := range strings.Lines(page.String()) {
 		if !strings.HasPrefix(line, "#") {

@@ -26,20 +26,6 @@ import (
 // Prefix begins the names of all metrics of a task.
 const Prefix = "tacho_task_"
 
-// Name is the metric name of a measurement: tacho_task_ and its name in the table. For pressure the kernel's words are
-// replaced by those of node_exporter and the kubelet: some is waiting, full is stalled. ok is false for texts and for
-// measurements of a process, which are not metrics.
-func Name(m procstats.Measurement) (name string, ok bool) {
-	if m.Scope == procstats.ProcessScope || (m.Kind != procstats.Gauge && m.Kind != procstats.Counter) {
-		return "", false
-	}
-	name = m.Name
-	if m.Source == procstats.SourcePSI {
-		name = strings.NewReplacer("_some_", "_waiting_", "_full_", "_stalled_").Replace(name)
-	}
-	return Prefix + name, true
-}
-
 // Type is what a metric is, in the word of the exposition formats; empty is Gauge.
 type Type string
 
@@ -57,6 +43,17 @@ type Family struct {
 	Type Type
 	// Samples may be empty: nothing was measured then.
 	Samples []Sample
+}
+
+// FamilyOf returns the empty family of a measurement: its name is tacho_task_ and that in the table. For pressure the
+// kernel's words are replaced by those of node_exporter and the kubelet: some is waiting, full is stalled. ok is false
+// for texts and for measurements of a process, which are not metrics.
+func FamilyOf(m procstats.Measurement) (f Family, ok bool) {
+	f = Family{Name: Prefix + m.Name, Help: m.Help, Type: Type(m.Kind.String())}
+	if m.Source == procstats.SourcePSI {
+		f.Name = strings.NewReplacer("_some_", "_waiting_", "_full_", "_stalled_").Replace(f.Name)
+	}
+	return f, m.Scope != procstats.ProcessScope && (m.Kind == procstats.Gauge || m.Kind == procstats.Counter)
 }
 
 // Sample is one number.
@@ -136,60 +133,75 @@ func escape(s string) string {
 	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s)
 }
 
-// Content types of the two formats.
+// Format is a text format, named by its content type.
+type Format string
+
 const (
-	TextType        = "text/plain; version=0.0.4; charset=utf-8"
-	OpenMetricsType = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+	// Text is the Prometheus text format.
+	Text Format = "text/plain; version=0.0.4; charset=utf-8"
+	// OpenMetrics is version 1.0 of that format. Its counters have names that end in _total.
+	OpenMetrics Format = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 )
 
 // chunk is the size of one write: a page of many tasks has megabytes, which are not needed at once.
-const chunk = 64 << 10
+const chunk = 32 << 10
 
-// WriteText writes families in the Prometheus text format 0.0.4.
-func WriteText(w io.Writer, families []Family) error {
-	escapes := strings.NewReplacer(`\`, `\\`, "\n", `\n`)
-	return write(w, families, "", func(f *Family) (name, kind, help string) {
-		return f.Name, string(cmp.Or(f.Type, Gauge)), escapes.Replace(f.Help)
-	})
-}
+// newText returns memory for text until it is written.
+func newText() []byte { return make([]byte, 0, chunk+chunk/8) }
 
-// WriteOpenMetrics writes families in OpenMetrics 1.0. Its counters have names that end in _total.
-func WriteOpenMetrics(w io.Writer, families []Family) error {
-	return write(w, families, "# EOF\n", func(f *Family) (name, kind, help string) {
-		name, total := strings.CutSuffix(f.Name, "_total")
-		switch {
-		case f.Type != Counter:
-			return f.Name, string(Gauge), escape(f.Help)
-		case !total:
-			return f.Name, "unknown", escape(f.Help)
-		}
-		return name, string(Counter), escape(f.Help)
-	})
-}
-
-// write writes the families that have samples, each after the head that describe returns, and an end.
-func write(w io.Writer, families []Family, end string, describe func(*Family) (name, kind, help string)) error {
-	b := make([]byte, 0, chunk+chunk/8)
-	var err error
-	for i := range families {
-		f := &families[i]
-		if len(f.Samples) == 0 {
-			continue
-		}
-		name, kind, help := describe(f)
-		for _, part := range []string{"# HELP ", name, " ", help, "\n# TYPE ", name, " ", kind, "\n"} {
-			b = append(b, part...)
-		}
-		if b, err = writeSamples(w, b, f); err != nil {
-			return err
-		}
+// Write writes families.
+func (f Format) Write(w io.Writer, families []Family) error {
+	b, err := f.append(w, newText(), families)
+	if err == nil {
+		_, err = w.Write(append(b, f.end()...))
 	}
-	_, err = w.Write(append(b, end...))
 	return err
 }
 
-// writeSamples appends the samples of a family to b, and writes and empties b whenever it is full.
-func writeSamples(w io.Writer, b []byte, f *Family) ([]byte, error) {
+// end returns what a page ends with.
+func (f Format) end() string {
+	if f == OpenMetrics {
+		return "# EOF\n"
+	}
+	return ""
+}
+
+// describe returns what the head of a family says.
+func (f Format) describe(of *Family) (name, kind, help string) {
+	kind = string(cmp.Or(of.Type, Gauge))
+	if f == Text {
+		return of.Name, kind, strings.NewReplacer(`\`, `\\`, "\n", `\n`).Replace(of.Help)
+	}
+	name, total := strings.CutSuffix(of.Name, "_total")
+	switch {
+	case of.Type != Counter:
+		name = of.Name
+	case !total:
+		kind = "unknown"
+	}
+	return name, kind, escape(of.Help)
+}
+
+// append appends the families that have samples to b, and writes and empties b whenever it is full.
+func (f Format) append(w io.Writer, b []byte, families []Family) (_ []byte, err error) {
+	for i := range families {
+		of := &families[i]
+		if len(of.Samples) == 0 {
+			continue
+		}
+		name, kind, help := f.describe(of)
+		for _, part := range []string{"# HELP ", name, " ", help, "\n# TYPE ", name, " ", kind, "\n"} {
+			b = append(b, part...)
+		}
+		if b, err = appendSamples(w, b, of); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// appendSamples does so with the samples of a family.
+func appendSamples(w io.Writer, b []byte, f *Family) ([]byte, error) {
 	for _, s := range f.Samples {
 		b = append(append(b, f.Name...), s.Labels.text...)
 		b = procstats.AppendNumber(append(b, ' '), s.Value)

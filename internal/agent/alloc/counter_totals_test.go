@@ -168,9 +168,9 @@ func (s *totalsTest) ends(amount float64) {
 		readings.Put(h.Reading)
 	}
 	for _, m := range procstats.Table() {
-		name, _ := exposition.Name(m)
+		family, _ := exposition.FamilyOf(m)
 		if v, ok := readings.Number(m.ID); ok && m.Kind == procstats.Counter {
-			s.want[name] += v
+			s.want[family.Name] += v
 		}
 	}
 	s.want[exposition.Prefix+"oom_kills_total"] += amount * float64(procstats.CgroupMemoryEventsOOMKill)
@@ -216,8 +216,8 @@ func TestTotals(t *testing.T) {
 				}
 			}
 			for _, m := range procstats.Table() {
-				if name, ok := exposition.Name(m); ok && m.Kind == procstats.Counter && s.want[name] == 0 {
-					t.Errorf("%s was not tried", name)
+				if family, ok := exposition.FamilyOf(m); ok && m.Kind == procstats.Counter && s.want[family.Name] == 0 {
+					t.Errorf("%s was not tried", family.Name)
 				}
 			}
 		})

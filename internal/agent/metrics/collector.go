@@ -3,13 +3,12 @@
 
 // Package metrics turns the state of an agent into metric families.
 //
-// The names of a task's metrics follow from the table of measurements by one rule, see exposition.Name;
+// The names of a task's metrics follow from the table of measurements by one rule, see exposition.FamilyOf;
 // docs/metrics.md lists them all. What was not measured has no sample.
 package metrics
 
 import (
 	"context"
-	"io"
 	"math"
 	"mime"
 	"net/http"
@@ -19,8 +18,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/klauspost/compress/gzip"
 
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/node"
@@ -64,16 +61,7 @@ type scratch struct {
 	// labels are those of the tasks on the page before, if the labelling has the same key.
 	labels    map[*allocation.Task]taskLabels
 	labelsKey string
-	zipper    *gzip.Writer // half a megabyte; nil before the first compressed page
-}
-
-// compress returns the writer that compresses a page.
-func (s *scratch) compress(into io.Writer) *gzip.Writer {
-	if s.zipper == nil {
-		s.zipper, _ = gzip.NewWriterLevel(into, gzip.BestSpeed) // the level is valid
-	}
-	s.zipper.Reset(into)
-	return s.zipper
+	zipper    exposition.Zipper
 }
 
 // taskLabels are the labels of a task's numbers, and of tacho_task_info.
@@ -85,9 +73,6 @@ type taskLabels struct {
 func (s *scratch) clear() {
 	clear(s.rows)
 	clear(s.samples)
-	if s.zipper != nil {
-		s.zipper.Reset(nil)
-	}
 	if len(s.labels) > 2*len(s.rows) { // tasks have changed, or ended
 		clear(s.labels)
 	}
@@ -173,22 +158,19 @@ func (c *Collector) addScrape(f families, tasks []exposition.Family, began time.
 
 // ServeHTTP answers with the Prometheus text format, or with OpenMetrics if the client asks for it.
 func (c *Collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	kind, write := exposition.TextType, exposition.WriteText
+	format := exposition.Text
 	if wantsOpenMetrics(r.Header.Get("Accept")) {
-		kind, write = exposition.OpenMetricsType, exposition.WriteOpenMetrics
+		format = exposition.OpenMetrics
 	}
-	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Content-Type", string(format))
 	w.Header().Set("Vary", "Accept-Encoding")
 	c.with(r.Context(), func(families []exposition.Family, memory *scratch) {
 		if quality(r.Header.Get("Accept-Encoding"), "gzip") == 0 {
-			_ = write(w, families) // a client that went away is not an error of ours
+			_ = format.Write(w, families) // a client that went away is not an error of ours
 			return
 		}
 		w.Header().Set("Content-Encoding", "gzip")
-		zipped := memory.compress(w)
-		if write(zipped, families) == nil {
-			_ = zipped.Close() // as above
-		}
+		_ = memory.zipper.Write(w, families, format) // as above
 	})
 }
 

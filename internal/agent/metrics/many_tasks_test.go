@@ -6,6 +6,8 @@ package metrics
 import (
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"testing"
 	"time"
@@ -83,7 +85,7 @@ func BenchmarkPage(b *testing.B) {
 			for b.Loop() {
 				began := time.Now()
 				c.with(b.Context(), func(families []exposition.Family, _ *scratch) {
-					testkit.Must(b, exposition.WriteText(io.Discard, families))
+					testkit.Must(b, exposition.Text.Write(io.Discard, families))
 				})
 				times = append(times, time.Since(began))
 			}
@@ -92,3 +94,33 @@ func BenchmarkPage(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkScrape answers as Prometheus asks, for tasks of which no number has changed, and of which all have.
+func BenchmarkScrape(b *testing.B) {
+	f, other := many(500), many(500)
+	for id, u := range other.usages {
+		*u = *usage(float64(len(id)))
+	}
+	for name, usages := range map[string][]map[string]*figures.Figures{
+		"unchanged": {f.usages}, "changed": {f.usages, other.usages},
+	} {
+		b.Run(name, func(b *testing.B) {
+			c := newTestCollector(f)
+			r := httptest.NewRequestWithContext(b.Context(), "GET", "/metrics", nil)
+			r.Header.Set("Accept", "application/openmetrics-text;version=1.0.0")
+			r.Header.Set("Accept-Encoding", "gzip")
+			b.ReportAllocs()
+			for n := 0; b.Loop(); n++ {
+				f.usages = usages[n%len(usages)]
+				c.ServeHTTP(discard{http.Header{}}, r)
+			}
+		})
+	}
+}
+
+// discard is a response that is not read.
+type discard struct{ header http.Header }
+
+func (d discard) Header() http.Header            { return d.header }
+func (d discard) WriteHeader(int)                {}
+func (d discard) Write(text []byte) (int, error) { return len(text), nil }

@@ -48,7 +48,7 @@ func pageOf(families []exposition.Family) string {
 // text is families as a page.
 func text(families []exposition.Family) string {
 	var b strings.Builder
-	_ = exposition.WriteText(&b, families) // a builder takes everything
+	_ = exposition.Text.Write(&b, families) // a builder takes everything
 	return b.String()
 }
 
@@ -149,7 +149,7 @@ func TestOpenMetrics(t *testing.T) {
 	w := httptest.NewRecorder()
 	newTestCollector(f).ServeHTTP(w, r)
 	text := w.Body.String()
-	if w.Header().Get("Content-Type") != exposition.OpenMetricsType || !strings.HasSuffix(text, "\n# EOF\n") || strings.Count(text, "# EOF") != 1 {
+	if w.Header().Get("Content-Type") != string(exposition.OpenMetrics) || !strings.HasSuffix(text, "\n# EOF\n") || strings.Count(text, "# EOF") != 1 {
 		t.Errorf("%v", w.Header())
 	}
 	kinds, family := map[string]string{}, ""

@@ -48,14 +48,8 @@ func nomadColumns(coreMHz float64) []column {
 		{0, "cpu_total_percent", "CPU use in percent of one core.", gauge, Sum, used("percent")},
 		{0, "cpu_system", "CPU use in the kernel in percent of one core.", gauge, Sum, used("system_mode")},
 		{0, "cpu_user", "CPU use in user mode in percent of one core.", gauge, Sum, used("user_mode")},
-		{
-			0, "cpu_throttled_time", "Nanoseconds throttled by the quota, since the start.",
-			gauge, Sum, used("throttled_time"),
-		},
-		{
-			0, "cpu_throttled_periods", "Periods throttled by the quota, since the start.",
-			gauge, Sum, used("throttled_periods"),
-		},
+		{0, "cpu_throttled_time", "Nanoseconds throttled since the start.", gauge, Sum, used("throttled_time")},
+		{0, "cpu_throttled_periods", "Periods throttled since the start.", gauge, Sum, used("throttled_periods")},
 		{0, "cpu_total_ticks", "CPU use in MHz.", gauge, Sum, used("total_ticks")},
 		{0, "cpu_total_ticks_count", "MHz-seconds used since the start.", counter, Sum, ticksCount(coreMHz)},
 		{0, "cpu_allocated", "MHz that the job file reserves.", gauge, Sum, cpuReserved},

@@ -59,15 +59,9 @@ type column struct {
 func columns() []column {
 	var list []column
 	for _, m := range procstats.Table() {
-		name, ok := exposition.Name(m)
-		if !ok {
-			continue
+		if f, ok := exposition.FamilyOf(m); ok {
+			list = append(list, column{id: m.ID, name: f.Name, help: f.Help, kind: f.Type, combine: combine(m.ID)})
 		}
-		c := column{id: m.ID, name: name, help: m.Help, kind: exposition.Gauge, combine: combine(m.ID)}
-		if m.Kind == procstats.Counter {
-			c.kind = exposition.Counter
-		}
-		list = append(list, c)
 	}
 	return list
 }

@@ -141,7 +141,7 @@ func writeTextFile(path string, final *record.Record) error {
 	if err != nil {
 		return fmt.Errorf("--textfile: %w", err)
 	}
-	err = errors.Join(exposition.WriteText(file, finalFamilies(final)), file.Chmod(0o644), file.Close())
+	err = errors.Join(exposition.Text.Write(file, finalFamilies(final)), file.Chmod(0o644), file.Close())
 	if err == nil {
 		err = os.Rename(file.Name(), path)
 	}
