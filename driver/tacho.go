@@ -20,6 +20,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/tachograph/tacho/driver/sampling"
+	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -110,6 +111,7 @@ func New(o Options) *Tacho {
 	}
 	d.coreMHz, _ = kernel.CoreSpeed(d.host)
 	d.ctx, d.cancel = context.WithCancel(context.Background())
+	client.BePatient()
 	d.loop = sampling.New(d.log, o.ExecutorStats)
 	if o.Remote {
 		d.patience.report = 24 * time.Hour
