@@ -8,6 +8,7 @@
 package sampling
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"maps"
@@ -150,7 +151,7 @@ func (l *Loop) Note(id string) string {
 func (l *Loop) add(s *Stream) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s.due = l.next(s)
+	s.due = s.next(l.now().Mono)
 	l.streams = append(l.streams, s)
 	if !l.running {
 		l.running = true
@@ -176,8 +177,7 @@ func (l *Loop) signal() {
 }
 
 // next is when a stream is due after now: all tasks with one interval at the same time.
-func (l *Loop) next(s *Stream) time.Duration {
-	now := l.now().Mono
+func (s *Stream) next(now time.Duration) time.Duration {
 	return now + source.UntilTick(now, s.interval, 0)
 }
 
@@ -207,11 +207,8 @@ func (l *Loop) untilDue() (wait time.Duration, ok bool) {
 		l.running = false
 		return 0, false
 	}
-	first := l.streams[0].due
-	for _, s := range l.streams {
-		first = min(first, s.due)
-	}
-	return max(0, first-l.now().Mono), true
+	first := slices.MinFunc(l.streams, func(a, b *Stream) int { return cmp.Compare(a.due, b.due) })
+	return max(0, first.due-l.now().Mono), true
 }
 
 // tick reads the tasks of the streams that are due.
@@ -221,7 +218,7 @@ func (l *Loop) tick() {
 	l.due = l.due[:0]
 	for _, s := range l.streams {
 		if s.due <= now {
-			s.due = now + source.UntilTick(now, s.interval, 0)
+			s.due = s.next(now)
 			l.due = append(l.due, s)
 		}
 	}

@@ -117,8 +117,8 @@ type executorSide struct {
 	latest atomic.Pointer[source.Reaped]
 	asking atomic.Bool
 	work   sync.WaitGroup
-	// cpu is its CPU time when it was last looked at, and waited what the kernel had counted when it was last asked.
-	cpu    time.Duration
+	// cpu is its CPU time in the last sample, in seconds, and waited what the kernel had counted when it was last asked.
+	cpu    float64
 	waited kernel.Waited
 
 	listings int      // of its children
@@ -138,9 +138,9 @@ func (p *executorSide) refresh(r *reading, s *procstats.Sample) {
 	if p.asking.Load() || s.Mono-p.get().At.Mono < reapedAge {
 		return
 	}
-	cpu, err := kernel.ProcessCPU(r.task.Process.PID)
-	if err != nil || cpu == p.cpu {
-		return // it is gone, or has slept
+	cpu, read := s.Task.Number(procstats.ExecutorCPU)
+	if read && cpu == p.cpu {
+		return // it has slept
 	}
 	p.cpu = cpu
 	waited, err := kernel.ReadWaited(kernel.HostFS(), r.task.Process.PID)

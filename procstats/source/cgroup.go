@@ -35,6 +35,9 @@ type cgroupReader struct {
 type watchedFile struct {
 	file   *cgroupFile
 	before []kernel.FieldValue // what it said at the read before
+	// alone is not set for a file that tells of waits which begin only while a thread runs: the CPU time moves with them.
+	// Waits that go on have moved it by the read before.
+	alone bool
 }
 
 // openCgroup opens the files of the task's cgroup that the selected measurements of SourceCgroup need, on any layout:
@@ -123,7 +126,9 @@ func (r *cgroupReader) ready(t Target) {
 func (r *cgroupReader) watch() int {
 	for i := range r.files {
 		if f := &r.files[i]; r.watches(f) && f.absent() == "" {
-			r.watched = append(r.watched, watchedFile{f, slices.Clone(f.values)})
+			r.watched = append(r.watched, watchedFile{
+				f, slices.Clone(f.values), !f.has(procstats.PSIMemorySome) && !f.has(procstats.PSIIOSome),
+			})
 		}
 	}
 	return len(r.watched)
@@ -135,30 +140,26 @@ func (r *cgroupReader) watches(f *cgroupFile) bool {
 		f.has(procstats.CgroupCPUUsage) || f.has(procstats.CgroupMemoryCurrent)
 }
 
-// needsCPU reports whether the file tells of waits that begin only while a thread runs: the CPU time moves with them.
-// Waits that go on have moved it by the read before.
-func (f *cgroupFile) needsCPU() bool {
-	return f.has(procstats.PSIMemorySome) || f.has(procstats.PSIIOSome)
-}
-
-// reread reads the watched files again, without those that do not move alone.
-func (r *cgroupReader) reread() {
-	for i := range r.watched {
-		r.remember(i)
-		if !r.watched[i].file.needsCPU() && r.watched[i].file.collect(r.shared) {
+// reread reads the watched files of a task that has not moved again, without those that do not move alone, and reports
+// whether it has moved now.
+func (r *cgroupReader) reread() (moved bool) {
+	r.settings.look()
+	for _, w := range r.watched {
+		if w.alone && w.file.collect(r.shared) {
 			r.settings.expire()
 		}
+		moved = moved || w.alone && w.moved()
 	}
+	return moved || r.settings.written()
 }
-
-// remember keeps what a watched file says now for after the next read.
-func (r *cgroupReader) remember(i int) { copy(r.watched[i].before, r.watched[i].file.values) }
 
 // moved reports whether a watched file says something else than at the read before, or a write has changed a setting.
 func (r *cgroupReader) moved() bool {
-	return r.settings.written() || slices.ContainsFunc(r.watched, func(w watchedFile) bool {
-		return w.file.absent() != "" || !slices.Equal(w.before, w.file.values)
-	})
+	return r.settings.written() || slices.ContainsFunc(r.watched, watchedFile.moved)
+}
+
+func (w watchedFile) moved() bool {
+	return w.file.fault != nil || !slices.Equal(w.before, w.file.values)
 }
 
 // addBefore says what the counters of open files begin at, where that is not 0.
@@ -181,8 +182,8 @@ func (r *cgroupReader) Collect(s *procstats.Sample) {
 	if open || r.quotas.inherited {
 		s.SetRead(r.description.ID, kernel.Now())
 	}
-	for i := range r.watched {
-		r.remember(i)
+	for _, w := range r.watched {
+		copy(w.before, w.file.values)
 	}
 	stale := r.settings.stale(s.Mono)
 	for i := range r.files {
@@ -255,15 +256,19 @@ func watchSettings(shared *Shared, files []cgroupFile) (s cgroupSettings) {
 
 // written reports whether a file of one of the folders was written to since the settings were last read.
 func (s *cgroupSettings) written() bool {
-	if len(s.folders) == 0 {
-		return false
-	}
-	s.shared.writes.Look()
 	return slices.ContainsFunc(s.folders, func(f *kernel.WrittenFolder) bool { return f.Written })
+}
+
+// look takes what the kernel has seen of writes.
+func (s *cgroupSettings) look() {
+	if len(s.folders) > 0 {
+		s.shared.writes.Look()
+	}
 }
 
 // stale reports whether the settings have to be read now, as the caller does then.
 func (s *cgroupSettings) stale(now time.Duration) bool {
+	s.look()
 	if s.watched && !s.written() && now < s.due {
 		return false
 	}
@@ -360,10 +365,7 @@ func (q *Quiet) Moved() bool {
 // readings with last.
 func (q *Quiet) Again(last *procstats.Sample) *procstats.Sample {
 	now := kernel.Now()
-	for _, r := range q.readers {
-		r.reread()
-	}
-	if q.Moved() {
+	if slices.ContainsFunc(q.readers, (*cgroupReader).reread) {
 		return nil
 	}
 	again := *last

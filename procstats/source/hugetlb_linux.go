@@ -15,7 +15,7 @@ import (
 )
 
 // hugetlbSource reads how many huge pages the task holds. While the machine's pools are not in use, as on most machines
-// they never are, it looks at these once a second and at nothing else.
+// they never are, one task of all that share them looks at these once a second, and nothing else is read.
 type hugetlbSource struct {
 	fs     kernel.FS
 	cgroup procstats.Cgroup
@@ -27,7 +27,6 @@ type hugetlbSource struct {
 	openMembers func() *membership
 	members     *membership // nil until the processes are read
 
-	due   time.Duration // Stamp.Mono from which on the pools are looked at again
 	inUse bool
 	stamp procstats.Stamp
 
@@ -61,7 +60,7 @@ func (h *hugetlbSource) Describe() procstats.SourceDescription {
 
 // Collect implements Source.
 func (h *hugetlbSource) Collect(s *procstats.Sample) {
-	if h.pools != nil && (h.stamp.Zero() || h.inUse || s.Mono >= h.due) {
+	if h.pools != nil {
 		h.look(s)
 	}
 	if h.absent != "" {
@@ -87,10 +86,14 @@ func (h *hugetlbSource) Collect(s *procstats.Sample) {
 
 // look finds out whether any process of the machine holds huge pages.
 func (h *hugetlbSource) look(s *procstats.Sample) {
-	var err error
-	h.stamp, h.due, h.absent = s.Stamp, s.Mono+hugePoolsEvery, ""
-	if h.inUse, err = h.pools.InUse(); err != nil {
-		h.absent = err.Error()
+	seen := &h.shared.poolsSeen
+	if seen.at.Zero() || seen.inUse || s.Mono-seen.at.Mono >= hugePoolsEvery {
+		seen.at = s.Stamp
+		seen.inUse, seen.err = h.pools.InUse()
+	}
+	h.stamp, h.inUse, h.absent = seen.at, seen.inUse, ""
+	if seen.err != nil {
+		h.absent = seen.err.Error()
 	}
 	if h.inUse && !h.opened {
 		h.opened = true

@@ -132,7 +132,12 @@ type Shared struct {
 	// proof is for a second file that is read while the content of the first is in use, path for the name of a file.
 	proof, path []byte
 	pools       *kernel.HugePools
-	files       *cgroupFiles
+	poolsSeen   struct { // the last look at them
+		at    procstats.Stamp
+		inUse bool
+		err   error
+	}
+	files *cgroupFiles
 	// fields is memory for what is parsed.
 	fields []kernel.Field
 	// writes are those to the tasks' cgroups; nil until the first is watched, and if none can be.
@@ -149,11 +154,10 @@ func (s *Shared) cgroupFiles(fs kernel.FS) *cgroupFiles {
 
 // hugePools returns the machine's pools of huge pages, opened once.
 func (s *Shared) hugePools(fs kernel.FS) (*kernel.HugePools, error) {
-	if s.pools != nil {
-		return s.pools, nil
-	}
 	var err error
-	s.pools, err = kernel.OpenHugePools(fs)
+	if s.pools == nil {
+		s.pools, err = kernel.OpenHugePools(fs)
+	}
 	return s.pools, err
 }
 
@@ -165,10 +169,7 @@ func (s *Shared) watch(dir string) *kernel.WrittenFolder {
 			return nil // the next task may have it
 		}
 	}
-	folder, err := s.writes.Watch(dir)
-	if err != nil {
-		return nil
-	}
+	folder, _ := s.writes.Watch(dir) // nil with an error
 	return folder
 }
 
