@@ -98,6 +98,7 @@ func (r *Ring) rewrite(slots int, more []procstats.ID, rows int, fill func(into 
 		r.layout, r.sequence, r.newest, r.boots = into.layout, into.sequence, into.newest, into.boots
 	}
 	var again error
+	r.identity = nil
 	if r.file, again = r.openFile(r.path, os.O_RDWR, 0); err != nil || again != nil {
 		r.opened = again == nil // else the next call tries it
 		return fmt.Errorf("rewrite history: %w", errors.Join(err, again))

@@ -79,8 +79,9 @@ type Ring struct {
 	clock    Clock
 	wanted   int // slots of the next file
 
-	opened, closed bool // the file was looked for; nothing is written any more
-	file           File // nil before the first point
+	opened, closed bool        // the file was looked for; nothing is written any more
+	file           File        // nil before the first point
+	identity       fs.FileInfo // of file; nil until it is asked for
 	layout
 	sequence uint64          // of the newest point
 	newest   procstats.Stamp // its time
@@ -153,7 +154,7 @@ func (r *Ring) open() error {
 
 // reset forgets what was read of a file.
 func (r *Ring) reset() {
-	r.file, r.layout = nil, layout{headerSize: headerSize, slotHead: slotHead, slots: r.wanted}
+	r.file, r.identity, r.layout = nil, nil, layout{headerSize: headerSize, slotHead: slotHead, slots: r.wanted}
 	r.sequence, r.newest, r.boots = 0, procstats.Stamp{}, nil
 	r.buffer, r.extensible, r.unwritten = nil, false, false
 }
@@ -228,12 +229,11 @@ func (r *Ring) openToWrite() error {
 
 // found reports whether readers find the file that is open.
 func (r *Ring) found() bool {
-	opened, err := r.file.Stat()
-	if err != nil {
-		return false
+	if r.identity == nil { // which a file keeps
+		r.identity, _ = r.file.Stat()
 	}
 	there, err := os.Lstat(r.path)
-	return err == nil && os.SameFile(opened, there)
+	return err == nil && os.SameFile(r.identity, there)
 }
 
 // Mark stores a gap: from the newest point to at nothing was read. It does nothing in an empty ring, and behind another
