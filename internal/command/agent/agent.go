@@ -16,8 +16,10 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"regexp"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -26,6 +28,7 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent"
@@ -191,6 +194,22 @@ func runAgent(ctx context.Context, o agentOptions, stdout, stderr io.Writer) (er
 	return err
 }
 
+// startTime is when pages are given back that only starting took.
+const startTime = 10 * time.Second
+
+// releaseFilePages unmaps all pages of files that this process has mapped and cannot write, as of its binary: those in
+// use are mapped again when they are read, which is half of them. A mapping with pages of its own, which a relocated
+// binary has, stays.
+func releaseFilePages() {
+	text, _ := os.ReadFile("/proc/self/smaps") // without which all stay
+	mapping := regexp.MustCompile(`(?m)^(\w+)-(\w+) r-.p .*/.*\n(?:[A-Z].*\n)*Anonymous: +0 kB\n`)
+	for _, found := range mapping.FindAllSubmatch(text, -1) {
+		from, _ := strconv.ParseUint(string(found[1]), 16, 64)
+		to, _ := strconv.ParseUint(string(found[2]), 16, 64)
+		_, _, _ = unix.Syscall(unix.SYS_MADVISE, uintptr(from), uintptr(to-from), unix.MADV_DONTNEED)
+	}
+}
+
 // serveAgent serves an agent until ctx is done. While it recovers tasks it only says so.
 func serveAgent(
 	ctx context.Context, a *agent.Agent, c config.Config, e endpoint, log hclog.Logger, o agentOptions, stdout io.Writer,
@@ -229,6 +248,8 @@ func serveAgent(
 			return err
 		}
 	}
+	settled := time.AfterFunc(startTime, releaseFilePages)
+	defer settled.Stop()
 	notifyManager(log, daemon.SdNotifyReady)
 	defer notifyManager(log, daemon.SdNotifyStopping)
 	// A reload reads files, which can take for ever on a disk that hangs: the end does not wait for it.
