@@ -161,18 +161,12 @@ func (s *driverServer) Capabilities(
 
 func (s *driverServer) Fingerprint(_ *drivers.FingerprintRequest, out drivers.Driver_FingerprintServer) error {
 	stream, err := s.driver.Fingerprint(out.Context())
-	if err != nil {
-		return wire.Status(err)
-	}
-	return relay(stream, func(f *driver.Fingerprint) error { return out.Send(wire.FromFingerprint(f)) })
+	return relay(stream, err, func(f *driver.Fingerprint) error { return out.Send(wire.FromFingerprint(f)) })
 }
 
 func (s *driverServer) TaskEvents(_ *drivers.TaskEventsRequest, out drivers.Driver_TaskEventsServer) error {
 	stream, err := s.driver.TaskEvents(out.Context())
-	if err != nil {
-		return wire.Status(err)
-	}
-	return relay(stream, func(e *driver.Event) error { return out.Send(wire.FromEvent(e)) })
+	return relay(stream, err, func(e *driver.Event) error { return out.Send(wire.FromEvent(e)) })
 }
 
 func (s *driverServer) TaskStats(req *drivers.TaskStatsRequest, out drivers.Driver_TaskStatsServer) error {
@@ -185,27 +179,27 @@ func (s *driverServer) TaskStats(req *drivers.TaskStatsRequest, out drivers.Driv
 		return wire.Status(err)
 	}
 	before := stream.Baseline()
-	return relay(stream, func(sample *procstats.Sample) error {
+	return relay(stream, nil, func(sample *procstats.Sample) error {
 		stats := wire.TaskStats(req.GetTaskId(), sample, before, s.driver.CoreMHz())
 		before = sample
 		return out.Send(&drivers.TaskStatsResponse{Stats: stats})
 	})
 }
 
-// relay sends on what comes until the stream ends.
-func relay[T any](stream driver.Stream[T], send func(T) error) error {
-	for {
-		message, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return wire.Status(err)
-		}
-		if err := send(message); err != nil {
-			return err
+// relay sends on what comes until the stream ends. err is why there is no stream; nil if there is one.
+func relay[T any](stream driver.Stream[T], err error, send func(T) error) error {
+	for err == nil {
+		var message T
+		if message, err = stream.Recv(); err == nil {
+			if err := send(message); err != nil {
+				return err
+			}
 		}
 	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return wire.Status(err)
 }
 
 func (s *driverServer) RecoverTask(

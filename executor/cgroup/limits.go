@@ -106,29 +106,25 @@ func checkIO(l *proto.IOLimit) error {
 // weightOf returns the CPU weight on v2's scale. Shares keep their ratios: 1024 becomes 100. Values beyond the scale
 // are clamped.
 func weightOf(l *proto.Limits) (asked float64, weight int64, ok bool) {
-	switch {
-	case l.CpuWeight != nil:
-		return float64(*l.CpuWeight), *l.CpuWeight, true
-	case l.CpuShares != nil:
-		asked = float64(*l.CpuShares) * usualWeight / usualShares
-		return asked, clamp(asked, minWeight, maxWeight), true
-	}
-	return 0, 0, false
+	return onScale(l.CpuWeight, minWeight, usualWeight, maxWeight, l.CpuShares, usualShares)
 }
 
 // sharesOf returns the CPU shares on v1's scale.
 func sharesOf(l *proto.Limits) (asked float64, shares int64, ok bool) {
+	return onScale(l.CpuShares, minShares, usualShares, maxShares, l.CpuWeight, usualWeight)
+}
+
+// onScale returns a value, or else that of another scale by the ratio of what is usual on both, within bounds.
+func onScale(own *int64, low, usual, high int64, other *int64, otherUsual float64) (asked float64, v int64, ok bool) {
 	switch {
-	case l.CpuShares != nil:
-		return float64(*l.CpuShares), *l.CpuShares, true
-	case l.CpuWeight != nil:
-		asked = float64(*l.CpuWeight) * usualShares / usualWeight
-		return asked, clamp(asked, minShares, maxShares), true
+	case own != nil:
+		return float64(*own), *own, true
+	case other != nil:
+		asked = float64(*other) * float64(usual) / otherUsual
+		return asked, max(low, min(high, int64(math.Round(asked)))), true
 	}
 	return 0, 0, false
 }
-
-func clamp(x float64, low, high int64) int64 { return max(low, min(high, int64(math.Round(x)))) }
 
 // quota returns a CPU quota as the kernel keeps it, in microseconds. Below 1 ms per 100 ms it takes a longer period.
 func quota(cores float64) (quota, period int64) {

@@ -217,52 +217,45 @@ func (d *decoder) value(attribute *hclsyntax.Attribute, want cty.Type) (v cty.Va
 // consequence reports whether a value is unknown because of a mistake that was reported.
 func (d *decoder) consequence(v cty.Value) bool { return !v.IsWhollyKnown() && d.diags.HasErrors() }
 
-func (d *decoder) str(into *string) func(*hclsyntax.Attribute) {
+// reads has an attribute's value taken if it has one of a type.
+func (d *decoder) reads(of cty.Type, take func(*hclsyntax.Attribute, cty.Value)) func(*hclsyntax.Attribute) {
 	return func(a *hclsyntax.Attribute) {
-		if v, ok := d.value(a, cty.String); ok {
-			*into = v.AsString()
+		if v, ok := d.value(a, of); ok {
+			take(a, v)
 		}
 	}
 }
 
+func (d *decoder) str(into *string) func(*hclsyntax.Attribute) {
+	return d.reads(cty.String, func(_ *hclsyntax.Attribute, v cty.Value) { *into = v.AsString() })
+}
+
 // word reads one of some words.
 func (d *decoder) word(into *string, words ...string) func(*hclsyntax.Attribute) {
-	return func(a *hclsyntax.Attribute) {
-		v, ok := d.value(a, cty.String)
-		if !ok {
-			return
-		}
+	return d.reads(cty.String, func(a *hclsyntax.Attribute, v cty.Value) {
 		text := v.AsString()
 		if !slices.Contains(words, text) {
 			d.errorf(a.Expr.Range(), "Invalid value", "%s must be %s, not %q", a.Name, strings.Join(words, " or "), text)
 			return // an invalid word would be an error again where the block is checked as a whole
 		}
 		*into = text
-	}
+	})
 }
 
 func (d *decoder) flag(into *bool) func(*hclsyntax.Attribute) {
-	return func(a *hclsyntax.Attribute) {
-		if v, ok := d.value(a, cty.Bool); ok {
-			*into = v.True()
-		}
-	}
+	return d.reads(cty.Bool, func(_ *hclsyntax.Attribute, v cty.Value) { *into = v.True() })
 }
 
 // number reads a whole number from least to most.
 func (d *decoder) number(into *int, least, most int) func(*hclsyntax.Attribute) {
-	return func(a *hclsyntax.Attribute) {
-		v, ok := d.value(a, cty.Number)
-		if !ok {
-			return
-		}
+	return d.reads(cty.Number, func(a *hclsyntax.Attribute, v cty.Value) {
 		var n int
 		if err := gocty.FromCtyValue(v, &n); err != nil || n < least || n > most {
 			d.errorf(a.Expr.Range(), "Invalid value", "%s must be a whole number from %d to %d", a.Name, least, most)
 			return
 		}
 		*into = n
-	}
+	})
 }
 
 // leastNumber is the shortest duration that may be written as a number: a smaller one was meant in seconds.
@@ -271,11 +264,7 @@ const leastNumber = time.Millisecond
 // duration reads a duration such as "10s", or a number of nanoseconds as in Nomad. A string without a unit is
 // invalid.
 func (d *decoder) duration(into *time.Duration) func(*hclsyntax.Attribute) {
-	return func(a *hclsyntax.Attribute) {
-		v, ok := d.value(a, cty.DynamicPseudoType)
-		if !ok {
-			return
-		}
+	return d.reads(cty.DynamicPseudoType, func(a *hclsyntax.Attribute, v cty.Value) {
 		parsed, err := durationOf(v)
 		switch {
 		case err != nil || parsed < 0:
@@ -288,7 +277,7 @@ func (d *decoder) duration(into *time.Duration) func(*hclsyntax.Attribute) {
 			return
 		}
 		d.errorf(a.Expr.Range(), "Invalid value", "%s must be a duration such as \"10s\" or \"1h30m\"", a.Name)
-	}
+	})
 }
 
 func durationOf(v cty.Value) (d time.Duration, err error) {
@@ -305,16 +294,12 @@ func durationOf(v cty.Value) (d time.Duration, err error) {
 }
 
 func (d *decoder) list(into *[]string) func(*hclsyntax.Attribute) {
-	return func(a *hclsyntax.Attribute) {
-		v, ok := d.value(a, cty.List(cty.String))
-		if !ok {
-			return
-		}
+	return d.reads(cty.List(cty.String), func(_ *hclsyntax.Attribute, v cty.Value) {
 		*into = nil
 		for _, element := range v.AsValueSlice() {
 			*into = append(*into, element.AsString())
 		}
-	}
+	})
 }
 
 // meta reads metadata, from an attribute or from a block.

@@ -172,11 +172,12 @@ func unset(v any) bool {
 }
 
 // scalar writes an attribute, unless it is empty.
-func scalar(name string) writer {
-	return func(w *jsonWriter, path string, v any) {
-		if !empty(v) {
-			always(name)(w, path, v)
-		}
+func scalar(name string) writer { return always(name).unlessEmpty }
+
+// unlessEmpty writes an attribute that has a value.
+func (write writer) unlessEmpty(w *jsonWriter, path string, v any) {
+	if !empty(v) {
+		write(w, path, v)
 	}
 }
 
@@ -186,13 +187,7 @@ func always(name string) writer {
 }
 
 // literal writes a string in which nothing is evaluated, unless it is empty.
-func literal(name string) writer {
-	return func(w *jsonWriter, path string, v any) {
-		if !empty(v) {
-			text(name)(w, path, v)
-		}
-	}
-}
+func literal(name string) writer { return text(name).unlessEmpty }
 
 // text writes a string in which nothing is evaluated, even an empty one.
 func text(name string) writer {

@@ -13,7 +13,7 @@ func ServerKeys() []string {
 }
 
 // writer writes the value of a key.
-type writer = func(w *jsonWriter, path string, v any)
+type writer func(w *jsonWriter, path string, v any)
 
 // with adds rules for keys that have the same name in a job file.
 func (k keys) with(rule func(name string) writer, names ...string) keys {
