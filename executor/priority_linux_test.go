@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,9 +19,13 @@ import (
 	"github.com/tachograph/tacho/internal/testkit"
 )
 
-// TestPriority holds that an executor goes before others where it may, and that its task does not.
+// TestPriority holds that an executor goes before others where it may, and that its task does not, also if the thread
+// that forks the executor has the timer slack of the runtime's monitor: see client.BePatient.
 func TestPriority(t *testing.T) {
 	own := needPriority(t)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	testkit.Must(t, unix.Prctl(unix.PR_SET_TIMERSLACK, 500_000, 0, 0, 0))
 	f := start(t)
 	f.run("mkfifo go; cat /proc/self/stat; cat /proc/$$/timerslack_ns; echo ready; read x < go")
 	f.expect("ready")
