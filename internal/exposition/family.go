@@ -143,23 +143,20 @@ const (
 	OpenMetrics Format = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 )
 
-// chunk is the size of one write: a page of many tasks has megabytes, which are not needed at once.
-const chunk = 32 << 10
-
-// newText returns memory for text until it is written.
-func newText() []byte { return make([]byte, 0, chunk+chunk/8) }
+// Chunk is the size of one write: a page of many tasks has megabytes, which are not needed at once.
+const Chunk = 32 << 10
 
 // Write writes families.
 func (f Format) Write(w io.Writer, families []Family) error {
-	b, err := f.append(w, newText(), families)
+	b, err := f.Append(w, make([]byte, 0, 2*Chunk), families)
 	if err == nil {
-		_, err = w.Write(append(b, f.end()...))
+		_, err = w.Write(append(b, f.End()...))
 	}
 	return err
 }
 
-// end returns what a page ends with.
-func (f Format) end() string {
+// End returns what a page ends with.
+func (f Format) End() string {
 	if f == OpenMetrics {
 		return "# EOF\n"
 	}
@@ -182,8 +179,8 @@ func (f Format) describe(of *Family) (name, kind, help string) {
 	return name, kind, escape(of.Help)
 }
 
-// append appends the families that have samples to b, and writes and empties b whenever it is full.
-func (f Format) append(w io.Writer, b []byte, families []Family) (_ []byte, err error) {
+// Append appends the families that have samples to b, and writes and empties b whenever it is full.
+func (f Format) Append(w io.Writer, b []byte, families []Family) (_ []byte, err error) {
 	for i := range families {
 		of := &families[i]
 		if len(of.Samples) == 0 {
@@ -206,7 +203,7 @@ func appendSamples(w io.Writer, b []byte, f *Family) ([]byte, error) {
 		b = append(append(b, f.Name...), s.Labels.text...)
 		b = procstats.AppendNumber(append(b, ' '), s.Value)
 		b = append(b, '\n')
-		if len(b) < chunk {
+		if len(b) < Chunk {
 			continue
 		}
 		if _, err := w.Write(b); err != nil {
@@ -239,7 +236,7 @@ type jsonCounter struct {
 
 // WriteJSON writes families as one JSON object with the keys of Nomad's /v1/metrics.
 func WriteJSON(w io.Writer, families []Family, at time.Time) error {
-	out := bufio.NewWriterSize(w, chunk) // its Flush returns the error of any write
+	out := bufio.NewWriterSize(w, Chunk) // its Flush returns the error of any write
 	fmt.Fprintf(out, `{"Timestamp":%q,"Gauges":[`, at.UTC().Format("2006-01-02 15:04:05 -0700 MST"))
 	err := writeRows(out, families, false)
 	_, _ = out.WriteString(`],"Counters":[`)

@@ -61,7 +61,7 @@ type scratch struct {
 	// labels are those of the tasks on the page before, if the labelling has the same key.
 	labels    map[*allocation.Task]taskLabels
 	labelsKey string
-	zipper    exposition.Zipper
+	zipper    zipper
 }
 
 // taskLabels are the labels of a task's numbers, and of tacho_task_info.
@@ -170,7 +170,7 @@ func (c *Collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		w.Header().Set("Content-Encoding", "gzip")
-		_ = memory.zipper.Write(w, families, format) // as above
+		_ = memory.zipper.write(w, families, format) // as above
 	})
 }
 

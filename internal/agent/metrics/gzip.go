@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package exposition
+package metrics
 
 import (
 	"bufio"
@@ -15,6 +15,8 @@ import (
 	"sync"
 
 	"github.com/klauspost/compress/flate"
+
+	"github.com/tachograph/tacho/internal/exposition"
 )
 
 const (
@@ -24,12 +26,12 @@ const (
 	mostWriters = 4
 )
 
-// Zipper writes pages as gzip, RFC 1952. To compress a page of many tasks takes longer than to make it, and most of its
+// zipper writes pages as gzip, RFC 1952. To compress a page of many tasks takes longer than to make it, and most of its
 // numbers are those of the page before. So the deflate stream consists of segments that end at a byte and do not refer
 // to each other. The zipper stores those of one page, and compresses on several CPUs what has changed in the next.
-// The zero value is ready to use. Write must not be called concurrently.
-type Zipper struct {
-	format  Format
+// The zero value is ready to use. write must not be called concurrently.
+type zipper struct {
+	format  exposition.Format
 	page    []*segment
 	writers [mostWriters]*flate.Writer
 	zeros   [4 << 10]byte
@@ -37,18 +39,18 @@ type Zipper struct {
 
 // segment is the compressed text of some families.
 type segment struct {
-	families []Family
-	samples  []Sample // copies of those on the page
+	families []exposition.Family
+	samples  []exposition.Sample // copies of those on the page
 	zipped   bytes.Buffer
 	sum      uint32 // of the text
 	size     int    // of the text in bytes
 }
 
-// Write writes a page.
-func (z *Zipper) Write(w io.Writer, families []Family, format Format) error {
+// write writes a page.
+func (z *zipper) write(w io.Writer, families []exposition.Family, format exposition.Format) error {
 	z.compress(families, format)
-	end := format.end()
-	out := bufio.NewWriterSize(w, chunk) // its Flush returns the error of any write
+	end := format.End()
+	out := bufio.NewWriterSize(w, exposition.Chunk) // its Flush returns the error of any write
 	_, _ = out.WriteString("\x1f\x8b\x08\x00\x00\x00\x00\x00\x04\xff")
 	sum, size := uint32(0), len(end)
 	for _, s := range z.page {
@@ -64,7 +66,7 @@ func (z *Zipper) Write(w io.Writer, families []Family, format Format) error {
 
 // joinSums returns the CRC of a text that has the CRC first and of a segment after it. A CRC is linear: the sum of the
 // segment is XORed with what first becomes over as many zeros.
-func (z *Zipper) joinSums(first uint32, s *segment) uint32 {
+func (z *zipper) joinSums(first uint32, s *segment) uint32 {
 	first = ^first
 	for left := s.size; left > 0; left -= len(z.zeros) {
 		first = crc32.Update(first, crc32.IEEETable, z.zeros[:min(left, len(z.zeros))])
@@ -73,7 +75,7 @@ func (z *Zipper) joinSums(first uint32, s *segment) uint32 {
 }
 
 // compress replaces the page before.
-func (z *Zipper) compress(families []Family, format Format) {
+func (z *zipper) compress(families []exposition.Family, format exposition.Format) {
 	before := z.page
 	if z.format != format {
 		before = nil
@@ -99,23 +101,23 @@ func (z *Zipper) compress(families []Family, format Format) {
 	z.compressAll(changed)
 }
 
-func sameFamily(a, b Family) bool {
+func sameFamily(a, b exposition.Family) bool {
 	return a.Name == b.Name && a.Help == b.Help && a.Type == b.Type && slices.EqualFunc(a.Samples, b.Samples, sameSample)
 }
 
-func sameSample(a, b Sample) bool {
+func sameSample(a, b exposition.Sample) bool {
 	return a.Labels == b.Labels && math.Float64bits(a.Value) == math.Float64bits(b.Value)
 }
 
 // compressAll compresses segments.
-func (z *Zipper) compressAll(changed <-chan *segment) {
+func (z *zipper) compressAll(changed <-chan *segment) {
 	var running sync.WaitGroup
 	for i := range min(len(changed), runtime.GOMAXPROCS(0), mostWriters) {
 		running.Go(func() {
 			if z.writers[i] == nil {
 				z.writers[i], _ = flate.NewWriter(nil, flate.BestSpeed) // the level is valid
 			}
-			text := newText()
+			text := make([]byte, 0, 2*exposition.Chunk)
 			for s := range changed {
 				s.compress(z.writers[i], text, z.format)
 			}
@@ -125,12 +127,12 @@ func (z *Zipper) compressAll(changed <-chan *segment) {
 }
 
 // compress compresses the segment, whose buffer takes everything.
-func (s *segment) compress(deflate *flate.Writer, text []byte, format Format) {
+func (s *segment) compress(deflate *flate.Writer, text []byte, format exposition.Format) {
 	s.sum, s.size = 0, 0
 	s.zipped.Reset()
 	deflate.Reset(&s.zipped)
 	out := io.MultiWriter(deflate, s)
-	text, _ = format.append(out, text, s.families)
+	text, _ = format.Append(out, text, s.families)
 	_, _ = out.Write(text)
 	_ = deflate.Flush()
 	s.samples = s.samples[:0]
