@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -288,7 +287,7 @@ func sampled(o *proto.RecordOptions) record.Sampling {
 }
 
 func (e *Executor) describeHost() record.Host {
-	h := record.Host{OS: runtime.GOOS, CPUs: onlineCPUs()}
+	h := record.Host{OS: runtime.GOOS, CPUs: onlineCPUs(), ReadAheadBytes: kernel.ReadAhead(kernel.HostFS())}
 	var name unix.Utsname
 	if err := unix.Uname(&name); err == nil {
 		h.Name, h.Kernel = unix.ByteSliceToString(name.Nodename[:]), unix.ByteSliceToString(name.Release[:])
@@ -296,12 +295,6 @@ func (e *Executor) describeHost() record.Host {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err == nil {
 		h.MemoryBytes = int64(info.Totalram) * int64(info.Unit)
-	}
-	const devices = "/sys/class/bdi"
-	list, _ := os.ReadDir(devices)
-	for _, device := range list {
-		kib, _ := kernel.ReadNumber(filepath.Join(devices, device.Name(), "read_ahead_kb")) // 0 of a device that is gone
-		h.ReadAheadBytes = max(h.ReadAheadBytes, kib<<10)
 	}
 	return h
 }

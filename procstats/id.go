@@ -182,6 +182,7 @@ const (
 	SkbUncountedSockets               ID = 469
 	TreeUncharged                     ID = 470
 	TreeUnchargedData                 ID = 471
+	TreeUnchargedAround               ID = 472
 )
 
 // String returns the name in the table, or unknown_N for a number that a newer build gave.

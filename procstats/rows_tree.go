@@ -129,6 +129,12 @@ var treeRows = [...]section{{TaskScope, SourceTree, []Measurement{{
 	File: "as tree_uncharged_peak_bytes, minus /proc/PID/statm text",
 	Help: "What of tree_uncharged_peak_bytes is not the code of the programs themselves.",
 }, {
+	ID: TreeUnchargedAround, Name: "tree_uncharged_around_peak_bytes", Unit: Bytes, Kind: Gauge, Guarantee: Sampled,
+	File: "/proc/PID/smaps Size - Rss + Anonymous of each mapped file of the largest process, from 2 MiB up to twice " +
+		"what the disks read ahead, when tree_uncharged_peak_bytes has grown",
+	Help: "What lies around the pages of tree_uncharged_peak_bytes in their files: a run that finds them not loaded " +
+		"reads it with them.",
+}, {
 	// When processes were read, and what the task had used by then.
 	ID: TreeCPUAtRows, Name: "tree_cpu_at_rows_seconds", Unit: Seconds, Kind: Gauge, Guarantee: Sampled,
 	File: "the task's total that is read together with its processes",

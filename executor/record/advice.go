@@ -4,6 +4,7 @@
 package record
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -23,8 +24,11 @@ type Advice struct {
 	// MemoryMiB is enough for all runs but outliers, MemoryMaxMiB for them too; nil if there are none.
 	MemoryMiB    *int64 `json:"memory_mib"`
 	MemoryMaxMiB *int64 `json:"memory_max_mib"`
-	// Cores is enough for the average of the run that was busiest.
-	Cores *float64 `json:"cpu_cores"`
+	// Cores is enough for the average of the run that was busiest. A quota of so much may hold back bursts. One of
+	// QuotaCores holds back none, because no more threads can have run at once; nil if neither they nor the CPUs were
+	// counted.
+	Cores      *float64 `json:"cpu_cores"`
+	QuotaCores *float64 `json:"cpu_quota_cores"`
 	// Why has the reasons, in sentences.
 	Why []string `json:"why"`
 
@@ -43,23 +47,19 @@ type subject struct {
 // AdviseRuns returns the advice for the next run of a command that tacho run ran. Runs that have not ended say nothing.
 func AdviseRuns(records []*Record) Advice {
 	return advise(records, &subject{
-		noun: "command", more: fmt.Sprintf("repeat it (tacho run --runs %d)", few),
-		once: "Run it once", flags: true,
+		noun: "command", more: fmt.Sprintf("repeat it (tacho run --runs %d)", few), once: "Run it once", flags: true,
 	})
 }
 
 // AdviseTask returns the advice for the next start of a task of a job.
 func AdviseTask(records []*Record) Advice {
-	return advise(records, &subject{
-		noun: "task", more: "let it run more often", once: "Let it run once",
-	})
+	return advise(records, &subject{noun: "task", more: "let it run more often", once: "Let it run once"})
 }
 
 // AdviseAllocations returns the advice for a task of a cluster, from its runs in all allocations.
 func AdviseAllocations(records []*Record) Advice {
-	return advise(records, &subject{
-		noun: "task", more: "let it run more often", once: "Let it run for a day, or to its end,",
-	})
+	const once = "Let it run for a day, or to its end,"
+	return advise(records, &subject{noun: "task", more: "let it run more often", once: once})
 }
 
 func advise(all []*Record, s *subject) Advice {
@@ -145,7 +145,7 @@ func peaksOf(records []*Record) (p peaks) {
 			p.bounds++
 			p.atLeast = max(p.atLeast, *h.Value)
 		default:
-			if u.limited && hampered(r, usual) {
+			if u.limited && hampered(r, usual, u.fast) {
 				p.tight = max(p.tight, u.charged)
 				continue
 			}
@@ -184,13 +184,12 @@ func (p *peaks) add(s *size) {
 		}
 		return
 	}
+	known := needOf(s.Record, &s.usage, min(low, high), high)
 	if s.limited && most > 0 {
-		known := needOf(s.Record, &s.usage, min(low, high))
-		known.proven = high
-		p.known = append(p.known, known)
-	} else {
-		p.known = append(p.known, needOf(s.Record, &s.usage, high))
+		known = needOf(s.Record, &s.usage, min(low, high), min(low, high))
+		known.floor = high
 	}
+	p.known = append(p.known, known)
 	if !s.exact {
 		p.upper++
 	}
@@ -212,39 +211,35 @@ func isAborted(r *Record) bool {
 // ranShort reports whether a run had less memory than it needed. A few pages that lie idle are swapped out of any task.
 func ranShort(r *Record, peak float64) bool {
 	const idle = 20 // of so many parts one
-	high, _ := r.Measurements[procstats.CgroupMemoryEventsHigh.String()].(float64)
-	return swapped(r) > peak/idle || high > 0 || r.Diagnosis.Stall == MemoryThrashing && waitsOf(r).thrashing()
+	return swapped(r) > peak/idle || r.amount(procstats.CgroupMemoryEventsHigh) > 0 ||
+		r.Diagnosis.Stall == MemoryThrashing && waitsOf(r).thrashing()
 }
 
 // hampered reports whether a limit that a run met has cost it time: half of what is thrashing, or a tenth of what
-// others take.
-func hampered(r *Record, usual float64) bool {
+// others take. One whose files pass fast waits as long as the disk takes, which varies: a fifth is too much then.
+func hampered(r *Record, usual float64, fast bool) bool {
 	const longer, delay = 1.1, 0.02
-	w := waitsOf(r)
-	return usual > 0 && (w.memoryShare() > stalledShare/2 || w.moving() > longer*usual+delay)
+	w, share := waitsOf(r), stalledShare/2
+	if fast {
+		share = stalledShare / 5
+	}
+	return usual > 0 && (w.memoryShare() > share || w.moving() > longer*usual+delay)
 }
 
 // waitsOf returns what a run waited for.
 func waitsOf(r *Record) Waits {
 	span, _ := r.Span()
-	return WaitsIn(time.Duration(span*float64(time.Second)), func(id procstats.ID) (float64, bool) {
-		seconds, ok := r.Measurements[id.String()].(float64)
-		return seconds, ok
-	})
+	return WaitsIn(time.Duration(span*float64(time.Second)), r.measured)
 }
 
 // metLimit reports whether a limit has kept the peak of a run from being higher.
 func metLimit(r *Record) bool {
-	max2, _ := r.Measurements[procstats.CgroupMemoryEventsMax.String()].(float64)
-	max1, _ := r.Measurements[procstats.CgroupMemoryFailcnt.String()].(float64)
-	return max2 > 0 || max1 > 0
+	return r.amount(procstats.CgroupMemoryEventsMax) > 0 || r.amount(procstats.CgroupMemoryFailcnt) > 0
 }
 
 // swapped is the most of a run that was in swap space, as far as is known.
 func swapped(r *Record) float64 {
-	peak, _ := r.Measurements[procstats.CgroupMemorySwapPeak.String()].(float64)
-	now, _ := r.Measurements[procstats.CgroupMemorySwapCurrent.String()].(float64)
-	return max(peak, now)
+	return max(r.amount(procstats.CgroupMemorySwapPeak), r.amount(procstats.CgroupMemorySwapCurrent))
 }
 
 // memory advises on memory. Only exact peaks and upper bounds count: a lower bound would ask for too little.
@@ -261,11 +256,15 @@ func (a *Advice) memory(records []*Record) {
 	if p.upper > 0 {
 		what = fmt.Sprintf(" an upper bound in %d, otherwise exact,", min(p.upper, len(usual)))
 	}
+	over := ""
+	if days := int(math.Ceil(a.To.Sub(a.From).Hours() / 24)); days >= 2 {
+		over = fmt.Sprintf(" over %d days", days)
+	}
 	killText := "no OOM kill"
 	if p.kills > 0 {
 		killText = procstats.Counted(p.kills, "run with OOM kills at less", "runs with OOM kills at less")
 	}
-	a.because("Memory: peak %s in %s%s, %s: ask for %d MiB.", largest(usual).text(what), runs(len(usual)), a.days(),
+	a.because("Memory: peak %s in %s%s, %s: ask for %d MiB.", largest(usual).text(what), runs(len(usual)), over,
 		killText, memory)
 	if outliers > 0 {
 		highest := max(memory, ask(append(slices.Clone(usual), most)))
@@ -357,7 +356,7 @@ const shortest = 1
 
 // cpu advises on CPU, from exact CPU time. Runs that were throttled would have used more.
 func (a *Advice) cpu(records []*Record) {
-	most, known, throttled, short := 0.0, 0, 0, 0
+	most, quota, known, throttled, short := 0.0, 0.0, 0, 0, 0
 	for _, r := range records {
 		h := r.Headline[procstats.HeadlineCPU.String()]
 		span, ok := r.Span()
@@ -368,15 +367,15 @@ func (a *Advice) cpu(records []*Record) {
 		case h.Value == nil || !ok || h.Guarantee != procstats.Exact:
 			continue
 		}
-		waited, _ := r.Measurements[procstats.CgroupCPUThrottled.String()].(float64)
 		// While all of it waited for a CPU that others had, nothing moved.
-		starved, _ := r.Measurements[procstats.PSICPUFull.String()].(float64)
+		waited, starved := r.amount(procstats.CgroupCPUThrottled), r.amount(procstats.PSICPUFull)
 		if waited > span/100 || r.Diagnosis.Stall == CPUThrottled {
 			throttled++
 		}
 		ran := span - min(max(0, starved-waited), 0.9*span) // of less nothing can be said
 		most = max(most, *h.Value/span, min(*h.Value/ran, float64(r.Host.CPUs)))
 		known++
+		quota = max(quota, min(cmp.Or(r.amount(procstats.CgroupPidsPeak), math.MaxInt32), float64(r.Host.CPUs)))
 	}
 	switch {
 	case short == len(records):
@@ -391,6 +390,10 @@ func (a *Advice) cpu(records []*Record) {
 		a.Cores = &cores
 		a.because("CPU: up to %s on average in %s: ask for %s.", procstats.Cores.Text(most), runs(known),
 			procstats.Cores.Text(cores))
+		if quota > 0 {
+			a.QuotaCores = &quota
+			a.because("A CPU quota below %s may hold back bursts: so many threads can run at once.", procstats.Cores.Text(quota))
+		}
 	}
 }
 
@@ -399,15 +402,6 @@ func runs(n int) string { return procstats.Counted(n, "run", "runs") }
 
 func (a *Advice) because(format string, args ...any) {
 	a.Why = append(a.Why, fmt.Sprintf(format, args...))
-}
-
-// days says over how many days the runs are; empty for one.
-func (a *Advice) days() string {
-	days := int(math.Ceil(a.To.Sub(a.From).Hours() / 24))
-	if days < 2 {
-		return ""
-	}
-	return fmt.Sprintf(" over %d days", days)
 }
 
 // Line returns the advice on memory in a sentence, or two if some runs used much more; empty if the data do not
@@ -432,7 +426,6 @@ func (a *Advice) Text(coreMHz int) string {
 	if a.MemoryMiB == nil && a.Cores == nil {
 		return b.String()
 	}
-	flags := ""
 	b.WriteString("\nresources {\n")
 	if a.Cores != nil {
 		fmt.Fprintf(&b, "  cpu        = %d # MHz: %s of %d MHz each\n", int(math.Ceil(*a.Cores*float64(coreMHz))),
@@ -440,15 +433,13 @@ func (a *Advice) Text(coreMHz int) string {
 	}
 	if a.MemoryMiB != nil {
 		fmt.Fprintf(&b, "  memory     = %d\n", *a.MemoryMiB)
-		flags = fmt.Sprintf("--memory %dM", *a.MemoryMiB)
 	}
 	if a.MemoryMaxMiB != nil {
 		fmt.Fprintf(&b, "  memory_max = %d\n", *a.MemoryMaxMiB)
-		flags = fmt.Sprintf("--memory %dM", *a.MemoryMaxMiB)
 	}
 	b.WriteString("}\n")
-	if flags != "" && a.subject.flags {
-		fmt.Fprintf(&b, "\ntacho run %s\n", flags)
+	if most := cmp.Or(a.MemoryMaxMiB, a.MemoryMiB); most != nil && a.subject.flags {
+		fmt.Fprintf(&b, "\ntacho run --memory %dM\n", *most)
 	}
 	return b.String()
 }

@@ -81,12 +81,17 @@ func (r *Record) AdviceBasis() string {
 		procstats.CgroupMemorySwapPeak, procstats.CgroupMemorySwapCurrent, procstats.CgroupMemoryEventsHigh,
 		procstats.CgroupMemoryEventsMax, procstats.CgroupMemoryFailcnt, procstats.CgroupCPUThrottled,
 		procstats.TreeIORchar, procstats.TreeIOWchar, procstats.TreeUncharged, procstats.TreeUnchargedData,
+		procstats.TreeUnchargedAround, procstats.CgroupPidsPeak,
 		procstats.PSICPUSome, procstats.PSICPUFull, procstats.PSIMemorySome, procstats.PSIIOSome,
 		procstats.CgroupCPUUsage, procstats.TreeCPU, procstats.RusageCPU, procstats.CgroupMemoryActiveFile,
 		procstats.CgroupMemoryInactiveFile,
 	} {
-		if value, ok := r.Measurements[id.String()].(float64); ok {
-			b.Measurements[id.String()] = value
+		value, ok := r.measured(id)
+		if id == procstats.CgroupMemoryActiveFile { // advice adds them up
+			id = procstats.CgroupMemoryInactiveFile
+		}
+		if ok {
+			b.Measurements[id.String()] += value
 		}
 	}
 	b.Commands = r.basisCommands()

@@ -350,7 +350,7 @@ func (r *Record) EndCounters() map[string]string {
 		procstats.PSICPUSome, procstats.PSICPUFull, procstats.PSIMemorySome, procstats.PSIMemoryFull,
 		procstats.PSIIOSome, procstats.PSIIOFull,
 	} {
-		if v, ok := r.Measurements[id.String()].(float64); ok {
+		if v, ok := r.measured(id); ok {
 			counters[id.String()] = strconv.FormatFloat(v, 'f', -1, 64)
 		}
 	}

@@ -14,10 +14,11 @@ import (
 // need is the memory of a run in bytes: the peak of what was charged to it, with what was swapped, without the page
 // cache that it can do without, and with what it had mapped that others had loaded. A run that finds nothing loaded is
 // charged for that too. files is the part of charged that came from files, code the part of others that is the code of
-// its programs. proven is the limit that a run has met and shown to be enough; 0 for none.
-type need struct{ charged, cache, files, others, code, proven float64 }
+// its programs, around what is read with others from their files. spare may be page cache too, floor is the limit
+// that a run has met and shown to be enough; 0 for none.
+type need struct{ charged, cache, spare, files, others, code, around, floor float64 }
 
-func (n need) total() float64 { return n.charged - n.cache + n.others }
+func (n need) total() float64 { return n.charged - n.cache + n.others + n.around }
 
 func compareNeeds(a, b need) int { return cmp.Compare(a.total(), b.total()) }
 
@@ -33,6 +34,8 @@ const (
 	// fastReads are bytes in a second: the kernel takes back some 10 GiB of clean pages in one. Written ones must go to
 	// the disk first, as fast as that is.
 	fastReads, fastWrites = 512 * mebibyte, 64 * mebibyte
+	// passing is the margin of pages of files: they come and go.
+	passing = 1.1
 	// mostMargin is how many times the highest need the advice is at most.
 	mostMargin = 1.33
 )
@@ -65,10 +68,6 @@ type usage struct {
 }
 
 func usageOf(r *Record, charged float64) (u usage) {
-	number := func(id procstats.ID) float64 {
-		n, _ := r.Measurements[id.String()].(float64)
-		return n
-	}
 	headline := func(id procstats.ID) float64 {
 		if h := r.Headline[id.String()]; h.Value != nil {
 			return *h.Value
@@ -77,16 +76,16 @@ func usageOf(r *Record, charged float64) (u usage) {
 	}
 	u.charged, u.stored = charged, headline(procstats.HeadlineIORead)
 	u.written = headline(procstats.HeadlineIOHanded)
-	read, wrote := number(procstats.TreeIORchar), number(procstats.TreeIOWchar)
+	read, wrote := r.amount(procstats.TreeIORchar), r.amount(procstats.TreeIOWchar)
 	u.passed, u.again = max(read, u.stored)+wrote, max(0, read-u.stored)
 	u.found = max(0, u.again-wrote-headline(procstats.HeadlineNetworkReceived))
-	u.cached = number(procstats.CgroupMemoryActiveFile) + number(procstats.CgroupMemoryInactiveFile)
+	u.cached = r.amount(procstats.CgroupMemoryActiveFile) + r.amount(procstats.CgroupMemoryInactiveFile)
 	seconds := waitsOf(r).moving()
 	u.streamed = min(u.stored, read)
 	u.flooding = u.written > fastWrites*seconds
 	u.fast = u.flooding || u.streamed > fastReads*seconds
 	u.room, u.limited = roomFor(r, u.streamed, headline(procstats.HeadlineCPU), seconds), metLimit(r)
-	if u.uncharged = number(procstats.TreeUncharged); u.uncharged < libraries {
+	if u.uncharged = r.amount(procstats.TreeUncharged); u.uncharged < libraries {
 		u.uncharged = 0
 	}
 	if r.Commands == nil {
@@ -169,28 +168,36 @@ func (u *usage) cache() (least, most float64) {
 	return least, max(least, unmapped(files, u.resident-u.inherited, flow))
 }
 
-// needOf returns what a run needed that needed high of what was charged to it. It is not less than its largest process
-// had, which may have mapped between two samples what others had loaded, and not more than all had together, with what
-// passed through the page cache.
-func needOf(r *Record, u *usage, high float64) need {
-	others, _ := r.Measurements[procstats.TreeUncharged.String()].(float64)
-	data, _ := r.Measurements[procstats.TreeUnchargedData.String()].(float64)
-	code := max(0, others-data)
+// needOf returns what a run needed that needed between least and high of what was charged to it. It is not less than
+// its largest process had, which may have mapped between two samples what others had loaded, and not more than all had
+// together, with what passed through the page cache.
+func needOf(r *Record, u *usage, least, high float64) need {
+	others := r.amount(procstats.TreeUncharged)
+	code := max(0, others-r.amount(procstats.TreeUnchargedData))
 	if u.whole {
 		others = min(others, max(0, u.resident+u.passed+4*flow-u.charged))
 	}
 	if others = max(others, u.largest-u.charged); others < libraries {
 		others = 0
 	}
-	n := need{charged: u.charged, cache: u.charged - high, others: others, code: min(code, others)}
+	n := need{charged: u.charged, cache: u.charged - high, spare: high - least, others: others, code: min(code, others)}
+	if others > 0 {
+		// What was mapped after the last sample was around before.
+		n.around = max(0, r.amount(procstats.TreeUnchargedAround)-max(0, others-r.amount(procstats.TreeUncharged)))
+	}
 	if files := u.stored + u.written; files <= u.charged { // otherwise nothing says how much of it was there at once
-		n.files = min(max(0, files-n.cache), high)
+		n.files = min(max(0, files-n.cache-n.spare), least)
+		wrote := min(u.written, n.files) // which gives way to what grows, if need be
+		n.files, n.spare = n.files-wrote, n.spare+wrote
 	}
 	return n
 }
 
+// own is what comes from no files.
+func (n need) own() float64 { return n.charged - n.cache - n.spare - n.files }
+
 // loaded is what comes from files and is no code, without the libraries.
-func (n need) loaded() float64 { return n.files + max(0, n.others-n.code-libraries) }
+func (n need) loaded() float64 { return n.files + max(0, n.others+n.around-n.code-libraries) }
 
 // text says what was charged, with a word of its guarantee, and what was not.
 func (n need) text(guarantee string) string {
@@ -201,6 +208,9 @@ func (n need) text(guarantee string) string {
 	if n.others > 0 {
 		text += ", and up to " + procstats.Bytes.Text(n.others) + " more that others had loaded"
 	}
+	if n.around > 0 {
+		text += ", with " + procstats.Bytes.Text(n.around) + " around it"
+	}
 	return text
 }
 
@@ -210,17 +220,15 @@ func (n need) text(guarantee string) string {
 // and nothing is killed. The margin has room for code that others had loaded, of which a cold start reads as much again
 // that lies around it.
 func ask(needs []need) int64 {
-	const passing = 1.1
 	n := float64(len(needs))
 	most, files, code, mean, squares := 0.0, 0.0, 0.0, 0.0, 0.0
 	for _, v := range needs {
-		own := v.charged - v.cache - v.files
-		most, files, mean = max(most, own), max(files, passing*v.loaded()), mean+own/n
-		code = max(code, v.total()+max(0, v.code-libraries), v.proven)
+		most, files, mean = max(most, v.own()), max(files, passing*v.loaded()), mean+v.own()/n
+		room := max(v.code-libraries-v.around, min(v.spare, (passing-1)*(v.charged-v.cache)), 0)
+		code = max(code, v.total()+room, v.floor)
 	}
 	for _, v := range needs {
-		own := v.charged - v.cache - v.files
-		squares += (own - mean) * (own - mean)
+		squares += (v.own() - mean) * (v.own() - mean)
 	}
 	margin, deviations := 1.25, 6.0
 	switch {

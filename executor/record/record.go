@@ -261,6 +261,18 @@ const NotRecorded = "not recorded"
 // WallName is the name of the wall time of a run, which is not in the table of measurements.
 const WallName = "wall_seconds"
 
+// measured returns a measurement; ok is false if it is not a number.
+func (r *Record) measured(id procstats.ID) (value float64, ok bool) {
+	value, ok = r.Measurements[id.String()].(float64)
+	return value, ok
+}
+
+// amount is a measurement, 0 if there is none.
+func (r *Record) amount(id procstats.ID) float64 {
+	value, _ := r.measured(id)
+	return value
+}
+
 // Number returns a headline, a measurement or the wall time by its name. Without a value, Reason says why.
 func (r *Record) Number(name string) HeadlineValue {
 	h, known := r.Headline[name]

@@ -33,7 +33,7 @@ func (r *Record) peakText() string {
 		return ""
 	}
 	text := "peak " + procstats.Bytes.Text(*peak.Value)
-	if limit, ok := r.Measurements[procstats.CgroupMemoryMax.String()].(float64); ok {
+	if limit, ok := r.measured(procstats.CgroupMemoryMax); ok {
 		text += " of " + procstats.Bytes.Text(limit)
 	}
 	return text + " (" + strings.ReplaceAll(string(peak.Guarantee), "_", " ") + ")"
@@ -58,7 +58,7 @@ func (r *Record) waitText() string {
 		id   procstats.ID
 		what string
 	}{{procstats.PSIMemorySome, "memory"}, {procstats.PSIIOSome, "I/O"}, {procstats.PSICPUSome, "a CPU"}} {
-		waited, ok := r.Measurements[stall.id.String()].(float64)
+		waited, ok := r.measured(stall.id)
 		if share := waited / span; ok && share >= longest {
 			longest, what = share, stall.what
 		}
@@ -88,7 +88,7 @@ func (r *Record) SamplingText() string {
 		}
 	}
 	// The sampling budget stretches intervals.
-	if now, measured := r.Measurements[procstats.ExecutorInterval.String()].(float64); measured && now > last {
+	if now, measured := r.measured(procstats.ExecutorInterval); measured && now > last {
 		text += ", at the end every " + procstats.Seconds.Text(now)
 	}
 	return text

@@ -194,12 +194,7 @@ func (w Waits) share(seconds *float64) float64 {
 }
 
 // Throttling says how long the quotas of the run's cgroup and of cgroups above it held processes back; nil if none did.
-func (r *Record) Throttling() []string {
-	return Throttling(func(id procstats.ID) (float64, bool) {
-		number, ok := r.Measurements[id.String()].(float64)
-		return number, ok
-	})
-}
+func (r *Record) Throttling() []string { return Throttling(r.measured) }
 
 // Throttling is that of readings.
 func Throttling(number func(procstats.ID) (value float64, ok bool)) (parts []string) {

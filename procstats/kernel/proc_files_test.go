@@ -6,6 +6,10 @@ package kernel
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -231,4 +235,39 @@ func FuzzAppendNumericNames(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestReadAround holds that only what is missing of files on disks counts, up to what is read ahead, and that a process
+// that is gone has an error.
+func TestReadAround(t *testing.T) {
+	const mapping = " 00000000 fe:00 4711                       "
+	part := func(perm, name string, size, rss, anon int) string {
+		return fmt.Sprintf("7f0000000000-7f0001000000 %s%s%s\nSize:  %d kB\nKernelPageSize: 4 kB\nRss:  %d kB\nPss: 1 kB\n"+
+			"Private_Hugetlb: 0 kB\nReferenced: 8 kB\nAnonymous:  %d kB\nVmFlags: rd mr mw\n", perm, mapping, name, size, rss, anon)
+	}
+	const mib = 1024
+	root := FS{Proc: t.TempDir()}
+	must(t, os.Mkdir(filepath.Join(root.Proc, "7"), 0o755))
+	for _, test := range []struct {
+		name, content string
+		want          int64
+	}{
+		{"sparse", part("r--s", "/lib/modules", 125*mib, mib, 0), 8},
+		{"little missing", part("r-xp", "/lib/lib-a.so", 14*mib, 11*mib, 0), 3},
+		{"dense", part("r--s", "/data", 60*mib, 59*mib, 0), 0},
+		{"written to", part("rw-p", "/lib/classes", 6*mib, 6*mib, 5*mib), 5},
+		{"never touched", part("r--s", "/data", 60*mib, 0, 0), 0},
+		{"removed", part("rw-s", "/memfd:heap (deleted)", 60*mib, mib, 0), 0},
+		{"shared memory", part("rw-s", "/dev/shm/heap", 60*mib, mib, 0), 0},
+		{"anonymous", part("rw-p", "[heap]", 60*mib, mib, 0), 0},
+		{"several", part("r--s", "/data", 60*mib, mib, 0) + part("rw-p", "", 60*mib, mib, 0) + part("r--s", "/a b", 4*mib, mib, 0), 11},
+	} {
+		must(t, os.WriteFile(filepath.Join(root.Proc, "7", "smaps"), []byte(test.content), 0o600))
+		if got, err := ReadAround(root, 7, 8<<20); err != nil || got != test.want<<20 {
+			t.Errorf("%s: got %d, %v, want %d MiB", test.name, got, err, test.want)
+		}
+	}
+	if _, err := ReadAround(root, 8, 8<<20); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v of a process that is gone", err)
+	}
 }

@@ -4,7 +4,12 @@
 package kernel
 
 import (
+	"bufio"
+	"bytes"
+	"io"
 	"math"
+	"os"
+	"path/filepath"
 	"strconv"
 )
 
@@ -71,8 +76,7 @@ func ParseSmapsRollup(data []byte) (SmapsRollup, error) {
 	}
 	s := SmapsRollup{
 		PSS: int64(fields[0].Value), PSSAnon: int64(fields[1].Value), PSSShmem: int64(fields[2].Value),
-		SharedHugetlb:  int64(fields[3].Value),
-		PrivateHugetlb: int64(fields[4].Value), SwapPSS: int64(fields[5].Value),
+		SharedHugetlb: int64(fields[3].Value), PrivateHugetlb: int64(fields[4].Value), SwapPSS: int64(fields[5].Value),
 	}
 	line, _, _ := cutLine(data)
 	s.First, s.End = parseRange(line)
@@ -89,4 +93,47 @@ func parseRange(line []byte) (first, end uint64) {
 		return 0, 0
 	}
 	return first, end
+}
+
+// ReadAround returns how much of the files that a process maps is not resident, in bytes: the kernel reads it ahead
+// around what is touched. Of each mapping at most ahead counts, and less than 2 MiB does not; nor do mappings of files
+// that were removed, or are in memory. It reads the first MiB of /proc/PID/smaps.
+func ReadAround(root FS, pid int, ahead int64) (around int64, err error) {
+	f, err := os.Open(filepath.Join(root.Proc, strconv.Itoa(pid), "smaps"))
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	var size, resident int64
+	lines, file := bufio.NewScanner(io.LimitReader(f, 1<<20)), false
+	for lines.Scan() {
+		key, value, _ := cutAt(lines.Bytes(), ' ')
+		kib, _ := parseUint(bytes.TrimSpace(bytes.TrimSuffix(value, []byte(" kB"))))
+		switch n := int64(kib) << 10; string(key) {
+		case "Size:":
+			size = n
+		case "Rss:":
+			resident = n
+		case "Anonymous:": // pages that were written to, in place of the file's
+			if missing := size - resident + n; file && resident > 0 && missing >= 2<<20 {
+				around += min(missing, ahead)
+			}
+		default:
+			if name := bytes.IndexByte(value, '/'); bytes.IndexByte(key, '-') > 0 {
+				file = name >= 0 && !bytes.HasPrefix(value[name:], []byte("/dev/")) &&
+					!bytes.HasSuffix(value, []byte(" (deleted)"))
+			}
+		}
+	}
+	return around, lines.Err()
+}
+
+// ReadAhead returns the most in bytes that a block device reads ahead; 0 if that is not known.
+func ReadAhead(root FS) (most int64) {
+	files, _ := filepath.Glob(filepath.Join(root.Sys, "class/bdi/*/read_ahead_kb"))
+	for _, file := range files {
+		kib, _ := ReadNumber(file) // 0 of a device that is gone
+		most = max(most, kib<<10)
+	}
+	return most
 }

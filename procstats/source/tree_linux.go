@@ -88,7 +88,7 @@ func openTree(t Target, sel procstats.Selection, m *membership) *treeSource {
 		case procstats.TreeThreads, procstats.ProcessChildrenCPU, procstats.ProcessState, procstats.ProcessThreads,
 			procstats.ProcessMinflt, procstats.ProcessMajflt:
 			tree.stat = true
-		case procstats.TreeUncharged, procstats.TreeUnchargedData:
+		case procstats.TreeUncharged, procstats.TreeUnchargedData, procstats.TreeUnchargedAround:
 			tree.uncharged.asked = true
 		case procstats.ProcessRunDelay:
 			tree.delay = true
@@ -287,7 +287,7 @@ func (t *treeSource) putTask(s *procstats.Sample, sums treeSums) {
 			s.SetNumber(id, float64(t.leastMemory()))
 		case id == procstats.TreeSwap:
 			s.Task.Put(t.members.swap())
-		case id == procstats.TreeUncharged || id == procstats.TreeUnchargedData: // see putUncharged
+		case id >= procstats.TreeUncharged && id <= procstats.TreeUnchargedAround: // see putUncharged
 		case unreadable > 0:
 			s.SetAbsent(id, reason)
 		case id == procstats.TreeCPUUnattributed || id == procstats.TreeCPUAtRows: // see closeSum
@@ -397,6 +397,8 @@ func (t *treeSource) continueFrom(earlier *procstats.Sample, alive func(procstat
 	most, known := earlier.Task.Number(procstats.TreeUncharged)
 	data, _ := earlier.Task.Number(procstats.TreeUnchargedData)
 	t.uncharged.known, t.uncharged.most, t.uncharged.data = known, int64(most), int64(data)
+	around, _ := earlier.Task.Number(procstats.TreeUnchargedAround)
+	t.uncharged.around, t.uncharged.searched = int64(most+around), int64(most)
 	t.members.countExited(earlier, alive)
 	t.members.outside.continueFrom(earlier)
 }

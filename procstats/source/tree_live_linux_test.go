@@ -39,7 +39,7 @@ func TestTreeOfLivingProcesses(t *testing.T) {
 	}
 	for _, r := range s.Task {
 		aboutCgroup := r.ID() >= procstats.TreeOutside && r.ID() <= procstats.TreeLeftPressure || r.ID() == procstats.TreeJoined ||
-			r.ID() == procstats.TreeUncharged || r.ID() == procstats.TreeUnchargedData
+			r.ID() >= procstats.TreeUncharged && r.ID() <= procstats.TreeUnchargedAround
 		if r.Present() == aboutCgroup {
 			t.Errorf("%s is absent: %s", r.ID().String(), r.Reason())
 		}

@@ -4,7 +4,9 @@
 package source
 
 import (
+	"cmp"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/tachograph/tacho/procstats"
@@ -86,11 +88,13 @@ type unchargedMemory struct {
 	most, data   int64
 	// charged is that in the last collection, looked what all processes mapped when it was last seen how much is the same.
 	charged, looked int64
+	// around is what was mapped and lay around that in the files, when searched was the most.
+	around, searched int64
 }
 
 // severalMap is by how much processes together must map more than the largest of them, and than is charged, to be
-// worth a look at how much of that is the same.
-const severalMap = 32 << 20
+// worth a look at how much of that is the same. When all is more by one part of grown, the last look says too little.
+const severalMap, grown = 32 << 20, 8
 
 // mapped returns what the processes map of files and shared memory at least, and what of it cannot be code.
 func (t *treeSource) mapped() (all, data int64) {
@@ -108,7 +112,6 @@ func (t *treeSource) mapped() (all, data int64) {
 	if sum < max(all, t.uncharged.charged)+severalMap {
 		return all, data
 	}
-	const grown = 8 // by such a part, what was the same then says too little
 	if sum > t.uncharged.looked+t.uncharged.looked/grown {
 		m.smaps.due, t.uncharged.looked = 0, sum
 	}
@@ -122,6 +125,23 @@ func (t *treeSource) mapped() (all, data int64) {
 	return max(all, shares), max(data, shares-text)
 }
 
+// searchAround finds what lies around the mapped pages, in the process with the most of them. What is mapped later was
+// around before.
+func (t *treeSource) searchAround() {
+	const libraries = 4 << 20 // which everything uses
+	u, m := &t.uncharged, t.members
+	if u.most < libraries || u.most <= u.searched+u.searched/grown {
+		return
+	}
+	p := slices.MaxFunc(m.procs, func(a, b *process) int {
+		return cmp.Compare(a.tree.memory.Shared, b.tree.memory.Shared)
+	})
+	around, err := kernel.ReadAround(m.target.FS, p.PID, 2*kernel.ReadAhead(m.target.FS)) // one window, and the next
+	if err == nil && m.verify(p) == nil {
+		u.around, u.searched = u.most+around, u.most
+	}
+}
+
 // putUncharged holds what is mapped against what is charged, once that was read as well.
 func (t *treeSource) putUncharged(s *procstats.Sample) {
 	u := &t.uncharged
@@ -133,16 +153,15 @@ func (t *treeSource) putUncharged(s *procstats.Sample) {
 		u.known, u.charged = true, int64(charged)
 		all, data := t.mapped()
 		u.most, u.data = max(u.most, all-u.charged), max(u.data, data-u.charged)
+		t.searchAround()
 	}
-	for _, id := range t.task {
-		switch {
-		case id != procstats.TreeUncharged && id != procstats.TreeUnchargedData:
+	for i, value := range [...]int64{u.most, u.data, max(0, u.around-u.most)} {
+		switch id := procstats.TreeUncharged + procstats.ID(i); {
+		case !slices.Contains(t.task, id):
 		case !u.known:
 			s.SetAbsent(id, "no cgroup_memory_file_mapped_bytes to compare with")
-		case id == procstats.TreeUncharged:
-			s.SetNumber(id, float64(u.most))
 		default:
-			s.SetNumber(id, float64(u.data))
+			s.SetNumber(id, float64(value))
 		}
 	}
 }

@@ -138,10 +138,11 @@ func TestUncharged(t *testing.T) {
 	const mib = 1 << 20
 	pages := func(n int) int { return n * mib / os.Getpagesize() }
 	dir := t.TempDir()
-	root := kernel.FS{Proc: t.TempDir()}
+	root := kernel.FS{Proc: t.TempDir(), Sys: t.TempDir()}
 	for _, pid := range []int{10, 11} {
 		setCPU(t, root, pid, 1, 100+pid, 1, 0)
 	}
+	writeProc(t, kernel.FS{Proc: root.Sys}, "class/bdi/8:0/read_ahead_kb", "8192\n")
 	writeProc(t, kernel.FS{Proc: dir}, "cgroup.procs", "10\n11\n")
 	writeProc(t, kernel.FS{Proc: dir}, "memory.current", "0\n")
 	tree := treeOf(t, Target{FS: root, Cgroup: procstats.Cgroup{V2: dir}})
@@ -150,13 +151,18 @@ func TestUncharged(t *testing.T) {
 		name               string
 		shared, text, own  [2]int // MiB; own is the proportional part of shared
 		charged, all, data float64
+		size               int // of the first one's mapping of a file
+		around             float64
 	}{
-		{"all charged", [2]int{20, 20}, [2]int{5, 5}, [2]int{10, 10}, 20, 0, 0},
-		{"one maps more", [2]int{60, 20}, [2]int{5, 5}, [2]int{50, 10}, 20, 40, 35},
-		{"both map the same", [2]int{70, 70}, [2]int{5, 5}, [2]int{35, 35}, 20, 50, 45},
-		{"each maps its own", [2]int{70, 70}, [2]int{5, 5}, [2]int{70, 60}, 20, 110, 100},
-		{"it was more before", [2]int{60, 20}, [2]int{5, 5}, [2]int{50, 10}, 20, 110, 100},
+		{"all charged", [2]int{20, 20}, [2]int{5, 5}, [2]int{10, 10}, 20, 0, 0, 90, 0},
+		{"one maps more", [2]int{60, 20}, [2]int{5, 5}, [2]int{50, 10}, 20, 40, 35, 90, 16},
+		{"a little of it later", [2]int{63, 20}, [2]int{5, 5}, [2]int{53, 10}, 20, 43, 38, 90, 13},
+		{"both map the same", [2]int{70, 70}, [2]int{5, 5}, [2]int{35, 35}, 20, 50, 45, 74, 4},
+		{"each maps its own", [2]int{70, 70}, [2]int{5, 5}, [2]int{70, 60}, 20, 110, 100, 71, 0},
+		{"it was more before", [2]int{60, 20}, [2]int{5, 5}, [2]int{50, 10}, 20, 110, 100, 90, 0},
 	} {
+		writeProc(t, root, "10/smaps", fmt.Sprintf("7f00-7f01 r--s 0 fe:00 7 /data\nSize: %d kB\nRss: %d kB\nAnonymous: 0 kB\n",
+			step.size<<10, step.shared[0]<<10))
 		for i, pid := range []int{10, 11} {
 			writeProc(t, root, fmt.Sprintf("%d/statm", pid), fmt.Sprintf("99999 %d %d %d 0 1 0\n",
 				pages(step.shared[i]+1), pages(step.shared[i]), pages(step.text[i])))
@@ -168,7 +174,9 @@ func TestUncharged(t *testing.T) {
 		tree.Collect(&s)
 		s.SetNumber(procstats.CgroupMemoryFileMapped, step.charged*mib)
 		tree.closeSum(&s)
-		for id, want := range map[procstats.ID]float64{procstats.TreeUncharged: step.all, procstats.TreeUnchargedData: step.data} {
+		for id, want := range map[procstats.ID]float64{
+			procstats.TreeUncharged: step.all, procstats.TreeUnchargedData: step.data, procstats.TreeUnchargedAround: step.around,
+		} {
 			if got := mustNumber(t, &s, id); got != want*mib {
 				t.Errorf("%s: %s is %v MiB, want %v", step.name, id, got/mib, want)
 			}
