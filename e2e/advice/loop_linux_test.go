@@ -334,6 +334,25 @@ func costsTime(a record.Advice) bool {
 	return a.MemoryMiB == nil && strings.Contains(a.Why[0], "so fast that a limit costs it time")
 }
 
+var costOf = regexp.MustCompile(`as ([0-9.]+) MiB did. Allow (\d+) MiB`)
+
+// checkCost holds that the limit which is said to have cost time does, and that what is to be allowed does not.
+func (b *bench) checkCost(t *testing.T, why string) {
+	t.Helper()
+	const leastWait, leastLonger = 0.02, 1.1
+	words := costOf.FindStringSubmatch(why)
+	if words == nil {
+		t.Fatalf("neither what cost time nor what to allow: %s", why)
+	}
+	if fault := b.within(t, often, "--memory", words[2]+"M"); fault != "" {
+		t.Errorf("with the %s MiB to allow: %s", words[2], fault)
+	}
+	fault := b.within(t, often/3, "--memory", words[1]+"M")
+	if fault == "" && b.waits < leastWait && b.longer < leastLonger {
+		t.Errorf("%s MiB cost no time, waits %.3f, takes %.2f: %s", words[1], b.waits, b.longer, why)
+	}
+}
+
 // follow returns a row of the table, and whether there was no advice at first.
 func (b *bench) follow(t *testing.T) (row string, none bool) {
 	t.Helper()
@@ -352,6 +371,7 @@ func (b *bench) follow(t *testing.T) (row string, none bool) {
 	}
 	none = first != ""
 	if costsTime(a) {
+		b.checkCost(t, a.Why[0])
 		return fmt.Sprintf("%8s | %8s | %s", "none", "", a.Why[0]), true
 	}
 	if a.MemoryMiB == nil {
@@ -363,8 +383,8 @@ func (b *bench) follow(t *testing.T) (row string, none bool) {
 		memory = *a.MemoryMaxMiB
 	}
 	flags := []string{"--memory", fmt.Sprintf("%dM", memory)}
-	if a.Cores != nil {
-		flags = append(flags, "--cpu", fmt.Sprint(*a.Cores))
+	if a.QuotaCores != nil {
+		flags = append(flags, "--cpu", fmt.Sprint(*a.QuotaCores))
 	}
 	result := ""
 	if fault := b.within(t, often, flags...); fault != "" {
@@ -384,6 +404,9 @@ func (b *bench) follow(t *testing.T) (row string, none bool) {
 	cores := ""
 	if a.Cores != nil {
 		cores = fmt.Sprintf(", %.2f cores", *a.Cores)
+	}
+	if a.QuotaCores != nil {
+		cores += fmt.Sprintf(", a quota of %.2f", *a.QuotaCores)
 	}
 	return fmt.Sprintf("%4d MiB | %8s | %s%s%s", memory, enough, result, cores, first), none
 }

@@ -28,7 +28,7 @@ type program struct {
 func python(lines ...string) string { return "python3 -c '" + strings.Join(lines, "\n") + "'" }
 
 func programs() []program {
-	const spin = "import time; e=time.time()+0.5\nwhile time.time()<e: pass"
+	const spin = "import time; e=time.process_time()+0.5\nwhile time.process_time()<e: pass"
 	all := []program{
 		{class: "interpreter", name: "python, small", command: python(spin)},
 		{class: "interpreter", name: "python, small, cold", command: python(spin), cold: true},
@@ -40,7 +40,7 @@ func programs() []program {
 		{class: "interpreter", name: "sh, loop", command: "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done"},
 		{class: "interpreter", name: "awk, words", command: `awk 'BEGIN{for(i=0;i<1500000;i++)a[i]=i; for(i=0;i<3000000;i++)s+=i}'`},
 		{class: "interpreter", name: "sqlite", command: `sqlite3 :memory: "create table t(a); with recursive c(x) as (select 1 union all select x+1 from c where x<700000) insert into t select x from c; select count(*) from t order by a"`},
-		{class: "interpreter", name: "node", command: `node -e 'let a=[];for(let i=0;i<2e6;i++)a.push({i});let t=Date.now()+500;while(Date.now()<t);'`},
+		{class: "interpreter", name: "node", command: `node -e 'let a=[];for(let i=0;i<2e6;i++)a.push({i});let t=process.cpuUsage().user+5e5;while(process.cpuUsage().user<t);'`},
 		{class: "compiler", name: "gcc", command: `i=0; while [ $i -lt 2500 ]; do echo "int f$i(int a){return a*$i+1;}"; i=$((i+1)); done >@c.c; gcc -O2 -c -o @c.o @c.c`},
 		{class: "compiler", name: "gcc, cold", command: `i=0; while [ $i -lt 2500 ]; do echo "int f$i(int a){return a*$i+1;}"; i=$((i+1)); done >@c.c; gcc -O2 -c -o @c.o @c.c`, cold: true},
 		{class: "compiler", name: "g++", command: `printf '#include <map>\n#include <string>\n#include <iostream>\nint main(){std::map<std::string,int> m; m["a"]=1; std::cout<<m["a"];}' >@c.cc; g++ -O2 -c -o @c.o @c.cc`},
