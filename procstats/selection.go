@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // selectionWords bounds the IDs that can be selected: a table beyond it needs more words, and a test says so.
@@ -123,14 +124,18 @@ func (s Selection) Has(id ID) bool {
 }
 
 // HasSource reports whether any measurement of a source is selected.
-func (s Selection) HasSource(source SourceID) bool {
+func (s Selection) HasSource(source SourceID) bool { return s.Minus(bySource()[source]) != s }
+
+// bySource has the measurements of each source: samples ask for some, and the rows of the table are far apart.
+//
+//nolint:gochecknoglobals // of the table, never written to
+var bySource = sync.OnceValue(func() *[sourceCount]Selection {
+	var sources [sourceCount]Selection
 	for m := range allRows() {
-		if m.Source == source && s.Has(m.ID) {
-			return true
-		}
+		sources[m.Source].set(m.ID)
 	}
-	return false
-}
+	return &sources
+})
 
 // Empty reports whether nothing is selected.
 func (s Selection) Empty() bool { return s == Selection{} }

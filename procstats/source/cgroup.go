@@ -178,8 +178,7 @@ func (r *cgroupReader) Describe() procstats.SourceDescription { return r.descrip
 
 // Collect implements Source. Where no file is open the source stays unstamped: nothing was read.
 func (r *cgroupReader) Collect(s *procstats.Sample) {
-	open := slices.ContainsFunc(r.files, func(f cgroupFile) bool { return f.isOpen() })
-	if open || r.quotas.inherited {
+	if r.quotas.inherited || slices.ContainsFunc(r.files, func(f cgroupFile) bool { return f.isOpen() }) {
 		s.SetRead(r.description.ID, kernel.Now())
 	}
 	for _, w := range r.watched {
