@@ -6,15 +6,11 @@ package peers
 import (
 	"encoding/json"
 	"fmt"
-	"net"
-	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"testing"
-	"time"
 
 	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/internal/testkit"
@@ -60,18 +56,18 @@ job "busy" {
 // folder that TACHO_DASHBOARDS names. No panel is empty.
 func TestDashboards(t *testing.T) {
 	rig.Require(t)
-	prometheus, err := exec.LookPath("prometheus")
 	folder := os.Getenv("TACHO_DASHBOARDS")
-	if err != nil || folder == "" {
-		t.Skip("not measured: no prometheus on PATH, or TACHO_DASHBOARDS names no folder")
+	if folder == "" {
+		t.Skip("not measured: TACHO_DASHBOARDS names no folder")
 	}
-	port := freePort(t)
+	port := rig.FreePort(t)
+	server := rig.NewPrometheus(t, fmt.Sprintf(prometheusConfig, port))
 	data := startAgent(t, fmt.Sprintf("ports {\n  http = %d\n}\ntelemetry {\n  collection_interval = \"1s\"\n  publish_allocation_metrics = true\n"+
 		"  publish_node_metrics = true\n  prometheus_metrics = true\n  nomad_names = true\n  allocation_detail = \"alloc\"\n}\n", port))
 	job := filepath.Join(t.TempDir(), "busy.nomad.hcl")
 	testkit.Must(t, os.WriteFile(job, []byte(busyJob), 0o600))
 	testkit.Must(t, command(t.Context(), rig.Tacho(), []string{"job", "run", "--data-dir", data}, "", nil, job))
-	base := startPrometheus(t, prometheus, port)
+	server.Await(t, "the server has read the task", "count_over_time(nomad_client_allocs_cpu_total_percent[1m]) > 5")
 	files, err := filepath.Glob(filepath.Join(folder, "*.json"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("dashboards in %s: %v, %v", folder, files, err)
@@ -84,7 +80,7 @@ func TestDashboards(t *testing.T) {
 		if err := json.Unmarshal(text, &dashboard); err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
-		total += checkPanels(t, base, filepath.Base(file), dashboard.Panels)
+		total += checkPanels(t, server, filepath.Base(file), dashboard.Panels)
 	}
 	report(t, "%d panels of %d dashboards have values", total, len(files))
 	if total == 0 {
@@ -116,10 +112,10 @@ var (
 )
 
 // checkPanels counts the panels with values; those without are errors.
-func checkPanels(t *testing.T, base, file string, panels []panel) (full int) {
+func checkPanels(t *testing.T, server rig.Prometheus, file string, panels []panel) (full int) {
 	t.Helper()
 	for _, p := range panels {
-		full += checkPanels(t, base, file, p.Panels)
+		full += checkPanels(t, server, file, p.Panels)
 		queries, values := 0, 0
 		for _, target := range p.Targets {
 			if target.Expr == "" {
@@ -128,7 +124,7 @@ func checkPanels(t *testing.T, base, file string, panels []panel) (full int) {
 			queries++
 			query := spanVariable.ReplaceAllString(target.Expr, "30s")
 			query = anyVariable.ReplaceAllString(equalVariable.ReplaceAllString(query, `=~".*"`), ".*")
-			n, err := valuesOf(base, query)
+			n, err := server.Series(query)
 			if err != nil {
 				t.Errorf("%s, %q: %s: %v", file, p.Title, query, err)
 			}
@@ -146,50 +142,4 @@ func checkPanels(t *testing.T, base, file string, panels []panel) (full int) {
 		}
 	}
 	return full
-}
-
-// valuesOf is how many series a query has now.
-func valuesOf(base, query string) (int, error) {
-	answer, err := http.Get(base + "/api/v1/query?query=" + url.QueryEscape(query)) //nolint:noctx // a test's own server
-	if err != nil {
-		return 0, err
-	}
-	defer answer.Body.Close()
-	var body struct {
-		Error string
-		Data  struct{ Result []any }
-	}
-	if err := json.NewDecoder(answer.Body).Decode(&body); err != nil {
-		return 0, err
-	}
-	if body.Error != "" {
-		return 0, fmt.Errorf("%s", body.Error)
-	}
-	return len(body.Data.Result), nil
-}
-
-// startPrometheus starts a server that has read the agent at a port for a while.
-func startPrometheus(t *testing.T, prometheus string, port int) (base string) {
-	t.Helper()
-	dir := t.TempDir()
-	config := filepath.Join(dir, "prometheus.yml")
-	testkit.Must(t, os.WriteFile(config, fmt.Appendf(nil, prometheusConfig, port), 0o600))
-	address := fmt.Sprintf("127.0.0.1:%d", freePort(t))
-	start(t, exec.Command(prometheus, "--config.file", config, "--storage.tsdb.path", filepath.Join(dir, "data"),
-		"--web.listen-address", address))
-	base = "http://" + address
-	rig.Eventually(t, 60*time.Second, "the server has read the task", func() bool {
-		n, err := valuesOf(base, "count_over_time(nomad_client_allocs_cpu_total_percent[1m]) > 5")
-		return err == nil && n > 0
-	})
-	return base
-}
-
-// freePort is one that nothing listens on.
-func freePort(t *testing.T) int {
-	t.Helper()
-	listener := testkit.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
-	port := listener.Addr().(*net.TCPAddr).Port
-	testkit.Must(t, listener.Close())
-	return port
 }

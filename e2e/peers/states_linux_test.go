@@ -287,7 +287,7 @@ func realNomad(t *testing.T, nomad string) *orchestrator {
 	dir := t.TempDir()
 	var ports [3]any
 	for i := range ports {
-		ports[i] = freePort(t)
+		ports[i] = rig.FreePort(t)
 	}
 	config := filepath.Join(dir, "agent.hcl")
 	testkit.Must(t, os.WriteFile(config, fmt.Appendf(nil, nomadConfig, ports[:]...), 0o600))
