@@ -252,20 +252,22 @@ func (a *Advice) memory(records []*Record) {
 	most := largest(p.known)
 	memory := ask(usual)
 	a.MemoryMiB = &memory
-	what := " exact"
-	if p.upper > 0 {
-		what = fmt.Sprintf(" an upper bound in %d, otherwise exact,", min(p.upper, len(usual)))
+	bound, exact, over := "", " exact", ""
+	switch upper := min(p.upper, len(usual)); {
+	case upper == len(usual):
+		bound, exact = "at most ", ""
+	case upper > 0:
+		exact, over = "", fmt.Sprintf(", an upper bound in %d of them", upper)
 	}
-	over := ""
 	if days := int(math.Ceil(a.To.Sub(a.From).Hours() / 24)); days >= 2 {
-		over = fmt.Sprintf(" over %d days", days)
+		over = fmt.Sprintf(" over %d days", days) + over
 	}
 	killText := "no OOM kill"
 	if p.kills > 0 {
 		killText = procstats.Counted(p.kills, "run with OOM kills at less", "runs with OOM kills at less")
 	}
-	a.because("Memory: peak %s in %s%s, %s: ask for %d MiB.", largest(usual).text(what), runs(len(usual)), over,
-		killText, memory)
+	a.because("Memory: peak %s%s in %s%s, %s: ask for %d MiB.", bound, largest(usual).text(exact), runs(len(usual)),
+		over, killText, memory)
 	if outliers > 0 {
 		highest := max(memory, ask(append(slices.Clone(usual), most)))
 		a.MemoryMaxMiB = &highest
