@@ -132,12 +132,15 @@ func NetworkHeadlines(s *Sample) []HeadlineValue {
 }
 
 // packets is a lower bound because packets may have been divided or merged. Where there was none since the start of the
-// task until its end, none was: what sockets its processes have is seen when they end.
+// task until its end, none was, if the sockets were watched whose packets are not counted.
 func packets(f *facts, id ID, sources []ID) HeadlineValue {
 	h := firstRead(f.Sample, id, sources[:1])
 	_, late := f.Task.Number(SkbStartTime)
 	if value, ok := h.Reading.Number(); ok && value == 0 && !late && f.Ended {
 		h.Guarantee = Exact
+		if uncounted, _ := f.Task.Get(SkbUncountedSockets); !uncounted.Present() {
+			return noHeadline(id, whyNone(f.Sample, []ID{SkbUncountedSockets}))
+		}
 	}
 	return h
 }

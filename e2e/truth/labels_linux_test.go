@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -32,6 +33,7 @@ func TestLabels(t *testing.T) {
 		"network_received_bytes_total": procstats.Exact, "network_sent_bytes_total": procstats.Exact,
 	}
 	unknown := map[string]procstats.Guarantee{"network_received_bytes_total": "", "network_sent_bytes_total": ""}
+	nothing := map[string]procstats.Guarantee{"network_received_bytes_total": procstats.Exact, "network_sent_bytes_total": procstats.Exact}
 	stored := map[string]procstats.Guarantee{"io_write_bytes_total": procstats.Exact}
 	for _, test := range []struct {
 		name    string
@@ -51,7 +53,7 @@ func TestLabels(t *testing.T) {
 		},
 		{"a socket from outside", []string{"sleep", "0.1"}, unix.AF_INET, unknown, nil},
 		{"a socket from outside, and no sample", []string{"true"}, unix.AF_INET, unknown, nil},
-		{"a socket on which others can be handed over", []string{"true"}, unix.AF_UNIX, unknown, nil},
+		{"a socket on which nothing is handed over", []string{"true"}, unix.AF_UNIX, nothing, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			place := rig.NewPlace(t, rig.Self())
@@ -73,16 +75,74 @@ func TestLabels(t *testing.T) {
 }
 
 // TestSockets holds that no packets are said to be exactly 0 of a task that had a socket whose packets are not counted,
-// however it came, and however long the task had it.
+// however it came, and however long the task had it; and that they are of one that only talks with others.
 func TestSockets(t *testing.T) {
 	rig.Require(t)
-	if os.Geteuid() != 0 || !kernel.OSRelease(kernel.HostFS()).AtLeast(6, 1) {
-		t.Skip("sockets are looked for when processes end for root, since Linux 6.1")
+	if os.Geteuid() != 0 {
+		t.Skip("sockets are looked for for root")
 	}
-	socket := testkit.Value(unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0))(t)
-	t.Cleanup(func() { unix.Close(socket) })
-	server := filepath.Join(t.TempDir(), "s")
-	listener := testkit.Value(net.ListenUnix("unixpacket", &net.UnixAddr{Name: server, Net: "unixpacket"}))(t)
+	udp := testkit.Value(unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0))(t)
+	t.Cleanup(func() { unix.Close(udp) })
+	tcp := connected(t)
+	dir := t.TempDir()
+	silent := serve(t, "unix", filepath.Join(dir, "silent"), nil)
+	stream, packets := strconv.Itoa(unix.SOCK_STREAM), strconv.Itoa(unix.SOCK_SEQPACKET)
+	for _, test := range []struct {
+		name string
+		way  []string
+		hand int // the socket that is handed to who listens or has inherited
+		want procstats.Guarantee
+	}{
+		{"own", []string{"own"}, 0, procstats.Exact},
+		{"nothing of a server", []string{"talks", stream, silent}, 0, procstats.Exact},
+		{"packet", []string{"packet"}, 0, ""},
+		{"elsewhere", []string{"elsewhere"}, 0, ""},
+		{"by a server", []string{"handed", stream, serve(t, "unix", filepath.Join(dir, "udp"), unix.UnixRights(udp))}, 0, ""},
+		{"TCP by a server", []string{"handed", packets, serve(t, "unixpacket", filepath.Join(dir, "tcp"), unix.UnixRights(tcp))}, 0, ""},
+		{"by a client", []string{"listening", stream, filepath.Join(dir, "stream")}, udp, ""},
+		{"TCP by a client", []string{"listening", packets, filepath.Join(dir, "packets")}, tcp, ""},
+		{"by datagram", []string{"listening", strconv.Itoa(unix.SOCK_DGRAM), filepath.Join(dir, "datagram")}, udp, ""},
+		{"by the parent", []string{"inherited"}, udp, ""},
+		{"taken", []string{"taken", strconv.Itoa(os.Getpid()), strconv.Itoa(udp)}, 0, ""},
+	} {
+		for _, stay := range []string{"0s", "1s", "close"} {
+			t.Run(test.name+" "+stay, func(t *testing.T) {
+				own := test.way[0] == "packet" || test.way[0] == "elsewhere"
+				if own && !kernel.OSRelease(kernel.HostFS()).AtLeast(6, map[string]int{"0s": 1, "1s": 1, "close": 14}[stay]) {
+					t.Skip("AF_PACKET is seen when processes end since Linux 6.1, and when it is opened since 6.14")
+				}
+				place := rig.NewPlace(t, rig.Self())
+				cmd := place.Run(t.Context(), slices.Concat([]string{"--", rig.Workload(), "network", stay}, test.way)...)
+				if test.hand != 0 {
+					hand(t, cmd, test.way, unix.UnixRights(test.hand))
+				}
+				if out := rig.Capture(t, cmd); out.Code != 0 {
+					t.Fatal(out.Code, out.Stderr)
+				}
+				check(t, counted(t, place), map[string]procstats.Guarantee{
+					"network_received_bytes_total": test.want, "network_sent_bytes_total": test.want,
+				}, nil)
+			})
+		}
+	}
+}
+
+// connected returns a TCP socket that is connected.
+func connected(t *testing.T) (fd int) {
+	t.Helper()
+	listener := testkit.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	t.Cleanup(func() { listener.Close() })
+	conn := testkit.Value(net.Dial("tcp", listener.Addr().String()))(t)
+	t.Cleanup(func() { conn.Close() })
+	file := testkit.Value(conn.(*net.TCPConn).File())(t)
+	t.Cleanup(func() { file.Close() })
+	return int(file.Fd())
+}
+
+// serve sends a byte, with the rights, to each client of a server.
+func serve(t *testing.T, network, path string, rights []byte) string {
+	t.Helper()
+	listener := testkit.Value(net.ListenUnix(network, &net.UnixAddr{Name: path, Net: network}))(t)
 	t.Cleanup(func() { listener.Close() })
 	go func() {
 		for {
@@ -90,39 +150,36 @@ func TestSockets(t *testing.T) {
 			if err != nil {
 				return
 			}
-			_, _, _ = conn.WriteMsgUnix([]byte{0}, unix.UnixRights(socket), nil) // without it the task fails
+			_, _, _ = conn.WriteMsgUnix([]byte{0}, rights, nil) // without it the task fails
 			conn.Close()
 		}
 	}()
-	for _, way := range [][]string{
-		{"own"},
-		{"packet"},
-		{"closed"},
-		{"elsewhere"},
-		{"handed", server},
-		{"taken", strconv.Itoa(os.Getpid()), strconv.Itoa(socket)},
-	} {
-		for _, stay := range []string{"0s", "1s"} {
-			t.Run(way[0]+" for "+stay, func(t *testing.T) {
-				if way[0] == "closed" && !kernel.OSRelease(kernel.HostFS()).AtLeast(6, 14) {
-					t.Skip("before Linux 6.14 no tracepoint shows checks of capabilities")
-				}
-				place := rig.NewPlace(t, rig.Self())
-				cmd := place.Run(t.Context(), append([]string{"--", rig.Workload(), "network", stay}, way...)...)
-				if out := rig.Capture(t, cmd); out.Code != 0 {
-					t.Fatal(out.Code, out.Stderr)
-				}
-				r := counted(t, place)
-				var want procstats.Guarantee
-				if way[0] == "own" {
-					want = procstats.Exact
-				}
-				check(t, r, map[string]procstats.Guarantee{
-					"network_received_bytes_total": want, "network_sent_bytes_total": want,
-				}, nil)
-			})
-		}
+	return path
+}
+
+// hand sends a byte with the rights to the command that is about to be started: over its standard input, or to where it
+// listens.
+func hand(t *testing.T, cmd *exec.Cmd, way []string, rights []byte) {
+	t.Helper()
+	if way[0] == "inherited" {
+		pair := testkit.Value(unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
+		t.Cleanup(func() { unix.Close(pair[0]) })
+		input := os.NewFile(uintptr(pair[1]), "input")
+		t.Cleanup(func() { input.Close() })
+		cmd.Stdin = input
+		testkit.Must(t, unix.Sendmsg(pair[0], []byte{0}, rights, nil, 0))
+		return
 	}
+	kind, to := testkit.Value(strconv.Atoi(way[1]))(t), &unix.SockaddrUnix{Name: way[2]}
+	_ = os.Remove(way[2]) // of the run before
+	fd := testkit.Value(unix.Socket(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0))(t)
+	go func() {
+		defer unix.Close(fd)
+		for unix.Connect(fd, to) != nil && t.Context().Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		_ = unix.Sendmsg(fd, []byte{0}, rights, nil, 0) // without it the task waits
+	}()
 }
 
 // counted returns the record of the run. It skips where neither ended processes nor packets can be counted.

@@ -148,8 +148,17 @@ func (w *Exits) commands(s exits.Summary, started time.Time) *record.Commands {
 	return c
 }
 
-// Uncounted is that of the watch: how many sockets were seen whose packets are not counted.
-func (w *Exits) Uncounted() int64 { return w.watch.Uncounted() }
+// Uncounted is that of the watch: how many sockets were seen whose packets are not counted, and why not all may be.
+func (w *Exits) Uncounted() (sockets int64, unseen string) {
+	if !w.Counts() {
+		return 0, "sockets that the task may have been handed are not seen: " + w.reason
+	}
+	sockets, err := w.watch.Uncounted()
+	if err != nil {
+		unseen = err.Error()
+	}
+	return sockets, unseen
+}
 
 // Counts reports whether ended processes are counted.
 func (w *Exits) Counts() bool { return w != nil && w.watch != nil }

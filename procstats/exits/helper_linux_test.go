@@ -62,6 +62,15 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		os.Exit(0)
+	case "take": // a descriptor of the parent, and try to send something by it
+		number, errNumber := strconv.Atoi(os.Args[1])
+		pidfd, errOpen := unix.PidfdOpen(os.Getppid(), 0)
+		fd, err := unix.PidfdGetfd(pidfd, number, 0)
+		_ = unix.Sendto(fd, []byte{0}, 0, &unix.SockaddrInet4{Port: 9, Addr: [4]byte{127, 0, 0, 1}})
+		if errors.Join(errNumber, errOpen, err, unix.Close(fd)) != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
 	case "kill":
 		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 		select {}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -141,13 +142,41 @@ func TestUncounted(t *testing.T) {
 			defer inherited.Close()
 			cmd.ExtraFiles = []*os.File{inherited}
 		}
-		before := w.Uncounted()
+		before, _ := w.Uncounted()
 		run(t, dir, cmd)
-		if got := w.Uncounted() - before; got > 0 != test.want {
-			t.Errorf("%s: found %d, want any %v", test.name, got, test.want)
+		if got, _ := w.Uncounted(); got > before != test.want {
+			t.Errorf("%s: found %d, want any %v", test.name, got-before, test.want)
 		}
 	}
 	must(t, w.Close())
+}
+
+// TestHanded holds that a socket from outside is seen that a process has closed when it ends, and no other descriptor.
+func TestHanded(t *testing.T) {
+	null := testkit.Value(os.Open(os.DevNull))(t)
+	closing(t, null)
+	files := map[string]uintptr{"no socket": null.Fd()}
+	for _, family := range []int{unix.AF_INET, unix.AF_INET6, unix.AF_UNIX} {
+		socket := os.NewFile(uintptr(testkit.Value(unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0))(t)), "")
+		closing(t, socket)
+		files[map[int]string{unix.AF_INET: "IPv4", unix.AF_INET6: "IPv6", unix.AF_UNIX: "AF_UNIX"}[family]] = socket.Fd()
+	}
+	for kind, open := range map[string]func(kernel.FS) (*Reader, error){"many": Open, "one": OpenOne} {
+		r, dir := openWith(t, open), group(t)
+		for name, fd := range files {
+			w := testkit.Value(r.Watch(dir))(t)
+			if _, unseen := w.Uncounted(); unseen != nil {
+				t.Skip(unseen)
+			}
+			cmd := exec.Command(os.Args[0], strconv.Itoa(int(fd)))
+			cmd.Env = append(os.Environ(), "EXITS_HELPER=take")
+			run(t, dir, cmd)
+			if got, _ := w.Uncounted(); got > 0 != strings.HasPrefix(name, "IP") {
+				t.Errorf("a reader of %s, %s: found %d", kind, name, got)
+			}
+			must(t, w.Close())
+		}
+	}
 }
 
 // readerProgram loads a program as readers do, without attaching it.

@@ -397,8 +397,11 @@ type offsets struct {
 	// walksCgroups says that the programs find the cgroups above a task by the offsets after it.
 	walksCgroups                           bool
 	cgroups, dflCgroup, level, ancestorIDs int32
-	// findSockets and eachSlot are parts of a program, nil on such kernels.
-	findSockets, eachSlot asm.Instructions
+	// findSockets and eachSlot are parts of a program, nil on such kernels; ifSocket and ifUncounted of others.
+	findSockets, eachSlot, ifSocket, ifUncounted asm.Instructions
+	// argument is where a probe has the first argument of a function, if probes says that this is known.
+	argument int32
+	probes   bool
 	// capable says that there is a tracepoint for checks of capabilities, as in Linux 6.14.
 	capable bool
 }
@@ -443,6 +446,9 @@ func offsetsOf(types *kernel.BTF) *offsets {
 		add(ofTask, atMinorFaults+8*int16(i), 8, types.Offset("task_struct", name)) //nolint:gosec // four of them
 	}
 	o.addOptional(types)
+	o.ifSocket, o.ifUncounted = socketOf(types, "end"), ifUncounted(types, asm.RFP, stackPlace, "end")
+	// The names are those of amd64 and arm64.
+	o.argument, o.probes = types.OptionalOffset("pt_regs", "di", "user_regs")
 	if o.ancestorIDs, o.walksCgroups = types.OptionalOffset("cgroup", "ancestor_ids"); o.walksCgroups { // Linux 5.5 to 6.0
 		o.level = types.Offset("cgroup", "level")
 	} else {

@@ -44,6 +44,8 @@ type Reader struct {
 	hasDelay, hasIO bool
 	// peaks is what a largest resident set guarantees that is a process's own.
 	peaks procstats.Guarantee
+	// unseen is why sockets that tasks are handed are not seen.
+	unseen error
 
 	work sync.WaitGroup
 
@@ -96,21 +98,31 @@ func (r *Reader) load(fs kernel.FS, one bool) error {
 		specs = append(specs, capableProgram(o, &r.maps))
 	}
 	for _, spec := range specs {
-		l, err := bpf.Attach(spec, func(p *ebpf.Program) (link.Link, error) { return attach(p, spec.AttachTo) })
-		if err != nil {
+		if err := r.attach(spec); err != nil {
 			return err
 		}
-		r.links = append(r.links, l)
 	}
+	r.unseen = r.watchReceived(o)
 	return nil
 }
 
-func attach(p *ebpf.Program, tracepoint string) (link.Link, error) {
-	l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: tracepoint, Program: p})
-	if err != nil {
-		return nil, fmt.Errorf("attach BPF program to %s: %w", tracepoint, err)
-	}
-	return l, nil
+// attach loads a program and attaches it, also to other tracepoints.
+func (r *Reader) attach(spec *ebpf.ProgramSpec, also ...string) error {
+	_, err := bpf.Attach(spec, func(p *ebpf.Program) (l link.Link, err error) {
+		for _, to := range append(also, spec.AttachTo) {
+			if spec.Type == ebpf.Kprobe {
+				l, err = link.Kprobe(to, p, nil)
+			} else {
+				l, err = link.AttachRawTracepoint(link.RawTracepointOptions{Name: to, Program: p})
+			}
+			if err != nil {
+				return nil, fmt.Errorf("attach BPF program to %s: %w", to, err)
+			}
+			r.links = append(r.links, l)
+		}
+		return l, nil
+	})
+	return err
 }
 
 func (r *Reader) makeMaps(one bool) error {
@@ -306,8 +318,7 @@ type counts struct {
 	lost   int64 // records
 	forked int64 // processes
 	ending int64 // threads that have begun to end, before their parents are told
-	// sockets are those whose packets the cgroup does not count: that processes had open when they ended, or may have
-	// opened by CAP_NET_RAW.
+	// sockets are those whose packets the cgroup does not count: see Uncounted.
 	sockets int64
 }
 
@@ -319,10 +330,10 @@ func (w *Watch) counts() counts {
 	return counts{lost: value[1], forked: value[2], ending: value[3], sockets: value[4]}
 }
 
-// Uncounted returns how many sockets, whose packets the cgroup does not count, processes had open when they ended, or
-// may have opened by CAP_NET_RAW. One socket can count twice: if it was opened so and was open at the end, and if each
-// of two threads found that it was the last. Nil has seen none.
-func (w *Watch) Uncounted() int64 { return w.counts().sockets }
+// Uncounted returns how many sockets, whose packets the cgroup does not count, processes were handed or had open when
+// they ended, or may have opened by CAP_NET_RAW, and why more can be there that it has not seen. One socket can count
+// twice: if it was opened so and was open at the end, and if each of two threads found that it was the last.
+func (w *Watch) Uncounted() (sockets int64, unseen error) { return w.counts().sockets, w.reader.unseen }
 
 // outstanding returns how many records of the threads that have begun to end have not been read; the reader's lock is
 // held. What has been read is counted first: against a count from before, the record of a thread that began later

@@ -19,23 +19,23 @@ type sockets struct {
 	file  kernel.File     // the AF_PACKET sockets of the network namespace; not open where the kernel has none
 	known map[string]bool // those that were there before, by their inodes
 	later int             // those that came later
-	ended func() int64
+	seen  func() (int64, string)
 	buf   []byte
 }
 
 // WatchSockets begins to look for sockets of the task whose packets are not counted, before it is started with
-// descriptors; ended returns how many its processes had open when they ended.
-func (s *Source) WatchSockets(host kernel.FS, descriptors []uintptr, ended func() int64) {
+// descriptors; seen returns how many of them were seen of its processes, and why there may be others.
+func (s *Source) WatchSockets(host kernel.FS, descriptors []uintptr, seen func() (int64, string)) {
 	if s.counter == nil {
 		return
 	}
-	w := &sockets{known: make(map[string]bool), ended: ended}
+	w := &sockets{known: make(map[string]bool), seen: seen}
 	for _, fd := range descriptors {
 		if int(fd) < 0 {
 			continue // a number that the task has closed, of which a large one leaves hundreds
 		}
 		domain, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_DOMAIN)
-		if err == nil && domain != unix.AF_NETLINK && (domain != unix.AF_UNIX || receives(int(fd))) {
+		if err == nil && domain != unix.AF_NETLINK && domain != unix.AF_UNIX {
 			w.given++
 		}
 	}
@@ -45,13 +45,6 @@ func (s *Source) WatchSockets(host kernel.FS, descriptors []uintptr, ended func(
 	w.look()
 	w.later = 0
 	s.sockets = w
-}
-
-// receives reports whether a socket of AF_UNIX can receive something, others with packets among it. One of systemd's
-// journal cannot.
-func receives(fd int) bool {
-	n, _, err := unix.Recvfrom(fd, make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
-	return n > 0 || err != nil
 }
 
 // listHead is the size of a page. The kernel ends a read of its list where the next line does not fit into a page: one
@@ -84,7 +77,12 @@ func (w *sockets) uncounted(reason string) (int, string) {
 		return 0, cmp.Or(reason, "its sockets are not watched")
 	}
 	w.look()
-	return w.given + w.later + int(w.ended()), reason
+	seen, unseen := w.seen()
+	all := w.given + w.later + int(seen)
+	if all == 0 {
+		reason = cmp.Or(reason, unseen)
+	}
+	return all, reason
 }
 
 func (w *sockets) close() error {

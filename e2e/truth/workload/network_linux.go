@@ -12,39 +12,71 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// network uses a socket that came to it in the way that is named, and ends a while later with the socket open unless it
-// is closed:
+// network uses a socket that came to it in the way that is named, and ends a while later with the socket open, or closes
+// it and ends. TYPE is a number, of AF_UNIX:
 //
-//	network FOR own | packet | closed | elsewhere | handed PATH | taken PID FD
+//	network FOR | close own | packet | elsewhere | handed TYPE PATH | listening TYPE PATH | inherited | talks TYPE PATH |
+//	taken PID FD
 func network(args []string) {
-	stay := value(time.ParseDuration(args[0]))
-	here := unix.SockaddrInet4{Port: 9, Addr: [4]byte{127, 0, 0, 1}}
-	switch args[1] {
+	fd := comes(args[1:])
+	if args[0] == "close" {
+		check(unix.Close(fd))
+	} else {
+		time.Sleep(value(time.ParseDuration(args[0])))
+	}
+	os.Exit(0)
+}
+
+// comes returns the socket, which it has used if it came from outside.
+func comes(way []string) (fd int) {
+	number := func(i int) int { return value(strconv.Atoi(way[i])) }
+	switch way[0] {
 	case "own":
 		pair := value(unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM, 0))
 		check(unix.Sendmsg(pair[0], []byte{0}, unix.UnixRights(openSocket(unix.AF_INET)), nil, 0))
-		handed(pair[1])
+		return handed(pair[1])
 	case "elsewhere":
 		check(unix.Unshare(unix.CLONE_NEWNET))
-		openSocket(unix.AF_PACKET)
+		return openSocket(unix.AF_PACKET)
 	case "packet":
-		openSocket(unix.AF_PACKET)
-	case "closed":
-		check(unix.Close(openSocket(unix.AF_PACKET)))
+		return openSocket(unix.AF_PACKET)
+	case "talks":
+		return connectTo(number(1), way[2])
 	case "handed":
-		from := value(unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET, 0))
-		check(unix.Connect(from, &unix.SockaddrUnix{Name: args[2]}))
-		fd := handed(from)
+		from := connectTo(number(1), way[2])
+		fd = handed(from)
 		check(unix.Close(from))
-		check(unix.Sendto(fd, []byte{0}, 0, &here))
+	case "listening":
+		from := value(unix.Socket(unix.AF_UNIX, number(1), 0))
+		check(unix.Bind(from, &unix.SockaddrUnix{Name: way[2]}))
+		if number(1) != unix.SOCK_DGRAM {
+			check(unix.Listen(from, 1))
+			accepted, _, err := unix.Accept(from)
+			check(errors.Join(err, unix.Close(from)))
+			from = accepted
+		}
+		fd = handed(from)
+		check(unix.Close(from))
+	case "inherited":
+		fd = handed(0)
 	case "taken":
-		pidfd := value(unix.PidfdOpen(value(strconv.Atoi(args[2])), 0))
-		check(unix.Sendto(value(unix.PidfdGetfd(pidfd, value(strconv.Atoi(args[3])), 0)), []byte{0}, 0, &here))
+		pidfd := value(unix.PidfdOpen(number(1), 0))
+		fd = value(unix.PidfdGetfd(pidfd, number(2), 0))
+		check(unix.Close(pidfd))
 	default:
-		check(errors.New("unknown way: " + args[1]))
+		check(errors.New("unknown way: " + way[0]))
 	}
-	time.Sleep(stay)
-	os.Exit(0)
+	check(unix.Sendto(fd, []byte{0}, 0, &unix.SockaddrInet4{Port: 9, Addr: [4]byte{127, 0, 0, 1}}))
+	return fd
+}
+
+// connectTo connects to a server, and returns when it has sent something.
+func connectTo(kind int, path string) (fd int) {
+	fd = value(unix.Socket(unix.AF_UNIX, kind, 0))
+	check(unix.Connect(fd, &unix.SockaddrUnix{Name: path}))
+	_, _, err := unix.Recvfrom(fd, make([]byte, 1), unix.MSG_PEEK)
+	check(err)
+	return fd
 }
 
 func openSocket(family int) int { return value(unix.Socket(family, unix.SOCK_DGRAM, 0)) }
