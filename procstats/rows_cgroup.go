@@ -374,10 +374,10 @@ var cgroupRows = [...]section{{TaskScope, SourceCgroup, []Measurement{{
 	ID: SkbUncountedSockets, Name: "skb_uncounted_sockets_total", Kind: Counter, Guarantee: LowerBound,
 	File: "getsockopt(2) SO_DOMAIN of the descriptors that the task was started with; a probe of security_file_receive, " +
 		"else the tracepoints sock_send_length and sock_recv_length; the descriptors of its processes when they end; the " +
-		"tracepoint cap_capable; /proc/net/packet",
+		"tracepoint cap_capable, else a probe of security_socket_create; /proc/net/packet",
 	Help: "What can have packets that are not counted: sockets that the task was started with, was handed or used, or " +
 		"that its processes ended with, if they are from outside or of AF_PACKET, checks for CAP_NET_RAW that they passed, " +
 		"and AF_PACKET sockets that were opened in the network namespace of what reads it since, also by other processes.",
-	Pitfall: "One socket can count twice, and of those that were used one does. Before Linux 6.14 sockets of AF_PACKET " +
-		"are not seen in other network namespaces if they were closed before their process ended, nor before Linux 6.1.",
+	Pitfall: "One socket can count twice, and of those that were used one does. Without probes AF_PACKET is not seen in " +
+		"other network namespaces before Linux 6.14 if it was closed before its process ended, nor before Linux 6.1.",
 }}}}

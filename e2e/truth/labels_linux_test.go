@@ -19,7 +19,6 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
-	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // TestLabels holds the labels of ordinary short runs: no weaker than what is known, and no stronger.
@@ -107,10 +106,6 @@ func TestSockets(t *testing.T) {
 	} {
 		for _, stay := range []string{"0s", "1s", "close"} {
 			t.Run(test.name+" "+stay, func(t *testing.T) {
-				own := test.way[0] == "packet" || test.way[0] == "elsewhere"
-				if own && !kernel.OSRelease(kernel.HostFS()).AtLeast(6, map[string]int{"0s": 1, "1s": 1, "close": 14}[stay]) {
-					t.Skip("AF_PACKET is seen when processes end since Linux 6.1, and when it is opened since 6.14")
-				}
 				place := rig.NewPlace(t, rig.Self())
 				cmd := place.Run(t.Context(), slices.Concat([]string{"--", rig.Workload(), "network", stay}, test.way)...)
 				if test.hand != 0 {

@@ -145,6 +145,20 @@ func receivedProgram(o *offsets, m *shared) *ebpf.ProgramSpec {
 	return spec
 }
 
+// openedProgram counts the sockets of AF_PACKET and AF_XDP that the task opens, or tries to, on kernels without the
+// tracepoint of capableProgram.
+func openedProgram(o *offsets, m *shared) *ebpf.ProgramSpec {
+	spec := program("security_socket_create",
+		asm.Instructions{
+			asm.LoadMem(asm.R2, asm.R1, int16(o.argument), asm.DWord), //nolint:gosec // small
+			asm.JEq.Imm32(asm.R2, unix.AF_PACKET, "packets"), asm.JNE.Imm32(asm.R2, unix.AF_XDP, "end"),
+			asm.Mov.Imm(asm.R2, 0).WithSymbol("packets"),
+		},
+		filter(o, m), count(atUncounted))
+	spec.Type = ebpf.Kprobe
+	return spec
+}
+
 // usedProgram counts one socket if the task sends or receives by any that its cgroup does not count. Every packet on
 // the machine runs it, so that the quicker question is the first.
 func usedProgram(o *offsets, m *shared) *ebpf.ProgramSpec {
@@ -162,7 +176,11 @@ func usedProgram(o *offsets, m *shared) *ebpf.ProgramSpec {
 func (r *Reader) watchReceived(o *offsets) error {
 	_, err := os.Stat(filepath.Join(r.host.Sys, "bus/event_source/devices/kprobe"))
 	if err == nil && o.probes {
-		if err = r.attach(receivedProgram(o, &r.maps)); err == nil {
+		err = r.attach(receivedProgram(o, &r.maps))
+		if err == nil && !o.capable {
+			err = r.attach(openedProgram(o, &r.maps))
+		}
+		if err == nil {
 			return nil
 		}
 	}
