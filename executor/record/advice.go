@@ -113,12 +113,12 @@ type peaks struct {
 // peaksOf returns the peaks of runs. One that failed or was aborted may have needed less than the command does: it
 // counts only if it took more than those that did not.
 func peaksOf(records []*Record) (p peaks) {
-	whole, usual := 0.0, 0.0
+	whole, usual, fast := 0.0, 0.0, false
 	for _, r := range records {
 		if h := r.Headline[procstats.HeadlineMemoryPeak.String()]; h.Value != nil && !isAborted(r) {
 			whole = max(whole, *h.Value)
 			if !metLimit(r) {
-				usual = max(usual, waitsOf(r).moving())
+				usual, fast = max(usual, waitsOf(r).moving()), fast || usageOf(r, *h.Value).fast
 			}
 		}
 	}
@@ -145,7 +145,7 @@ func peaksOf(records []*Record) (p peaks) {
 			p.bounds++
 			p.atLeast = max(p.atLeast, *h.Value)
 		default:
-			if u.limited && hampered(r, usual, u.fast) {
+			if u.limited && hampered(r, usual, fast) {
 				p.tight = max(p.tight, u.charged)
 				continue
 			}
@@ -216,12 +216,13 @@ func ranShort(r *Record, peak float64) bool {
 }
 
 // hampered reports whether a limit that a run met has cost it time: half of what is thrashing, or a tenth of what
-// others take. One whose files pass fast waits as long as the disk takes, which varies: a fifth is too much then.
+// others take. One whose files pass fast waits as long as the disk takes, which varies: a fifth is too much then, and so
+// is any delay beyond that tenth.
 func hampered(r *Record, usual float64, fast bool) bool {
-	const longer, delay = 1.1, 0.02
-	w, share := waitsOf(r), stalledShare/2
+	const longer = 1.1
+	w, share, delay := waitsOf(r), stalledShare/2, 0.02
 	if fast {
-		share = stalledShare / 5
+		share, delay = stalledShare/5, 0
 	}
 	return usual > 0 && (w.memoryShare() > share || w.moving() > longer*usual+delay)
 }

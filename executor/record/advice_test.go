@@ -138,6 +138,11 @@ func quick(r *Record) *Record {
 	return r
 }
 
+func wall(r *Record, seconds float64) *Record {
+	r.WallSeconds = &seconds
+	return r
+}
+
 // waiting lets a quick run wait for memory for a fifteenth of its time.
 func waiting(r *Record) *Record { return waitingFor(r, 0.06) }
 
@@ -337,6 +342,7 @@ func TestInsufficientData(t *testing.T) {
 		{"files written at once", []*Record{quick(writing(readingFiles(0, 0, 20, 1), 80))}, false, false, "1 run needed between 21 MiB and 100 MiB of a peak of 100 MiB"},
 		{"and longer with less", []*Record{quick(writing(readingFiles(0, 0, 20, 1), 80)), met(writing(readingFiles(0, 0, 20, 1), 80))}, false, true, "1 run needed at most 100 MiB: files pass through its page cache so fast that a limit costs it time, as 50 MiB did. Allow 112 MiB if it must not take longer."},
 		{"and as long with less, but waiting a little", []*Record{quick(writing(readingFiles(0, 0, 40, 1), 60)), waitingFor(quick(met(writing(readingFiles(0, 0, 40, 1), 60))), 0.03)}, false, false, "as 50 MiB did."},
+		{"and a little longer with less", []*Record{quick(writing(readingFiles(0, 0, 40, 1), 60)), wall(quick(met(writing(readingFiles(0, 0, 40, 1), 60))), 1)}, false, true, "as 50 MiB did."},
 		{"and as long with less", []*Record{quick(writing(readingFiles(0, 0, 40, 1), 60)), quick(met(writing(readingFiles(0, 0, 40, 1), 60)))}, true, false, "no OOM kill: ask for 52 MiB."},
 		{"and waiting for memory with less", []*Record{quick(writing(readingFiles(0, 0, 20, 1), 80)), waiting(quick(met(writing(readingFiles(0, 0, 20, 1), 80))))}, false, false, "as 50 MiB did."},
 		{"much received", []*Record{receiving(readingFiles(1, 900, 20, 1), 890)}, true, true, "ask for 126 MiB."},
