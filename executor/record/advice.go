@@ -216,8 +216,8 @@ func ranShort(r *Record, peak float64) bool {
 }
 
 // hampered reports whether a limit that a run met has cost it time: half of what is thrashing, or a tenth of what
-// others take. One whose files pass fast waits as long as the disk takes, which varies: a fifth is too much then, and so
-// is any delay beyond that tenth.
+// others take. One whose files pass fast waits as long as the disk takes, which varies: a fifth is too much then, and
+// so is any delay beyond that tenth.
 func hampered(r *Record, usual float64, fast bool) bool {
 	const longer = 1.1
 	w, share, delay := waitsOf(r), stalledShare/2, 0.02
