@@ -24,6 +24,8 @@ const (
 	costVariable = "TACHO_COST_TIME"
 	// sleepersVariable is how many tasks sleep; 50 if it is not set.
 	sleepersVariable = "TACHO_COST_SLEEPERS"
+	// forkingVariable, if it is set, has each of them start a process a second.
+	forkingVariable = "TACHO_COST_FORKING"
 
 	shorts = 100
 )
@@ -95,7 +97,11 @@ func TestCostBesideRawExec(t *testing.T) {
 func (a *agent) costOf(driver string, sleepers int, over time.Duration) (c cost) {
 	a.t.Helper()
 	c.driver = driver
-	a.runMany("sleepers", "service", sleepers, driver, "/bin/sleep", `"100000"`)
+	command, args := "/bin/sleep", `"100000"`
+	if os.Getenv(forkingVariable) != "" {
+		command, args = "/bin/sh", `"-c", "while :; do sleep 1; done"`
+	}
+	a.runMany("sleepers", "service", sleepers, driver, command, args)
 	a.await("start of all tasks", 2*time.Minute, func() bool { return a.runningOf("sleepers") == sleepers })
 	<-time.After(10 * time.Second) // what a start takes is not what a task does
 	pids := a.helpers(driver == "tacho")
