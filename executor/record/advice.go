@@ -395,7 +395,9 @@ func (a *Advice) cpu(records []*Record) {
 			procstats.Cores.Text(cores))
 		if quota > 0 {
 			a.QuotaCores = &quota
-			a.because("A CPU quota below %s may hold back bursts: so many threads can run at once.", procstats.Cores.Text(quota))
+		}
+		if quota > 0 && a.subject.flags { // what a job asks for is a share
+			a.because("A CPU quota below %s may hold back bursts: that many threads can run at once.", procstats.Cores.Text(quota))
 		}
 	}
 }
