@@ -397,7 +397,8 @@ func (a *Advice) cpu(records []*Record) {
 			a.QuotaCores = &quota
 		}
 		if quota > 0 && a.subject.flags { // what a job asks for is a share
-			a.because("A CPU quota below %s may hold back bursts: that many threads can run at once.", procstats.Cores.Text(quota))
+			a.because("A CPU quota below %s may hold back bursts: that many threads can run at once.",
+				procstats.Cores.Text(quota))
 		}
 	}
 }
