@@ -41,7 +41,8 @@ type recorder struct {
 	baseline *procstats.Sample
 	// inheritsPeak is the task's.
 	inheritsPeak bool
-	unread       string // why the last totals are from before the end; empty if they are not
+	unread       string           // why the last totals are from before the end; empty if they are not
+	unreadOf     []procstats.Unit // which of them; empty for all
 	// The whole run and the current report; used by run, and by finish after it.
 	whole, current procstats.Window
 	last           *procstats.Sample // the newest one
@@ -292,7 +293,7 @@ func (r *recorder) fillFinal(merged *procstats.Sample, sampled bool, history pro
 	history.Ended, history.Window, history.CPUs = true, &r.whole, r.cpus()
 	info.Headline = record.Headlines(procstats.Headlines(merged, history))
 	if r.unread != "" {
-		info.SetUnread(r.unread)
+		info.SetUnread(r.unread, r.unreadOf...)
 	}
 	info.Notes = append(info.Notes, record.Contradictions(info.Headline)...)
 	if r.inheritsPeak {

@@ -123,11 +123,7 @@ func (x *Watch) Run(ctx context.Context) *record.Record {
 	}
 	x.oom.Finish(&evidence)
 	last, before := x.reader.Recent()
-	final := x.reader.Final()
-	if cpu, found := final.Task.Get(procstats.CgroupCPUUsage); last != nil && found && source.IsRemoved(cpu) {
-		final, x.recorder.unread = last, "the cgroup was removed before it could be read at its end: the totals are of "+
-			procstats.Seconds.Text((ended.Mono-last.Mono).Seconds())+" before"
-	}
+	final := x.final(last, reason == groupEmpty)
 	x.addEarlier()
 	if err := x.reader.Close(final); err != nil {
 		x.log.Error("close kernel files", "error", err)
@@ -136,6 +132,36 @@ func (x *Watch) Run(ctx context.Context) *record.Record {
 	x.recorder.exits.Close()
 	x.programs.Close()
 	return info
+}
+
+// restInterval is the longest time until what a running process has used is added to its cgroup's CPU time: a tick of a
+// kernel with the lowest CONFIG_HZ, 100.
+const restInterval = 10 * time.Millisecond
+
+// final reads the end of what is watched; last was read before. A cgroup that is over is empty before the time that its
+// last process ran is added (until 6.19, cgroup_exit in kernel/cgroup/cgroup.c), so that is read until it rests, or for
+// ten ticks of a cgroup that is used again.
+func (x *Watch) final(last *procstats.Sample, over bool) *procstats.Sample {
+	var lost []procstats.Unit // nil for all
+	s := x.reader.Final()
+	used := -1.0
+	for range 10 {
+		cpu, found := s.Task.Get(procstats.CgroupCPUUsage)
+		if last != nil && found && source.IsRemoved(cpu) {
+			x.recorder.unread = "the cgroup was removed before it could be read at its end: the totals are of " +
+				procstats.Seconds.Text((s.Mono - last.Mono).Seconds()) + " before"
+			x.recorder.unreadOf = lost
+			return last
+		}
+		n, known := cpu.Number()
+		if !over || !known || n == used {
+			return s
+		}
+		last, used, lost = s, n, []procstats.Unit{procstats.Seconds, procstats.Cores}
+		<-time.After(restInterval)
+		s = x.reader.Whole()
+	}
+	return s
 }
 
 // addEarlier says what the cgroup had used before the watch, where the kernel knows.

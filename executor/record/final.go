@@ -313,14 +313,15 @@ func InheritedPeak(headline map[string]HeadlineValue, before, after *procstats.S
 	return h.Reason
 }
 
-// SetUnread is for totals that were last read before the end, for a reason: what was exact then is a lower bound, and
-// that less CPU time was read than processes had used when they ended says nothing else.
-func (r *Record) SetUnread(reason string) {
+// SetUnread is for totals, of some units or all, that were last read before the end, for a reason: what was exact then
+// is a lower bound, and that less CPU time was read than processes had used when they ended says nothing else.
+func (r *Record) SetUnread(reason string, units ...procstats.Unit) {
+	unread := func(m procstats.Measurement) bool { return len(units) == 0 || slices.Contains(units, m.Unit) }
 	r.Notes = append(r.Notes, reason)
 	for name, h := range r.Headline {
 		m, _ := procstats.LookupName(name)
 		now := m.ID == procstats.HeadlineMemory || m.ID == procstats.HeadlineMemoryCharged || m.ID == procstats.HeadlineCores
-		if now || h.Guarantee != procstats.Exact && h.Guarantee != procstats.LowerBound {
+		if now || !unread(m) || h.Guarantee != procstats.Exact && h.Guarantee != procstats.LowerBound {
 			continue
 		}
 		h.Guarantee, h.Reason = procstats.LowerBound, reason
@@ -332,7 +333,7 @@ func (r *Record) SetUnread(reason string) {
 	for name := range r.Measurements {
 		m, _ := procstats.LookupName(name)
 		grows := m.Kind == procstats.Counter || m.ID == procstats.CgroupMemoryPeak
-		if _, weaker := r.Guarantees[name]; grows && m.Guarantee == procstats.Exact && !weaker {
+		if _, weaker := r.Guarantees[name]; grows && unread(m) && m.Guarantee == procstats.Exact && !weaker {
 			r.Guarantees[name] = procstats.LowerBound
 		}
 	}
