@@ -49,6 +49,7 @@ type membership struct {
 
 	smaps   smapsRounds
 	exited  exitedSum
+	earlier time.Duration // what those had used before they counted that have ended: who reaps them has it as well
 	outside outsiders
 
 	keptFiles, maxKept int
@@ -316,6 +317,7 @@ func (m *membership) countExited(earlier *procstats.Sample, alive func(procstats
 func (m *membership) drop(p *process) {
 	_ = m.release(p)
 	p.dead, p.dropped = true, true
+	m.earlier += p.before + p.childrenBefore
 	delete(m.byPID, p.PID)
 	m.changed = true
 }

@@ -356,9 +356,12 @@ func (m *membership) setOrigin(p *process) {
 	}
 }
 
+// hiddenTicks is what a process can have used more of user and of system time than its stat shows.
+const hiddenTicks = 2 * procstats.StartTick
+
 // countFromHere takes from a process what it and its reaped children have used so far, but for what is the task's.
 func (m *membership) countFromHere(p *process, stat *kernel.ProcStat, used usedEarlier) {
-	p.before, p.childrenBefore = stat.Own(), max(0, stat.Children()-used.children)
+	p.before, p.childrenBefore = stat.Own()+hiddenTicks, max(0, stat.Children()+hiddenTicks-used.children)
 	if cpu, err := m.clock(p); err == nil {
 		p.before = cpu
 	}

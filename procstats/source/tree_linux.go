@@ -183,6 +183,9 @@ func (t *treeSource) readStat(p *process) {
 	}
 	r := &p.tree
 	r.state, r.threads, r.minflt, r.majflt = stat.State, stat.Threads, stat.Minflt, stat.Majflt
+	if m := t.members; m.target.Running && m.round == 1 { // some may have been reaped before they were looked at
+		p.childrenBefore = stat.Children() + hiddenTicks
+	}
 	r.children = max(0, stat.Children()-p.childrenBefore)
 	if t.ticks {
 		r.cpu = max(r.cpu, stat.Own()-p.before)
@@ -244,7 +247,7 @@ type treeSums struct {
 // add makes the sums; every process is in them, those without a row too.
 func (t *treeSource) add(reaped time.Duration) treeSums {
 	var sums treeSums
-	total := reaped
+	total := reaped - t.members.earlier
 	for _, p := range t.members.procs {
 		if !p.sampled {
 			t.late.find(p)

@@ -139,7 +139,8 @@ func TestTreeWhileProcessesEnd(t *testing.T) {
 }
 
 // TestTreeTotalUnderChurn holds, against what wait4(2) says in the end, that no time is ever counted twice, and that
-// the total does not fall while children go over into their parents.
+// the total does not fall while children go over into their parents. Trees that are read from later on have nothing of
+// what was used before, neither of the live processes nor of those that are reaped meanwhile.
 func TestTreeTotalUnderChurn(t *testing.T) {
 	cmd := exec.Command("sh", "-c", `for i in 1 2 3 4 5 6 7 8 9 10; do
 		for j in 1 2 3 4; do ( n=0; while [ $n -lt 4000 ]; do n=$((n+1)); done; exec true ) & done; wait
@@ -148,9 +149,14 @@ func TestTreeTotalUnderChurn(t *testing.T) {
 	t.Cleanup(func() { endOf(t, cmd) })
 	pidfd := pidfdOf(t, cmd.Process.Pid)
 	roots, reaped := []int{cmd.Process.Pid}, Reaped{}
-	tree := treeOf(t, Target{
-		FS: kernel.HostFS(), Roots: func() []int { return roots }, Reaped: func() Reaped { return reaped },
-	})
+	target := Target{FS: kernel.HostFS(), Roots: func() []int { return roots }, Reaped: func() Reaped { return reaped }}
+	tree := treeOf(t, target)
+	target.Running = true
+	type later struct {
+		Source
+		used, seen float64 // before, and since
+	}
+	var trees []*later
 	var s procstats.Sample
 	var last, lastExited float64
 	check := func() {
@@ -165,6 +171,13 @@ func TestTreeTotalUnderChurn(t *testing.T) {
 	}
 	for ended := 0; ended <= 0; { // -1 if a signal interrupts it
 		check()
+		if len(trees) < 20 {
+			trees = append(trees, &later{Source: treeOf(t, target), used: last})
+		}
+		for _, l := range trees {
+			collect(&s, l)
+			l.seen = mustNumber(t, &s, procstats.TreeCPU)
+		}
 		var err error
 		ended, err = unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 1)
 		if err != nil && !errors.Is(err, unix.EINTR) {
@@ -178,6 +191,11 @@ func TestTreeTotalUnderChurn(t *testing.T) {
 	// The kernel keeps microseconds here.
 	if seen > truth.Seconds()+1e-5 {
 		t.Errorf("%v s were seen before the end, and %v s used in all", seen, truth)
+	}
+	for i, l := range trees {
+		if l.used+l.seen > truth.Seconds()+1e-5 {
+			t.Errorf("tree %d: %v s were used before it, and it has seen %v s of %v", i, l.used, l.seen, truth)
+		}
 	}
 	if seen < 0.97*truth.Seconds()-0.02 {
 		t.Errorf("%v s were seen of the zombie and what it had waited for, and %v s used in all", seen, truth)
