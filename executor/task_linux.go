@@ -293,6 +293,7 @@ func (t *task) finish(end ended, last time.Time) {
 	t.oom.Finish(&evidence)
 	evidence.Cores = t.cores(end.status)
 	newest := t.newest() // the final sample is not one of them
+	t.recorder.exits.Await()
 	final := t.reader.Final()
 	t.oom.NameMain(&evidence, final)
 	if err := t.reader.Close(final); err != nil {

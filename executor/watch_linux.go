@@ -115,6 +115,11 @@ func (x *Watch) Run(ctx context.Context) *record.Record {
 	work.Go(func() { x.oom.Run(sampling) })
 	reason := x.await(ctx)
 	ended := kernel.Now()
+	last, before := x.reader.Recent()
+	final := x.final(last, reason == groupEmpty) // before anything else: the cgroup may be removed now
+	if reason != groupEmpty && reason != processEnded {
+		ended = final.Stamp // what is watched goes on until then, and after
+	}
 	stop()
 	work.Wait()
 	evidence := record.Evidence{
@@ -122,8 +127,6 @@ func (x *Watch) Run(ctx context.Context) *record.Record {
 		Wall: ended.Mono - x.recorder.baseline.Mono, Span: ended.Mono - x.recorder.baseline.Mono,
 	}
 	x.oom.Finish(&evidence)
-	last, before := x.reader.Recent()
-	final := x.final(last, reason == groupEmpty)
 	x.addEarlier()
 	if err := x.reader.Close(final); err != nil {
 		x.log.Error("close kernel files", "error", err)
@@ -139,29 +142,31 @@ func (x *Watch) Run(ctx context.Context) *record.Record {
 const restInterval = 10 * time.Millisecond
 
 // final reads the end of what is watched; last was read before. A cgroup that is over is empty before the time that its
-// last process ran is added (until 6.19, cgroup_exit in kernel/cgroup/cgroup.c), so that is read until it rests, or for
-// ten ticks of a cgroup that is used again.
+// last process ran is added (until 6.19, cgroup_exit in kernel/cgroup/cgroup.c): it is read again once the records of
+// the ends are there, which come after that. Without them it is read until it rests, or for ten ticks if it is used
+// again.
 func (x *Watch) final(last *procstats.Sample, over bool) *procstats.Sample {
 	var lost []procstats.Unit // nil for all
-	s := x.reader.Final()
-	used := -1.0
+	rests, used := !over, -1.0
 	for range 10 {
+		s := x.reader.Final()
 		cpu, found := s.Task.Get(procstats.CgroupCPUUsage)
 		if last != nil && found && source.IsRemoved(cpu) {
-			x.recorder.unread = "the cgroup was removed before it could be read at its end: the totals are of " +
-				procstats.Seconds.Text((s.Mono - last.Mono).Seconds()) + " before"
+			x.recorder.unread = "the cgroup was removed before it could be read at its end: " +
+				"the totals are of " + procstats.Seconds.Text((s.Mono-last.Mono).Seconds()) + " before"
 			x.recorder.unreadOf = lost
 			return last
 		}
 		n, known := cpu.Number()
-		if !over || !known || n == used {
+		if rests || !known || n == used {
 			return s
 		}
 		last, used, lost = s, n, []procstats.Unit{procstats.Seconds, procstats.Cores}
-		<-time.After(restInterval)
-		s = x.reader.Whole()
+		if rests = x.recorder.exits.Await(); !rests {
+			<-time.After(restInterval)
+		}
 	}
-	return s
+	return last
 }
 
 // addEarlier says what the cgroup had used before the watch, where the kernel knows.

@@ -107,7 +107,7 @@ func checkCPU(t *testing.T, r *record.Record, least, most time.Duration, bound b
 	if cpu.Value == nil {
 		t.Fatalf("no CPU time: %s", cpu.Reason)
 	}
-	t.Logf("CPU time %v %s, of the kernel %v to %v", *cpu.Value, cpu.Guarantee, least, most)
+	t.Logf("CPU time %v %s, of the kernel %v to %v; %s %+v", *cpu.Value, cpu.Guarantee, least, most, cpu.Reason, cpu.Notes)
 	less := bound && cpu.Guarantee == procstats.LowerBound
 	if got := seconds(*cpu.Value); got > most+step || got < least-step && !less {
 		t.Errorf("%v %s, want %v to %v", got, cpu.Guarantee, least, most)

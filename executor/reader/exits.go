@@ -89,6 +89,16 @@ func (w *Exits) giveUp(reason error) {
 	w.watch, w.reason = nil, reason.Error()
 }
 
+// Await waits until the records of what has ended are there, and reports whether all are: the last slices of the task's
+// processes are then in the account of its cgroup, too.
+func (w *Exits) Await() bool {
+	if !w.Counts() {
+		return false
+	}
+	outstanding, reported := w.watch.Await(exitLimit)
+	return reported && outstanding == 0
+}
+
 // Finish returns what the processes used of a task that was started at a time and has ended; nil if they were not
 // counted.
 func (w *Exits) Finish(started time.Time) *record.Commands {

@@ -100,7 +100,7 @@ func late(t *testing.T, r *Reader) {
 		case <-time.After(time.Millisecond):
 		}
 	}
-	outstanding := w.Await(time.Minute) // beside busy processes it takes its time
+	outstanding, _ := w.Await(time.Minute) // beside busy processes it takes its time
 	ended := make(map[string]int64)
 	for _, c := range w.Read().Commands {
 		ended[c.Name] = c.Processes

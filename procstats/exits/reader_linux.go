@@ -383,27 +383,26 @@ func (r *Reader) await(limit time.Duration, found func() bool) bool {
 }
 
 // Await reads the records of the threads that have begun to end, until none is outstanding, but no longer than the
-// limit: a process can be reaped long before the scheduler switches away from it for the last time. It returns how
-// many are outstanding.
-func (w *Watch) Await(limit time.Duration) int64 {
-	var outstanding int64
+// limit: a process can be reaped long before the scheduler switches away from it for the last time, which is when its
+// last slice is counted. It returns how many are outstanding, and whether the programs have reported anything so far.
+func (w *Watch) Await(limit time.Duration) (outstanding int64, reported bool) {
 	w.reader.await(limit, func() bool {
 		w.reader.mu.Lock()
 		defer w.reader.mu.Unlock()
-		outstanding = w.outstanding()
+		outstanding, reported = w.outstanding(), w.reader.reported
 		return outstanding == 0
 	})
-	return outstanding
+	return outstanding, reported
 }
 
 // Finish returns what has ended when nothing in the cgroup is alive. It waits for outstanding records as [Watch.Await]
 // does, and counts as lost what has not come by then. The error says that the programs report nothing, if they have
 // not been tried before.
 func (w *Watch) Finish(limit time.Duration) (Summary, error) {
-	outstanding := w.Await(limit)
+	outstanding, reported := w.Await(limit)
 	w.reader.mu.Lock()
 	w.tally.finish()
-	reported, lastEnd := w.reader.reported, w.tally.lastEnd
+	lastEnd := w.tally.lastEnd
 	w.reader.mu.Unlock()
 	if !reported {
 		return Summary{}, fmt.Errorf("first process of the cgroup: %w", errSilent)
