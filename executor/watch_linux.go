@@ -153,7 +153,7 @@ func (x *Watch) final(last *procstats.Sample, over bool) *procstats.Sample {
 		cpu, found := s.Task.Get(procstats.CgroupCPUUsage)
 		if last != nil && found && source.IsRemoved(cpu) {
 			x.recorder.unread = "the cgroup was removed before it could be read at its end: " +
-				"the totals are of " + procstats.Seconds.Text((s.Mono-last.Mono).Seconds()) + " before"
+				"the totals are of " + procstats.Seconds.Text((s.Mono - last.Mono).Seconds()) + " before"
 			x.recorder.unreadOf = lost
 			return last
 		}
