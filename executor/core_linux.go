@@ -27,7 +27,7 @@ const mostCores, mostNames = 16, 1 << 16
 // cores finds the core dumps that the processes of the task have left, and reports each.
 func (t *task) cores(status unix.WaitStatus) []record.Core {
 	read := func(name string) string {
-		text, _ := os.ReadFile(filepath.Join(kernel.HostFS().Proc, "sys/kernel", name)) // empty if it cannot be read
+		text, _ := kernel.ReadFile(filepath.Join(kernel.HostFS().Proc, "sys/kernel", name)) // empty if it cannot be read
 		return strings.TrimSpace(string(text))
 	}
 	pattern := read("core_pattern")

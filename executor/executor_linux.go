@@ -126,7 +126,7 @@ func (e *Executor) protectFromOOM() error {
 	if e.oomScoreAdj, err = kernel.OwnOOMScoreAdj(kernel.HostFS()); err != nil {
 		return fmt.Errorf("read oom_score_adj: %w", err)
 	}
-	if err := os.WriteFile(oomScoreFile, []byte("-1000"), 0); err != nil {
+	if err := kernel.WriteFile(oomScoreFile, "-1000"); err != nil {
 		e.log.Debug("protect executor from the OOM killer", "error", err)
 	}
 	return nil

@@ -199,7 +199,7 @@ func lendOOMScore(score int) (restore func() error, err error) {
 	if own == score {
 		return func() error { return nil }, nil
 	}
-	write := func(score int) error { return os.WriteFile(oomScoreFile, []byte(strconv.Itoa(score)), 0) }
+	write := func(score int) error { return kernel.WriteFile(oomScoreFile, strconv.Itoa(score)) }
 	if err := write(score); err != nil {
 		return nil, fmt.Errorf("set oom_score_adj %d: %w", score, err)
 	}

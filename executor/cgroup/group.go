@@ -185,23 +185,6 @@ func readFolder(dir string) ([]fs.DirEntry, error) {
 	return folder.ReadDir(-1)
 }
 
-// write writes one value into a cgroup file; the error names the file and the value.
-func write(dir, file, value string) error {
-	path := filepath.Join(dir, file)
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		return fmt.Errorf("write %q: %w", value, err)
-	}
-	_, err = f.WriteString(value)
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
-		return fmt.Errorf("write %q: %w", value, err)
-	}
-	return nil
-}
-
 // Of returns a group that was created earlier, for callers that adopt it.
 func Of(folders procstats.Cgroup, owned bool) *Group {
 	return &Group{Cgroup: folders, Owned: owned, Placement: Given}

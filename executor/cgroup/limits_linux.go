@@ -446,3 +446,11 @@ func (g *Group) holdGroups(host kernel.FS, pid int) error {
 	}
 	return nil
 }
+
+// write writes one value into a cgroup file; the error names the file and the value.
+func write(dir, file, value string) error {
+	if err := kernel.WriteFile(filepath.Join(dir, file), value); err != nil {
+		return fmt.Errorf("write %q: %w", value, err)
+	}
+	return nil
+}

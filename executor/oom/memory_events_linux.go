@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -194,7 +193,7 @@ func openOOMControl(g groups) (layout, []*watch, error) {
 
 // register returns an eventfd that the kernel writes to at the event of a control file.
 func register(dir, file, argument string) (fd int, err error) {
-	control, err := os.Open(filepath.Join(dir, file))
+	control, err := kernel.Open(filepath.Join(dir, file))
 	if err != nil {
 		return -1, err
 	}
@@ -202,9 +201,8 @@ func register(dir, file, argument string) (fd int, err error) {
 	if fd, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
 		return -1, fmt.Errorf("eventfd: %w", err)
 	}
-	text := fmt.Sprintf("%d %d %s", fd, control.Fd(), argument)
-	err = os.WriteFile(filepath.Join(dir, "cgroup.event_control"), []byte(text), 0)
-	if err != nil {
+	text := fmt.Sprintf("%d %d %s", fd, control.FD(), argument)
+	if err := kernel.WriteFile(filepath.Join(dir, "cgroup.event_control"), text); err != nil {
 		return -1, errors.Join(err, unix.Close(fd))
 	}
 	return fd, nil

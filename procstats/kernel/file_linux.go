@@ -157,6 +157,19 @@ func ReadOnce(dir int, path, buf []byte) ([]byte, error) {
 	return data, errors.Join(err, f.Close())
 }
 
+// WriteFile writes a kernel file in one piece. It is not [os.WriteFile] for the reason that File is no os.File: each
+// write would wake the runtime's poller, which took as long as the write.
+func WriteFile(path, text string) error {
+	return os.NewSyscallError("write "+path, Retried(func() error {
+		fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+		if err == nil {
+			_, err = unix.Write(fd, []byte(text))
+			_ = unix.Close(fd) // the kernel took the text, or said why not
+		}
+		return err
+	}))
+}
+
 // Links returns the number of links of the file at a path that ends in NUL.
 func Links(path []byte) (uint32, error) {
 	var status unix.Statx_t
