@@ -130,9 +130,9 @@ func ReadAround(root FS, pid int, ahead int64) (around int64, err error) {
 
 // ReadAhead returns the most in bytes that a block device reads ahead; 0 if that is not known.
 func ReadAhead(root FS) (most int64) {
-	files, _ := filepath.Glob(filepath.Join(root.Sys, "class/bdi/*/read_ahead_kb"))
-	for _, file := range files {
-		kib, _ := ReadNumber(file) // 0 of a device that is gone
+	devices, _ := filepath.Glob(filepath.Join(root.Sys, "class/bdi/*")) // of a name in each, it would list each
+	for _, device := range devices {
+		kib, _ := ReadNumber(filepath.Join(device, "read_ahead_kb")) // 0 of a device that is gone
 		most = max(most, kib<<10)
 	}
 	return most
