@@ -5,16 +5,17 @@ package client
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -23,6 +24,7 @@ import (
 	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/internal/paths"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 const (
@@ -46,10 +48,9 @@ type child struct {
 }
 
 // startChild starts an executor and returns the path of its socket. Nothing is left of it if it returns an error.
-func startChild(ctx context.Context, cmd *exec.Cmd, log hclog.Logger) (c *child, socket string, err error) {
-	cmd.Env = append(cmd.Env, wire.Cookie)
-	c = &child{log: log, name: cmd.Args[len(cmd.Args)-1]}
-	if err := c.start(cmd); err != nil {
+func startChild(ctx context.Context, o Options, folder string, log hclog.Logger) (c *child, socket string, err error) {
+	c = &child{log: log, name: o.ID}
+	if err := c.start(o, folder); err != nil {
 		return nil, "", err
 	}
 	killed := make(chan struct{})
@@ -72,29 +73,23 @@ func startChild(ctx context.Context, cmd *exec.Cmd, log hclog.Logger) (c *child,
 }
 
 // start starts the process with pipes for its output.
-func (c *child) start(cmd *exec.Cmd) error {
+func (c *child) start(o Options, folder string) error {
 	stdout, itsStdout, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 	defer itsStdout.Close()
-	var stderr [2]int
-	if err := unix.Pipe2(stderr[:], unix.O_CLOEXEC); err != nil {
+	var stderr [2]int // unread, it must block neither the executor nor this process
+	if err := unix.Pipe2(stderr[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		return errors.Join(fmt.Errorf("make pipe: %w", err), stdout.Close())
 	}
-	itsStderr := os.NewFile(uintptr(stderr[1]), "stderr")
-	defer itsStderr.Close()
-	cmd.Stdout, cmd.Stderr = itsStdout, itsStderr
-	err = startPatiently(cmd)
-	if err == nil {
-		c.process = process.Child(cmd.Process.Pid)
-		// An unread pipe must block neither the executor nor this process.
-		err = errors.Join(cmd.Process.Release(), unix.SetNonblock(stderr[0], true), unix.SetNonblock(stderr[1], true))
-		if err != nil {
-			err = errors.Join(err, c.kill(), c.await())
-		}
+	defer func() { _ = unix.Close(stderr[1]) }()
+	p := processOf(o, folder)
+	p.Files = []uintptr{^uintptr(0), itsStdout.Fd(), uintptr(stderr[1])} // the runtime opens /dev/null as the first
+	for _, file := range o.ExtraFiles {
+		p.Files = append(p.Files, file.Fd())
 	}
-	if err != nil {
+	if err := c.fork(namedTacho(cmp.Or(o.Binary, "/proc/self/exe"), folder), p); err != nil {
 		return errors.Join(err, stdout.Close(), unix.Close(stderr[0]))
 	}
 	c.stdout, c.stderr = stdout, stderr[0]
@@ -107,23 +102,24 @@ func (c *child) start(cmd *exec.Cmd) error {
 // A tick may be that late.
 const patience = 500 * time.Microsecond
 
-// startPatiently starts an executor with that, which it inherits from the thread that forks it: of the threads of
-// others, CAP_SYS_NICE would be needed to change it.
-func startPatiently(cmd *exec.Cmd) error {
+// fork starts an executor with that, which it inherits from the thread that forks it: of the threads of others,
+// CAP_SYS_NICE would be needed to change it. It is not an [exec.Cmd], whose first start in a process starts another
+// process, to find out whether the kernel has pidfds.
+func (c *child) fork(path string, p *syscall.ProcAttr) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	own, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
-	if text, err := os.ReadFile("/proc/self/timerslack_ns"); err == nil { // this thread may have that of BePatient
-		own, _ = strconv.Atoi(strings.TrimSpace(string(text)))
+	if slack, ok := kernel.ReadNumber("/proc/self/timerslack_ns"); ok { // this thread may have that of BePatient
+		own = int(slack)
 	}
-	if err != nil || own == 0 { // a real-time thread has none since Linux 6.13, and 0 stands for the default
-		return cmd.Start()
+	if err == nil && own != 0 { // a real-time thread has none since Linux 6.13, and 0 stands for the default
+		p.Env = append(p.Env, wire.TimerSlack+"="+strconv.Itoa(own))
+		_ = unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(max(own, int(patience))), 0, 0, 0) // else it is impatient
+		defer func() { _ = unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(own), 0, 0, 0) }()
 	}
-	cmd.Env = append(cmd.Env, wire.TimerSlack+"="+strconv.Itoa(own))
-	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(max(own, int(patience))), 0, 0, 0) // else it is impatient
-	err = cmd.Start()
-	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(own), 0, 0, 0)
-	return err
+	pid, err := syscall.ForkExec(path, []string{"tacho", "executor", c.name}, p) // the id is for people who list processes
+	c.process = process.Child(pid)
+	return os.NewSyscallError("start "+path, err)
 }
 
 // BePatient gives the monitor thread of this process that timer slack, if this process has CAP_SYS_NICE: it wakes for
@@ -133,7 +129,7 @@ func BePatient() {
 	threads, _ := os.ReadDir("/proc/self/task")
 	if len(threads) > 1 {
 		file := filepath.Join("/proc", threads[1].Name(), "timerslack_ns")
-		_ = os.WriteFile(file, strconv.AppendInt(nil, int64(patience), 10), 0) // else it is impatient
+		_ = kernel.WriteFile(file, strconv.Itoa(int(patience))) // else it is impatient
 	}
 }
 

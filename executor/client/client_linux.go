@@ -4,12 +4,10 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"syscall"
@@ -105,7 +103,7 @@ func start(ctx context.Context, o Options, folder string, owner *os.File) (*Clie
 	if log == nil {
 		log = hclog.NewNullLogger()
 	}
-	child, socket, err := startChild(ctx, executorCommand(o, folder), log)
+	child, socket, err := startChild(ctx, o, folder, log)
 	if err != nil {
 		return nil, errors.Join(startError(err), owner.Close())
 	}
@@ -126,33 +124,30 @@ func startError(err error) error {
 	return fmt.Errorf("start executor: %w", err)
 }
 
-// executorCommand is how the executor's process is made: in a session of its own, so that a terminal's signals pass
-// it by, and with a small Go runtime, because its memory is paid for by every task.
-func executorCommand(o Options, folder string) *exec.Cmd {
-	cmd := exec.Command(namedTacho(cmp.Or(o.Binary, "/proc/self/exe"), folder))
-	cmd.Args = []string{"tacho", "executor", o.ID} // the id is for people who read a process list
-	if !o.InheritDir {
-		cmd.Dir = "/"
-	}
-	cmd.Env = []string{
+// processOf is how the executor's process is made: in a session of its own, so that a terminal's signals pass it by,
+// and with a small Go runtime, because its memory is paid for by every task.
+func processOf(o Options, folder string) *syscall.ProcAttr {
+	p := &syscall.ProcAttr{Sys: &syscall.SysProcAttr{Setsid: true}, Env: []string{
+		wire.Cookie,
 		wire.SocketDir + "=" + folder,
 		"GOGC=400", "GOMEMLIMIT=64MiB", // the executor lowers GOGC once its task stays
 		"PATH=" + os.Getenv("PATH"),
 		"XDG_RUNTIME_DIR=" + os.Getenv("XDG_RUNTIME_DIR"), // the user's bus, for a systemd scope
 		"DBUS_SESSION_BUS_ADDRESS=" + os.Getenv("DBUS_SESSION_BUS_ADDRESS"),
+	}}
+	if !o.InheritDir {
+		p.Dir = "/"
 	}
-	cmd.Env = append(cmd.Env, o.Owner.Environ()...)
+	p.Env = append(p.Env, o.Owner.Environ()...)
 	if o.KeepIgnored {
-		cmd.Env = append(cmd.Env, wire.KeepIgnored+"=1")
+		p.Env = append(p.Env, wire.KeepIgnored+"=1")
 	}
 	if o.Samples { // it prepares beside answering us, until it lowers GOMAXPROCS
-		cmd.Env = append(cmd.Env, wire.Samples+"=1", "GOMAXPROCS=2")
+		p.Env = append(p.Env, wire.Samples+"=1", "GOMAXPROCS=2")
 	} else {
-		cmd.Env = append(cmd.Env, "GOMAXPROCS=1")
+		p.Env = append(p.Env, "GOMAXPROCS=1")
 	}
-	cmd.ExtraFiles = o.ExtraFiles
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	return cmd
+	return p
 }
 
 // namedTacho returns a link to the executable: process lists and records show the last word of the path that a process
