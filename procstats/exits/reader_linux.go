@@ -4,6 +4,7 @@
 package exits
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -91,19 +92,21 @@ func (r *Reader) load(fs kernel.FS, one bool) error {
 	if r.ring, err = openRing(r.maps.ring.FD(), int(r.page)); err != nil {
 		return err
 	}
-	specs := []*ebpf.ProgramSpec{ // the first is the one that readers are counted by
-		exitProgram(o, &r.maps), execProgram(o, &r.maps), forkProgram(o, &r.maps), endingProgram(o, &r.maps),
+	if err := r.attach(exitProgram(o, &r.maps)); err != nil { // the first is the one that readers are counted by
+		return err
 	}
+	specs := []*ebpf.ProgramSpec{endingProgram(o, &r.maps), execProgram(o, &r.maps), forkProgram(o, &r.maps)}
 	if o.capable {
 		specs = append(specs, capableProgram(o, &r.maps))
 	}
-	for _, spec := range specs {
-		if err := r.attach(spec); err != nil {
-			return err
-		}
+	var loading sync.WaitGroup // the kernel checks several at a time
+	errs := make([]error, len(specs))
+	for i, spec := range specs {
+		loading.Go(func() { errs[i] = r.attach(spec) })
 	}
 	r.unseen = r.watchReceived(o)
-	return nil
+	loading.Wait()
+	return cmp.Or(errs...)
 }
 
 // attach loads a program and attaches it, also to other tracepoints.
@@ -118,7 +121,9 @@ func (r *Reader) attach(spec *ebpf.ProgramSpec, also ...string) error {
 			if err != nil {
 				return nil, fmt.Errorf("attach BPF program to %s: %w", to, err)
 			}
+			r.mu.Lock()
 			r.links = append(r.links, l)
+			r.mu.Unlock()
 		}
 		return l, nil
 	})
