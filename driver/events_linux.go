@@ -38,10 +38,8 @@ func (t *task) describe(event *proto.Event) (message string, annotations map[str
 			return endMessage(t.final), annotations, true
 		}
 	}
-	annotations = maps.Clone(event.GetAnnotations())
-	if annotations == nil {
-		annotations = make(map[string]string)
-	}
+	annotations = make(map[string]string)
+	maps.Copy(annotations, event.GetAnnotations())
 	annotations["kind"] = event.GetKind()
 	if kind := event.GetKind(); kind == "oom_kill" || kind == "oom_victim" { // numbers and the names of processes
 		annotations[AnnotationRedacted] = event.GetMessage()

@@ -132,10 +132,8 @@ func taskDir(task *TaskConfig) string {
 
 // environment is the task's whole environment, sorted, without what is denied.
 func environment(task *TaskConfig, denied []string) []string {
-	vars := maps.Clone(task.Env)
-	if vars == nil {
-		vars = make(map[string]string)
-	}
+	vars := make(map[string]string)
+	maps.Copy(vars, task.Env)
 	maps.Copy(vars, task.DeviceEnv)
 	var env []string
 	for _, name := range slices.Sorted(maps.Keys(vars)) {

@@ -5,6 +5,7 @@ package driver
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -77,10 +78,7 @@ func (t table[T]) schema() Schema {
 func (t table[T]) read(into *T, prefix string, block map[string]any) error {
 	var mistakes []error
 	for _, f := range t {
-		value := block[f.Name]
-		if value == nil {
-			value = f.Default
-		}
+		value := cmp.Or(block[f.Name], f.Default)
 		if value != nil || f.Type == "" || f.Required && block != nil {
 			mistakes = append(mistakes, f.set(into, prefix+f.Name, value))
 		}
@@ -317,9 +315,7 @@ func (t table[T]) decode(into *T, msgpack []byte) error {
 // the same: a schema may say list(map(string)) where the user writes a block, or a block where the user writes
 // name = { … }. Encode does so if the body does not fit as it stands.
 func (s Schema) Encode(body hcl.Body, vars *hcl.EvalContext) ([]byte, hcl.Diagnostics) {
-	if body == nil {
-		body = hcl.EmptyBody()
-	}
+	body = cmp.Or(body, hcl.EmptyBody())
 	decoder := s.decoder()
 	value, diags := hcldec.Decode(body, decoder, vars)
 	if diags.HasErrors() {

@@ -4,6 +4,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -155,9 +156,7 @@ func (t *task) stopLeftovers() {
 	t.mu.Lock()
 	signal, stopping := t.stopSignal, t.killTimer != nil
 	t.mu.Unlock()
-	if signal == 0 {
-		signal = t.killSignal()
-	}
+	signal = cmp.Or(signal, t.killSignal())
 	members := t.members()
 	leftovers := record.Leftovers{}
 	for _, p := range members {
@@ -200,9 +199,7 @@ func (t *task) signalAll(members []*process.Process, signal unix.Signal) {
 // stop asks the task to end and kills it after the grace: its main process, or those that outlived it. The first cause
 // is the one that counts; reason says in words how it came about, as in "stopped because REASON", and may be empty.
 func (t *task) stop(cause record.Verdict, reason string, signal unix.Signal, grace time.Duration) {
-	if signal == 0 {
-		signal = t.killSignal()
-	}
+	signal = cmp.Or(signal, t.killSignal())
 	t.mu.Lock()
 	t.stopSignal = signal
 	first := t.cause == "" && !t.over
@@ -348,10 +345,7 @@ func (t *task) killGrace() time.Duration {
 }
 
 func (t *task) killSignal() unix.Signal {
-	if signal := unix.Signal(t.request.GetKillSignal()); signal != 0 {
-		return signal
-	}
-	return defaultKillSignal
+	return cmp.Or(unix.Signal(t.request.GetKillSignal()), defaultKillSignal)
 }
 
 // exitCode returns the exit code as a shell counts it, and the signal that ended the process, 0 for none.

@@ -4,6 +4,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,10 +100,7 @@ func Start(ctx context.Context, o Options) (*Client, error) {
 }
 
 func start(ctx context.Context, o Options, folder string, owner *os.File) (*Client, error) {
-	log := o.Logger
-	if log == nil {
-		log = hclog.NewNullLogger()
-	}
+	log := cmp.Or(o.Logger, hclog.NewNullLogger())
 	child, socket, err := startChild(ctx, o, folder, log)
 	if err != nil {
 		return nil, errors.Join(startError(err), owner.Close())

@@ -399,8 +399,5 @@ func (t *tree) addChildren(parent *Process) error {
 // still has its PID.
 func (t *tree) isBelow(child int, parent *Process) bool {
 	now, err := kernel.Identify(t.host, child)
-	if err != nil {
-		return false
-	}
-	return now.PPID == t.self || parent != nil && now.PPID == parent.pid && parent.exists()
+	return err == nil && (now.PPID == t.self || parent != nil && now.PPID == parent.pid && parent.exists())
 }

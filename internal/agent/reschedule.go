@@ -173,10 +173,8 @@ func (a *Agent) deferPlacement(current state.Job, v vacancy, stop bool) {
 	a.mu.Lock()
 	r := a.jobs[current.ID]
 	if !slices.Contains(r.current.Unplaced[group], v.index) {
-		unplaced := maps.Clone(r.current.Unplaced)
-		if unplaced == nil {
-			unplaced = make(map[string][]int)
-		}
+		unplaced := make(map[string][]int)
+		maps.Copy(unplaced, r.current.Unplaced)
 		unplaced[group] = append(slices.Clone(unplaced[group]), v.index)
 		r.current.Unplaced = unplaced
 	}

@@ -5,6 +5,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	_ "embed" // of the help
 	"fmt"
@@ -35,10 +36,7 @@ func Execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	rejectUnknownShells(root)
 	unknown := cli.RejectUnknownTopics(root)
 	executed, err := root.ExecuteContextC(ctx)
-	if err == nil {
-		err = unknown()
-	}
-	return cli.Report(stderr, executed, err)
+	return cli.Report(stderr, executed, cmp.Or(err, unknown()))
 }
 
 //go:embed help.txt

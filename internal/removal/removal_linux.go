@@ -4,6 +4,7 @@
 package removal
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -113,9 +114,7 @@ func (r *remover) folder(dir *os.File, name, path string, depth int) (gone bool)
 	}
 	folder := os.NewFile(uintptr(fd), path)
 	defer folder.Close()
-	if r.top == nil {
-		r.top = folder
-	}
+	r.top = cmp.Or(r.top, folder)
 	for range mostPasses {
 		empty, err := r.contents(folder, path, depth)
 		if err != nil {

@@ -394,10 +394,8 @@ func (f *cgroupFile) fail(err error) {
 	if f.fault != nil && errors.Is(err, f.fault.cause) {
 		return
 	}
-	reason := f.explain("read", err)
-	if reason == "" {
-		reason = f.spec.name + " was taken away: its controller was disabled for this cgroup"
-	}
+	reason := cmp.Or(f.explain("read", err),
+		f.spec.name+" was taken away: its controller was disabled for this cgroup")
 	if f.worked {
 		reason += ", noticed at " + kernel.Now().Wall.UTC().Format(time.RFC3339)
 	}

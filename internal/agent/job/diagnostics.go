@@ -93,10 +93,8 @@ type Places map[string]hcl.Range
 
 // With adds the positions of a body, which replace earlier ones. It skips blocks with labels.
 func (p Places) With(body hcl.Body) Places {
-	all := maps.Clone(p)
-	if all == nil {
-		all = Places{}
-	}
+	all := Places{}
+	maps.Copy(all, p)
 	if native, ok := body.(*hclsyntax.Body); ok {
 		all.add("", native)
 	}

@@ -7,6 +7,7 @@ package streams
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -150,10 +151,7 @@ func (c *Connections) Count() (open int, refused uint64) {
 // CloseAll closes all connections, such as those that a new rule would refuse.
 func (c *Connections) CloseAll() {
 	c.mu.Lock()
-	var all []*connection
-	for own := range c.open {
-		all = append(all, own)
-	}
+	all := slices.Collect(maps.Keys(c.open))
 	c.mu.Unlock()
 	for _, own := range all {
 		_ = own.Close()

@@ -180,14 +180,10 @@ type running struct {
 }
 
 func newRunning(id kernel.Identity, group procstats.Cgroup) running {
-	r := running{id, maps.Clone(group.V1)}
-	if r.folders == nil {
-		r.folders = map[string]string{}
-	}
-	if group.V2 != "" {
-		r.folders[""] = group.V2
-	}
-	return r
+	folders := map[string]string{"": group.V2}
+	maps.Copy(folders, group.V1)
+	maps.DeleteFunc(folders, func(_, dir string) bool { return dir == "" })
+	return running{id, folders}
 }
 
 // findWatched finds what the value of a flag names: processes, and the cgroups that are theirs alone.
@@ -268,7 +264,7 @@ func descendants(all map[int]running, root int) map[int]bool {
 
 // ownGroups returns the cgroups, below the roots of their hierarchies, that have all of the chosen processes and no
 // other: of those of a name the outermost, for what its processes may make outside the groups they are in now.
-func ownGroups(all map[int]running, chosen map[int]bool, name string) (own procstats.Cgroup) {
+func ownGroups(all map[int]running, chosen map[int]bool, name string) procstats.Cgroup {
 	common := map[string]string{}
 	for pid := range chosen {
 		for controller, dir := range all[pid].folders {
@@ -289,17 +285,14 @@ func ownGroups(all map[int]running, chosen map[int]bool, name string) (own procs
 		for pid, p := range all {
 			strange = strange || !chosen[pid] && within(p.folders[controller], dir)
 		}
-		switch {
-		case strange:
-		case controller == "":
-			own.V2 = dir
-		default:
-			if own.V1 == nil {
-				own.V1 = map[string]string{}
-			}
-			own.V1[controller] = dir
+		if strange {
+			delete(common, controller)
+		} else {
+			common[controller] = dir
 		}
 	}
+	own := procstats.Cgroup{V2: common[""], V1: common}
+	delete(common, "")
 	return own
 }
 
