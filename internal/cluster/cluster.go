@@ -70,7 +70,7 @@ func (c *Cluster) Tasks(ctx context.Context, job string, since time.Time, watche
 	}
 	jobs := map[jobID]map[string]*Task{} // by group and name
 	if job != "" && c.namespace != everywhere {
-		jobs[jobID{c.namespace, job}] = nil
+		jobs[jobID{c.namespace, parentOf(job)}] = nil
 	}
 	for _, a := range allocations {
 		jobs[jobOf(a)] = nil
@@ -115,7 +115,7 @@ func (c *Cluster) Tasks(ctx context.Context, job string, since time.Time, watche
 func (c *Cluster) allocations(ctx context.Context, job string, since time.Time) (all []*apijson.Allocation, err error) {
 	filter := ""
 	if job != "" {
-		filter = fmt.Sprintf("JobID == %q or JobID matches %q", job, "^"+regexp.QuoteMeta(job)+"/(periodic|dispatch)-")
+		filter = fmt.Sprintf("JobID == %#q or JobID matches %#q", job, "^"+regexp.QuoteMeta(job)+"/(periodic|dispatch)-")
 	}
 	for next := ""; ; {
 		page, err := client.Get[[]*apijson.Allocation](ctx, c.Client, "/v1/allocations", "resources", "true",
@@ -143,8 +143,9 @@ func jobOf(a *apijson.Allocation) jobID { return jobID{a.Namespace, parentOf(a.J
 
 // parentOf returns the job that launched a periodic or dispatched job; others are their own.
 func parentOf(id string) string {
-	for _, launched := range []string{"/periodic-", "/dispatch-"} {
-		if at := strings.LastIndex(id, launched); at > 0 {
+	for _, launched := range [...]string{"/periodic-", "/dispatch-"} {
+		// The time in seconds follows.
+		if at := strings.LastIndex(id, launched); at > 0 && id[at+len(launched):] >= "0" && id[at+len(launched):] < ":" {
 			id = id[:at]
 		}
 	}
@@ -217,7 +218,7 @@ func (t *Task) addRuns(since time.Time, watched []*record.Record) {
 		}
 		ends += ended
 		forgotten += max(0, ended-known)
-		if known == 0 {
+		if known == 0 && !t.own {
 			t.Runs = append(t.Runs, watchesOf(watched, a, t.Name)...)
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-bexpr"
+
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/cluster"
 	"github.com/tachograph/tacho/internal/testkit"
@@ -46,10 +48,13 @@ func nomad(t *testing.T, change func(string) string) *httptest.Server {
 // page returns the part of a list of allocations that Nomad would send for a filter, two at a time.
 func page(t *testing.T, w http.ResponseWriter, list json.RawMessage, filter, next string) json.RawMessage {
 	t.Helper()
+	if filter != "" {
+		testkit.Value(bexpr.CreateEvaluator(filter))(t) // as Nomad does
+	}
 	var all, part []map[string]any
 	testkit.Must(t, json.Unmarshal(list, &all))
 	for _, a := range all {
-		if id, _ := a["JobID"].(string); filter == "" || strings.HasPrefix(filter, fmt.Sprintf("JobID == %q ", id)) {
+		if id, _ := a["JobID"].(string); filter == "" || strings.HasPrefix(filter, fmt.Sprintf("JobID == %#q ", id)) {
 			part = append(part, a)
 		}
 	}
@@ -126,6 +131,8 @@ func TestSizes(t *testing.T) {
 		}
 	}
 	unseen := allocOf(t, "unseen")
+	idle := watch(unseen, procstats.Exact)
+	idle.Headline[procstats.HeadlineCPU.String()] = record.HeadlineValue{Value: new(0.0), Guarantee: procstats.Exact}
 	for name, test := range map[string]struct {
 		job, want string
 		change    func(string) string
@@ -147,6 +154,10 @@ func TestSizes(t *testing.T) {
 		"a later version of the record": {job: "middle", change: replacing(`{\"schema_version\":\"1.`, `{\"schema_version\":\"2.`), want: `300 → ? MiB, 100 → ? MHz, 0 kills: Nomad no longer has the records of 1 of 1 end`},
 		"and why":                       {job: "middle", change: replacing(`{\"schema_version\":\"1.`, `{\"schema_version\":\"2.`), want: `The record of an end cannot be read: schema_version "2.5.0", not 1.x`},
 		"too long ago":                  {job: "middle", since: captured.AddDate(0, 1, 0), want: "0 runs"},
+		"a name like a launched one's":  {job: "middle/periodic-x", change: replacing(`"thrice"`, `"middle/periodic-x"`, `/v1/job/thrice`, `/v1/job/middle/periodic-x`), want: "3× 3 runs"},
+		"a name with a quote":           {job: `thr"ice`, change: replacing(`"thrice"`, `"thr\"ice"`, `/v1/job/thrice`, `/v1/job/thr\"ice`), want: "3× 3 runs"},
+		"own driver, also watched":      {job: "serving", watched: []*record.Record{watch(allocOf(t, "serving"), procstats.Exact)}, want: "300 → ? MiB, 100 → ? MHz"},
+		"idle, watched":                 {job: "unseen", watched: []*record.Record{idle}, want: "100 → 1 MHz"},
 		"launched by its schedule":      {job: "middle", change: replacing(`"JobID": "thrice"`, `"JobID": "middle/periodic-1795706783"`), want: "1 runs"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -162,6 +173,8 @@ func TestSizes(t *testing.T) {
 	sizes := sizesOf(t, replacing(`"JobID": "thrice"`, `"JobID": "middle/periodic-1795706783"`), "", captured)
 	testkit.Equal(t, sizes["middle"].Runs, 4, "runs of a job and of what it has launched")
 	testkit.Equal(t, len(sizes), 5, "jobs")
+	sizes = sizesOf(t, nil, "middle/periodic-1795706783", captured)
+	testkit.Equal(t, len(sizes), 1, "jobs that one is of which was launched")
 	sizes = sizesOf(t, replacing(`"Type": "service"`, `"Type": "system"`, `"Count": 1`, `"Count": 0`), "serving", captured)
 	testkit.Equal(t, sizes["serving"].Count, 1, "allocations of a system job")
 }

@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -75,20 +76,17 @@ func (t *Task) Size(coreMHz int) *Size {
 	advice := record.AdviseAllocations(t.Runs)
 	s := &Size{
 		Namespace: t.Namespace, Job: t.Job, Group: t.Group, Task: t.Name, Driver: t.Driver, Count: t.Count,
-		Runs: advice.Runs, CoreMHz: coreMHz, MemoryMax: advice.MemoryMaxMiB, Why: advice.Why,
+		Runs: advice.Runs, MemoryMax: advice.MemoryMaxMiB, Why: advice.Why,
 		Memory: Resource{Requested: int64(t.Requested.MemoryMB), Advised: advice.MemoryMiB},
-		CPU:    Resource{Requested: int64(t.Requested.CPU)}, Measured: map[string]float64{},
-		Cores: t.Requested.Cores, RequestedMax: int64(t.Requested.MemoryMaxMB),
+		CPU:    Resource{Requested: int64(t.Requested.CPU)}, CoreMHz: cmp.Or(int(math.Round(t.CoreMHz)), coreMHz),
+		Cores: t.Requested.Cores, RequestedMax: int64(t.Requested.MemoryMaxMB), Measured: map[string]float64{},
 	}
 	if len(t.Notes) > 0 && len(t.Runs) == 0 {
 		s.Why = nil
 	}
 	s.Why = append(s.Why, t.Notes...)
-	if t.CoreMHz > 0 {
-		s.CoreMHz = int(math.Round(t.CoreMHz))
-	}
 	if advice.Cores != nil {
-		s.CPU.Advised = new(int64(math.Ceil(*advice.Cores * float64(s.CoreMHz))))
+		s.CPU.Advised = new(max(1, int64(math.Ceil(*advice.Cores*float64(s.CoreMHz))))) // Nomad takes no less
 	}
 	var memory, cpu []float64
 	for _, r := range t.Runs {
