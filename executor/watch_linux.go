@@ -46,6 +46,7 @@ type Watch struct {
 	recorder *recorder
 	oom      *oom.Monitor
 	programs *reader.Programs
+	exits    *reader.Exits
 }
 
 // OpenWatch begins a watch: its record is info, completed by what is watched. notice is called with each OOM kill.
@@ -64,6 +65,7 @@ func OpenWatch(log hclog.Logger, w Watched, info *record.Record, notice func(tex
 		Target: source.Target{
 			FS: host, Cgroup: w.Cgroup, Roots: x.roots, Dir: w.Request.GetDiskDir(),
 			MaxRows: int(w.Request.GetMaxRows()), Used: true, Running: true,
+			Joined: func(pids ...int) { x.exits.Running(pids...) }, // of those before, all are asked for below
 		},
 		Selection: selection, Executor: os.Getpid(), Unsampled: record.NotSampled, Packets: packets,
 		Pacer: pace.New(w.Request.GetSamplingBudget(), reader.ThreadCPU, func(string) {}),
@@ -82,9 +84,10 @@ func OpenWatch(log hclog.Logger, w Watched, info *record.Record, notice func(tex
 		Report: func(kill record.Kill, _ bool) { notice(kill.Sentence()) },
 	})
 	x.oom.Started(w.Process)
-	x.recorder.exits = x.programs.WatchExits(w.Cgroup, nil)
+	x.exits = x.programs.WatchExits(w.Cgroup, nil)
+	x.recorder.exits = x.exits
 	if pids, err := x.group.PIDs(); err == nil {
-		x.recorder.exits.Running(pids)
+		x.exits.Running(pids...)
 	}
 	x.recorder.forked = info.StartedAt
 	x.recorder.put()

@@ -20,7 +20,7 @@ type Command struct {
 	// CPUSeconds is user and system time to the last moment of each process, task_struct.se.sum_exec_runtime.
 	CPUSeconds float64 `json:"cpu_seconds"`
 	// RunDelaySeconds is how long they were runnable and waited for a CPU, task_struct.sched_info.run_delay; null where
-	// the kernel does not count it.
+	// the kernel does not count it, and for processes that ran before they were watched.
 	RunDelaySeconds *float64 `json:"run_delay_seconds"`
 	// PeakRSSBytes is the largest resident set of one process, signal_struct.maxrss. As an upper bound it may be that of a
 	// parent: the kernel hands it on to what is executed.

@@ -164,7 +164,7 @@ func (r *reading) openWatched() error {
 	group := r.task.Cgroup
 	r.exits = r.loop.watching.WatchExits(group, nil)
 	pids, _ := kernel.ListCgroup(group.Procs()) // of one that is gone
-	r.exits.Running(pids)
+	r.exits.Running(pids...)
 	r.openReader(source.Target{
 		FS: kernel.HostFS(), Cgroup: group, MaxRows: r.task.MaxRows, MaxKept: keptFiles, Running: true,
 	}, r.task.Selection, &procstats.Sample{})
@@ -198,7 +198,7 @@ func (r *reading) openReader(target source.Target, selection procstats.Selection
 	shared := r.loop.shared
 	shared.Lock()
 	defer shared.Unlock()
-	target.Shared = shared
+	target.Shared, target.Joined = shared, r.exits.Running
 	o := reader.Options{
 		Target: target, Selection: selection, ID: r.task.ID,
 		RowInterval: max(r.task.RowInterval, time.Nanosecond), NoRows: !r.task.Rows,

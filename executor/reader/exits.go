@@ -62,10 +62,10 @@ func (p *Programs) WatchExits(group procstats.Cgroup, before *record.Handed) *Ex
 }
 
 // Running takes from processes that run already what they have used so far.
-func (w *Exits) Running(pids []int) {
+func (w *Exits) Running(pids ...int) {
 	for _, pid := range pids {
 		cpu, err := kernel.ProcessCPU(pid)
-		if err == nil && w.watch != nil {
+		if err == nil && w.Counts() {
 			io, _ := kernel.ReadProcIO(kernel.HostFS(), pid) // of another user
 			w.watch.Earlier(pid, cpu, io)
 		}

@@ -96,7 +96,8 @@ func (r *Record) endedAt(last time.Time, totals *procstats.Sample) procstats.His
 // WithExits returns the last sample of a task with what its ended processes have used by their own accounts, which
 // can be more than its cgroup has counted; what closes the sum of the rows is corrected.
 func WithExits(final *procstats.Sample, c *Commands) *procstats.Sample {
-	if joined, _ := final.Task.Number(procstats.TreeJoined); c == nil || c.Reason != "" || joined > 0 {
+	joined, asked := final.Task.Get(procstats.TreeJoined) // absent if the task was not started here
+	if none, _ := joined.Number(); c == nil || c.Reason != "" || asked && (!joined.Present() || none > 0) {
 		return final
 	}
 	s := final.Clone()

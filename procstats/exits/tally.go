@@ -25,6 +25,7 @@ type sum struct {
 	use               use
 	processes, failed int64
 	peak, bound       int64
+	undelayed         bool // whether it is not known how long some waited
 	statuses          map[uint32]int64
 }
 
@@ -89,8 +90,12 @@ func (t *tally) close(p thread) {
 	s.processes++
 	if earlier, found := t.earlier[p.process.pid]; found {
 		delete(t.earlier, p.process.pid)
-		p.use.cpu = max(0, p.use.cpu-earlier.cpu) // less if threads had ended before
-		p.use.read, p.use.written = max(0, p.use.read-earlier.read), max(0, p.use.written-earlier.written)
+		// CPU time is less if threads had ended before. How much of the rest was used before is not known.
+		p.use = use{
+			cpu: max(0, p.use.cpu-earlier.cpu), read: max(0, p.use.read-earlier.read),
+			written: max(0, p.use.written-earlier.written),
+		}
+		s.undelayed, p.inherited = true, p.maxRSS
 	}
 	s.use.add(p.use)
 	if p.maxRSS > p.inherited {
@@ -144,6 +149,7 @@ func (t *tally) closeThose(which func(p *thread) bool) (closed int) {
 // other threads may report more.
 func (t *tally) list() []procstats.Command {
 	all := newTally(t.peaks)
+	maps.Copy(all.earlier, t.earlier)
 	for name, s := range t.commands {
 		c := *s
 		c.statuses = maps.Clone(s.statuses)
@@ -170,6 +176,9 @@ func (s *sum) command(name string, peaks procstats.Guarantee) procstats.Command 
 		ReadBytes: new(s.use.read), WrittenBytes: new(s.use.written),
 		MinorFaults: s.use.minorFaults, MajorFaults: s.use.majorFaults,
 		Voluntary: s.use.voluntary, Involuntary: s.use.involuntary,
+	}
+	if s.undelayed {
+		c.RunDelaySeconds = nil
 	}
 	if s.bound > s.peak {
 		c.PeakRSSGuarantee = procstats.UpperBound

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -65,6 +67,31 @@ func TestTallyThreads(t *testing.T) {
 				y.settle()
 			}
 		})
+	}
+}
+
+// What a process had used before it was watched does not count, also as long as it has threads that are not reported.
+func TestTallyEarlier(t *testing.T) {
+	y := newTally(procstats.Exact)
+	y.earlier[7] = use{cpu: 2 * time.Millisecond, read: 100, written: 10}
+	first, second := threadOf(7, true, false), threadOf(7, false, true)
+	first.maxRSS = 4096
+	second.use = use{
+		cpu: 4 * time.Millisecond, delay: time.Hour, read: 101, written: 12, minorFaults: 1, majorFaults: 1, voluntary: 1, involuntary: 1,
+	}
+	y.add(first)
+	y.add(second)
+	want := procstats.Command{
+		Name: "threads", Processes: 1, CPUSeconds: 0.003, ReadBytes: new(int64(1)), WrittenBytes: new(int64(2)),
+		PeakRSSBytes: 4096, PeakRSSGuarantee: procstats.UpperBound,
+	}
+	for _, when := range []string{"one thread is not reported", "again", "all are"} {
+		if when == "all are" {
+			y.finish()
+		}
+		if list := y.list(); len(list) != 1 || !cmp.Equal(list[0], want) {
+			t.Errorf("%s: %s", when, cmp.Diff([]procstats.Command{want}, list))
+		}
 	}
 }
 

@@ -36,6 +36,12 @@ func countersOf(io kernel.ProcIO) ioCounters {
 	return ioCounters{io.Rchar, io.Wchar, io.ReadBytes, io.WriteBytes, io.CancelledWriteBytes}
 }
 
+func (c *ioCounters) add(other *ioCounters, sign int64) {
+	for i, n := range other {
+		c[i] += sign * n
+	}
+}
+
 // ioSource reads /proc/PID/io.
 type ioSource struct {
 	processSource
@@ -50,7 +56,7 @@ type ioSource struct {
 
 // ioReading is what the source last read of a process; what a parent has reaped is in it.
 type ioReading struct {
-	// now and before are without what the process had counted earlier, before the task was read.
+	// now and before are without what the process had counted earlier, before it was the task's or the task was read.
 	now, before, earlier ioCounters
 	fault                fault
 }
@@ -114,25 +120,22 @@ func (o *ioSource) read(p *process) {
 		return
 	}
 	r.before, r.now, r.fault = r.now, countersOf(now), fault{}
-	if p.running {
-		p.running, r.earlier = false, r.now
-	}
-	for i := range r.now {
-		r.now[i] -= r.earlier[i]
-	}
+	r.now.add(&r.earlier, -1)
 }
 
 func (o *ioSource) putTask(s *procstats.Sample, sum ioCounters) {
 	failed, reason := o.members.faults(func(p *process) string { return p.io.fault.reason })
+	if o.members.reapElsewhere() {
+		failed, reason = 1, "the counters of a process include those of its children, which may have run outside the cgroup"
+	}
 	if failed > 0 {
 		putAbsent(s, o.task, reason)
 		return
 	}
 	for _, p := range o.members.procs {
-		for i := range sum {
-			sum[i] += p.io.now[i]
-		}
+		sum.add(&p.io.now, 1)
 	}
+	sum.add(&o.members.exited.io, -1)
 	for i := range sum {
 		o.most[i] = max(o.most[i], sum[i])
 	}

@@ -49,7 +49,6 @@ type membership struct {
 
 	smaps   smapsRounds
 	exited  exitedSum
-	earlier time.Duration // what those had used before they counted that have ended: who reaps them has it as well
 	outside outsiders
 
 	keptFiles, maxKept int
@@ -61,6 +60,10 @@ type membership struct {
 type exitedSum struct {
 	cpu       time.Duration
 	processes int64
+	// before and io are what those that another member may have reaped had used before they were counted: the counters
+	// of that one have it.
+	before time.Duration
+	io     ioCounters
 }
 
 // newMembership prepares the membership of a task; nothing is opened before the first Collect of a source.
@@ -123,6 +126,12 @@ func (m *membership) refresh(s *procstats.Sample) {
 		m.walkTree()
 	} else if listed == 0 {
 		m.absent = m.unknown(err)
+	}
+	if m.target.Running && m.round == 1 {
+		// Children first: what one has used that is reaped meanwhile is in what its parent had reaped before.
+		for _, p := range slices.Backward(m.procs) {
+			m.countFromHere(p, usedEarlier{})
+		}
 	}
 	m.findOutside()
 	if !m.verified {
@@ -225,10 +234,6 @@ func (m *membership) admit(pid, parent int) *process {
 	p := m.newProcess(procstats.ProcessID{PID: pid, Start: stat.Start})
 	p.identified = true
 	p.setStat(&stat)
-	if m.target.Running && m.round == 1 {
-		p.running = true
-		m.countFromHere(p, &stat, usedEarlier{})
-	}
 	if !m.keep(p, kernel.FileStat, f) {
 		_ = f.Close()
 	}
@@ -264,28 +269,29 @@ func (m *membership) sweep() {
 
 // stays reports whether a process that was not found belongs to the task still. In a cgroup zombies do, which newer
 // kernels leave out of cgroup.procs. One that runs has moved to another cgroup: it does if it is known as the task's,
-// otherwise what it has used until now is.
+// otherwise what it had used when it was last seen here is.
 func (m *membership) stays(p *process) bool {
 	if m.fromTree || !p.identified {
 		return false
 	}
 	cpu, clockErr := m.clock(p)
 	stat, err := m.stat(p)
-	if err != nil {
+	if err != nil || !stat.Ended() && (!m.tracked() || p.foreign) {
 		return false
 	}
 	if clockErr == nil {
 		p.tree.cpu = max(p.tree.cpu, cpu-p.before)
 	}
 	if !stat.Ended() {
-		if !m.tracked() || p.foreign {
-			return false
-		}
 		m.place(p)
 	}
 	p.round = m.round
 	return !p.dead
 }
+
+// reapElsewhere reports whether processes may have children that are none of the task's, which is all that runs in a
+// cgroup: counters of reaped children say nothing then.
+func (m *membership) reapElsewhere() bool { return m.target.Running && m.cgroup != nil }
 
 // markExited ends a membership: the last readings of the process are added to those of exited ones.
 func (m *membership) markExited(p *process) {
@@ -295,6 +301,10 @@ func (m *membership) markExited(p *process) {
 	if p.sampled {
 		m.exited.processes++
 		m.exited.cpu += p.tree.cpu
+	}
+	if p.orphaned || slices.ContainsFunc(m.procs, func(q *process) bool { return q.PID == p.ppid }) {
+		m.exited.before += p.before + p.childrenBefore
+		m.exited.io.add(&p.io.earlier, 1)
 	}
 	m.drop(p)
 }
@@ -310,14 +320,13 @@ func (m *membership) countExited(earlier *procstats.Sample, alive func(procstats
 			cpu += duration(row.Readings, procstats.ProcessCPU)
 		}
 	}
-	m.exited = exitedSum{max(m.exited.cpu, cpu), max(m.exited.processes, int64(exited))}
+	m.exited.cpu, m.exited.processes = max(m.exited.cpu, cpu), max(m.exited.processes, int64(exited))
 }
 
 // drop closes the kept-open files of a process and removes it from the table; rebuild removes it from the lists.
 func (m *membership) drop(p *process) {
 	_ = m.release(p)
 	p.dead, p.dropped = true, true
-	m.earlier += p.before + p.childrenBefore
 	delete(m.byPID, p.PID)
 	m.changed = true
 }

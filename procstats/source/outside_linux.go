@@ -84,8 +84,9 @@ type placement struct {
 	checkedCPU time.Duration
 	// foreign is set for a process that another program has put into the cgroup, and those it makes there. before and
 	// childrenBefore are the CPU time that it had used, and its reaped children, when it was first seen.
-	foreign                bool
-	before, childrenBefore time.Duration
+	foreign                    bool
+	before, childrenBefore     time.Duration
+	minfltBefore, majfltBefore uint64
 }
 
 // checkSoon has a process checked at the next refresh.
@@ -327,6 +328,9 @@ func (o *outsiders) addCPU(procs []*process) {
 // setOrigin finds out whether a process that the cgroup lists for the first time is a descendant of the executor. One
 // that is not was put there by another program, and brings CPU time with it that is not the task's.
 func (m *membership) setOrigin(p *process) {
+	if m.target.Running && m.byPID[p.ppid] == nil {
+		m.countFromHere(p, usedEarlier{}) // also an orphan that was made here: nothing tells
+	}
 	if !m.tracked() || !p.identified {
 		return
 	}
@@ -351,21 +355,32 @@ func (m *membership) setOrigin(p *process) {
 	used := o.usedEarlier[p.ProcessID] // since it joined, which the rows go on from
 	o.joinedHere++
 	o.joined = max(o.joined, o.joinedHere)
-	if stat, err := m.stat(p); err == nil {
-		m.countFromHere(p, &stat, used)
-	}
+	m.countFromHere(p, used)
 }
 
 // hiddenTicks is what a process can have used more of user and of system time than its stat shows.
 const hiddenTicks = 2 * procstats.StartTick
 
 // countFromHere takes from a process what it and its reaped children have used so far, but for what is the task's.
-func (m *membership) countFromHere(p *process, stat *kernel.ProcStat, used usedEarlier) {
+func (m *membership) countFromHere(p *process, used usedEarlier) {
+	if !p.identified {
+		return
+	}
+	stat, err := m.stat(p)
+	if err != nil {
+		return
+	}
 	p.before, p.childrenBefore = stat.Own()+hiddenTicks, max(0, stat.Children()+hiddenTicks-used.children)
 	if cpu, err := m.clock(p); err == nil {
 		p.before = cpu
 	}
 	p.before = max(0, p.before-used.cpu)
+	p.minfltBefore, p.majfltBefore = stat.Minflt, stat.Majflt
+	io, _ := kernel.ReadProcIO(m.target.FS, p.PID) // as the next reading will say
+	p.io.earlier = countersOf(io)
+	if m.target.Joined != nil {
+		m.target.Joined(p.PID)
+	}
 }
 
 // outsideReading returns what is known of the processes outside; without a reason to look, why not.

@@ -31,8 +31,6 @@ type process struct {
 	// sampled is set once a sample has counted the process. identified is whether Start is known; a process that is
 	// hidden from us has a PID only.
 	sampled, identified bool
-	// running is set for a process that ran before the task was read first.
-	running bool
 	// unreadable reports that the last read failed though the process is there, for the reason in fault.
 	unreadable bool
 	fault      fault

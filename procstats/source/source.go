@@ -108,8 +108,10 @@ type Target struct {
 	// taken from them. No process of the task may run before that.
 	Used bool
 	// Running reports that processes of the task ran before the sources were opened: what those had used that the first
-	// reading finds is taken from them.
+	// reading finds is taken from them, and what others had used before they joined its cgroup.
 	Running bool
+	// Joined is called for each process that may have run before it was in the cgroup; nil for no caller.
+	Joined func(pids ...int)
 	// Before is what counters of such a group said before the task, in the kernel's units, where another reader opened the
 	// sources then; of any group, what the rows of the groups above began at. A counter that is not in it could not be
 	// read; nil where these sources are opened before the task.

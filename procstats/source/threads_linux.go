@@ -101,6 +101,7 @@ type queueReading struct {
 	threads, next []threadQueue // by TID
 	ended         queueCounts   // of threads that have ended
 	sum           queueCounts   // of all
+	before        queueCounts   // the sum when the process was counted first, if it ran before
 	fault         string        // why nothing could be read
 	noDelay       string        // why the delay could not be read
 }
@@ -117,6 +118,7 @@ func (t *treeSource) readQueue(p *process) {
 	if q.read && q.cpu == p.tree.cpu && !t.ticks {
 		return
 	}
+	first := len(q.threads) == 0 && p.childrenBefore > 0 // see countFromHere
 	q.read, q.cpu, q.fault, q.noDelay, q.next = true, p.tree.cpu, "", "", q.next[:0]
 	err := t.readAllThreads(p)
 	switch {
@@ -127,7 +129,9 @@ func (t *treeSource) readQueue(p *process) {
 	case len(q.next) > mostThreads:
 		q.fault = fmt.Sprintf("it has more than %d threads", mostThreads)
 	default:
-		q.advance()
+		if q.advance(); first {
+			q.before = q.sum
+		}
 	}
 }
 
@@ -230,9 +234,9 @@ func (q *queueReading) reading(id procstats.ID) procstats.Reading {
 	case q.fault != "":
 		return procstats.AbsentReading(id, q.fault)
 	case id == procstats.ProcessVoluntarySwitches:
-		return procstats.NumberReading(id, float64(q.sum.Voluntary))
+		return procstats.NumberReading(id, float64(q.sum.Voluntary-q.before.Voluntary))
 	case id == procstats.ProcessInvoluntarySwitches:
-		return procstats.NumberReading(id, float64(q.sum.Involuntary))
+		return procstats.NumberReading(id, float64(q.sum.Involuntary-q.before.Involuntary))
 	}
-	return procstats.NumberReading(id, q.sum.delay.Seconds())
+	return procstats.NumberReading(id, (q.sum.delay - q.before.delay).Seconds())
 }

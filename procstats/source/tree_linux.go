@@ -77,11 +77,11 @@ func openTree(t Target, sel procstats.Selection, m *membership) *treeSource {
 	for _, id := range slices.Concat(tree.task, tree.process) {
 		switch id {
 		case procstats.TreeCPU:
-			tree.stat, tree.lineage = true, true
+			tree.stat, tree.lineage = true, !tree.members.reapElsewhere()
 		case procstats.TreeCPUUnattributed, procstats.TreeCPUAtRows:
 			// Where the cgroup has a total, that is the one; it was read by then.
 			if !sel.Has(procstats.CgroupCPUUsage) || !t.Cgroup.Encloses() {
-				tree.stat, tree.lineage = true, true
+				tree.stat, tree.lineage = true, !tree.members.reapElsewhere()
 			}
 		case procstats.TreeMemory, procstats.TreeSwap:
 			tree.smaps = !t.Cgroup.Encloses() || !chargesMemory(t.Cgroup)
@@ -182,10 +182,8 @@ func (t *treeSource) readStat(p *process) {
 		return
 	}
 	r := &p.tree
-	r.state, r.threads, r.minflt, r.majflt = stat.State, stat.Threads, stat.Minflt, stat.Majflt
-	if m := t.members; m.target.Running && m.round == 1 { // some may have been reaped before they were looked at
-		p.childrenBefore = stat.Children() + hiddenTicks
-	}
+	r.state, r.threads = stat.State, stat.Threads
+	r.minflt, r.majflt = stat.Minflt-p.minfltBefore, stat.Majflt-p.majfltBefore
 	r.children = max(0, stat.Children()-p.childrenBefore)
 	if t.ticks {
 		r.cpu = max(r.cpu, stat.Own()-p.before)
@@ -247,7 +245,7 @@ type treeSums struct {
 // add makes the sums; every process is in them, those without a row too.
 func (t *treeSource) add(reaped time.Duration) treeSums {
 	var sums treeSums
-	total := reaped - t.members.earlier
+	total := reaped - t.members.exited.before
 	for _, p := range t.members.procs {
 		if !p.sampled {
 			t.late.find(p)
@@ -260,7 +258,9 @@ func (t *treeSource) add(reaped time.Duration) treeSums {
 		if p.ended {
 			sums.zombies++
 		}
-		total += p.tree.cpu + p.tree.children
+		if total += p.tree.cpu; t.lineage {
+			total += p.tree.children
+		}
 	}
 	// Both are lower bounds: children's time is kept in ticks, and is lost where a parent ignores SIGCHLD; last
 	// readings miss what came and went between samples. The larger is nearer, and a counter never falls.
