@@ -239,7 +239,8 @@ func (r *recorder) finish(
 ) (*record.Record, *proto.Exit) {
 	info := r.info
 	info.Commands = r.exits.Finish(r.forked)
-	endKnown := info.Commands != nil && evidence.EndAt(info.Commands.LastEnd, final)
+	// The time of a watch is that for which it was watched, whenever its last process ended.
+	endKnown := evidence.Cause == record.Watched || info.Commands != nil && evidence.EndAt(info.Commands.LastEnd, final)
 	info.SetEnd(&evidence)
 	evidence.Before, evidence.After, evidence.Throttler = r.baseline, final, r.reader.CPUThrottler()
 	if last, before := evidence.LastOf(newest.Last, newest.Before); last != nil {

@@ -144,6 +144,10 @@ func TestCPU(t *testing.T) {
 			checkCPU(t, r, end-begun, last-before, true)
 			testkit.Equal(t, r.Diagnosis.Verdict, record.Watched, "verdict")
 			testkit.Equal(t, r.ExitCode == nil, true, "no exit code")
+			total, average := r.Headline[procstats.HeadlineCPU.String()], r.Headline[procstats.HeadlineCoresAverage.String()]
+			if average.Guarantee != total.Guarantee || *average.Value != *total.Value / *r.SpanSeconds {
+				t.Errorf("%v cores on average, %s, of %v s, %s, in %v s", *average.Value, average.Guarantee, *total.Value, total.Guarantee, *r.SpanSeconds)
+			}
 			if kind == "cgroup" || kind == "nested" {
 				if r.Earlier == nil || seconds(r.Earlier.CPUSeconds) < before-step || seconds(r.Earlier.CPUSeconds) > begun {
 					t.Errorf("used before %+v, want %v to %v", r.Earlier, before, begun)
