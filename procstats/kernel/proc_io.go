@@ -6,7 +6,6 @@ package kernel
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"time"
 )
 
@@ -20,7 +19,7 @@ type ProcIO struct {
 // or ESRCH for a process that is gone and EACCES for one of another user.
 func ReadProcIO(root FS, pid int) (ProcIO, error) {
 	path := root.path(pid, "io")
-	data, err := os.ReadFile(path)
+	data, err := ReadFile(path)
 	if err != nil {
 		return ProcIO{}, err
 	}
