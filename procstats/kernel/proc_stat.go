@@ -21,7 +21,7 @@ type ProcStat struct {
 	State                        byte
 	flags                        uint64
 	Minflt, Majflt               uint64
-	cminflt, cmajflt             uint64
+	Cminflt, cmajflt             uint64
 	utime, stime, cutime, cstime uint64
 	Threads                      uint64
 	Start                        uint64
@@ -104,7 +104,7 @@ func ParseProcStat(data []byte) (ProcStat, error) {
 	}
 	return ProcStat{
 		PID: int(pid), PPID: int(n[statPPID]), Session: int(n[statSession]), Comm: data[open+1 : end], State: state[0],
-		flags: n[statFlags], Minflt: n[statMinflt], Majflt: n[statMajflt], cminflt: n[statCminflt], cmajflt: n[statCmajflt],
+		flags: n[statFlags], Minflt: n[statMinflt], Majflt: n[statMajflt], Cminflt: n[statCminflt], cmajflt: n[statCmajflt],
 		utime: n[statUtime], stime: n[statStime], cutime: n[statCutime], cstime: n[statCstime],
 		Threads: n[statThreads], Start: n[statStart], Sigignore: n[statSigignore],
 	}, nil
@@ -146,7 +146,7 @@ type Waited struct {
 // ReadWaited reads it from /proc/PID/stat, without waking the process. The error wraps ENOENT or ESRCH if it is gone.
 func ReadWaited(fs FS, pid int) (Waited, error) {
 	stat, _, err := readStat(fs, pid)
-	return Waited{Minflt: stat.cminflt, Majflt: stat.cmajflt, CPU: stat.Children()}, err
+	return Waited{Minflt: stat.Cminflt, Majflt: stat.cmajflt, CPU: stat.Children()}, err
 }
 
 // Exit is what the kernel says about the end of a process.

@@ -26,7 +26,7 @@ func statLine(comm string) string {
 func parsedStat(comm string) ProcStat {
 	return ProcStat{
 		PID: 4242, PPID: 4200, Session: 4200, Comm: []byte(comm), State: 'S', flags: 4194304, Minflt: 1510, Majflt: 3,
-		cminflt: 20300, cmajflt: 40, utime: 7, stime: 9, cutime: 152, cstime: 48, Threads: 5, Start: 360012, Sigignore: 65542,
+		Cminflt: 20300, cmajflt: 40, utime: 7, stime: 9, cutime: 152, cstime: 48, Threads: 5, Start: 360012, Sigignore: 65542,
 	}
 }
 

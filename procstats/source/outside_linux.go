@@ -370,7 +370,10 @@ func (m *membership) countFromHere(p *process, used usedEarlier) {
 	if err != nil {
 		return
 	}
-	p.before, p.childrenBefore = stat.Own()+hiddenTicks, max(0, stat.Children()+hiddenTicks-used.children)
+	p.before, p.childrenBefore = stat.Own()+hiddenTicks, 0
+	if stat.Cminflt > 0 { // else it has reaped none
+		p.childrenBefore = max(0, stat.Children()+hiddenTicks-used.children)
+	}
 	if cpu, err := m.clock(p); err == nil {
 		p.before = cpu
 	}

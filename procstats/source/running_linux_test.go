@@ -41,14 +41,15 @@ func worked(t *testing.T, script string) (pid int, hold *os.File, lines *bufio.S
 // counters of those have it, and the totals do not.
 func TestUsedBefore(t *testing.T) {
 	for name, script := range map[string]string{
-		"a child":                "( " + busyScript + "read x <&3 ); ",
-		"one that waits":         "( " + busyScript + ") & read x <&3; wait; ",
-		"with its parent":        "( ( " + busyScript + "read x <&3 ); : ); ",
-		"its parent later":       "( ( " + busyScript + "read x <&3 ); echo; read x <&3 ); ",
-		"one that others follow": "( " + busyScript + "read x <&3; " + busyScript + "); ( " + busyScript + "); ",
+		"a child":                  "( " + busyScript + "read x <&3 ); ",
+		"one that waits":           "( " + busyScript + ") & read x <&3; wait; ",
+		"with its parent":          "( ( " + busyScript + "read x <&3 ); : ); ",
+		"its parent later":         "( ( " + busyScript + "read x <&3 ); echo; read x <&3 ); ",
+		"several without children": "for i in 1 2 3 4 5; do ( read x <&3; " + busyScript + ") & done; " + busyScript + "wait; ",
+		"one that others follow":   "( " + busyScript + "read x <&3; " + busyScript + "); ( " + busyScript + "); ",
 	} {
 		t.Run(name, func(t *testing.T) {
-			sh, hold, lines := worked(t, script+"echo end; read x <&3")
+			sh, hold, lines := worked(t, script+"echo end; read x <&3; read x <&3")
 			all := rootsOf(sh) // also what was used before
 			since := all
 			since.Running = true

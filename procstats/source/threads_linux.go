@@ -118,7 +118,7 @@ func (t *treeSource) readQueue(p *process) {
 	if q.read && q.cpu == p.tree.cpu && !t.ticks {
 		return
 	}
-	first := len(q.threads) == 0 && p.childrenBefore > 0 // see countFromHere
+	first := len(q.threads) == 0 && p.before > 0 // see countFromHere
 	q.read, q.cpu, q.fault, q.noDelay, q.next = true, p.tree.cpu, "", "", q.next[:0]
 	err := t.readAllThreads(p)
 	switch {

@@ -421,9 +421,7 @@ func (a *Alloc) newSnapshot() *allocation.Allocation {
 	if a.persisted.NotRemoved != "" {
 		s.Description = "not removed: " + a.persisted.NotRemoved
 	}
-	if s.Description == "" {
-		s.Description = describe(s.ClientStatus, s.Tasks)
-	}
+	s.Description = cmp.Or(s.Description, describe(s.ClientStatus, s.Tasks))
 	return s
 }
 

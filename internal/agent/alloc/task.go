@@ -6,6 +6,7 @@
 package alloc
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -324,9 +325,7 @@ func (t *Task) endDetails(exit *hook.Exit) map[string]string {
 	if err != nil {
 		t.log.Debug("read counters of the end", "error", err)
 	}
-	if final == nil {
-		final = &record.Record{Measurements: t.usage.measurements()}
-	}
+	final = cmp.Or(final, &record.Record{Measurements: t.usage.measurements()})
 	details := final.EndCounters()
 	if exit != nil && exit.Lost == "" {
 		details[allocation.DetailExitCode] = strconv.Itoa(exit.Code)
