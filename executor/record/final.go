@@ -314,7 +314,7 @@ func InheritedPeak(headline map[string]HeadlineValue, before, after *procstats.S
 }
 
 // SetUnread is for totals, of some units or all, that were last read before the end, for a reason: what was exact then
-// is a lower bound. Processes that had used more CPU time when they ended tell the rest, and nothing else.
+// is a lower bound.
 func (r *Record) SetUnread(reason string, units ...procstats.Unit) {
 	unread := func(m procstats.Measurement) bool { return len(units) == 0 || slices.Contains(units, m.Unit) }
 	r.Notes = append(r.Notes, reason)
@@ -325,15 +325,6 @@ func (r *Record) SetUnread(reason string, units ...procstats.Unit) {
 			continue
 		}
 		h.Guarantee, h.Reason = procstats.LowerBound, reason
-		h.Notes = slices.DeleteFunc(h.Notes, func(n procstats.Note) bool {
-			read, isNumber := r.Measurements[procstats.CgroupCPUUsage.String()].(float64)
-			ended := n.OtherSource == procstats.ExitsCPU.String() && isNumber
-			if ended && read > 0 {
-				h.Value, h.Source = new(*h.Value*n.OtherValue/read), n.OtherSource
-				h.Reason += ", but for the CPU time that processes had used when they ended"
-			}
-			return ended
-		})
 		r.Headline[name] = h
 	}
 	for name := range r.Measurements {

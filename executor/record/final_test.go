@@ -4,6 +4,7 @@
 package record
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -183,43 +184,34 @@ func TestSetMeasured(t *testing.T) {
 	}
 }
 
-// TestSetUnread holds that totals from before the end are lower bounds, of the units that are meant, and that records of
-// ends tell what CPU time is missing.
+// TestSetUnread holds that totals from before the end are lower bounds, of the units that are meant.
 func TestSetUnread(t *testing.T) {
-	const missing, noticed = 0.5, 0.02 // seconds; less than is noticed may be the resolution of clocks
-	for _, test := range []struct {
-		ended float64
-		units []procstats.Unit
-		cpu   float64
-		bound map[procstats.ID]bool
-	}{
-		{2, nil, 2, map[procstats.ID]bool{procstats.HeadlineCPU: true, procstats.HeadlineCoresAverage: true, procstats.HeadlineMemoryPeak: true}},
-		{2, []procstats.Unit{procstats.Seconds, procstats.Cores}, 2, map[procstats.ID]bool{procstats.HeadlineCPU: true, procstats.HeadlineCoresAverage: true}},
-		{2 + noticed/2, []procstats.Unit{procstats.Seconds}, 2, map[procstats.ID]bool{procstats.HeadlineCPU: true}},
-		{2 + missing, []procstats.Unit{procstats.Seconds, procstats.Cores}, 2 + missing, map[procstats.ID]bool{procstats.HeadlineCPU: true, procstats.HeadlineCoresAverage: true}},
-		{0, []procstats.Unit{procstats.Bytes}, 2, map[procstats.ID]bool{procstats.HeadlineMemoryPeak: true}},
+	for _, test := range []struct{ units, bounds []procstats.Unit }{
+		{nil, []procstats.Unit{procstats.Seconds, procstats.Cores, procstats.Bytes}},
+		{[]procstats.Unit{procstats.Seconds, procstats.Cores}, []procstats.Unit{procstats.Seconds, procstats.Cores}},
+		{[]procstats.Unit{procstats.Bytes}, []procstats.Unit{procstats.Bytes}},
 	} {
 		last := &procstats.Sample{}
 		last.SetNumber(procstats.CgroupCPUUsage, 2)
 		last.SetNumber(procstats.CgroupMemoryPeak, 4096)
-		last.SetNumber(procstats.ExitsCPU, test.ended)
 		r := &Record{}
 		r.SetMeasured(last)
 		r.Headline = Headlines(procstats.Headlines(last, procstats.History{Ended: true, EndKnown: true, Elapsed: 4 * time.Second}))
-		const why = "it was removed"
-		r.SetUnread(why, test.units...)
-		for id, h := range map[procstats.ID]float64{
-			procstats.HeadlineCPU: test.cpu, procstats.HeadlineCoresAverage: test.cpu / 4, procstats.HeadlineMemoryPeak: 4096,
+		r.SetUnread("it was removed", test.units...)
+		for id, value := range map[procstats.ID]float64{
+			procstats.HeadlineCPU: 2, procstats.HeadlineCoresAverage: 0.5, procstats.HeadlineMemoryPeak: 4096,
 		} {
-			got := r.Headline[id.String()]
-			bound := got.Guarantee == procstats.LowerBound && strings.HasPrefix(got.Reason, why)
-			if got.Value == nil || *got.Value != h || test.bound[id] && !bound {
-				t.Errorf("%+v: %s is %+v", test, id, got)
+			h, want := r.Headline[id.String()], procstats.Exact
+			m, _ := procstats.LookupName(id.String())
+			if slices.Contains(test.bounds, m.Unit) {
+				want = procstats.LowerBound
 			}
-			if exact := got.Guarantee == procstats.Exact; exact && test.bound[id] || !exact && !test.bound[id] && test.ended <= 2 {
-				t.Errorf("%+v: %s is %s", test, id, got.Guarantee)
+			if h.Value == nil || *h.Value != value || h.Guarantee != want || (h.Reason != "") != (want == procstats.LowerBound) {
+				t.Errorf("%v: %s is %+v, want %v %s", test.units, id, h, value, want)
 			}
 		}
+		weaker := r.Guarantees[procstats.CgroupCPUUsage.String()] == procstats.LowerBound
+		testkit.Equal(t, weaker, slices.Contains(test.bounds, procstats.Seconds), "of the measurement")
 	}
 }
 
