@@ -6,6 +6,8 @@
 package alloc
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/tachograph/tacho/hook"
@@ -51,12 +53,9 @@ func (a *Alloc) Reschedule() (at time.Time, left time.Duration, all []hook.Insta
 
 // failedByHost reports whether the host is at fault for all failures of the tasks.
 func failedByHost(tasks map[string]*allocation.Task) bool {
-	for _, t := range tasks {
-		if t.State.Failed && t.State.Cause != hook.CauseHost {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(slices.Collect(maps.Values(tasks)), func(t *allocation.Task) bool {
+		return t.State.Failed && t.State.Cause != hook.CauseHost
+	})
 }
 
 // decideOver decides whether an allocation of which all tasks are dead is replaced; then it is over.
