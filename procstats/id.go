@@ -183,6 +183,7 @@ const (
 	TreeUncharged                     ID = 470
 	TreeUnchargedData                 ID = 471
 	TreeUnchargedAround               ID = 472
+	ExitsPageCache                    ID = 473
 )
 
 // String returns the name in the table, or unknown_N for a number that a newer build gave.

@@ -284,6 +284,10 @@ var treeRows = [...]section{{TaskScope, SourceTree, []Measurement{{
 	Help: "Bytes that all processes of the task handed to the kernel to be written to storage. Only the record of an " +
 		"ended task has it.",
 	Pitfall: "Absent if the end of a process was not recorded, or was outside the cgroup.",
+}, {
+	ID: ExitsPageCache, Name: "exits_page_cache_bytes", Unit: Bytes, Kind: Gauge, Guarantee: Exact,
+	File: "cgroup_memory_active_file_bytes + cgroup_memory_inactive_file_bytes, when all processes have ended",
+	Help: "Pages of files that are charged to the task when it has ended. Only the record of an ended task has it.",
 }}}, {TaskScope, SourceHugetlb, []Measurement{{
 	ID: HugetlbCgroupCurrent, Name: "hugetlb_cgroup_current_bytes", Unit: Bytes, Kind: Gauge, Guarantee: Exact,
 	File:    "hugetlb.*.current (v2), hugetlb.*.usage_in_bytes (v1), all sizes",

@@ -83,15 +83,10 @@ func (r *Record) AdviceBasis() string {
 		procstats.TreeIORchar, procstats.TreeIOWchar, procstats.TreeUncharged, procstats.TreeUnchargedData,
 		procstats.TreeUnchargedAround, procstats.CgroupPidsPeak,
 		procstats.PSICPUSome, procstats.PSICPUFull, procstats.PSIMemorySome, procstats.PSIIOSome,
-		procstats.CgroupCPUUsage, procstats.TreeCPU, procstats.RusageCPU, procstats.CgroupMemoryActiveFile,
-		procstats.CgroupMemoryInactiveFile,
+		procstats.CgroupCPUUsage, procstats.TreeCPU, procstats.RusageCPU, procstats.ExitsPageCache,
 	} {
-		value, ok := r.measured(id)
-		if id == procstats.CgroupMemoryActiveFile { // advice adds them up
-			id = procstats.CgroupMemoryInactiveFile
-		}
-		if ok {
-			b.Measurements[id.String()] += value
+		if value, ok := r.measured(id); ok {
+			b.Measurements[id.String()] = value
 		}
 	}
 	b.Commands = r.basisCommands()

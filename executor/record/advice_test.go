@@ -79,7 +79,7 @@ func loaded(r *Record, othersMiB float64, largestMiB int64) *Record {
 func readingFiles(storedMiB, readMiB float64, residentMiB, processes int64) *Record {
 	r := runOf(100, procstats.Exact, 0)
 	r.Measurements = map[string]any{
-		procstats.TreeIORchar.String(): readMiB * mebibyte, procstats.CgroupMemoryInactiveFile.String(): 100.0 * mebibyte,
+		procstats.TreeIORchar.String(): readMiB * mebibyte, procstats.ExitsPageCache.String(): 100.0 * mebibyte,
 	}
 	r.Headline[procstats.HeadlineIORead.String()] = HeadlineValue{Value: new(storedMiB * mebibyte)}
 	r.Commands = &Commands{Rows: []procstats.Command{{Processes: processes, PeakRSSBytes: residentMiB * mebibyte}}}
@@ -153,7 +153,7 @@ func waitingFor(r *Record, seconds float64) *Record {
 
 // cached is the page cache of files that a run had at its end.
 func cached(r *Record, mib float64) *Record {
-	r.Measurements[procstats.CgroupMemoryInactiveFile.String()] = mib * mebibyte
+	r.Measurements[procstats.ExitsPageCache.String()] = mib * mebibyte
 	return r
 }
 
@@ -419,12 +419,13 @@ func TestDays(t *testing.T) {
 					last.SetNumber(procstats.CgroupMemoryCurrent, (test.anon(m)+file)*mebibyte)
 					last.SetNumber(procstats.CgroupMemoryAnon, test.anon(m)*mebibyte)
 					last.SetNumber(procstats.CgroupMemoryInactiveFile, file*mebibyte)
+					last.SetNumber(procstats.CgroupMemoryActiveFile, 0)
 					last.SetNumber(procstats.CgroupMemoryPeak, peak*mebibyte)
 					w.Add(last)
 				}
 				r := runOf(0, procstats.Exact, day)
 				r.Headline = Headlines(procstats.Headlines(last, procstats.History{Window: &w, CPUs: 2}))
-				r.SetMeasured(last)
+				r.SetMeasured(MergeFinal(last, last))
 				r.WallSeconds = new(86400.0)
 				r.Commands = &Commands{Rows: []procstats.Command{{Processes: 1, PeakRSSBytes: int64(most+test.burst) * mebibyte}}}
 				r.Headline[procstats.HeadlineIORead.String()] = HeadlineValue{Value: new(test.stored * mebibyte)}

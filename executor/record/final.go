@@ -58,6 +58,11 @@ func MergeFinal(final, rows *procstats.Sample) *procstats.Sample {
 		}
 		merged.Task[i] = procstats.AbsentReading(id, "nothing was sampled while the task ran")
 	}
+	active, known := final.Task.Number(procstats.CgroupMemoryActiveFile)
+	inactive, both := final.Task.Number(procstats.CgroupMemoryInactiveFile)
+	if known && both {
+		merged.SetNumber(procstats.ExitsPageCache, active+inactive)
+	}
 	if rows == nil {
 		return merged
 	}

@@ -47,7 +47,7 @@ type usage struct {
 	// cache, or from pipes. found is again without what can have come through pipes of the run, or the
 	// network. passed is all that was read or written.
 	stored, written, again, found, passed float64
-	// cached is the page cache of files at the last reading.
+	// cached is the page cache of files when the last process had ended.
 	cached float64
 	// streamed was read from storage by calls, and not by touching what is mapped.
 	streamed float64
@@ -79,7 +79,7 @@ func usageOf(r *Record, charged float64) (u usage) {
 	read, wrote := r.amount(procstats.TreeIORchar), r.amount(procstats.TreeIOWchar)
 	u.passed, u.again = max(read, u.stored)+wrote, max(0, read-u.stored)
 	u.found = max(0, u.again-wrote-headline(procstats.HeadlineNetworkReceived))
-	u.cached = r.amount(procstats.CgroupMemoryActiveFile) + r.amount(procstats.CgroupMemoryInactiveFile)
+	u.cached = r.amount(procstats.ExitsPageCache)
 	seconds := waitsOf(r).moving()
 	u.streamed = min(u.stored, read)
 	u.flooding = u.written > fastWrites*seconds
