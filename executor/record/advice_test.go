@@ -182,9 +182,20 @@ func onlyCode(r *Record) *Record {
 	return r
 }
 
+func halfCode(r *Record) *Record {
+	r.Measurements[procstats.TreeUnchargedData.String()] = 25.0 * mebibyte
+	return r
+}
+
 // around adds what lies around what others had loaded.
 func around(r *Record, mib float64) *Record {
 	r.Measurements[procstats.TreeUnchargedAround.String()] = mib * mebibyte
+	return r
+}
+
+// waitingForDisk lets a run wait for storage.
+func waitingForDisk(r *Record, seconds float64) *Record {
+	r.Measurements[procstats.PSIIOSome.String()] = seconds
 	return r
 }
 
@@ -302,6 +313,7 @@ func TestInsufficientData(t *testing.T) {
 		{"others had loaded code", []*Record{onlyCode(loaded(exact(), 50, 0))}, true, true, "up to 50 MiB more that others had loaded in 1 run, no OOM kill: ask for 196 MiB."},
 		{"others had loaded a few pages of large files", []*Record{around(loaded(exact(), 50, 0), 24)}, true, true, "up to 50 MiB more that others had loaded, with 24 MiB around it in 1 run, no OOM kill: ask for 204 MiB."},
 		{"and mapped more of them later", []*Record{around(loaded(exact(), 50, 170), 24)}, true, true, "up to 70 MiB more that others had loaded, with 4 MiB around it"},
+		{"others had loaded data and code, with some around it", []*Record{around(halfCode(loaded(exact(), 50, 0)), 60)}, true, true, "with 60 MiB around it in 1 run, no OOM kill: ask for 212 MiB."},
 		{"others had loaded code, with some around it", []*Record{around(onlyCode(loaded(exact(), 50, 0)), 24)}, true, true, "ask for 196 MiB."},
 		{"one thread", []*Record{threads(exact(), 1)}, true, true, "A CPU quota below 1.00 cores may hold back bursts"},
 		{"many threads", []*Record{threads(exact(), 70), threads(exact(), 1)}, true, true, "A CPU quota below 8.00 cores may hold back bursts"},
@@ -324,6 +336,10 @@ func TestInsufficientData(t *testing.T) {
 		{"files read twice, and a limit met that took longer", []*Record{readingFiles(90, 180, 20, 1), longer(met(readingFiles(90, 180, 40, 1)))}, false, true, "1 run needed between 50 MiB and 100 MiB of a peak of 100 MiB: how much of the page cache must stay in memory is not known. Run it once with a memory limit of 72 MiB."},
 		{"files read again because of a limit", []*Record{met(readingFiles(180, 180, 20, 1))}, false, true, "1 run needed between 21 MiB and 50 MiB of a peak of 50 MiB"},
 		{"files read fast", []*Record{fast(readingFiles(90, 90, 20, 1), 0)}, false, true, "1 run needed between 21 MiB and 32 MiB of a peak of 100 MiB"},
+		{"files read fast, from a disk that is faster", []*Record{waitingForDisk(fast(readingFiles(90, 90, 20, 1), 0), 0.09)}, true, true, "but for 79 MiB of page cache"},
+		{"files read faster, from a disk that is too", []*Record{waitingForDisk(fast(readingFiles(150, 150, 20, 1), 0), 0.09)}, false, true, "between 21 MiB and 32 MiB"},
+		{"files read fast, from a disk that is hardly faster", []*Record{waitingForDisk(fast(readingFiles(90, 90, 20, 1), 0), 0.2)}, false, true, "between 21 MiB and 32 MiB"},
+		{"files read as fast as the disk is", []*Record{waitingForDisk(fast(readingFiles(90, 90, 20, 1), 0), 0.6)}, true, true, "but for 68 MiB of page cache"},
 		{"files read fast, little ahead", []*Record{fast(readingFiles(90, 90, 20, 1), mebibyte)}, true, true, "but for 75 MiB of page cache"},
 		{"files read twice, and killed with less", []*Record{readingFiles(90, 180, 20, 1), killed(runOf(50, procstats.Exact, 1))}, false, true, "1 run needed between 50 MiB and 100 MiB of a peak"},
 		{"files read twice, and killed with little less", []*Record{readingFiles(90, 180, 20, 1), killed(runOf(71, procstats.Exact, 1))}, true, true, "1 run with OOM kills at less: ask for 110 MiB."},

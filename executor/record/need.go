@@ -51,10 +51,10 @@ type usage struct {
 	cached float64
 	// streamed was read from storage by calls, and not by touching what is mapped.
 	streamed float64
-	// room is what files need that pass through memory once. fast reports that they pass so fast that it takes time to
-	// take them back, flooding that they are written so fast.
-	room           float64
-	fast, flooding bool
+	// leastRoom and room are what files need at least and at most that pass through memory once. fast reports that
+	// they pass so fast that it takes time to take them back, flooding that they are written so fast.
+	room, leastRoom float64
+	fast, flooding  bool
 	// limited reports whether the run met its memory limit.
 	limited bool
 	// resident is the most that all processes together can have had resident, inherited the part of it that may have
@@ -84,7 +84,8 @@ func usageOf(r *Record, charged float64) (u usage) {
 	u.streamed = min(u.stored, read)
 	u.flooding = u.written > fastWrites*seconds
 	u.fast = u.flooding || u.streamed > fastReads*seconds
-	u.room, u.limited = roomFor(r, u.streamed, headline(procstats.HeadlineCPU), seconds), metLimit(r)
+	u.leastRoom, u.room = roomFor(r, u.streamed, headline(procstats.HeadlineCPU), seconds)
+	u.limited = metLimit(r)
 	if u.uncharged = r.amount(procstats.TreeUncharged); u.uncharged < libraries {
 		u.uncharged = 0
 	}
@@ -129,19 +130,25 @@ func (u *usage) foundLoaded() bool {
 	return u.found > max(much, 2*u.charged) && u.stored < u.found/hardly
 }
 
-// roomFor is what files need that pass through memory once, of which so much came from storage. What is read faster
-// than a program computes is read ahead, and read again if that has no room; what is read as fast as memory allows,
-// while that which was read ahead before is in use.
-func roomFor(r *Record, streamed, cpu, seconds float64) float64 {
-	const fast = 128 * mebibyte // per second of CPU time
+// roomFor is what files need at least and at most that pass through memory once, of which so much came from storage.
+// What is read faster than a program computes is read ahead, and read again if that has no room; what is read as fast
+// as memory allows, while that which was read ahead before is in use. The kernel reads twice as much ahead each time:
+// a disk that a program hardly waited for can read all twice meanwhile. A program that did wait would wait again.
+func roomFor(r *Record, streamed, cpu, seconds float64) (least, most float64) {
+	const fast, hardly, much = 128 * mebibyte, 0.01, stalledShare / 2 // fast per second of CPU time
 	ahead := min(streamed, float64(cmp.Or(r.Host.ReadAheadBytes, usualReadAhead)))
+	w := waitsOf(r)
+	io := w.share(w.IOSome)
 	switch {
-	case streamed <= fast*cpu:
-		return flow
-	case streamed <= fastReads*seconds:
-		return 4*flow + ahead
+	case streamed <= fast*cpu, w.IOSome != nil && io < hardly && streamed <= 2*fast*cpu:
+		return flow, flow
+	case io >= much && !metLimit(r):
+		least = flow + ahead
 	}
-	return max(4*flow+ahead, 2*flow+2*ahead)
+	if streamed <= fastReads*seconds {
+		return max(flow, least), 4*flow + ahead
+	}
+	return max(flow, least), max(4*flow+ahead, 2*flow+2*ahead)
 }
 
 // cache returns between what bounds the part of a peak is that is page cache of files, and that nothing needs. What
@@ -165,7 +172,7 @@ func (u *usage) cache() (least, most float64) {
 	if u.again >= often*u.stored {
 		files = u.written
 	}
-	return least, max(least, unmapped(files, u.resident-u.inherited, flow))
+	return least, max(least, unmapped(files, u.resident-u.inherited, u.leastRoom))
 }
 
 // needOf returns what a run needed that needed between least and high of what was charged to it. It is not less than
@@ -196,8 +203,11 @@ func needOf(r *Record, u *usage, least, high float64) need {
 // own is what comes from no files.
 func (n need) own() float64 { return n.charged - n.cache - n.spare - n.files }
 
-// loaded is what comes from files and is no code, without the libraries.
-func (n need) loaded() float64 { return n.files + max(0, n.others+n.around-n.code-libraries) }
+// loaded is what comes from files and is no code, without the libraries. What lies around is code as the rest is.
+func (n need) loaded() float64 {
+	data := 1 - n.code/max(n.others, 1)
+	return n.files + max(0, (n.others+n.around)*data-libraries)
+}
 
 // text says what was charged, with a word of its guarantee, and what was not.
 func (n need) text(guarantee string) string {
