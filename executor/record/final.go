@@ -319,7 +319,7 @@ func InheritedPeak(headline map[string]HeadlineValue, before, after *procstats.S
 }
 
 // SetUnread is for totals, of some units or all, that were last read before the end, for a reason: what was exact then
-// is a lower bound.
+// is a lower bound, and that less CPU time was read than processes had used when they ended says nothing else.
 func (r *Record) SetUnread(reason string, units ...procstats.Unit) {
 	unread := func(m procstats.Measurement) bool { return len(units) == 0 || slices.Contains(units, m.Unit) }
 	r.Notes = append(r.Notes, reason)
@@ -330,6 +330,9 @@ func (r *Record) SetUnread(reason string, units ...procstats.Unit) {
 			continue
 		}
 		h.Guarantee, h.Reason = procstats.LowerBound, reason
+		h.Notes = slices.DeleteFunc(h.Notes, func(n procstats.Note) bool {
+			return n.OtherSource == procstats.ExitsCPU.String()
+		})
 		r.Headline[name] = h
 	}
 	for name := range r.Measurements {
