@@ -58,7 +58,7 @@ func AddHistory(ctx context.Context, address string, days int, tasks []*Task) (e
 	for name, query := range queries(days) {
 		answer, err := client.Get[vector](ctx, c, strings.TrimSuffix(base.EscapedPath(), "/")+"/api/v1/query", "query", query)
 		if err != nil {
-			return fmt.Errorf("prometheus at %s: %w", address, err)
+			return fmt.Errorf("prometheus at %s: %w; --prometheus names the address of a Prometheus server", address, err)
 		}
 		for _, r := range answer.Value.Data.Result {
 			m := r.Metric

@@ -264,6 +264,9 @@ func parseValue(unit procstats.Unit, text string) (float64, error) {
 			err = errors.New("must be a number")
 		}
 	}
+	if err == nil && unit == procstats.Share && number > 1 && !strings.HasSuffix(text, "%") {
+		err = fmt.Errorf("is a share, of which 1 is all; did you mean %s%%?", text)
+	}
 	if err == nil && (math.IsNaN(number) || math.IsInf(number, 0)) { // no comparison with them says that a budget failed
 		err = errors.New("must be a finite number")
 	}

@@ -135,6 +135,15 @@ func TestParseErrors(t *testing.T) {
 			t.Errorf("%q: %v, %v, want %q", text, c, err, want)
 		}
 	}
+	share := func(name string) (procstats.Measurement, error) {
+		return procstats.Measurement{Name: name, Unit: procstats.Share}, nil
+	}
+	if c, err := ParseOf("wasted_memory > 20", share); err == nil || !strings.Contains(err.Error(), "did you mean 20%?") {
+		t.Errorf("a share of 20: %v, %v", c, err)
+	}
+	if _, err := ParseOf("missing_cpu > 120%", share); err != nil {
+		t.Error(err)
+	}
 	for _, text := range []string{"memory_peak", "memory_peak=", "memory_peak=x%", "memory_peak=-1%", "peak=1%"} {
 		if i, err := ParseIncrease(text); err == nil {
 			t.Errorf("%q: %v", text, i)
