@@ -35,10 +35,10 @@ func (c *Cluster) source(ctx context.Context, t *Task) (text string, err error) 
 func (c *Cluster) Patch(ctx context.Context, tasks []*Task, sizes []*Size) (diff string, notes []string) {
 	text, err := c.source(ctx, tasks[0])
 	if err == nil {
-		diff, notes, err = patch(tasks[0].Job+".nomad.hcl", text, sizes)
+		diff, notes, err = patch(sizes[0].JobName()+".nomad.hcl", text, sizes)
 	}
 	if err != nil {
-		notes = append(notes, fmt.Sprintf("job %s: Nomad's copy of its file: %v", tasks[0].Job, c.explain(err)))
+		notes = append(notes, fmt.Sprintf("job %s: Nomad's copy of its file: %v", sizes[0].JobName(), c.explain(err)))
 	}
 	return diff, notes
 }

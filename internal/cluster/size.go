@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
@@ -65,6 +66,9 @@ func (r *Resource) setUsed(values []float64) {
 }
 
 const mebibyte = 1 << 20
+
+// JobName names the job, and its namespace, which others with this name may be in.
+func (s *Size) JobName() string { return strings.TrimSuffix(s.Job+"@"+s.Namespace, "@default") }
 
 // Size returns the sizes of the task. A core counts for coreMHz if the cluster does not say what it counts for.
 func (t *Task) Size(coreMHz int) *Size {

@@ -354,7 +354,7 @@ func (s *sizing) text(p cli.Palette) string {
 	}
 	sheet := cli.Sheet{Palette: p}
 	for _, t := range s.Tasks {
-		row(&t.Memory, t.Count, jobName(t), t.Group, t.Task, strconv.Itoa(t.Count), strconv.Itoa(t.Runs), "memory MiB")
+		row(&t.Memory, t.Count, t.JobName(), t.Group, t.Task, strconv.Itoa(t.Count), strconv.Itoa(t.Runs), "memory MiB")
 		row(&t.CPU, t.Count, "", "", "", "", "", "cpu MHz")
 	}
 	sheet.Table(&table)
@@ -363,17 +363,12 @@ func (s *sizing) text(p cli.Palette) string {
 		if t.Memory.Advised != nil && !s.whole {
 			continue
 		}
-		sheet.Title(cli.Printable(jobName(t) + "/" + t.Group + "/" + t.Task))
+		sheet.Title(cli.Printable(t.JobName() + "/" + t.Group + "/" + t.Task))
 		for _, line := range t.Why {
 			sheet.WriteString(cli.Printable(line) + "\n")
 		}
 	}
 	return sheet.String()
-}
-
-// jobName names the job of a task, and its namespace, which others with this name may be in.
-func jobName(t *cluster.Size) string {
-	return strings.TrimSuffix(t.Job+"@"+t.Namespace, "@default")
 }
 
 func sumText(name, unit string, s *cluster.Sum) string {
