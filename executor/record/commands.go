@@ -20,7 +20,8 @@ type Commands struct {
 	// Others sums what has no row; its command is empty.
 	Others *procstats.Command `json:"others,omitempty"`
 	// UnattributedCPUSeconds closes the sum: live processes, those that ended in another cgroup, and lost records.
-	// Signed.
+	// Signed. It is absent like the total, which is so also if the rows have more: processes that have joined the task
+	// used it before.
 	UnattributedCPUSeconds *float64 `json:"unattributed_cpu_seconds"`
 	TotalCPUSeconds        *float64 `json:"total_cpu_seconds"`
 	// LostRecords counts threads whose end was not recorded, because too many ended at once.
@@ -48,6 +49,9 @@ func (c *Commands) Notes(text func(time.Time) string) (notes []string) {
 	}
 	if c.LostRecords > 0 {
 		notes = append(notes, procstats.Counted(c.LostRecords, "record", "records")+" lost: too many processes ended at once")
+	}
+	if c.TotalCPUSeconds == nil && len(c.Rows) > 0 {
+		notes = append(notes, "no shares: the total is unknown, or less than what processes used that joined the task later")
 	}
 	return notes
 }
@@ -142,8 +146,8 @@ func (c *Commands) CloseWith(total *float64) {
 		return
 	}
 	c.Rows, c.Others = c.Split(commandRows)
-	if total != nil {
-		_, cpu := c.sum()
+	// More than that was used before it joined the task, and is no share of it.
+	if _, cpu := c.sum(); total != nil && cpu <= *total+max(0.020, *total/100) {
 		c.TotalCPUSeconds, c.UnattributedCPUSeconds = total, new(*total-cpu)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -283,6 +284,18 @@ func TestSetCommandsIO(t *testing.T) {
 			if h := r.Headline[id.String()]; (h.Value != nil) != test.known || test.known && h.Guarantee != procstats.Exact {
 				t.Errorf("%s: %s is %+v", name, id, h)
 			}
+		}
+	}
+}
+
+// TestCommandsOfJoined holds that rows that have more than the task are no shares of it, and that the notes say so.
+func TestCommandsOfJoined(t *testing.T) {
+	for total, shares := range map[float64]bool{3: true, 1.99: true, 1.9: false, 0: false} {
+		c := &Commands{Rows: []procstats.Command{{Name: "true", CPUSeconds: 2}}}
+		c.CloseWith(&total)
+		said := strings.Contains(strings.Join(c.Notes(time.Time.String), "\n"), "no shares")
+		if got := c.TotalCPUSeconds != nil && c.UnattributedCPUSeconds != nil; got != shares || said == shares {
+			t.Errorf("2 s of %v: shares %v, said that there are none %v", total, got, said)
 		}
 	}
 }
