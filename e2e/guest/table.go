@@ -46,6 +46,7 @@ nightly -kernel 7 -cgroup v1 -memory 1024 : ./e2e/watch
 -kernel 6.1 -cgroup v2 -append psi=0 : ./e2e/where -run=Here
 -kernel 6.12 -cgroup v2 -user nobody : ./e2e/where -run=Here
 nightly -kernel 6.12 -cgroup v2 -memory 2048 -disk 256 : ./e2e/where -run=Same ./e2e/advice -run=TestLoadedByOthers ./procstats/source -run=TestTree|TestSmaps ./executor -run=Leftover|WaitForAll|Outliving
+nightly -kernel 6.12 -cgroup v2 -memory 1024 -disk 512 -ext4 512 : ./e2e/advice -run=TestAdviceLoop/(shared_made|jit_little|burst_20)
 nightly -kernel 6.1 -cgroup v1 -memory 1024 : ./e2e/where -run=Same
 nightly -kernel 5.10 -cgroup v2 -memory 1024 : ./e2e/where -run=Same
 `
