@@ -28,9 +28,8 @@ func (a *asked) Target(context.Context, bool) (*proto.TargetResponse, error) {
 }
 
 // TestReapedIsAskedForOnce holds that an executor which was awake is asked what it has reaped only if it has reaped,
-// and once. This process is the executor: it was awake whenever it is looked at.
+// and once. This process is the executor: it was awake whenever it is looked at, and no other test has children meanwhile.
 func TestReapedIsAskedForOnce(t *testing.T) {
-	t.Parallel()
 	executor := &asked{}
 	r := &reading{
 		loop: &Loop{now: kernel.Now}, ctx: t.Context(), task: Task{Executor: executor, Process: procstats.ProcessID{PID: os.Getpid()}},

@@ -33,12 +33,13 @@ func (c *Cluster) source(ctx context.Context, t *Task) (text string, err error) 
 // Patch returns the change of a job's file that gives its tasks what is advised, as a unified diff, empty if nothing
 // changes. The notes say what is left to the reader.
 func (c *Cluster) Patch(ctx context.Context, tasks []*Task, sizes []*Size) (diff string, notes []string) {
+	name := NameOf(tasks[0].Job, tasks[0].Namespace)
 	text, err := c.source(ctx, tasks[0])
 	if err == nil {
-		diff, notes, err = patch(sizes[0].JobName()+".nomad.hcl", text, sizes)
+		diff, notes, err = patch(name+".nomad.hcl", text, sizes)
 	}
 	if err != nil {
-		notes = append(notes, fmt.Sprintf("job %s: Nomad's copy of its file: %v", sizes[0].JobName(), c.explain(err)))
+		notes = append(notes, fmt.Sprintf("job %s: Nomad's copy of its file: %v", name, c.explain(err)))
 	}
 	return diff, notes
 }

@@ -67,8 +67,8 @@ func (r *Resource) setUsed(values []float64) {
 
 const mebibyte = 1 << 20
 
-// JobName names the job, and its namespace, which others with this name may be in.
-func (s *Size) JobName() string { return strings.TrimSuffix(s.Job+"@"+s.Namespace, "@default") }
+// NameOf names a job, and its namespace, which others with this name may be in.
+func NameOf(job, namespace string) string { return strings.TrimSuffix(job+"@"+namespace, "@default") }
 
 // Size returns the sizes of the task. A core counts for coreMHz if the cluster does not say what it counts for.
 func (t *Task) Size(coreMHz int) *Size {

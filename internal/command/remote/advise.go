@@ -354,7 +354,8 @@ func (s *sizing) text(p cli.Palette) string {
 	}
 	sheet := cli.Sheet{Palette: p}
 	for _, t := range s.Tasks {
-		row(&t.Memory, t.Count, t.JobName(), t.Group, t.Task, strconv.Itoa(t.Count), strconv.Itoa(t.Runs), "memory MiB")
+		job := cluster.NameOf(t.Job, t.Namespace)
+		row(&t.Memory, t.Count, job, t.Group, t.Task, strconv.Itoa(t.Count), strconv.Itoa(t.Runs), "memory MiB")
 		row(&t.CPU, t.Count, "", "", "", "", "", "cpu MHz")
 	}
 	sheet.Table(&table)
@@ -363,7 +364,7 @@ func (s *sizing) text(p cli.Palette) string {
 		if t.Memory.Advised != nil && !s.whole {
 			continue
 		}
-		sheet.Title(cli.Printable(t.JobName() + "/" + t.Group + "/" + t.Task))
+		sheet.Title(cli.Printable(cluster.NameOf(t.Job, t.Namespace) + "/" + t.Group + "/" + t.Task))
 		for _, line := range t.Why {
 			sheet.WriteString(cli.Printable(line) + "\n")
 		}
