@@ -69,7 +69,7 @@ func killForks(t *testing.T, g *Group, dir string) {
 		}
 	}
 	members("before", func(n int) bool { return n >= 10 })
-	must(t, g.killFrozen())
+	must(t, g.killEach())
 	if err := cmd.Wait(); err == nil {
 		t.Error("it has ended by itself")
 	}

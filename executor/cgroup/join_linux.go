@@ -181,7 +181,7 @@ func (g *Group) Kill() error {
 			return err
 		}
 	}
-	return g.killFrozen()
+	return g.killEach()
 }
 
 func vanishedFolder(dir string) bool {
@@ -191,23 +191,29 @@ func vanishedFolder(dir string) bool {
 
 const freezerState = "freezer.state"
 
-// killFrozen kills process by process. A frozen group cannot fork, so one round finds every process. Version 2, which
-// freezes since Linux 5.2, does so a little after it was told: there, and without a freezer, rounds are repeated until
-// the list is empty.
-func (g *Group) killFrozen() error {
-	dir := g.V1["freezer"]
-	frozen := dir != "" && write(dir, freezerState, "FROZEN") == nil
-	// A process that version 1 has frozen dies of its SIGKILL once it is thawed. A group that is gone needs no thawing,
-	// and nothing else can be done about an error.
-	switch {
-	case frozen:
-		defer func() { _ = write(dir, freezerState, "THAWED") }()
-	case g.V2 != "" && write(g.V2, "cgroup.freeze", "1") == nil:
-		defer func() { _ = write(g.V2, "cgroup.freeze", "0") }()
+// killEach kills process by process. One that has been sent SIGKILL forks no more (fork(2) looks for signals last):
+// when a round lists nothing new, all are killed. A group that forks faster than that is frozen, which is a risk: if
+// this process is killed meanwhile, what version 1 has frozen ends only once it is thawed. Version 2 freezes since
+// Linux 5.2.
+func (g *Group) killEach() error {
+	const unfrozen, rounds = 5, 20
+	dir, file, frozen, thawed := g.V1["freezer"], freezerState, "FROZEN", "THAWED"
+	if dir == "" {
+		dir, file, frozen, thawed = g.V2, "cgroup.freeze", "1", "0"
 	}
-	const rounds = 20
-	for range rounds {
+	set := func(state string) {
+		if dir != "" {
+			_ = write(dir, file, state) // nothing else can be done about an error
+		}
+	}
+	defer set(thawed) // also what was paused before
+	killed := map[int]bool{}
+	for round := range rounds {
+		if round == unfrozen {
+			set(frozen)
+		}
 		pids, err := g.PIDs()
+		pids = slices.DeleteFunc(pids, func(pid int) bool { return killed[pid] })
 		if err != nil || len(pids) == 0 {
 			return err
 		}
@@ -216,8 +222,8 @@ func (g *Group) killFrozen() error {
 				return err
 			}
 		}
-		if frozen {
-			return nil
+		for _, pid := range pids {
+			killed[pid] = true
 		}
 	}
 	return nil
