@@ -302,8 +302,10 @@ func (m *membership) markExited(p *process) {
 		m.exited.processes++
 		m.exited.cpu += p.tree.cpu
 	}
-	if p.orphaned || slices.ContainsFunc(m.procs, func(q *process) bool { return q.PID == p.ppid }) {
-		m.exited.before += p.before + p.childrenBefore
+	before := p.before + p.childrenBefore
+	ranBefore := before > 0 || p.io.earlier != ioCounters{} // of few: the search takes as long as there are processes
+	if ranBefore && (p.orphaned || slices.ContainsFunc(m.procs, func(q *process) bool { return q.PID == p.ppid })) {
+		m.exited.before += before
 		m.exited.io.add(&p.io.earlier, 1)
 	}
 	m.drop(p)
