@@ -183,3 +183,32 @@ func BenchmarkProcesses(b *testing.B) {
 	}
 	takeTurns(b, samplers...)
 }
+
+// BenchmarkThreads reads the default selection of one process with 2,000 threads that sleep.
+func BenchmarkThreads(b *testing.B) {
+	const script = `import sys, threading
+threading.stack_size(65536)
+ended = threading.Event()
+for i in range(1999): threading.Thread(target=ended.wait, daemon=True).start()
+print("ready", flush=True)
+sys.stdin.read()`
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		b.Skip("there is no python3 to make threads with")
+	}
+	cmd := exec.Command(python, "-S", "-c", script)
+	input, output := testkit.Value(cmd.StdinPipe())(b), testkit.Value(cmd.StdoutPipe())(b)
+	must(b, cmd.Start())
+	b.Cleanup(func() {
+		_ = input.Close()
+		noError(b, cmd.Wait())
+	})
+	if line, err := bufio.NewReader(output).ReadString('\n'); err != nil {
+		b.Fatal(line, err)
+	}
+	cgroup := makeCgroups(b)
+	for _, dir := range cgroupDirs(cgroup) {
+		enter(b, dir, cmd.Process.Pid)
+	}
+	takeTurns(b, totalsSampler(b, "2000", cgroup, procstats.DefaultSelection()))
+}
