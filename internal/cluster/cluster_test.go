@@ -178,3 +178,34 @@ func TestSizes(t *testing.T) {
 	sizes = sizesOf(t, replacing(`"Type": "service"`, `"Type": "system"`, `"Count": 1`, `"Count": 0`), "serving", captured)
 	testkit.Equal(t, sizes["serving"].Count, 1, "allocations of a system job")
 }
+
+// TestUsed has runs of which more or less is known: what they have used is known no better.
+func TestUsed(t *testing.T) {
+	exact, lower, upper, sampled := procstats.Exact, procstats.LowerBound, procstats.UpperBound, procstats.Sampled
+	for _, test := range []struct {
+		runs []procstats.Guarantee
+		want procstats.Guarantee
+	}{
+		{nil, ""},
+		{[]procstats.Guarantee{exact, exact}, exact},
+		{[]procstats.Guarantee{exact, lower}, lower},
+		{[]procstats.Guarantee{lower, exact}, lower},
+		{[]procstats.Guarantee{exact, upper, upper}, upper},
+		{[]procstats.Guarantee{upper, lower}, sampled},
+		{[]procstats.Guarantee{lower, exact, sampled}, sampled},
+	} {
+		task := &cluster.Task{}
+		for i, g := range test.runs {
+			task.Runs = append(task.Runs, &record.Record{
+				State: record.Exited, SpanSeconds: new(10.0), Diagnosis: record.Diagnosis{Verdict: record.Completed},
+				Headline: map[string]record.HeadlineValue{
+					procstats.HeadlineMemoryPeak.String(): {Value: new(float64((100 + i) << 20)), Guarantee: g},
+					procstats.HeadlineCPU.String():        {Value: new(1.0), Guarantee: g},
+				},
+			})
+		}
+		size := task.Size(1000)
+		testkit.Equal(t, size.Memory.Guarantee, test.want, "memory of %v", test.runs)
+		testkit.Equal(t, size.CPU.Guarantee, test.want, "CPU of %v", test.runs)
+	}
+}

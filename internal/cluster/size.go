@@ -46,6 +46,8 @@ type Resource struct {
 	P95       *int64 `json:"used_p95"`
 	Peak      *int64 `json:"used_peak"`
 	Advised   *int64 `json:"advised"`
+	// Guarantee is how what was used relates to the truth; empty if nothing is known.
+	Guarantee procstats.Guarantee `json:"used_guarantee,omitempty"`
 }
 
 // Saved returns what one allocation requests and does not need; negative if it needs more. Something must be advised.
@@ -63,6 +65,16 @@ func (r *Resource) setUsed(values []float64) {
 		return new(int64(math.Ceil(values[int(math.Ceil(share*float64(len(values))))-1])))
 	}
 	r.P50, r.P95, r.Peak = at(0.5), at(0.95), at(1)
+}
+
+// include makes the guarantee that of several runs, of which one has g.
+func (r *Resource) include(g procstats.Guarantee) {
+	switch {
+	case r.Guarantee == "" || r.Guarantee == procstats.Exact:
+		r.Guarantee = g
+	case g != r.Guarantee && g != procstats.Exact:
+		r.Guarantee = procstats.Sampled // they can be wrong either way
+	}
 }
 
 const mebibyte = 1 << 20
@@ -96,10 +108,12 @@ func (t *Task) Size(coreMHz int) *Size {
 	for _, r := range t.Runs {
 		if h := r.Headline[procstats.HeadlineMemoryPeak.String()]; h.Value != nil {
 			memory = append(memory, *h.Value/mebibyte)
+			s.Memory.include(h.Guarantee)
 		}
 		span, ok := r.Span()
 		if h := r.Headline[procstats.HeadlineCPU.String()]; h.Value != nil && ok {
 			cpu = append(cpu, *h.Value/span*float64(s.CoreMHz))
+			s.CPU.include(h.Guarantee)
 		}
 		if kills := r.Diagnosis.OOM.Kills; kills != nil {
 			s.OOMKills += *kills

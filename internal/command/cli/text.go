@@ -302,6 +302,12 @@ func GuaranteeText(g procstats.Guarantee) string {
 	return string(g)
 }
 
+// Bounded marks the text of a value that is only a bound.
+func Bounded(g procstats.Guarantee, value string) string {
+	sign := map[procstats.Guarantee]string{procstats.LowerBound: "≥ ", procstats.UpperBound: "≤ "}
+	return sign[g] + value
+}
+
 // TableOrder returns the names of measurements in the order of the table, followed by those that only a later version
 // of tacho knows.
 func TableOrder[V any](values map[string]V) []string {

@@ -192,6 +192,5 @@ func bounded(g procstats.Guarantee, unit procstats.Unit, value *float64) string 
 	if value == nil || g.Vacuous(*value) {
 		return procstats.NoValue
 	}
-	sign := map[procstats.Guarantee]string{procstats.LowerBound: "≥ ", procstats.UpperBound: "≤ "}
-	return sign[g] + unit.Text(*value)
+	return cli.Bounded(g, unit.Text(*value))
 }

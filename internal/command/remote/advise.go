@@ -336,21 +336,22 @@ func (s *sizing) text(p cli.Palette) string {
 		Header: []string{"JOB", "GROUP", "TASK", "COUNT", "RUNS", "", "REQUESTED", "P50", "P95", "PEAK", "ADVISED", "SAVED"},
 		Right:  []int{3, 4, 6, 7, 8, 9, 10, 11},
 	}
-	number := func(n *int64) string {
+	number := func(n *int64, g procstats.Guarantee) string {
 		if n == nil {
 			return procstats.NoValue
 		}
-		return strconv.FormatInt(*n, 10)
+		return cli.Bounded(g, strconv.FormatInt(*n, 10))
 	}
 	row := func(r *cluster.Resource, count int, cells ...string) {
+		cells = append(cells, strconv.FormatInt(r.Requested, 10))
+		for _, n := range []*int64{r.P50, r.P95, r.Peak} {
+			cells = append(cells, number(n, r.Guarantee))
+		}
 		var saved *int64
 		if r.Advised != nil {
 			saved = new(int64(count) * r.Saved())
 		}
-		for _, n := range []*int64{&r.Requested, r.P50, r.P95, r.Peak, r.Advised, saved} {
-			cells = append(cells, number(n))
-		}
-		table.AddTexts(cells...)
+		table.AddTexts(append(cells, number(r.Advised, ""), number(saved, ""))...)
 	}
 	sheet := cli.Sheet{Palette: p}
 	for _, t := range s.Tasks {
