@@ -84,7 +84,7 @@ func (a *Alloc) Watched() bool { return a.persisted.JobType == allocation.Watch 
 // Name is JOB.GROUP[INDEX]; of a cgroup that is only watched, the path of the one above it.
 func (a *Alloc) Name() string {
 	if a.Watched() {
-		return strings.TrimSuffix(a.JobID, "/")
+		return cmp.Or(strings.TrimSuffix(a.JobID, "/"), "/")
 	}
 	return fmt.Sprintf("%s.%s[%d]", a.JobID, a.Group, a.Index)
 }

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/tachograph/tacho/internal/agent/allocation"
+	"github.com/tachograph/tacho/internal/agent/state"
 	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -41,5 +43,13 @@ func TestKillsSoFar(t *testing.T) {
 			got = append(got, n)
 		}
 		testkit.Diff(t, name, test.want, got)
+	}
+}
+
+// TestName holds that a watched cgroup has a name at every depth.
+func TestName(t *testing.T) {
+	for above, want := range map[string]string{"/": "/", "/a": "/a", "/a/b": "/a/b"} {
+		a := &Alloc{JobID: above, persisted: state.Allocation{JobType: allocation.Watch}}
+		testkit.Equal(t, a.Name(), want, "below %s", above)
 	}
 }
