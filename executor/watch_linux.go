@@ -119,8 +119,8 @@ func (x *Watch) Run(ctx context.Context) *record.Record {
 	reason := x.await(ctx)
 	ended := kernel.Now()
 	last, before := x.reader.Recent()
-	final := x.final(last, reason == groupEmpty) // before anything else: the cgroup may be removed now
-	if reason != groupEmpty && reason != processEnded {
+	final := x.final(last, reason == record.GroupEmpty) // before anything else: the cgroup may be removed now
+	if reason != record.GroupEmpty && reason != record.ProcessEnded {
 		ended = final.Stamp // what is watched goes on until then, and after
 	}
 	stop()
@@ -188,21 +188,15 @@ func (x *Watch) addEarlier() {
 	info.Earlier, info.Notes = earlier, append(info.Notes, text)
 }
 
-// Reasons why a watch ended by itself.
-const (
-	processEnded = "the process ended"
-	groupEmpty   = "no process was left"
-)
-
 // lookInterval is the time between two looks for the end where the kernel does not tell it.
 const lookInterval = 100 * time.Millisecond
 
 // await returns why the watch is over, once it is.
 func (x *Watch) await(ctx context.Context) (reason string) {
-	reason = groupEmpty
+	reason = record.GroupEmpty
 	var events kernel.File
 	if x.watched.Process.PID > 0 {
-		reason = processEnded
+		reason = record.ProcessEnded
 	} else if x.group.V2 != "" {
 		events, _ = kernel.Open(filepath.Join(x.group.V2, "cgroup.events")) // without it the processes are listed
 	}

@@ -90,9 +90,9 @@ type peaks struct {
 	known []need
 	upper int
 	// killedAt is the highest peak of the kills runs that the kernel killed something of, atLeast that of the bounds
-	// runs of which only a lower bound or a sample is known.
-	killedAt, atLeast float64
-	kills, bounds     int
+	// runs of which only a lower bound or a sample is known, and of the cut ones that were not seen to their end.
+	killedAt, atLeast  float64
+	kills, bounds, cut int
 	// found is the most that one of the warm runs read that others had loaded; none is in known.
 	found float64
 	warm  int
@@ -173,6 +173,13 @@ type size struct {
 func (p *peaks) add(s *size) {
 	const apart = 1.5
 	least, most := s.cache()
+	if isCutShort(s.Record) {
+		p.cut++
+		if s.exact {
+			p.atLeast = max(p.atLeast, s.charged-most)
+		}
+		return
+	}
 	low, high := max(s.charged-most, p.killedAt, p.shortAt, p.tight), s.charged-least
 	if p.proven > 0 && low <= p.proven && p.proven < high && most > least {
 		return
@@ -206,6 +213,17 @@ func chargedExactly(h *HeadlineValue) bool {
 // isAborted reports whether a run ended before it had done its work, as far as is known. Services end by a stop.
 func isAborted(r *Record) bool {
 	return r.Diagnosis.Verdict != Completed && r.Diagnosis.Verdict != Stopped
+}
+
+// Settled is how long a task has to run for its peak so far to count as that of a run to its end: each hour of a day.
+const Settled = 24 * time.Hour
+
+// isCutShort reports whether what a run needs later is not known: its time was up, or that of a watch.
+func isCutShort(r *Record) bool {
+	span, _ := r.Span()
+	d := &r.Diagnosis
+	return span < Settled.Seconds() &&
+		(d.Verdict == TimedOut || d.Verdict == Watched && d.Reason != ProcessEnded && d.Reason != GroupEmpty)
 }
 
 // ranShort reports whether a run had less memory than it needed. A few pages that lie idle are swapped out of any task.
@@ -285,9 +303,12 @@ func (a *Advice) unknownNeed(p *peaks) bool {
 	if len(p.known) > 0 {
 		highest, thanOthers = largest(p.known).total(), ", more than any run whose peak is known"
 	}
-	cold := ""
+	cold, known := "", a.subject.once+" in a cgroup"
 	if p.warm > 0 {
 		cold = " and nothing of it in the page cache"
+	}
+	if p.cut > 0 {
+		known = "Let it run to its end, or for a day"
 	}
 	switch {
 	case len(p.known) == 0 && p.fast && p.tight > 0 && p.proven == 0 && p.high > max(p.killedAt, p.shortAt, p.atLeast):
@@ -307,11 +328,11 @@ func (a *Advice) unknownNeed(p *peaks) bool {
 			"enough memory (try %d MiB).", runs(p.short), procstats.Bytes.Text(p.shortAt), thanOthers, a.subject.once,
 			nextLimit(p.shortAt))
 	case p.atLeast > highest && thanOthers == "":
-		a.because("The memory peak is only known to be at least %s: the data do not suffice. %s in a cgroup.",
-			procstats.Bytes.Text(p.atLeast), a.subject.once)
+		a.because("The memory peak is only known to be at least %s: the data do not suffice. %s.",
+			procstats.Bytes.Text(p.atLeast), known)
 	case p.atLeast > highest:
-		a.because("%s needed at least %s%s: the need is higher, and not known. %s in a cgroup.",
-			runs(p.bounds), procstats.Bytes.Text(p.atLeast), thanOthers, a.subject.once)
+		a.because("%s needed at least %s%s: the need is higher, and not known. %s.",
+			runs(p.bounds+p.cut), procstats.Bytes.Text(p.atLeast), thanOthers, known)
 	case len(p.known) == 0 && p.warm > 0:
 		a.because("%s read up to %s that did not come from storage: whether these are files that others had loaded, and "+
 			"must stay in memory, is not known. %s when they are not in the page cache.", runs(p.warm),

@@ -25,6 +25,7 @@ type adviceBasis struct {
 	SpanSeconds   *float64  `json:"span_seconds,omitempty"`
 	Diagnosis     struct {
 		Verdict Verdict `json:"verdict"`
+		Reason  string  `json:"reason,omitempty"` // of a watch
 		Stall   Stall   `json:"stall,omitempty"`
 		OOM     struct {
 			Kills *int64 `json:"kills"`
@@ -65,6 +66,9 @@ func (r *Record) AdviceBasis() string {
 	}
 	b.Diagnosis.Verdict, b.Diagnosis.Stall, b.Host.CPUs = r.Diagnosis.Verdict, r.Diagnosis.Stall, r.Host.CPUs
 	b.Diagnosis.OOM.Kills, b.Host.ReadAheadBytes = r.Diagnosis.OOM.Kills, r.Host.ReadAheadBytes
+	if r.Diagnosis.Verdict == Watched {
+		b.Diagnosis.Reason = r.Diagnosis.Reason
+	}
 	for _, id := range [...]procstats.ID{
 		procstats.HeadlineMemoryPeak, procstats.HeadlineCPU, procstats.HeadlineIORead, procstats.HeadlineIOHanded,
 		procstats.HeadlineNetworkReceived,

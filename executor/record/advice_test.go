@@ -258,6 +258,22 @@ func TestHistories(t *testing.T) {
 	}
 }
 
+func timedOut(r *Record) *Record {
+	r.Diagnosis.Verdict = TimedOut
+	return r
+}
+
+func watched(r *Record, until string) *Record {
+	r.Diagnosis.Verdict, r.Diagnosis.Reason = Watched, until
+	return r
+}
+
+func lasting(r *Record, d time.Duration) *Record {
+	*r.Headline[procstats.HeadlineCPU.String()].Value *= d.Seconds() / *r.WallSeconds
+	r.WallSeconds = new(d.Seconds())
+	return r
+}
+
 // TestInsufficientData holds that nothing is advised from a bound on the wrong side, and that the reason is said.
 func TestInsufficientData(t *testing.T) {
 	exact := func() *Record { return runOf(100, procstats.Exact, 0) }
@@ -305,7 +321,14 @@ func TestInsufficientData(t *testing.T) {
 		{"waiting for memory while others had the CPU", []*Record{reclaiming}, true, true, "peak 100 MiB exact in 1 run"},
 		{"throttled by a cgroup above", []*Record{above}, true, false, "1 run was throttled by a quota"},
 		{"failed at less", []*Record{aborted(20, Failed), aborted(20, Signaled), exact()}, true, true, "peak 100 MiB exact in 1 run"},
-		{"failed at more", []*Record{aborted(200, TimedOut), exact()}, true, true, "peak 200 MiB exact in 2 runs"},
+		{"failed at more", []*Record{aborted(200, Signaled), exact()}, true, true, "peak 200 MiB exact in 2 runs"},
+		{"timed out", []*Record{aborted(50, TimedOut)}, false, true, "at least 50 MiB: the data do not suffice. Let it run to its end, or for a day."},
+		{"timed out at less", []*Record{aborted(50, TimedOut), exact()}, true, true, "peak 100 MiB exact in 1 run"},
+		{"timed out at more", []*Record{aborted(200, TimedOut), exact()}, false, true, "1 run needed at least 200 MiB, more than"},
+		{"timed out with page cache", []*Record{timedOut(readingFiles(90, 90, 20, 1))}, false, true, "at least 21 MiB: the data"},
+		{"timed out after a day", []*Record{lasting(aborted(50, TimedOut), Settled)}, true, true, "peak 50 MiB exact in 1 run"},
+		{"watched for a moment", []*Record{watched(exact(), "time was up")}, false, true, "at least 100 MiB: the data"},
+		{"watched until it ended", []*Record{watched(exact(), ProcessEnded), watched(exact(), GroupEmpty)}, true, true, "peak 100 MiB exact in 2 runs"},
 		{"all failed", []*Record{aborted(20, Failed)}, true, true, "peak 20 MiB exact in 1 run"},
 		{"never started", []*Record{failed}, false, false, "The command was never started: there are no data."},
 		{"few", []*Record{exact()}, true, true, "1 run is too few to be sure"},

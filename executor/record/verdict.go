@@ -37,6 +37,12 @@ const (
 	Watched Verdict = "watched"
 )
 
+// Reasons of a watch that ended because what it watched did.
+const (
+	ProcessEnded = "the process ended"
+	GroupEmpty   = "no process was left"
+)
+
 // Scope says whose memory limit an OOM kill was about.
 type Scope string
 

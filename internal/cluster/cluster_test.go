@@ -126,11 +126,13 @@ func TestSizes(t *testing.T) {
 	const aDay = `"Timestamp": 1795706909541486942`
 	watch := func(id string, g procstats.Guarantee) *record.Record {
 		return &record.Record{
-			State: record.Exited, Command: []string{"watch", "alloc", id}, SpanSeconds: new(10.0), Diagnosis: record.Diagnosis{Verdict: record.Watched},
+			State: record.Exited, Command: []string{"watch", "alloc", id}, SpanSeconds: new(10.0), Diagnosis: record.Diagnosis{Verdict: record.Watched, Reason: record.GroupEmpty},
 			Headline: map[string]record.HeadlineValue{procstats.HeadlineMemoryPeak.String(): {Value: new(100.0 * (1 << 20)), Guarantee: g}},
 		}
 	}
 	unseen := allocOf(t, "unseen")
+	briefly := watch(unseen, procstats.Exact)
+	briefly.Diagnosis.Reason = "its time was up"
 	idle := watch(unseen, procstats.Exact)
 	idle.Headline[procstats.HeadlineCPU.String()] = record.HeadlineValue{Value: new(0.0), Guarantee: procstats.Exact}
 	for name, test := range map[string]struct {
@@ -148,6 +150,7 @@ func TestSizes(t *testing.T) {
 		"running, without statistics":   {job: "serving", change: replacing(`"Max Usage", `, "", `"Max Usage"`, `"RSS"`), want: "0 runs, 300 → ? MiB, 100 → ? MHz, 0 kills: What the running allocation"},
 		"another driver":                {job: "unseen", want: "0 runs, 300 → ? MiB, 100 → ? MHz, 0 kills: The driver raw_exec does not report"},
 		"another driver, watched":       {job: "unseen", watched: []*record.Record{watch(unseen[:8]+"/t", procstats.Exact)}, want: "1 runs, 300 → 126 MiB"},
+		"another driver, briefly":       {job: "unseen", watched: []*record.Record{briefly}, want: "1 runs, 300 → ? MiB, 100 → ? MHz, 0 kills: The memory peak is only known to be at least 100 MiB"},
 		"another task watched":          {job: "unseen", watched: []*record.Record{watch(unseen+"/u", procstats.Exact)}, want: "does not report"},
 		"watched as a tree":             {job: "unseen", watched: []*record.Record{watch(unseen, procstats.LowerBound)}, want: "at least 100 MiB"},
 		"an event that came twice":      {job: "middle", change: replacing(`"JobID": "thrice"`, `"JobID": "middle"`), want: "4 runs"},

@@ -17,10 +17,6 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// settled is how long a task has to be seen for its peak so far to count as that of a run: each hour of a day. Before,
-// the peak is a lower bound.
-const settled = 24 * time.Hour
-
 // seen is what is known of a task in an allocation without the record of an end.
 type seen struct {
 	alloc string
@@ -53,7 +49,7 @@ func (t *Task) add(s seen) {
 	before, _ := open.Span()
 	span := max(before, s.span.Seconds())
 	guarantee := procstats.Exact
-	if span < settled.Seconds() {
+	if span < record.Settled.Seconds() {
 		guarantee = procstats.LowerBound
 	}
 	set := func(id procstats.ID, value float64, g procstats.Guarantee) {
