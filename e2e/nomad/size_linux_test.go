@@ -57,6 +57,7 @@ func sizedJobs() []sized {
 		{name: "unseen", driver: "raw_exec", kind: "service", script: "sleep 1000", why: "tacho watch --alloc"},
 		{name: "gone", driver: "raw_exec", kind: batch, script: "true", why: "tacho watch --alloc"},
 		{name: "watched", driver: "raw_exec", kind: "service", script: "while :; do " + hold(35) + "; done", memory: 35, runs: 1},
+		{name: "briefly", driver: "exec", kind: "service", script: "sleep 1000", runs: 1, why: "Let it run to its end, or for a day"},
 		{name: "isolated", driver: "exec", kind: "service", script: "while :; do " + hold(25) + "; done", memory: 25, runs: 1},
 	}
 }
@@ -160,9 +161,12 @@ func TestSizes(t *testing.T) {
 	a.await("ends of all batch jobs", 2*time.Minute, func() bool {
 		return !slices.ContainsFunc(jobs, func(s sized) bool { return s.kind == "batch" && a.statusOf(s.name) != "dead" })
 	})
+	run("watch", "--quiet", "--alloc", a.allocOf("briefly"), "--timeout", "1s")
 	own := map[string]*float64{} // MiB that tacho advise says of what was watched: raw_exec has not always a cgroup for it
 	for _, name := range []string{"watched", "isolated"} {
-		_, stderr, _ := run("watch", "--quiet", "--alloc", a.allocOf(name), "--timeout", "3s")
+		stopping := time.AfterFunc(3*time.Second, func() { _, _ = a.cli("job", "stop", "-detach", name) })
+		_, stderr, _ := run("watch", "--quiet", "--alloc", a.allocOf(name), "--timeout", "1m")
+		stopping.Stop()
 		stdout, text, code := run("advise", "last", "--format", "json")
 		var of struct {
 			Command struct {

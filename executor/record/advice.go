@@ -337,6 +337,8 @@ func (a *Advice) unknownNeed(p *peaks) bool {
 		a.because("%s read up to %s that did not come from storage: whether these are files that others had loaded, and "+
 			"must stay in memory, is not known. %s when they are not in the page cache.", runs(p.warm),
 			procstats.Bytes.Text(p.found), a.subject.once)
+	case len(p.known) == 0 && p.cut > 0:
+		a.because("No run was seen to its end, or for a day: the data do not suffice. %s.", known)
 	case len(p.known) == 0:
 		a.because("No run has a memory peak: the data do not suffice.")
 	default:

@@ -328,6 +328,7 @@ func TestInsufficientData(t *testing.T) {
 		{"timed out with page cache", []*Record{timedOut(readingFiles(90, 90, 20, 1))}, false, true, "at least 21 MiB: the data"},
 		{"timed out after a day", []*Record{lasting(aborted(50, TimedOut), Settled)}, true, true, "peak 50 MiB exact in 1 run"},
 		{"watched for a moment", []*Record{watched(exact(), "time was up")}, false, true, "at least 100 MiB: the data"},
+		{"an upper bound of a moment", []*Record{watched(runOf(80, procstats.UpperBound, 1), "time was up")}, false, true, "No run was seen to its end, or for a day: the data do not suffice. Let it"},
 		{"watched until it ended", []*Record{watched(exact(), ProcessEnded), watched(exact(), GroupEmpty)}, true, true, "peak 100 MiB exact in 2 runs"},
 		{"all failed", []*Record{aborted(20, Failed)}, true, true, "peak 20 MiB exact in 1 run"},
 		{"never started", []*Record{failed}, false, false, "The command was never started: there are no data."},
