@@ -58,6 +58,9 @@ func startChild(ctx context.Context, o Options, folder string, log hclog.Logger)
 		defer close(killed)
 		_ = c.kill() // or it has ended
 	})
+	if o.Meanwhile != nil {
+		o.Meanwhile()
+	}
 	_ = c.stdout.SetReadDeadline(time.Now().Add(startLimit)) // pipes have deadlines
 	line, err := bufio.NewReaderSize(c.stdout, len(wire.Line(""))+2*paths.LongestSocket).ReadString('\n')
 	if !release() {

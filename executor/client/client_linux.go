@@ -50,6 +50,8 @@ type Options struct {
 	// Samples says that the executor is to sample its task, so that it can prepare while it is being connected to.
 	// Without it, it does so when the task is launched.
 	Samples bool
+	// Meanwhile is called while the executor starts up; nil for nothing.
+	Meanwhile func()
 	// Waits is where its end is waited for, and outlives the client; nil for a goroutine of the client's own.
 	Waits *process.EpollSet
 	// Logger gets what an executor wrote to its standard error, such as a panic; nil for nothing.

@@ -23,8 +23,8 @@ import (
 )
 
 // catchOthers begins to catch all other signals that are forwarded: all but those that cannot be caught, and those that
-// are about tacho itself. To catch one or to stop doing so takes 20 µs of CPU time: so it is done beside the start of
-// the executor, and not undone.
+// are about tacho itself. To catch one or to stop doing so takes 20 µs of CPU time: so it is done while the executor
+// starts, and not undone.
 func catchOthers(others chan<- os.Signal) {
 	var list []os.Signal
 	const last = 64 // SIGRTMAX, signal(7)
