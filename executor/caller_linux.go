@@ -69,9 +69,6 @@ const dnDelete, dnMultishot = 0x8, -0x80000000
 // find it again. It uses dnotify, F_NOTIFY in fcntl(2): a user has few instances of inotify(7), and an idle executor
 // has no timer.
 func (e *Executor) watchFolder() error {
-	if e.folder == "" {
-		return nil
-	}
 	folder, err := os.Open(e.folder)
 	if err != nil {
 		return fmt.Errorf("watch own directory: %w", err)

@@ -86,9 +86,6 @@ func (e *Executor) launchTask(
 		return nil, status.Error(codes.FailedPrecondition, "Launch was called before; an executor accepts it once")
 	}
 	defer close(e.decided)
-	if err := e.watchFolder(); err != nil {
-		e.log.Debug("an executor whose directory is removed stays", "error", err)
-	}
 	// A caller that gives up does not know of the task.
 	defer context.AfterFunc(ctx, e.callerIsGone)()
 	t, c, err := e.prepare(request)
@@ -115,8 +112,11 @@ func (e *Executor) launchTask(
 	if fd := request.GetLeashFd(); fd > 0 {
 		e.holdLeash(int(fd), t)
 	}
-	if e.folder != "" {
-		// After the start: of a directory without room for it, the task takes precedence.
+	if e.folder != "" { // after the start, whose files replace each other: each removal of a file is a signal
+		if err := e.watchFolder(); err != nil {
+			e.log.Debug("an executor whose directory is removed stays", "error", err)
+		}
+		// Of a directory without room for it, the task takes precedence.
 		if err := e.notifier.open(e.folder); err != nil {
 			e.log.Warn("owner has to stay connected", "error", err)
 		}
