@@ -36,15 +36,18 @@ func (c *Client) Hello() *proto.HelloResponse { return c.hello }
 
 // Wait returns how the task ended and its final record. The error wraps ErrLost if the executor is gone.
 func (c *Client) Wait(ctx context.Context) (*proto.Exit, *record.Record, error) {
-	response, err := c.rpc.Wait(ctx, &proto.WaitRequest{})
+	exit, encoded, err := c.WaitEncoded(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	final, err := record.Decode(response.GetRecord())
-	if err != nil {
-		return response.GetExit(), nil, fmt.Errorf("final record: %w", err)
-	}
-	return response.GetExit(), final, nil
+	final, err := record.Decode(encoded)
+	return exit, final, err
+}
+
+// WaitEncoded is Wait with the record as JSON: to decode it takes longer than all that the executor does afterwards.
+func (c *Client) WaitEncoded(ctx context.Context) (*proto.Exit, []byte, error) {
+	response, err := c.rpc.Wait(ctx, &proto.WaitRequest{})
+	return response.GetExit(), response.GetRecord(), err
 }
 
 // Progress is how far a task is.
@@ -119,11 +122,11 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	if _, err := c.rpc.Shutdown(ctx, &proto.ShutdownRequest{}); err != nil && !errors.Is(err, ErrLost) {
 		return err
 	}
-	return c.awaitExit(ctx)
+	return c.AwaitExit(ctx)
 }
 
-// awaitExit waits for the end of the executor's process.
-func (c *Client) awaitExit(ctx context.Context) error {
+// AwaitExit waits for the end of the executor's process.
+func (c *Client) AwaitExit(ctx context.Context) error {
 	select {
 	case <-c.Lost():
 		return nil

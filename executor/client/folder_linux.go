@@ -345,7 +345,7 @@ func (c *Client) Kill(ctx context.Context) error {
 	if err := c.process.Signal(unix.SIGKILL); err != nil {
 		return fmt.Errorf("kill executor of %s: %w", c.address.ID, err)
 	}
-	return c.awaitExit(ctx)
+	return c.AwaitExit(ctx)
 }
 
 // KillTask kills what is left of the task at an address whose executor is gone, and removes the executor's folder.

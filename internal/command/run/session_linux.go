@@ -344,7 +344,7 @@ func (s *session) follow(ctx context.Context, signals chan os.Signal) error {
 	defer func() { s.screen.fail(ignoreRealtime(false)) }()
 	forwarding.Go(func() { s.forward(following, signals) })
 	forwarding.Go(func() { s.followEvents(following) })
-	_, final, err := s.client.Wait(context.WithoutCancel(ctx))
+	_, encoded, err := s.client.WaitEncoded(context.WithoutCancel(ctx))
 	failpoint.At("run.end.waited")
 	stop()
 	forwarding.Wait()
@@ -354,11 +354,13 @@ func (s *session) follow(ctx context.Context, signals chan os.Signal) error {
 	if err != nil {
 		return errors.Join(err, s.client.Close(), s.streams.close())
 	}
-	closed := s.streams.close() // gives the terminal its modes back
-	released := make(chan error, 1)
-	go func() { released <- s.release(ctx) }()
+	closed := s.streams.close() // gives the terminal its modes back, and ends the executor, which was on the leash
+	final, err := record.Decode(encoded)
+	if err != nil {
+		return errors.Join(err, closed, s.awaitExecutor(ctx))
+	}
 	reported := s.report(final)
-	for _, err := range []error{closed, <-released, reported} { // none is an error of the command
+	for _, err := range []error{closed, s.awaitExecutor(ctx), reported} { // none is an error of the command
 		s.screen.fail(err)
 	}
 	warnIncomplete(s.cmd, final)
@@ -366,12 +368,12 @@ func (s *session) follow(ctx context.Context, signals chan os.Signal) error {
 	return exitOf(final)
 }
 
-// release lets the executor end, and waits for it.
-func (s *session) release(ctx context.Context) error {
-	shutdown, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+// awaitExecutor waits for the end of the executor.
+func (s *session) awaitExecutor(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	defer failpoint.At("run.end.released")
-	return errors.Join(s.client.Shutdown(shutdown), s.client.Close())
+	return errors.Join(s.client.AwaitExit(bounded), s.client.Close())
 }
 
 // warnIncomplete prints what is missing in the files of a run.
