@@ -184,6 +184,7 @@ const (
 	TreeUnchargedData                 ID = 471
 	TreeUnchargedAround               ID = 472
 	ExitsPageCache                    ID = 473
+	ExitsKernelMemory                 ID = 474
 )
 
 // String returns the name in the table, or unknown_N for a number that a newer build gave.

@@ -288,6 +288,11 @@ var treeRows = [...]section{{TaskScope, SourceTree, []Measurement{{
 	ID: ExitsPageCache, Name: "exits_page_cache_bytes", Unit: Bytes, Kind: Gauge, Guarantee: Exact,
 	File: "cgroup_memory_active_file_bytes + cgroup_memory_inactive_file_bytes, when all processes have ended",
 	Help: "Pages of files that are charged to the task when it has ended. Only the record of an ended task has it.",
+}, {
+	ID: ExitsKernelMemory, Name: "exits_kernel_memory_bytes", Unit: Bytes, Kind: Gauge, Guarantee: Exact,
+	File: "cgroup_memory_slab_reclaimable_bytes (v2), cgroup_memory_kernel_bytes (v1), when all processes have ended",
+	Help: "Kernel memory that is charged to the task when it has ended: above all what it has cached of directories " +
+		"and files. Only the record of an ended task has it.",
 }}}, {TaskScope, SourceHugetlb, []Measurement{{
 	ID: HugetlbCgroupCurrent, Name: "hugetlb_cgroup_current_bytes", Unit: Bytes, Kind: Gauge, Guarantee: Exact,
 	File:    "hugetlb.*.current (v2), hugetlb.*.usage_in_bytes (v1), all sizes",

@@ -315,9 +315,9 @@ func (a *Advice) unknownNeed(p *peaks) bool {
 		a.because("%s needed at most %s: files pass through its page cache so fast that a limit costs it time, as %s did. "+
 			"Allow %d MiB if it must not take longer.", runs(p.unsure), procstats.Bytes.Text(p.high),
 			procstats.Bytes.Text(p.tight), roundUp(1.1*p.high/mebibyte))
-	case len(p.known) == 0 && p.high > max(p.killedAt, p.shortAt, p.atLeast):
-		a.because("%s needed between %s and %s of a peak of %s: how much of the page cache must stay in memory is not "+
-			"known. %s with a memory limit of %d MiB%s.", runs(p.unsure), procstats.Bytes.Text(p.low),
+	case (len(p.known) == 0 || p.low > highest) && p.high > max(p.killedAt, p.shortAt, p.atLeast):
+		a.because("%s needed between %s and %s of a peak of %s: how much of what is cached of files must "+
+			"stay in memory is not known. %s with a memory limit of %d MiB%s.", runs(p.unsure), procstats.Bytes.Text(p.low),
 			procstats.Bytes.Text(p.high), procstats.Bytes.Text(p.charged), a.subject.once, p.nextTry(), cold)
 	case p.killedAt > highest:
 		a.because("%s ended at a peak of up to %s%s: the need is higher, and not known. %s with enough memory (try %d MiB).",

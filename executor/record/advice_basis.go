@@ -74,9 +74,12 @@ func (r *Record) AdviceBasis() string {
 		procstats.HeadlineNetworkReceived,
 	} {
 		if h := r.Headline[id.String()]; h.Value != nil {
-			value := HeadlineValue{Value: h.Value, Guarantee: h.Guarantee}
-			if id == procstats.HeadlineMemoryPeak && chargedExactly(&h) {
+			value := HeadlineValue{Value: h.Value}
+			switch {
+			case id == procstats.HeadlineMemoryPeak && chargedExactly(&h):
 				value.Guarantee = procstats.Exact
+			case id == procstats.HeadlineMemoryPeak, id == procstats.HeadlineCPU:
+				value.Guarantee = h.Guarantee
 			}
 			b.Headline[id.String()] = value
 		}
@@ -88,6 +91,7 @@ func (r *Record) AdviceBasis() string {
 		procstats.TreeUnchargedAround, procstats.CgroupPidsPeak,
 		procstats.PSICPUSome, procstats.PSICPUFull, procstats.PSIMemorySome, procstats.PSIIOSome,
 		procstats.CgroupCPUUsage, procstats.TreeCPU, procstats.RusageCPU, procstats.ExitsPageCache,
+		procstats.ExitsKernelMemory,
 	} {
 		if value, ok := r.measured(id); ok {
 			b.Measurements[id.String()] = value

@@ -26,7 +26,7 @@ func sameFromBasis(t *testing.T, records []*Record) {
 
 // TestBasisIsWhole holds that the basis has each measurement that advice names.
 func TestBasisIsWhole(t *testing.T) {
-	name := regexp.MustCompile(`procstats\.(?:Headline[A-Z]\w+|Cgroup\w+|Tree\w+|PSI\w+)`)
+	name := regexp.MustCompile(`procstats\.(?:Headline[A-Z]\w+|Cgroup\w+|Tree\w+|PSI\w+|Exits\w+)`)
 	basis := string(testkit.Value(os.ReadFile("advice_basis.go"))(t))
 	for _, file := range []string{"advice.go", "need.go"} {
 		for _, id := range name.FindAllString(string(testkit.Value(os.ReadFile(file))(t)), -1) {

@@ -86,6 +86,12 @@ func readingFiles(storedMiB, readMiB float64, residentMiB, processes int64) *Rec
 	return r
 }
 
+// caching says that the kernel had so much of a run for itself at its end.
+func caching(kernelMiB float64, r *Record) *Record {
+	r.Measurements[procstats.ExitsKernelMemory.String()] = kernelMiB * mebibyte
+	return r
+}
+
 // inTurn says that a run had what others had loaded and what was charged not at once: that it had so much of both.
 func inTurn(r *Record, residentMiB int64, writtenMiB float64) *Record {
 	r.Measurements[procstats.TreeIOWchar.String()] = writtenMiB * mebibyte
@@ -353,11 +359,15 @@ func TestInsufficientData(t *testing.T) {
 		{"files read once", []*Record{readingFiles(90, 90, 20, 1)}, true, true, "peak 100 MiB exact, but for 79 MiB of page cache in 1 run, no OOM kill: ask for 25 MiB."},
 		{"files read once by several", []*Record{readingFiles(90, 90, 20, 3)}, true, true, "peak 100 MiB exact, but for 39 MiB of page cache"},
 		{"files read again", []*Record{readingFiles(90, 900, 20, 1)}, true, true, "peak 100 MiB exact in 1 run, no OOM kill: ask for 112 MiB."},
-		{"files read twice", []*Record{readingFiles(90, 180, 20, 1)}, false, true, "1 run needed between 21 MiB and 100 MiB of a peak of 100 MiB: how much of the page cache must stay in memory is not known. Run it once with a memory limit of 27 MiB."},
+		{"directories read", []*Record{caching(70, readingFiles(1, 1, 20, 1))}, false, true, "1 run needed between 21 MiB and 100 MiB of a peak of 100 MiB: how much of what is cached of files must stay in memory is not known. Run it once with a memory limit of 27 MiB."},
+		{"and again, loaded by the run before", []*Record{caching(70, readingFiles(1, 1, 20, 1)), runOf(7, procstats.Exact, 1)}, false, true, "1 run needed between 21 MiB and 100 MiB"},
+		{"and with a limit that was met", []*Record{caching(70, readingFiles(1, 1, 20, 1)), met(readingFiles(1, 1, 20, 1))}, true, true, "ask for 63 MiB."},
+		{"few directories read", []*Record{caching(10, readingFiles(1, 1, 20, 1))}, true, true, "ask for 110 MiB."},
+		{"files read twice", []*Record{readingFiles(90, 180, 20, 1)}, false, true, "1 run needed between 21 MiB and 100 MiB of a peak of 100 MiB: how much of what is cached of files must stay in memory is not known. Run it once with a memory limit of 27 MiB."},
 		{"files read twice, and run with less", []*Record{readingFiles(90, 180, 20, 1), runOf(49, procstats.Exact, 1)}, true, true, "peak 49 MiB exact in 1 run"},
 		{"files read twice, and a limit met", []*Record{readingFiles(90, 180, 20, 1), met(readingFiles(90, 180, 20, 1))}, false, true, "1 run needed between 21 MiB and 50 MiB of a peak of 50 MiB"},
 		{"files read twice, and two limits met", []*Record{readingFiles(90, 180, 20, 1), met(readingFiles(90, 180, 36, 1))}, true, true, "peak 50 MiB exact, but for 13 MiB of page cache in 1 run, no OOM kill: ask for 50 MiB."},
-		{"files read twice, and a limit met that took longer", []*Record{readingFiles(90, 180, 20, 1), longer(met(readingFiles(90, 180, 40, 1)))}, false, true, "1 run needed between 50 MiB and 100 MiB of a peak of 100 MiB: how much of the page cache must stay in memory is not known. Run it once with a memory limit of 72 MiB."},
+		{"files read twice, and a limit met that took longer", []*Record{readingFiles(90, 180, 20, 1), longer(met(readingFiles(90, 180, 40, 1)))}, false, true, "1 run needed between 50 MiB and 100 MiB of a peak of 100 MiB: how much of what is cached of files must stay in memory is not known. Run it once with a memory limit of 72 MiB."},
 		{"files read again because of a limit", []*Record{met(readingFiles(180, 180, 20, 1))}, false, true, "1 run needed between 21 MiB and 50 MiB of a peak of 50 MiB"},
 		{"files read fast", []*Record{fast(readingFiles(90, 90, 20, 1), 0)}, false, true, "1 run needed between 21 MiB and 32 MiB of a peak of 100 MiB"},
 		{"files read fast, from a disk that is faster", []*Record{waitingForDisk(fast(readingFiles(90, 90, 20, 1), 0), 0.09)}, true, true, "but for 79 MiB of page cache"},

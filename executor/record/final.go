@@ -63,6 +63,11 @@ func MergeFinal(final, rows *procstats.Sample) *procstats.Sample {
 	if known && both {
 		merged.SetNumber(procstats.ExitsPageCache, active+inactive)
 	}
+	for _, id := range [...]procstats.ID{procstats.CgroupMemoryKernel, procstats.CgroupMemorySlabReclaimable} {
+		if left, known := final.Task.Number(id); known {
+			merged.SetNumber(procstats.ExitsKernelMemory, left)
+		}
+	}
 	if rows == nil {
 		return merged
 	}

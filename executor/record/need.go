@@ -47,8 +47,9 @@ type usage struct {
 	// cache, or from pipes. found is again without what can have come through pipes of the run, or the
 	// network. passed is all that was read or written.
 	stored, written, again, found, passed float64
-	// cached is the page cache of files when the last process had ended.
-	cached float64
+	// cached is the page cache of files when the last process had ended, kernel what was the kernel's then: mostly of
+	// directories and files.
+	cached, kernel float64
 	// streamed was read from storage by calls, and not by touching what is mapped.
 	streamed float64
 	// leastRoom and room are what files need at least and at most that pass through memory once. fast reports that
@@ -79,7 +80,7 @@ func usageOf(r *Record, charged float64) (u usage) {
 	read, wrote := r.amount(procstats.TreeIORchar), r.amount(procstats.TreeIOWchar)
 	u.passed, u.again = max(read, u.stored)+wrote, max(0, read-u.stored)
 	u.found = max(0, u.again-wrote-headline(procstats.HeadlineNetworkReceived))
-	u.cached = r.amount(procstats.ExitsPageCache)
+	u.cached, u.kernel = r.amount(procstats.ExitsPageCache), r.amount(procstats.ExitsKernelMemory)
 	seconds := waitsOf(r).moving()
 	u.streamed = min(u.stored, read)
 	u.flooding = u.written > fastWrites*seconds
@@ -156,7 +157,7 @@ func roomFor(r *Record, streamed, cpu, seconds float64) (least, most float64) {
 // again must stay. Of what was read a few times nothing is known, nor of a run that had to read again what a limit took
 // from it, nor whether files that pass fast may take longer. What processes had resident is no such cache, nor what
 // lies around it and was read ahead with it. What was not cached at the end may have been shared memory: files can have
-// been read around the cache, or removed.
+// been read around the cache, or removed. What the kernel has cached of directories and files may be used again.
 func (u *usage) cache() (least, most float64) {
 	const seldom, often = 8, 4
 	if !u.whole {
@@ -172,7 +173,8 @@ func (u *usage) cache() (least, most float64) {
 	if u.again >= often*u.stored {
 		files = u.written
 	}
-	return least, max(least, unmapped(files, u.resident-u.inherited, u.leastRoom))
+	files = max(files, min(u.kernel, u.cached)) // directories are read by no call that counts
+	return least, max(least, unmapped(files+u.kernel, u.resident-u.inherited, u.leastRoom))
 }
 
 // needOf returns what a run needed that needed between least and high of what was charged to it. It is not less than
