@@ -126,6 +126,15 @@ func (rs *Readings) Put(r Reading) {
 	*rs = slices.Insert(*rs, i, r)
 }
 
+// PutSelected puts those of other readings that are selected.
+func (rs *Readings) PutSelected(others Readings, selection Selection) {
+	for _, r := range others {
+		if selection.Has(r.id) {
+			rs.Put(r)
+		}
+	}
+}
+
 func (rs Readings) search(id ID) (int, bool) {
 	low, high := 0, len(rs)
 	for low < high {

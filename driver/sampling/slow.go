@@ -105,22 +105,14 @@ func (s *slowSource) Collect(into *procstats.Sample) {
 			into.SetRead(id, s.collected.Sources.At(id))
 		}
 	}
-	s.put(&into.Task, s.collected.Task)
+	into.Task.PutSelected(s.collected.Task, s.selection)
 	theirs := make(map[procstats.ProcessID]procstats.Readings, len(s.collected.Processes))
 	for i := range s.collected.Processes {
 		theirs[s.collected.Processes[i].ProcessID] = s.collected.Processes[i].Readings
 	}
 	for i := range into.Processes {
 		row := &into.Processes[i]
-		s.put(&row.Readings, theirs[row.ProcessID])
-	}
-}
-
-func (s *slowSource) put(into *procstats.Readings, from procstats.Readings) {
-	for _, reading := range from {
-		if s.selection.Has(reading.ID()) {
-			into.Put(reading)
-		}
+		row.Readings.PutSelected(theirs[row.ProcessID], s.selection)
 	}
 }
 

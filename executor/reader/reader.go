@@ -326,9 +326,7 @@ func (r *Reader) Repeat() {
 func (r *Reader) remember(s *procstats.Sample) {
 	r.before, r.last = r.last, s
 	if r.sets.interval == 0 && r.before != nil && r.before.Processes != nil {
-		bare := *r.before
-		bare.Processes, bare.Omitted = nil, 0
-		r.before = &bare
+		r.before = bare(r.before)
 	}
 }
 
@@ -389,7 +387,7 @@ func bare(s *procstats.Sample) *procstats.Sample {
 		return nil
 	}
 	totals := *s
-	totals.Processes = nil
+	totals.Processes, totals.Omitted = nil, 0
 	return &totals
 }
 

@@ -107,9 +107,5 @@ func (r *rows) addReadings(to *procstats.Sample) {
 		}
 	}
 	to.Task = slices.Grow(to.Task, n)
-	for _, reading := range r.newest.Task {
-		if r.selection.Has(reading.ID()) {
-			to.Task.Put(reading)
-		}
-	}
+	to.Task.PutSelected(r.newest.Task, r.selection)
 }

@@ -403,10 +403,6 @@ func Split(t Target, sel procstats.Selection) (totals, rows procstats.Selection)
 func Only(whole *procstats.Sample, selection procstats.Selection) *procstats.Sample {
 	totals := *whole
 	totals.Task, totals.Processes, totals.Omitted = nil, nil, 0
-	for _, reading := range whole.Task {
-		if selection.Has(reading.ID()) {
-			totals.Task.Put(reading)
-		}
-	}
+	totals.Task.PutSelected(whole.Task, selection)
 	return &totals
 }
