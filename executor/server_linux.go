@@ -102,6 +102,9 @@ func (e *Executor) launchTask(
 	e.mu.Unlock()
 	now, _ := e.on(onStarted)
 	e.work.Go(func() {
+		if t.recorder.interval > 0 {
+			defer e.gc.streaming()()
+		}
 		t.run(e.life)
 		e.on(onTaskGone)
 		close(t.released)
