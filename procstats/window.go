@@ -178,6 +178,7 @@ func (set seriesSet) clone() seriesSet {
 }
 
 func (set *seriesSet) add(s *Sample, readings Readings) {
+	*set = slices.Grow(*set, max(0, len(readings)-len(*set)))
 	for i, r := range readings {
 		// Every sample of a task has the same readings, nearly always: both lists are ordered alike.
 		if i < len(*set) && (*set)[i].id == r.id {
