@@ -246,14 +246,12 @@ func newRecorder(
 		r.report, r.growing = time.Minute, time.Minute
 	}
 	r.report = max(r.report, r.interval)
-	// The baseline opens the window, so that the first report has a delta.
-	r.whole.Add(record.Baseline(baseline))
-	r.current.Add(record.Baseline(baseline))
 	if dir := options.GetDir(); dir != "" {
 		var err error
 		if r.store, err = record.Open(dir); err != nil {
 			return nil, err
 		}
 	}
+	r.count(record.Baseline(baseline)) // opens the window, so that the first report has a delta
 	return r, nil
 }

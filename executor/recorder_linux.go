@@ -167,12 +167,18 @@ func (r *recorder) add(s *procstats.Sample) {
 	r.addPoint(s)
 	r.looks.add(s.Mono)
 	r.last = s
-	r.whole.Add(s)
-	r.current.Add(s)
+	r.count(s)
 	if s.Mono >= r.reportEnds {
 		late := (s.Mono - r.reportEnds) % r.report
 		r.reportEnds = s.Mono - late + r.report
 		r.writeReport(r.reader.WithRows(r.last), r.provisional())
+	}
+}
+
+// count adds a sample to the run, and to the current report if there is a file for it.
+func (r *recorder) count(s *procstats.Sample) {
+	if r.whole.Add(s); r.store != nil {
+		r.current.Add(s)
 	}
 }
 
@@ -267,8 +273,7 @@ func (r *recorder) finish(
 		r.looks.add(r.looks.at + max(0, final.Mono-r.looks.at))
 		info.LargestGap = r.looks.gap.Seconds()
 	}
-	r.whole.Add(merged)
-	r.current.Add(merged)
+	r.count(merged)
 	if rows == nil && r.interval > 0 {
 		rows = merged // it ended before the first sample: no row, but a sum
 	}

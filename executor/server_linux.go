@@ -296,9 +296,7 @@ func (e *Executor) Shutdown(ctx context.Context, _ *proto.ShutdownRequest) (*pro
 // awaitRelease waits until a task whose end was reported is released: a caller that was told of the end may call
 // Shutdown at once.
 func (e *Executor) awaitRelease(ctx context.Context) error {
-	e.mu.Lock()
-	t := e.task
-	e.mu.Unlock()
+	t := e.current()
 	if t == nil {
 		return nil
 	}
