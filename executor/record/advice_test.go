@@ -207,7 +207,10 @@ func waitingForDisk(r *Record, seconds float64) *Record {
 
 // threads says how many threads a run had at once, on a machine of 8 CPUs.
 func threads(r *Record, n float64) *Record {
-	r.Measurements, r.Host.CPUs = map[string]any{procstats.CgroupPidsPeak.String(): n}, 8
+	if r.Measurements == nil {
+		r.Measurements = map[string]any{}
+	}
+	r.Measurements[procstats.CgroupPidsPeak.String()], r.Host.CPUs = n, 8
 	return r
 }
 
@@ -357,6 +360,8 @@ func TestInsufficientData(t *testing.T) {
 		{"the sum of one run is more than another's peak", []*Record{loaded(runOf(60, procstats.Exact, 1), 50, 0), exact()}, true, true, "peak 60 MiB exact, and up to 50 MiB more that others had loaded in 2 runs"},
 		{"killed at less than was charged and loaded", []*Record{killed(runOf(120, procstats.Exact, 1)), loaded(exact(), 50, 0)}, true, true, "1 run with OOM kills at less"},
 		{"files read once", []*Record{readingFiles(90, 90, 20, 1)}, true, true, "peak 100 MiB exact, but for 79 MiB of page cache in 1 run, no OOM kill: ask for 25 MiB."},
+		{"files read once by many", []*Record{readingFiles(90, 90, 20, 30)}, true, true, "peak 100 MiB exact in 1 run"},
+		{"files read once by many in turn", []*Record{threads(readingFiles(90, 90, 20, 30), 3)}, true, true, "peak 100 MiB exact, but for 39 MiB of page cache"},
 		{"files read once by several", []*Record{readingFiles(90, 90, 20, 3)}, true, true, "peak 100 MiB exact, but for 39 MiB of page cache"},
 		{"files read again", []*Record{readingFiles(90, 900, 20, 1)}, true, true, "peak 100 MiB exact in 1 run, no OOM kill: ask for 112 MiB."},
 		{"directories read", []*Record{caching(70, readingFiles(1, 1, 20, 1))}, false, true, "1 run needed between 21 MiB and 100 MiB of a peak of 100 MiB: how much of what is cached of files must stay in memory is not known. Run it once with a memory limit of 27 MiB."},

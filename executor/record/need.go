@@ -94,15 +94,38 @@ func usageOf(r *Record, charged float64) (u usage) {
 		return u
 	}
 	u.whole = r.Commands.Reason == "" && r.Commands.LostRecords == 0
+	u.resident, u.inherited = r.residentAtOnce()
 	for row := range r.Commands.all() {
-		least, most := r.residentOf(row)
-		u.resident += most
-		u.inherited += most - least
 		if row.PeakRSSGuarantee != procstats.UpperBound && row != r.Commands.Others {
 			u.largest = max(u.largest, float64(row.PeakRSSBytes))
 		}
 	}
 	return u
+}
+
+// basisRows is how many rows a basis has, which are added up already.
+const basisRows = 3
+
+// residentAtOnce returns the most that as many processes had resident together as there were tasks at once, and the part
+// of it that may have been that of the executor.
+func (r *Record) residentAtOnce() (resident, inherited float64) {
+	type part struct{ processes, least, most float64 }
+	var parts []part
+	for row := range r.Commands.all() {
+		least, most := r.residentOf(row)
+		parts = append(parts, part{float64(max(1, row.Processes)), least, most})
+	}
+	slices.SortFunc(parts, func(a, b part) int { return cmp.Compare(b.most/b.processes, a.most/a.processes) })
+	left := math.Inf(1)
+	if tasks := r.amount(procstats.CgroupPidsPeak); tasks > 0 {
+		left = max(tasks, basisRows)
+	}
+	for _, p := range parts {
+		share := min(1, left/p.processes)
+		left -= share * p.processes
+		resident, inherited = resident+share*p.most, inherited+share*(p.most-p.least)
+	}
+	return resident, inherited
 }
 
 // residentOf returns between what bounds the processes of a row had resident together. One whose peak may be that of
