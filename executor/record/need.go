@@ -106,8 +106,8 @@ func usageOf(r *Record, charged float64) (u usage) {
 // basisRows is how many rows a basis has, which are added up already.
 const basisRows = 3
 
-// residentAtOnce returns the most that as many processes had resident together as there were tasks at once, and the part
-// of it that may have been that of the executor.
+// residentAtOnce returns the most that as many processes had resident together as there were tasks at once, and the
+// part of it that may have been that of the executor.
 func (r *Record) residentAtOnce() (resident, inherited float64) {
 	type part struct{ processes, least, most float64 }
 	var parts []part
