@@ -125,7 +125,7 @@ func (e *Executor) startTask(t *task, c *command, announce func(*task)) error {
 	})
 	if t.recorder.interval > 0 {
 		t.recorder.exits = e.programs.WatchExits(t.group.Cgroup, nil)
-		t.reader.Packets.WatchSockets(e.host, c.streams.task, t.recorder.exits.Uncounted)
+		t.reader.Packets.WatchSockets(e.programs.Sockets, c.streams.task, t.recorder.exits.Uncounted)
 	}
 	announce(t)
 	pid, end, err := e.children.start(func() (int, error) {

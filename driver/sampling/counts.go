@@ -35,7 +35,7 @@ func (l *Loop) Count(id string, cgroup procstats.Cgroup, packets bool) {
 	r.exits = l.programs.WatchExits(cgroup, nil)
 	if packets {
 		r.packets = l.programs.OpenPackets(procstats.SourceSelection(procstats.SourceSkb), cgroup, false)
-		r.packets.WatchSockets(kernel.HostFS(), nil, r.exits.Uncounted) // its executor opens the streams by their names
+		r.packets.WatchSockets(l.programs.Sockets, nil, r.exits.Uncounted) // its executor opens the streams by their names
 	}
 	l.mu.Lock()
 	fits := l.ctx.Err() == nil && l.readings[id] == nil && len(l.readings) < l.limit

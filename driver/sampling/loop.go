@@ -32,7 +32,7 @@ const (
 	keptFiles = 8
 	// openedFiles is how many descriptors a task takes at most, its connection to the executor and keptFiles included.
 	// Version 1 takes most: 20 of cgroups, 5 of the connection, and 2 of programs.
-	openedFiles = 35
+	openedFiles = 34
 )
 
 // group is how many tasks are read before other goroutines have their turn: readers of what was read, and requests.

@@ -200,6 +200,8 @@ func (w *Exits) Close() {
 type Programs struct {
 	log  hclog.Logger
 	host kernel.FS
+	// Sockets are what packets are not counted of.
+	Sockets *network.PacketSockets
 	// linger is how long the programs stay loaded without a user: to attach them again soon after, the kernel waits
 	// until no CPU can be running those of before.
 	linger time.Duration
@@ -226,12 +228,14 @@ var errEnded = errors.New("sampling has ended")
 
 // NewPrograms returns programs that are not loaded yet, for a process that reads many tasks.
 func NewPrograms(log hclog.Logger) *Programs {
-	return &Programs{log: log, host: kernel.HostFS(), open: exits.Open, linger: 2 * time.Second}
+	p := NewProgramsOfOne(log, kernel.HostFS())
+	p.open, p.tryLater, p.linger = exits.Open, false, 2*time.Second
+	return p
 }
 
 // NewProgramsOfOne is NewPrograms for a process that reads one task, which may be over in no time.
 func NewProgramsOfOne(log hclog.Logger, host kernel.FS) *Programs {
-	return &Programs{log: log, host: host, open: exits.OpenOne, tryLater: true}
+	return &Programs{log: log, host: host, Sockets: network.NewPacketSockets(host), open: exits.OpenOne, tryLater: true}
 }
 
 // Load loads the programs before they have a task, until release is called.

@@ -145,7 +145,7 @@ func PathsOf(c procstats.Cgroup, mounts []CgroupMount) CgroupPaths {
 // nested in it; data is the process's /proc/PID/cgroup.
 func (p CgroupPaths) Outside(data []byte, yield func(controller string)) error {
 	return eachCgroup(data, func(controller, at []byte) {
-		if path, ours := p[string(controller)]; ours && !within(path, string(at)) {
+		if path, ours := p[string(controller)]; ours && path != string(at) && !within(path, string(at)) {
 			yield(string(controller))
 		}
 	})

@@ -435,12 +435,13 @@ func TestUncountedSockets(t *testing.T) {
 	null := testkit.Value(os.Open(os.DevNull))(t)
 	defer null.Close()
 	var sample procstats.Sample
-	s.WatchSockets(fs, nil, func() (int64, string) { return 0, "not seen" })
+	s.WatchSockets(network.NewPacketSockets(fs), nil, func() (int64, string) { return 0, "not seen" })
 	s.Collect(&sample)
 	if got, _ := sample.Task.Get(procstats.SkbUncountedSockets); got.Present() || got.Reason() != "not seen" {
 		t.Errorf("none are known, and others not seen: %v", got)
 	}
-	s.WatchSockets(kernel.FS{Proc: filepath.Dir(filepath.Dir(list))}, append(given, null.Fd(), ^uintptr(0)), func() (int64, string) { return 2, "" })
+	packet := network.NewPacketSockets(kernel.FS{Proc: filepath.Dir(filepath.Dir(list))})
+	s.WatchSockets(packet, append(given, null.Fd(), ^uintptr(0)), func() (int64, string) { return 2, "" })
 	for i, inodes := range [][]string{{"a 11"}, {"a 11", "b 12"}, {"b 12"}, {"a 11", "c 13", "d 14"}} {
 		table(inodes...)
 		sample = procstats.Sample{}

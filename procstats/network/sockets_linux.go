@@ -7,87 +7,83 @@ import (
 	"bytes"
 	"cmp"
 	"path/filepath"
+	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
+// PacketSockets are the AF_PACKET sockets of a network namespace that were seen, for all tasks of a process.
+type PacketSockets struct {
+	list string // its path; a kernel without such sockets has none
+
+	mu   sync.Mutex      // guards following
+	seen map[string]bool // their inodes
+	at   time.Duration   // when the list was last read, on the monotonic clock
+}
+
+// NewPacketSockets returns those of a machine, of which none was seen yet.
+func NewPacketSockets(host kernel.FS) *PacketSockets {
+	return &PacketSockets{list: filepath.Join(host.Proc, "net/packet"), seen: make(map[string]bool)}
+}
+
 // sockets are those of a task that the programs do not see, as far as they are known.
 type sockets struct {
-	given int             // that the task was started with
-	file  kernel.File     // the AF_PACKET sockets of the network namespace; not open where the kernel has none
-	known map[string]bool // those that were there before, by their inodes
-	later int             // those that came later
-	seen  func() (int64, string)
-	buf   []byte
+	given  int // that the task was started with
+	packet *PacketSockets
+	before int // how many of them were seen before the task
+	seen   func() (int64, string)
 }
 
 // WatchSockets begins to look for sockets of the task whose packets are not counted, before it is started with
 // descriptors; seen returns how many of them were seen of its processes, and why there may be others.
-func (s *Source) WatchSockets(host kernel.FS, descriptors []uintptr, seen func() (int64, string)) {
+func (s *Source) WatchSockets(packet *PacketSockets, descriptors []uintptr, seen func() (int64, string)) {
 	if s.counter == nil {
 		return
 	}
-	w := &sockets{known: make(map[string]bool), seen: seen}
+	s.sockets = sockets{packet: packet, before: packet.count(kernel.Now().Mono), seen: seen}
 	for _, fd := range descriptors {
 		if int(fd) < 0 {
 			continue // a number that the task has closed, of which a large one leaves hundreds
 		}
 		domain, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_DOMAIN)
 		if err == nil && domain != unix.AF_NETLINK && domain != unix.AF_UNIX {
-			w.given++
-		}
-	}
-	if file, err := kernel.Open(filepath.Join(host.Proc, "net/packet")); err == nil {
-		w.file = file
-	}
-	w.look()
-	w.later = 0
-	s.sockets = w
-}
-
-// listHead is the size of a page. The kernel ends a read of its list where the next line does not fit into a page: one
-// that is shorter by more than a line is at the end of the list, and to find that out would cost as much again.
-const listHead = 4096
-
-// look counts the AF_PACKET sockets that are new.
-func (w *sockets) look() {
-	if !w.file.IsOpen() {
-		return
-	}
-	var err error
-	if w.buf, err = w.file.ReadHead(w.buf, listHead); err == nil && len(w.buf) > listHead/2 {
-		w.buf, err = w.file.Read(w.buf)
-	}
-	if err != nil {
-		return
-	}
-	for line := range bytes.Lines(w.buf) {
-		if fields := bytes.Fields(line); len(fields) > 0 && !w.known[string(fields[len(fields)-1])] {
-			w.known[string(fields[len(fields)-1])] = true
-			w.later++
+			s.sockets.given++
 		}
 	}
 }
 
-// uncounted returns how many there were so far, or the reason why that is not known.
-func (w *sockets) uncounted(reason string) (int, string) {
-	if w == nil {
+// listAge is how old the list may be when a sample begins: what one task has read is news for all that are read then.
+const listAge = 100 * time.Millisecond
+
+// count returns how many were seen until a time, or later.
+func (p *PacketSockets) count(until time.Duration) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.at < until {
+		p.at = kernel.Now().Mono
+		text, _ := kernel.ReadFile(p.list)
+		for line := range bytes.Lines(text) {
+			if fields := bytes.Fields(line); len(fields) > 0 {
+				p.seen[string(fields[len(fields)-1])] = true
+			}
+		}
+	}
+	return len(p.seen)
+}
+
+// uncounted returns how many there were when a sample began, or the reason why that is not known.
+func (w *sockets) uncounted(began time.Duration, reason string) (int, string) {
+	if w.seen == nil {
 		return 0, cmp.Or(reason, "its sockets are not watched")
 	}
-	w.look()
 	seen, unseen := w.seen()
-	all := w.given + w.later + int(seen)
+	began = cmp.Or(began, kernel.Now().Mono+listAge) // else it is for the counts alone
+	all := w.given + w.packet.count(began-listAge) - w.before + int(seen)
 	if all == 0 {
 		reason = cmp.Or(reason, unseen)
 	}
 	return all, reason
-}
-
-func (w *sockets) close() error {
-	if w == nil {
-		return nil
-	}
-	return w.file.Close()
 }

@@ -12,7 +12,6 @@ package network
 
 import (
 	"cmp"
-	"errors"
 	"time"
 
 	"github.com/tachograph/tacho/procstats"
@@ -30,7 +29,7 @@ type Source struct {
 	since     time.Time // zero if the task had not been started when counting began
 	before    Counts    // of an earlier reader of the task
 	collected Counts    // by the counter, in the last sample
-	sockets   *sockets  // nil if they are not watched
+	sockets   sockets
 }
 
 // NoCgroup is why neither packets nor exits are counted of a task whose cgroup has others in it, or none.
@@ -49,15 +48,13 @@ func Absent(selection procstats.Selection, reason string) *Source {
 // Open counts the packets of the cgroup in dir, a directory of the version 2 hierarchy, of a task that has been
 // started; started is false for one that has not. If nothing of it is selected nothing is loaded.
 func Open(host kernel.FS, selection procstats.Selection, dir string, started bool) *Source {
-	s := &Source{selection: selection}
 	switch {
 	case !selection.HasSource(procstats.SourceSkb):
-		s.reason = "not selected"
-		return s
+		return Absent(selection, "not selected")
 	case dir == "":
-		s.reason = NoCgroup
-		return s
+		return Absent(selection, NoCgroup)
 	}
+	s := &Source{selection: selection}
 	if started {
 		s.since = time.Now()
 	}
@@ -105,7 +102,7 @@ func (s *Source) Collect(into *procstats.Sample) {
 		reason = cmp.Or(reason, reasonFromStart)
 	}
 	into.SetSelected(s.selection, procstats.SkbStartTime, float64(s.since.UnixMicro())/1e6, reason)
-	uncounted, reason := s.sockets.uncounted(s.reason)
+	uncounted, reason := s.sockets.uncounted(into.Mono, s.reason)
 	into.SetSelected(s.selection, procstats.SkbUncountedSockets, float64(uncounted), reason)
 }
 
@@ -117,7 +114,7 @@ func (s *Source) Close() error {
 	if s.counter == nil {
 		return nil
 	}
-	return errors.Join(s.sockets.close(), s.counter.Close())
+	return s.counter.Close()
 }
 
 // Traffic is what went one way.
