@@ -163,7 +163,7 @@ func parent(children int, bytes, code string, waits bool) (int, error) {
 		}
 	}
 	for range children {
-		if err := child("", bytes); err != nil {
+		if err := errors.Join(child("", bytes), released()); err != nil {
 			return 0, err
 		}
 		if waits {
@@ -176,6 +176,25 @@ func parent(children int, bytes, code string, waits bool) (int, error) {
 		}
 	}
 	return integer(code), nil
+}
+
+// released waits until a killed child's memory is given back: a reader of the child holds on to it, whoever that is. The
+// kernel would choose again while the next one starts, which is no larger than its parent then.
+func released() error {
+	here, err := kernel.FindCgroup(kernel.HostFS(), os.Getpid())
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(here.V2, "memory.current")
+	if own := here.V1["memory"]; own != "" {
+		file = filepath.Join(own, "memory.usage_in_bytes")
+	}
+	for end := time.Now().Add(deadline); time.Now().Before(end); <-time.After(time.Millisecond) {
+		if held, ok := kernel.ReadNumber(file); ok && held < limitBytes/2 {
+			return nil
+		}
+	}
+	return errors.New("the child's memory was not given back")
 }
 
 // child has a child eat in a cgroup, or in ours, and expects it to be killed.

@@ -52,10 +52,11 @@ type watcher struct {
 	poll    *os.File
 	watches []*watch
 
-	// base is the reading that the next kill is compared with, and hitAt the time when a limit was last seen to be hit
-	// without a kill.
+	// base is the reading that the next kill is compared with, and hitAt the time when a limit was last seen to be hit.
 	base  record.OOMCounters
 	hitAt time.Time
+	// early has the hits that were seen together with the last kill, and of which no kill is known yet.
+	early record.OOMCounters
 	// cost is how long the last look took.
 	cost time.Duration
 	// awaited is the time since a kill of a whole group is known that the kernel has not counted yet; zero otherwise.
@@ -124,7 +125,7 @@ func openWatcher(host kernel.FS, cgroup procstats.Cgroup) *watcher {
 	if w.last, _, err = w.layout.look(); err != nil {
 		w.last = record.OOMCounters{Reason: err.Error()}
 	}
-	w.base = w.last
+	w.base, w.early = w.last, w.last
 	return w
 }
 
@@ -298,11 +299,30 @@ func (w *watcher) Look(notice func(before, after record.OOMCounters)) {
 	}
 }
 
-// report passes on a rise of the number of kills, with which the next ones are compared.
+// report passes on a rise of the number of kills, with which the next ones are compared. The hit of the next kill may
+// have been seen with this one already.
 func (w *watcher) report(before, after record.OOMCounters, notice func(before, after record.OOMCounters)) {
 	after.Grouped = grouped(w.groups.above)
-	w.base, w.hitAt, w.awaited = after, time.Time{}, time.Time{}
+	if after.Hits() == before.Hits() && time.Since(w.hitAt) <= hitSpan {
+		before.Own, before.Below, before.Above = w.early.Own, w.early.Below, w.early.Above
+	}
+	w.base, w.early, w.awaited = after, unspent(before, after), time.Time{}
 	notice(before, after)
+}
+
+// unspent returns counters without the hits that no kill has followed: each kill follows one, the nearest to the task.
+func unspent(before, after record.OOMCounters) record.OOMCounters {
+	kills := after.Kills - before.Kills
+	spend := func(was, is int64) int64 {
+		spent := max(0, min(is-was, kills))
+		kills -= spent
+		return min(was, is) + spent
+	}
+	c := record.OOMCounters{Own: spend(before.Own, after.Own), Below: spend(before.Below, after.Below)}
+	for i, is := range after.Above {
+		c.Above = append(c.Above, spend(before.Above[i], is))
+	}
+	return c
 }
 
 // awaitsGroup reports whether a kill is the first of a group that is killed as a whole, because of memory.oom.group:

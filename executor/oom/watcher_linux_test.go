@@ -307,6 +307,38 @@ func TestGroupIsAwaited(t *testing.T) {
 	}
 }
 
+// TestHitIsEarly holds that a kill is attributed to a hit that was seen together with the kill before, and that each hit
+// counts for one kill.
+func TestHitIsEarly(t *testing.T) {
+	at := func(kills, own, above int64) record.OOMCounters {
+		return record.OOMCounters{Read: true, Kills: kills, Own: own, Above: []int64{above}}
+	}
+	for name, test := range map[string]struct {
+		looks script
+		want  []record.Scope
+	}{
+		"with the kill before": {script{at(1, 2, 0), at(2, 2, 0), at(3, 2, 0)}, []record.Scope{record.Own, record.Own, record.HostScope}},
+		"of two limits": {
+			script{at(1, 1, 1), at(2, 1, 1), at(3, 1, 1)}, []record.Scope{record.Own, record.Ancestor, record.HostScope},
+		},
+		"and one of another limit since": {script{at(1, 2, 0), at(2, 2, 1)}, []record.Scope{record.Own, record.Ancestor}},
+		"several kills at once":          {script{at(3, 4, 0), at(4, 4, 0), at(5, 5, 0)}, []record.Scope{record.Own, record.Own, record.Own}},
+	} {
+		w := &watcher{layout: &test.looks, base: at(0, 0, 0), last: at(0, 0, 0)}
+		var got []record.Scope
+		for range len(test.want) {
+			w.Look(func(before, after record.OOMCounters) { got = append(got, record.ScopeOf(before, after, "", true)) })
+		}
+		testkit.Diff(t, name, test.want, got)
+	}
+	w := &watcher{layout: &script{at(1, 2, 0), at(2, 2, 0)}, base: at(0, 0, 0), last: at(0, 0, 0)}
+	w.Look(func(_, _ record.OOMCounters) {})
+	w.hitAt = w.hitAt.Add(-2 * hitSpan)
+	w.Look(func(before, after record.OOMCounters) {
+		testkit.Equal(t, record.ScopeOf(before, after, "", true), record.HostScope, "long after the hit: scope")
+	})
+}
+
 // TestPause holds that a descriptor which fires again and again is left alone for longer and longer, and one that
 // was quiet is not.
 func TestPause(t *testing.T) {
