@@ -130,8 +130,8 @@ var treeRows = [...]section{{TaskScope, SourceTree, []Measurement{{
 	Help: "What of tree_uncharged_peak_bytes is not the code of the programs themselves.",
 }, {
 	ID: TreeUnchargedAround, Name: "tree_uncharged_around_peak_bytes", Unit: Bytes, Kind: Gauge, Guarantee: Sampled,
-	File: "/proc/PID/smaps Size - Rss + Anonymous of each mapped file of the largest process, from 2 MiB up to twice " +
-		"what the disks read ahead, when tree_uncharged_peak_bytes has grown",
+	File: "/proc/PID/maps and pagemap: what is not resident of each file that the largest process maps, from 2 MiB up " +
+		"to twice what the disks read ahead, when tree_uncharged_peak_bytes has grown",
 	Help: "What lies around the pages of tree_uncharged_peak_bytes in their files: a run that finds them not loaded " +
 		"reads it with them.",
 }, {

@@ -240,29 +240,48 @@ func FuzzAppendNumericNames(f *testing.F) {
 // TestReadAround holds that only what is missing of files on disks counts, up to what is read ahead, and that a process
 // that is gone has an error.
 func TestReadAround(t *testing.T) {
-	const mapping = " 00000000 fe:00 4711                       "
-	part := func(perm, name string, size, rss, anon int) string {
-		return fmt.Sprintf("7f0000000000-7f0001000000 %s%s%s\nSize:  %d kB\nKernelPageSize: 4 kB\nRss:  %d kB\nPss: 1 kB\n"+
-			"Private_Hugetlb: 0 kB\nReferenced: 8 kB\nAnonymous:  %d kB\nVmFlags: rd mr mw\n", perm, mapping, name, size, rss, anon)
+	type part struct {
+		name                string
+		size, file, written int // MiB: all, resident pages of the file, and pages that were written to in place of them
 	}
-	const mib = 1024
+	const mib, base = 1 << 20, 1 << 30
 	root := FS{Proc: t.TempDir()}
 	must(t, os.Mkdir(filepath.Join(root.Proc, "7"), 0o755))
 	for _, test := range []struct {
-		name, content string
-		want          int64
+		name  string
+		parts []part
+		want  int64
 	}{
-		{"sparse", part("r--s", "/lib/modules", 125*mib, mib, 0), 8},
-		{"little missing", part("r-xp", "/lib/lib-a.so", 14*mib, 11*mib, 0), 3},
-		{"dense", part("r--s", "/data", 60*mib, 59*mib, 0), 0},
-		{"written to", part("rw-p", "/lib/classes", 6*mib, 6*mib, 5*mib), 5},
-		{"never touched", part("r--s", "/data", 60*mib, 0, 0), 0},
-		{"removed", part("rw-s", "/memfd:heap (deleted)", 60*mib, mib, 0), 0},
-		{"shared memory", part("rw-s", "/dev/shm/heap", 60*mib, mib, 0), 0},
-		{"anonymous", part("rw-p", "[heap]", 60*mib, mib, 0), 0},
-		{"several", part("r--s", "/data", 60*mib, mib, 0) + part("rw-p", "", 60*mib, mib, 0) + part("r--s", "/a b", 4*mib, mib, 0), 11},
+		{"sparse", []part{{"/lib/modules", 125, 1, 0}}, 8},
+		{"little missing", []part{{"/lib/lib-a.so", 14, 11, 0}}, 3},
+		{"dense", []part{{"/data", 60, 59, 0}}, 0},
+		{"written to", []part{{"/lib/classes", 6, 1, 5}}, 5},
+		{"never touched", []part{{"/data", 60, 0, 0}}, 0},
+		{"removed", []part{{"/memfd:heap (deleted)", 60, 1, 0}}, 0},
+		{"shared memory", []part{{"/dev/shm/heap", 60, 1, 0}}, 0},
+		{"anonymous", []part{{"[heap]", 60, 0, 1}}, 0},
+		{"several", []part{{"/data", 60, 1, 0}, {"", 60, 0, 1}, {"/a b", 4, 1, 0}}, 11},
+		{"far apart", []part{{"/data", 8 << 10, 0, 0}, {"/data", 3 << 10, 1, 0}}, 8},
 	} {
-		must(t, os.WriteFile(filepath.Join(root.Proc, "7", "smaps"), []byte(test.content), 0o600))
+		var maps strings.Builder
+		pagemap := testkit.Value(os.Create(filepath.Join(root.Proc, "7", "pagemap")))(t)
+		at, page := int64(base), int64(os.Getpagesize())
+		for _, p := range test.parts {
+			fmt.Fprintf(&maps, "%08x-%08x r--s 00000000 fe:00 4711                       %s\n", at, at+int64(p.size)*mib, p.name)
+			at += int64(p.size) * mib
+			var pages []byte // at its end
+			for i := range int64(p.file+p.written) * mib / page {
+				entry := uint64(1 << 63)
+				if i < int64(p.file)*mib/page {
+					entry |= 1 << 61
+				}
+				pages = binary.NativeEndian.AppendUint64(pages, entry)
+			}
+			_, err := pagemap.WriteAt(pages, at/page*8-int64(len(pages)))
+			must(t, err)
+		}
+		must(t, errors.Join(pagemap.Truncate(at/page*8), pagemap.Close()))
+		must(t, os.WriteFile(filepath.Join(root.Proc, "7", "maps"), []byte(maps.String()), 0o600))
 		if got, err := ReadAround(root, 7, 8<<20); err != nil || got != test.want<<20 {
 			t.Errorf("%s: got %d, %v, want %d MiB", test.name, got, err, test.want)
 		}

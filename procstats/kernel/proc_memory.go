@@ -6,6 +6,8 @@ package kernel
 import (
 	"bufio"
 	"bytes"
+	"encoding/binary"
+	"errors"
 	"io"
 	"math"
 	"os"
@@ -97,35 +99,46 @@ func parseRange(line []byte) (first, end uint64) {
 
 // ReadAround returns how much of the files that a process maps is not resident, in bytes: the kernel reads it ahead
 // around what is touched. Of each mapping at most ahead counts, and less than 2 MiB does not; nor do mappings of files
-// that were removed, or are in memory. It reads the first MiB of /proc/PID/smaps.
+// that were removed, or are in memory. It reads the first MiB of /proc/PID/maps, and pagemap of those files: a reader
+// of smaps walks all memory of a process, and keeps it from being freed when that ends meanwhile.
 func ReadAround(root FS, pid int, ahead int64) (around int64, err error) {
-	f, err := os.Open(filepath.Join(root.Proc, strconv.Itoa(pid), "smaps"))
-	if err != nil {
+	dir := filepath.Join(root.Proc, strconv.Itoa(pid))
+	maps, errMaps := os.Open(filepath.Join(dir, "maps"))
+	pages, err := os.Open(filepath.Join(dir, "pagemap"))
+	defer func() { _, _ = maps.Close(), pages.Close() }() // nil if it is not open
+	if err := errors.Join(errMaps, err); err != nil {
 		return 0, err
 	}
-	defer f.Close()
-	var size, resident int64
-	lines, file := bufio.NewScanner(io.LimitReader(f, 1<<20)), false
+	lines := bufio.NewScanner(io.LimitReader(maps, 1<<20))
 	for lines.Scan() {
-		key, value, _ := cutAt(lines.Bytes(), ' ')
-		kib, _ := parseUint(bytes.TrimSpace(bytes.TrimSuffix(value, []byte(" kB"))))
-		switch n := int64(kib) << 10; string(key) {
-		case "Size:":
-			size = n
-		case "Rss:":
-			resident = n
-		case "Anonymous:": // pages that were written to, in place of the file's
-			if missing := size - resident + n; file && resident > 0 && missing >= 2<<20 {
-				around += min(missing, ahead)
-			}
-		default:
-			if name := bytes.IndexByte(value, '/'); bytes.IndexByte(key, '-') > 0 {
-				file = name >= 0 && !bytes.HasPrefix(value[name:], []byte("/dev/")) &&
-					!bytes.HasSuffix(value, []byte(" (deleted)"))
-			}
+		_, name, file := cutAt(lines.Bytes(), '/')
+		if !file || bytes.HasPrefix(name, []byte("dev/")) || bytes.HasSuffix(name, []byte(" (deleted)")) {
+			continue
+		}
+		if missing, resident := missingPages(pages, lines.Bytes(), ahead); resident && missing >= 2<<20 {
+			around += min(missing, ahead)
 		}
 	}
 	return around, lines.Err()
+}
+
+// missingPages returns how much of a mapping, a line of /proc/PID/maps, has no page of its file, in bytes, or so much
+// that it is enough, and whether it has any page at all. It looks at the first 4 GiB.
+func missingPages(pagemap io.ReaderAt, line []byte, enough int64) (missing int64, resident bool) {
+	first, end := parseRange(line)
+	buffer, page := make([]byte, 16<<10), uint64(os.Getpagesize())
+	for at := first; at < min(end, first+4<<30) && (!resident || missing < max(enough, 2<<20)); at += page * 2 << 10 {
+		n, _ := pagemap.ReadAt(buffer[:min(uint64(len(buffer)), (end-at)/page*8)], int64(at/page*8))
+		for i := 0; i+8 <= n; i += 8 {
+			const present, ofFile = 1 << 63, 1 << 61 // Documentation/admin-guide/mm/pagemap.rst
+			entry := binary.NativeEndian.Uint64(buffer[i:])
+			resident = resident || entry&present != 0
+			if entry&(present|ofFile) != present|ofFile {
+				missing += int64(page)
+			}
+		}
+	}
+	return missing, resident
 }
 
 // ReadAhead returns the most in bytes that a block device reads ahead; 0 if that is not known.

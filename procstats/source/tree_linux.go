@@ -55,6 +55,8 @@ type treeReading struct {
 	minflt, majflt uint64
 	// memory is what statm said last, and previous in the sample before.
 	memory, previous kernel.ProcStatm
+	// mapped is Shared of memory, or less if it was less when the charge had been read.
+	mapped int64
 }
 
 // openTree returns the source of the tree_ and process_ measurements that are read of every process. m is shared

@@ -101,13 +101,13 @@ func (t *treeSource) mapped() (all, data int64) {
 	m, page := t.members, int64(os.Getpagesize())
 	var sum, text int64
 	for _, p := range m.procs {
-		memory := &p.tree.memory
 		if p.carried {
 			continue // it can be less by now; the next whole reading counts it
 		}
-		code := min(memory.Text, memory.Shared)
-		all, data = max(all, memory.Shared*page), max(data, (memory.Shared-code)*page)
-		sum, text = sum+memory.Shared*page, text+code*page
+		shared := p.tree.mapped
+		code := min(p.tree.memory.Text, shared)
+		all, data = max(all, shared*page), max(data, (shared-code)*page)
+		sum, text = sum+shared*page, text+code*page
 	}
 	if sum < max(all, t.uncharged.charged)+severalMap {
 		return all, data
@@ -119,10 +119,25 @@ func (t *treeSource) mapped() (all, data int64) {
 	var shares int64
 	for _, p := range m.procs {
 		if r := &p.smaps; r.at != 0 && r.fault == "" && r.PSSAnon > 0 && !p.carried {
-			shares += min(r.PSS-r.PSSAnon, p.tree.memory.Shared*page)
+			// What it began to map during the round counts with those that were read before; some may be gone since.
+			began, gone := max(0, r.shared-r.early*page), max(0, r.shared-p.tree.mapped*page)
+			shares += max(0, r.PSS-r.PSSAnon-began-gone)
 		}
 	}
 	return max(all, shares), max(data, shares-text)
+}
+
+// readMappedAgain takes off what is not mapped any more: it may have gone before the charge was read.
+func (t *treeSource) readMappedAgain() {
+	for _, p := range t.members.procs {
+		if p.carried {
+			continue
+		}
+		again, err := t.members.statm(p)
+		if p.tree.mapped = min(p.tree.mapped, again.Shared); err != nil {
+			p.tree.mapped = 0
+		}
+	}
 }
 
 // searchAround finds what lies around the mapped pages, in the process with the most of them. What is mapped later was
@@ -134,7 +149,7 @@ func (t *treeSource) searchAround() {
 		return
 	}
 	p := slices.MaxFunc(m.procs, func(a, b *process) int {
-		return cmp.Compare(a.tree.memory.Shared, b.tree.memory.Shared)
+		return cmp.Compare(a.tree.mapped, b.tree.mapped)
 	})
 	around, err := kernel.ReadAround(m.target.FS, p.PID, 2*kernel.ReadAhead(m.target.FS)) // one window, and the next
 	if err == nil && m.verify(p) == nil {
@@ -151,7 +166,14 @@ func (t *treeSource) putUncharged(s *procstats.Sample) {
 	charged, ok := s.Task.Number(procstats.CgroupMemoryFileMapped)
 	if ok && t.members.target.Cgroup.Encloses() && len(t.members.procs) > 0 {
 		u.known, u.charged = true, int64(charged)
+		for _, p := range t.members.procs {
+			p.tree.mapped = p.tree.memory.Shared
+		}
 		all, data := t.mapped()
+		if all-u.charged > u.most || data-u.charged > u.data {
+			t.readMappedAgain()
+			all, data = t.mapped()
+		}
 		u.most, u.data = max(u.most, all-u.charged), max(u.data, data-u.charged)
 		t.searchAround()
 	}

@@ -5,6 +5,7 @@ package source
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -132,6 +133,39 @@ func TestTreeMemoryOfSpawners(t *testing.T) {
 	}
 }
 
+// TestMappedInRound holds that what several map counts once, although a round reads one after the other: a part of what is
+// mapped and let go meanwhile is larger than at any one moment.
+func TestMappedInRound(t *testing.T) {
+	const mib, all, forever = 1 << 20, 240, time.Duration(math.MaxInt64)
+	page := int64(os.Getpagesize())
+	type part struct{ pss, early, shared, now int64 } // MiB; what it mapped when the round began, when it was read, and later
+	for _, test := range []struct {
+		name  string
+		parts []part
+		want  int64
+	}{
+		{"steady", []part{{80, all, all, all}, {80, all, all, all}, {80, all, all, all}}, 240},
+		{"others begin", []part{{120, all, all, all}, {80, 0, all, all}, {60, 200, all, all}}, 240},
+		{"others end", []part{{80, all, all, 0}, {120, all, all, 0}, {240, all, all, all}}, 240},
+		{"all end", []part{{80, all, all, 0}, {120, all, all, 0}, {240, all, all, 100}}, 100},
+		{"each lets its own go", []part{{all + 50, all + 100, all + 100, 100}, {all + 50, all + 100, all + 100, 100}}, 100},
+	} {
+		tree := treeOf(t, Target{FS: kernel.FS{Proc: t.TempDir()}, Cgroup: procstats.Cgroup{V2: t.TempDir()}})
+		m := tree.members
+		m.smaps.last.total, m.smaps.due, tree.uncharged.looked = len(test.parts), forever, int64(forever)/2
+		for _, p := range test.parts {
+			read := &process{identified: true, smaps: smapsReading{at: 1, early: p.early * mib / page, shared: p.shared * mib}}
+			read.smaps.SmapsRollup = kernel.SmapsRollup{PSS: p.pss*mib + 1, PSSAnon: 1}
+			read.tree.mapped = p.now * mib / page
+			m.procs = append(m.procs, read)
+		}
+		if got, _ := tree.mapped(); got != test.want*mib {
+			t.Errorf("%s: %d MiB, want %d", test.name, got/mib, test.want)
+		}
+		m.procs = nil
+	}
+}
+
 // TestUncharged holds what processes map of files and shared memory against what is charged: the most of all samples,
 // what several map once, and without the code of their programs.
 func TestUncharged(t *testing.T) {
@@ -153,19 +187,24 @@ func TestUncharged(t *testing.T) {
 		charged, all, data float64
 		size               int // of the first one's mapping of a file
 		around             float64
+		still              int // what the first one still maps when the charge has been read
 	}{
-		{"all charged", [2]int{20, 20}, [2]int{5, 5}, [2]int{10, 10}, 20, 0, 0, 90, 0},
-		{"one maps more", [2]int{60, 20}, [2]int{5, 5}, [2]int{50, 10}, 20, 40, 35, 90, 16},
-		{"a little of it later", [2]int{63, 20}, [2]int{5, 5}, [2]int{53, 10}, 20, 43, 38, 90, 13},
-		{"both map the same", [2]int{70, 70}, [2]int{5, 5}, [2]int{35, 35}, 20, 50, 45, 74, 4},
-		{"each maps its own", [2]int{70, 70}, [2]int{5, 5}, [2]int{70, 60}, 20, 110, 100, 71, 0},
-		{"it was more before", [2]int{60, 20}, [2]int{5, 5}, [2]int{50, 10}, 20, 110, 100, 90, 0},
+		{"all charged", [2]int{20, 20}, [2]int{5, 5}, [2]int{10, 10}, 20, 0, 0, 90, 0, 20},
+		{"unmapped before the charge is read", [2]int{60, 20}, [2]int{5, 5}, [2]int{50, 10}, 10, 10, 5, 90, 0, 10},
+		{"one maps more", [2]int{60, 20}, [2]int{5, 5}, [2]int{50, 10}, 20, 40, 35, 90, 16, 60},
+		{"a little of it later", [2]int{63, 20}, [2]int{5, 5}, [2]int{53, 10}, 20, 43, 38, 90, 13, 63},
+		{"both map the same", [2]int{70, 70}, [2]int{5, 5}, [2]int{35, 35}, 20, 50, 45, 74, 4, 70},
+		{"each maps its own", [2]int{70, 70}, [2]int{5, 5}, [2]int{70, 60}, 20, 110, 100, 71, 0, 70},
+		{"it was more before", [2]int{60, 20}, [2]int{5, 5}, [2]int{50, 10}, 20, 110, 100, 90, 0, 60},
 	} {
-		writeProc(t, root, "10/smaps", fmt.Sprintf("7f00-7f01 r--s 0 fe:00 7 /data\nSize: %d kB\nRss: %d kB\nAnonymous: 0 kB\n",
-			step.size<<10, step.shared[0]<<10))
+		writeProc(t, root, "10/maps", fmt.Sprintf("0-%x r--s 0 fe:00 7 /data\n", step.size*mib))
+		writeProc(t, root, "10/pagemap", strings.Repeat("\x00\x00\x00\x00\x00\x00\x00\xa0", pages(step.shared[0]))+
+			strings.Repeat("\x00", 8*pages(step.size-step.shared[0])))
+		statm := func(pid, shared, text int) {
+			writeProc(t, root, fmt.Sprintf("%d/statm", pid), fmt.Sprintf("99999 %d %d %d 0 1 0\n", pages(shared+1), pages(shared), pages(text)))
+		}
 		for i, pid := range []int{10, 11} {
-			writeProc(t, root, fmt.Sprintf("%d/statm", pid), fmt.Sprintf("99999 %d %d %d 0 1 0\n",
-				pages(step.shared[i]+1), pages(step.shared[i]), pages(step.text[i])))
+			statm(pid, step.shared[i], step.text[i])
 			writeProc(t, root, fmt.Sprintf("%d/smaps_rollup", pid), fmt.Sprintf("%d00000-%d00001 ---p 0 0 0 [rollup]\nPss: %d kB\n"+
 				"Pss_Anon: 1024 kB\nPss_Shmem: 0 kB\nSwapPss: 0 kB\n", pid, pid, (step.own[i]+1)<<10))
 		}
@@ -173,6 +212,7 @@ func TestUncharged(t *testing.T) {
 		s.Stamp = kernel.Now()
 		tree.Collect(&s)
 		s.SetNumber(procstats.CgroupMemoryFileMapped, step.charged*mib)
+		statm(10, step.still, step.text[0])
 		tree.closeSum(&s)
 		for id, want := range map[procstats.ID]float64{
 			procstats.TreeUncharged: step.all, procstats.TreeUnchargedData: step.data, procstats.TreeUnchargedAround: step.around,
