@@ -35,11 +35,13 @@ type CPU struct {
 	// Waited is what wait4(2) gave for the children it was called for, and theirs. It is exact: exec and exit
 	// are in it.
 	Waited float64 `json:"waited"`
-	// Reported is the sum of the last clock readings of processes that are not waited for, and for each of them what
-	// a process that was waited for used after its report, to exit.
+	// Reported is the sum of the last clock readings of processes that are not waited for, and what they used after their
+	// reports, to exit: by Cgroup, else as much as processes that were waited for.
 	Reported float64 `json:"reported"`
 	// BeforeMeter is the part of Own from before the process moved into the meter's cgroup.
 	BeforeMeter *float64 `json:"before_meter,omitempty"`
+	// Cgroup is what the kernel has counted at the end for the cgroup that the product made for the task; nil without one.
+	Cgroup *float64 `json:"cgroup,omitempty"`
 }
 
 // Memory is what was allocated, in bytes.

@@ -5,7 +5,10 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"runtime"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +20,28 @@ func clock(id int32) time.Duration {
 	var t unix.Timespec
 	check(os.NewSyscallError("clock_gettime", unix.ClockGettime(id, &t)))
 	return time.Duration(t.Nano())
+}
+
+// countedCPU returns what the kernel has counted for the cgroup that tacho made for this process, in seconds; nil if it
+// made none. lines are those of /proc/self/cgroup.
+func countedCPU(lines []string) *float64 {
+	for _, line := range lines {
+		fields := strings.SplitN(line, ":", 3)
+		if len(fields) != 3 || !strings.Contains(fields[2], "/tacho-") {
+			continue
+		}
+		if data, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", fields[1], fields[2], "cpuacct.usage")); err == nil {
+			return new(float64(value(strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64))) / 1e9)
+		}
+		for _, mount := range []string{"unified", ""} {
+			data, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", mount, fields[2], "cpu.stat"))
+			if text, ok := strings.CutPrefix(string(data), "usage_usec "); ok && err == nil && fields[1] == "" {
+				text, _, _ = strings.Cut(text, "\n")
+				return new(float64(value(strconv.ParseInt(text, 10, 64))) / 1e6)
+			}
+		}
+	}
+	return nil
 }
 
 // burn keeps a CPU busy until the clock says so much.

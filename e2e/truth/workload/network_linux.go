@@ -16,7 +16,7 @@ import (
 // it and ends. TYPE is a number, of AF_UNIX:
 //
 //	network FOR | close own | packet | elsewhere | handed TYPE PATH | listening TYPE PATH | inherited | talks TYPE PATH |
-//	taken PID FD
+//	taken PID FD | activated COUNT WAY
 func network(args []string) {
 	fd := comes(args[1:])
 	if args[0] == "close" {
@@ -59,6 +59,8 @@ func comes(way []string) (fd int) {
 		check(unix.Close(from))
 	case "inherited":
 		fd = handed(0)
+	case "activated":
+		return activated(number(1), way[2])
 	case "taken":
 		pidfd := value(unix.PidfdOpen(number(1), 0))
 		fd = value(unix.PidfdGetfd(pidfd, number(2), 0))
@@ -68,6 +70,46 @@ func comes(way []string) (fd int) {
 	}
 	check(unix.Sendto(fd, []byte{0}, 0, &unix.SockaddrInet4{Port: 9, Addr: [4]byte{127, 0, 0, 1}}))
 	return fd
+}
+
+// activated answers one message at each of the sockets that it was started with, and returns the last of them. It may have
+// a child answer, close the listener before it answers, or send something through a socket of its own, too.
+func activated(sockets int, way string) (fd int) {
+	const first = 3 // SD_LISTEN_FDS_START
+	last := first + sockets - 1
+	switch way {
+	case "own":
+		own := openSocket(unix.AF_INET)
+		check(unix.Sendto(own, []byte{0}, 0, &unix.SockaddrInet4{Port: 9, Addr: [4]byte{127, 0, 0, 1}}))
+	case "child":
+		var files []*os.File
+		for fd := range last + 1 {
+			files = append(files, os.NewFile(uintptr(fd), "inherited"))
+		}
+		args := []string{"workload", "network", "0s", "activated", strconv.Itoa(sockets), "self"}
+		wait(value(os.StartProcess(value(os.Executable()), args, &os.ProcAttr{Files: files})))
+		return last
+	}
+	for listener := first; listener < first+sockets; listener++ {
+		conn := listener
+		if value(unix.GetsockoptInt(conn, unix.SOL_SOCKET, unix.SO_ACCEPTCONN)) == 1 {
+			var err error
+			conn, _, err = unix.Accept(listener)
+			check(err)
+			if way == "close" {
+				check(unix.Close(listener))
+			}
+		}
+		n, from, err := unix.Recvfrom(conn, make([]byte, 1), 0)
+		check(err)
+		if n == 1 && from != nil {
+			check(unix.Sendto(conn, []byte{0}, 0, from))
+		} else {
+			value(unix.Write(conn, []byte{0}))
+		}
+		last = conn
+	}
+	return last
 }
 
 // connectTo connects to a server, and returns when it has sent something.
