@@ -108,8 +108,7 @@ func (t *task) run(ctx context.Context) {
 		timer := time.AfterFunc(timeout, func() { t.stop(record.TimedOut, "", 0, t.killGrace()) })
 		defer timer.Stop()
 	}
-	finishLogs := t.collectLogs()
-	end := <-t.end
+	finishLogs, end := t.collectLogs(), <-t.end
 	failpoint.At("executor.end.reaped")
 	t.mainEnded(end)
 	t.awaitChildren()
@@ -157,8 +156,7 @@ func (t *task) stopLeftovers() {
 	signal, stopping := t.stopSignal, t.killTimer != nil
 	t.mu.Unlock()
 	signal = cmp.Or(signal, t.killSignal())
-	members := t.members()
-	leftovers := record.Leftovers{}
+	members, leftovers := t.members(), record.Leftovers{}
 	for _, p := range members {
 		if command, err := kernel.Comm(kernel.HostFS(), p.PID()); err == nil {
 			leftovers[command]++

@@ -344,8 +344,7 @@ func (o *OOM) text() string {
 	if o.Kills == nil || *o.Kills == 0 {
 		return ""
 	}
-	text := KillsText(*o.Kills) + o.Scope.words().at
-	v := o.Victim
+	text, v := KillsText(*o.Kills)+o.Scope.words().at, o.Victim
 	if v == nil {
 		return text
 	}

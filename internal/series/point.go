@@ -249,8 +249,7 @@ func putRows(b []byte, rows []procstats.ProcessRow) {
 
 // rowsOf are the processes in the end of a slot; not nil.
 func rowsOf(b []byte) []procstats.ProcessRow {
-	rows := []procstats.ProcessRow{}
-	ids := rowIDs()
+	rows, ids := []procstats.ProcessRow{}, rowIDs()
 	for ; len(b) >= rowSize; b = b[rowSize:] {
 		pid := binary.LittleEndian.Uint32(b)
 		if pid == 0 {

@@ -26,8 +26,7 @@ func newShow() *cobra.Command {
 	rundir.ForRuns(cmd, 1, rundir.Last(), func(cmd *cobra.Command, runs []record.Entry) error {
 		entry := runs[0]
 		rundir.Refresh(entry)
-		r := entry.Record
-		out := cmd.OutOrStdout()
+		r, out := entry.Record, cmd.OutOrStdout()
 		if format.String() == "json" {
 			return cli.PrintJSON(out, r)
 		}

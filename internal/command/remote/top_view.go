@@ -270,8 +270,7 @@ func (m *topModel) treeLines(width int) []string {
 	}
 	processes := row.sample.Processes
 	for _, line := range processTree(processes.Rows) {
-		p := line.Process
-		state := procstats.NoValue
+		p, state := line.Process, procstats.NoValue
 		if text, ok := p.Measurements[procstats.ProcessState.String()].(string); ok {
 			state = cli.Printable(text)
 		}
