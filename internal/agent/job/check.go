@@ -12,8 +12,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"runtime/debug"
-	"runtime/metrics"
 	"strings"
 	"syscall"
 	"time"
@@ -131,9 +131,9 @@ func TrialMain(stdin io.Reader) int {
 // enforceLimits ends this process once it has taken too much memory, or the agent is gone.
 func enforceLimits(begun time.Time) {
 	const interval = 5 * time.Millisecond
-	heap := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	var memory runtime.MemStats
 	for range time.Tick(interval) {
-		if metrics.Read(heap); heap[0].Value.Uint64() > maxTrialMemory || time.Since(begun) > abandoned {
+		if runtime.ReadMemStats(&memory); memory.HeapAlloc > maxTrialMemory || time.Since(begun) > abandoned {
 			os.Exit(1)
 		}
 	}
