@@ -434,9 +434,11 @@ func writeAboveCgroup(h *HeadlineValue, f *facts) {
 		"the task changed pages that are charged to other cgroups, such as those of devices, or ran outside its cgroup")
 }
 
-// networkUncounted: the task has sockets that were made outside its cgroup, or are of AF_PACKET.
+// networkUncounted: the task has sockets that were made outside its cgroup, or are of AF_PACKET, or may have made some
+// where its version 2 cgroup does not count them.
 func networkUncounted(h *HeadlineValue, f *facts) {
 	if sockets, _ := f.Task.Number(SkbUncountedSockets); sockets > 0 {
 		h.weaken(SkbUncountedSockets, sockets, "their packets are not counted")
 	}
+	h.weakenIfLeft(TreeLeftPressure, f)
 }

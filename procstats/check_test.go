@@ -50,3 +50,30 @@ func TestGuarantees(t *testing.T) {
 		}
 	}
 }
+
+// TestNetworkUncounted holds that no packets are only known of an ended task that had no sockets from elsewhere, and of
+// whose processes none has left the cgroup that counts them.
+func TestNetworkUncounted(t *testing.T) {
+	for _, test := range []struct {
+		name                    string
+		sent, uncounted, left   float64
+		want                    procstats.Guarantee
+		outsideOther, endedElse float64
+	}{
+		{"nothing", 0, 0, 0, procstats.Exact, 0, 0},
+		{"a socket from elsewhere", 0, 1, 0, "", 0, 0},
+		{"a process that has left", 0, 0, 1, "", 0, 0},
+		{"one that has ended elsewhere", 0, 0, 0, "", 0, 1},
+		{"one that has left groups of version 1 only", 0, 0, 0, procstats.Exact, 1, 0},
+		{"some packets, and one that has left", 1000, 0, 1, procstats.LowerBound, 0, 0},
+	} {
+		s := sampleAt(at(2), number(procstats.SkbSent, test.sent),
+			number(procstats.SkbUncountedSockets, test.uncounted), number(procstats.TreeLeftPressure, test.left),
+			number(procstats.TreeLeftCPU, test.outsideOther), number(procstats.ExitsLeft, test.endedElse))
+		for _, h := range procstats.Headlines(s, procstats.History{Ended: true}) {
+			if h.ID == procstats.HeadlineNetworkSent && (h.Guarantee != test.want || h.Reading.Present() != (test.want != "")) {
+				t.Errorf("%s: %+v, want it %q", test.name, h, test.want)
+			}
+		}
+	}
+}

@@ -95,6 +95,7 @@ func TestSockets(t *testing.T) {
 		{"own", []string{"own"}, 0, procstats.Exact},
 		{"nothing of a server", []string{"talks", stream, silent}, 0, procstats.Exact},
 		{"packet", []string{"packet"}, 0, ""},
+		{"outside the cgroup", []string{"left"}, 0, ""},
 		{"elsewhere", []string{"elsewhere"}, 0, ""},
 		{"by a server", []string{"handed", stream, serve(t, "unix", filepath.Join(dir, "udp"), unix.UnixRights(udp))}, 0, ""},
 		{"TCP by a server", []string{"handed", packets, serve(t, "unixpacket", filepath.Join(dir, "tcp"), unix.UnixRights(tcp))}, 0, ""},

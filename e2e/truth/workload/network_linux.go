@@ -16,7 +16,7 @@ import (
 // it and ends. TYPE is a number, of AF_UNIX:
 //
 //	network FOR | close own | packet | elsewhere | handed TYPE PATH | listening TYPE PATH | inherited | talks TYPE PATH |
-//	taken PID FD | activated COUNT WAY
+//	taken PID FD | activated COUNT WAY | left
 func network(args []string) {
 	fd := comes(args[1:])
 	if args[0] == "close" {
@@ -59,6 +59,13 @@ func comes(way []string) (fd int) {
 		check(unix.Close(from))
 	case "inherited":
 		fd = handed(0)
+	case "left": // its cgroup of version 2, and the socket is made outside
+		for _, root := range []string{"/sys/fs/cgroup/unified", "/sys/fs/cgroup"} {
+			if _, err := os.Stat(root + "/cgroup.procs"); err == nil {
+				moveInto(root)
+			}
+		}
+		fd = openSocket(unix.AF_INET)
 	case "activated":
 		return activated(number(1), way[2])
 	case "taken":
