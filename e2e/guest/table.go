@@ -23,7 +23,7 @@ nightly -kernel 7 -cgroup v1 -memory 1024 : ./e2e/watch
 -kernel 6.12 -arch arm64 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/exits ./procstats/network ./e2e/oom -run=Limit|Ancestor|Namespace|Outside ./e2e/limits -run=Memory|Peak|Lower ./e2e/where -run=Here ./executor/cgroup ./e2e/unit
 -kernel 5.10 -cgroup v2 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/exits ./procstats/network ./e2e/oom -run=Limit|Ancestor|Namespace|Outside ./e2e/limits -skip=HugePages|Swap ./e2e/where -run=Here|Rootless ./e2e/watch -skip=Layouts ./executor/cgroup ./e2e/unit
 -kernel 7 -cgroup v2 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/exits ./procstats/network ./e2e/oom -run=Limit|Ancestor|Namespace|Outside ./e2e/limits ./e2e/where -run=Here|Rootless ./executor/cgroup ./e2e/unit
--kernel 6.12 -cgroup v2 -memory 3072 : ./e2e/truth -run=TestTruth/root/parent|TestLabels/(sleeps|writes_nothing|socket)|TestSockets|TestRealtime
+-kernel 6.12 -cgroup v2 -memory 3072 : ./e2e/truth -run=TestTruth/root/parent|TestLabels/(sleeps|writes_nothing|socket)|TestSockets|TestActivated|TestRealtime
 -kernel 6.1 -cgroup v2 -memory 3072 : ./e2e/truth -run=TestTruth/root/parent
 -kernel 6.12 -cgroup v2 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./procstats/exits ./procstats/network ./e2e/oom ./e2e/where -skip=Same ./e2e/where -run=Same/partition ./e2e/limits ./driver -run=TestGivenCgroup ./e2e/agent -run=TestSuspend ./executor/cgroup ./e2e/unit
 -kernel 6.1 -cgroup v1 -memory 1024 -disk 128 : ./e2e/guest/smoke ./internal/command/doctor ./e2e/oom ./e2e/where -skip=Same ./e2e/where -run=Same/(class|huge) ./e2e/limits ./executor/cgroup
