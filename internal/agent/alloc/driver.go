@@ -44,7 +44,8 @@ type Driver struct {
 	*driver.Tacho
 	host *Host
 	// changed is called when the driver's health changes.
-	changed func(node.Driver)
+	changed    func(node.Driver)
+	runtimeDir string // for the executors of this agent alone
 
 	mu    sync.Mutex // guards about
 	about node.Driver
@@ -65,11 +66,18 @@ func OpenDriver(h *Host, changed func(node.Driver)) (*Driver, error) {
 	}
 	options := driver.Options{Config: own, Version: version.String(), Logger: h.Log.Named("driver").Named(driver.Name)}
 	d := &Driver{
-		Tacho: driver.New(options), host: h, changed: changed,
+		Tacho: driver.New(options), host: h, changed: changed, runtimeDir: own.RuntimeDir,
 		about: node.Driver{Name: driver.Name},
 	}
 	d.Serve()
 	return d, nil
+}
+
+// Close detaches from all tasks, and removes the directory of their executors if none goes on.
+func (d *Driver) Close() error {
+	err := d.Tacho.Close()
+	_ = os.Remove(d.runtimeDir) // else it is not empty, or was never made
+	return err
 }
 
 // CheckDriver refuses the names of other drivers.

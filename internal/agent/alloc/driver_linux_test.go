@@ -42,6 +42,19 @@ func TestOwnDriverServesNumbers(t *testing.T) {
 	must(t, r.Close())
 }
 
+// TestOwnDriverLeavesNothing holds that the directory of executors goes with the driver, unless there is something in it.
+func TestOwnDriverLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for _, inside := range []bool{false, true} {
+		d := testkit.Value(openDriver(t, ""))(t)
+		must(t, os.MkdirAll(filepath.Join(d.runtimeDir, map[bool]string{true: "executor"}[inside]), 0o700))
+		must(t, d.Close())
+		_, err := os.Stat(d.runtimeDir)
+		testkit.Equal(t, err == nil, inside, "%s is there", d.runtimeDir)
+		_ = os.RemoveAll(d.runtimeDir)
+	}
+}
+
 // TestOwnDriverRefuses is about configurations that are wrong, and where they stand.
 func TestOwnDriverRefuses(t *testing.T) {
 	t.Parallel()
