@@ -157,6 +157,19 @@ func TestAncestor(t *testing.T) {
 		end{Code: 137, Verdict: record.Signaled, Kills: 1, Scope: record.Own, OOMKilled: true, MainVictim: true})
 }
 
+// TestElsewhere has the task move to a group of others and go over the limit there, which its own group does not count.
+func TestElsewhere(t *testing.T) {
+	parent := rig.NeedMemory(t)
+	other := testkit.Value(rig.NewParent(t, rig.Self()))(t)
+	testkit.Must(t, other.LimitMemory(limitBytes))
+	letLogTell(t, 1)
+	r := run(t, parent, nil, roleEnter, other.MemoryFolder(), text(tooMuch))
+	hold(t, r, end{Code: 137, Verdict: record.Signaled, OOMKilled: true, MainVictim: true})
+	if want := "Killed: out of memory"; r.Diagnosis.Summary != want {
+		t.Errorf("summary %q, want %q", r.Diagnosis.Summary, want)
+	}
+}
+
 // hiddenKill lets a task run into the limit of a group that a cgroup namespace hides from it. While the chosen process
 // gives its memory back the group is still full, and the kernel chooses again: chosen reports that it was tacho run, or
 // the executor where that may not protect itself (no CAP_SYS_RESOURCE).

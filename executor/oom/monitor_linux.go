@@ -4,7 +4,6 @@
 package oom
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -191,7 +190,7 @@ func (m *Monitor) Finish(e *record.Evidence) {
 	after := m.watcher.Counters()
 	const sigkill = int(unix.SIGKILL)
 	unexplained := e.Signal == sigkill && e.Cause == "" && e.Forwarded != sigkill
-	if unexplained && !after.Read {
+	if unexplained && len(m.kills) == 0 { // nothing is counted, or it was killed in another cgroup
 		m.askForMain(e)
 	}
 	if err := m.Close(); err != nil {
@@ -228,8 +227,10 @@ func (m *Monitor) askForMain(e *record.Evidence) {
 	if !found.main {
 		return
 	}
-	scope := cmp.Or(found.scope, record.AncestorOrHost)
-	kill := record.Kill{At: e.EndedAt, Scope: scope, Victims: found.victims, Main: true}
+	kill := record.Kill{At: e.EndedAt, Scope: found.scope, Victims: found.victims, Main: true}
+	if kill.Scope == "" && m.victims.path == "" { // else it had left its group for one whose limit was hit
+		kill.Scope = record.AncestorOrHost
+	}
 	m.add(kill)
 	m.report(kill, false)
 }

@@ -137,7 +137,7 @@ func (v *victimFinder) findMain() found {
 	}
 	last := kills[len(kills)-1] // one before may be of another process that had the number
 	f := v.fromLog([]LoggedKill{last})
-	if f.scope == "" && last.OOMCgroup != "" {
+	if f.scope == "" && last.OOMCgroup != "" && v.path == "" {
 		// The task has no group of its own there: it was in the one that had no memory left, or below it.
 		f.scope, f.limitPath = record.Ancestor, last.OOMCgroup
 	}
