@@ -442,13 +442,14 @@ func TestUncountedSockets(t *testing.T) {
 	}
 	packet := network.NewPacketSockets(kernel.FS{Proc: filepath.Dir(filepath.Dir(list))})
 	s.WatchSockets(packet, append(given, null.Fd(), ^uintptr(0)), func() (int64, string) { return 2, "" })
-	for i, inodes := range [][]string{{"a 11"}, {"a 11", "b 12"}, {"b 12"}, {"a 11", "c 13", "d 14"}} {
+	// Few that were closed are remembered.
+	for i, inodes := range [][]string{{"a 11"}, {"a 11", "b 12"}, {"b 12"}, {"a 11", "c 13", "d 14"}, numbered(5000, 2000), numbered(5000, 2001), {"a 11"}, numbered(5000, 2001)} {
 		table(inodes...)
 		sample = procstats.Sample{}
 		s.Collect(&sample)
-		want := []float64{5, 6, 6, 8}[i]
+		want := []float64{5, 6, 6, 8, 2008, 2009, 2010, 4011}[i]
 		if got, ok := sample.Task.Number(procstats.SkbUncountedSockets); !ok || got != want {
-			t.Errorf("with %q: %v, %v, want %v", inodes, got, ok, want)
+			t.Errorf("with %d, the first one %q: %v, %v, want %v", len(inodes), inodes[0], got, ok, want)
 		}
 	}
 }
@@ -487,3 +488,11 @@ var (
 	must    = testkit.Must
 	noError = testkit.NoError
 )
+
+// numbered are lines with so many inodes from one on.
+func numbered(from, count int) (lines []string) {
+	for i := range count {
+		lines = append(lines, fmt.Sprint("x ", from+i))
+	}
+	return lines
+}

@@ -6,6 +6,7 @@ package network
 import (
 	"bytes"
 	"cmp"
+	"maps"
 	"path/filepath"
 	"sync"
 	"time"
@@ -19,14 +20,18 @@ import (
 type PacketSockets struct {
 	list string // its path; a kernel without such sockets has none
 
-	mu   sync.Mutex      // guards following
-	seen map[string]bool // their inodes
-	at   time.Duration   // when the list was last read, on the monotonic clock
+	mu   sync.Mutex               // guards following
+	seen map[string]time.Duration // when they were last there, by inode
+	all  int                      // how many there were
+	at   time.Duration            // when the list was last read, on the monotonic clock
 }
+
+// mostRemembered is how many are remembered that are closed: an agent runs for years.
+const mostRemembered = 1000
 
 // NewPacketSockets returns those of a machine, of which none was seen yet.
 func NewPacketSockets(host kernel.FS) *PacketSockets {
-	return &PacketSockets{list: filepath.Join(host.Proc, "net/packet"), seen: make(map[string]bool)}
+	return &PacketSockets{list: filepath.Join(host.Proc, "net/packet"), seen: make(map[string]time.Duration)}
 }
 
 // sockets are those of a task that the programs do not see, as far as they are known.
@@ -64,14 +69,19 @@ func (p *PacketSockets) count(until time.Duration) int {
 	defer p.mu.Unlock()
 	if p.at < until {
 		p.at = kernel.Now().Mono
+		before := len(p.seen)
 		text, _ := kernel.ReadFile(p.list)
 		for line := range bytes.Lines(text) {
 			if fields := bytes.Fields(line); len(fields) > 0 {
-				p.seen[string(fields[len(fields)-1])] = true
+				p.seen[string(fields[len(fields)-1])] = p.at
 			}
 		}
+		p.all += len(p.seen) - before
+		if len(p.seen) > mostRemembered {
+			maps.DeleteFunc(p.seen, func(_ string, at time.Duration) bool { return at < p.at })
+		}
 	}
-	return len(p.seen)
+	return p.all
 }
 
 // uncounted returns how many there were when a sample began, or the reason why that is not known.
