@@ -62,6 +62,8 @@ e2e/truth TestTruth/user/parent/io-buffered: the same
 e2e/truth TestTruth/user/parent/io-direct: the same
 e2e/advice TestAdviceLoop: half an hour; make advise-loop
 e2e/cost TestPaired: figures of a quiet machine; make cost
+e2e/cost TestShort: the same
+e2e/cost TestCold: the same
 e2e/cost TestScale: ten minutes; make scale
 `
 
