@@ -45,6 +45,9 @@ func TestActivated(t *testing.T) {
 		for passer, pass := range map[string]func(*testing.T, *rig.Place, []string, ...string) *exec.Cmd{
 			"a parent": passedByParent, "systemd": passedBySystemd,
 		} {
+			if passer == "systemd" && len(test.networks) > 1 {
+				continue // it listens to sockets of one type
+			}
 			t.Run(test.name+" from "+passer, func(t *testing.T) {
 				place := rig.NewPlace(t, rig.Self())
 				cmd := pass(t, place, test.networks, "--", rig.Workload(), "network", "0s", "activated",
@@ -86,8 +89,8 @@ func passedByParent(t *testing.T, place *rig.Place, networks []string, args ...s
 func passedBySystemd(t *testing.T, place *rig.Place, networks []string, args ...string) *exec.Cmd {
 	t.Helper()
 	program, err := exec.LookPath("systemd-socket-activate")
-	if err != nil || len(networks) > 1 {
-		t.Skip("no systemd-socket-activate, or it cannot listen to sockets of several types at once")
+	if err != nil {
+		t.Skip("no systemd-socket-activate")
 	}
 	socket, address := bound(t, place, networks[0])
 	testkit.Must(t, socket.Close())
