@@ -181,7 +181,8 @@ func (d *Tacho) endTask(ctx context.Context, address wire.Address) error {
 // are left alone: the host could not recover them and may later.
 func (d *Tacho) KillOrphans(ctx context.Context, spared ...*TaskHandle) (killed []string, err error) {
 	addresses, err := d.listOrphans(ctx)
-	errs, known := []error{err}, make(map[string]bool)
+	errs := []error{err}
+	known := make(map[string]bool)
 	for _, handle := range spared {
 		if state, err := decodeState(handle); err == nil { // others are of another driver, or of a start without a handle
 			known[state.Address.Folder] = true

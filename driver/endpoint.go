@@ -75,7 +75,8 @@ type endpoint struct {
 }
 
 func newEndpoint(d *Tacho, address string) *endpoint {
-	e, mux := &endpoint{driver: d, address: address, at: address}, http.NewServeMux()
+	e := &endpoint{driver: d, address: address, at: address}
+	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", e.metrics)
 	mux.HandleFunc("GET /v1/tasks", e.tasks)
 	// A task's id has slashes in it.

@@ -294,7 +294,9 @@ func limits(r *Resources) *proto.Limits {
 // stdio is where the task's output goes.
 func stdio(task *TaskConfig, settings Settings, config Config) *proto.Stdio {
 	if config.LogCollection == LogsByHost {
-		return &proto.Stdio{Mode: proto.Stdio_MODE_PATHS, StdoutPath: task.StdoutPath, StderrPath: task.StderrPath}
+		return &proto.Stdio{
+			Mode: proto.Stdio_MODE_PATHS, StdoutPath: task.StdoutPath, StderrPath: task.StderrPath,
+		}
 	}
 	// The host's way of saying that the user wants no logs.
 	if task.StdoutPath == os.DevNull || task.AllocDir == "" {

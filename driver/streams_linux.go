@@ -109,7 +109,9 @@ func (e *execStream) Recv() (ExecOutput, error) {
 		case *proto.ExecResponse_Stderr:
 			return ExecOutput{Stderr: message.Stderr}, nil
 		case *proto.ExecResponse_Exit:
-			return ExecOutput{Exit: &ExitResult{Code: int(message.Exit.GetCode()), Signal: int(message.Exit.GetSignal())}}, nil
+			return ExecOutput{Exit: &ExitResult{
+				Code: int(message.Exit.GetCode()), Signal: int(message.Exit.GetSignal()),
+			}}, nil
 		}
 	}
 }

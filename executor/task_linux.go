@@ -108,7 +108,8 @@ func (t *task) run(ctx context.Context) {
 		timer := time.AfterFunc(timeout, func() { t.stop(record.TimedOut, "", 0, t.killGrace()) })
 		defer timer.Stop()
 	}
-	finishLogs, end := t.collectLogs(), <-t.end
+	finishLogs := t.collectLogs()
+	end := <-t.end
 	failpoint.At("executor.end.reaped")
 	t.mainEnded(end)
 	t.awaitChildren()
@@ -156,7 +157,8 @@ func (t *task) stopLeftovers() {
 	signal, stopping := t.stopSignal, t.killTimer != nil
 	t.mu.Unlock()
 	signal = cmp.Or(signal, t.killSignal())
-	members, leftovers := t.members(), record.Leftovers{}
+	members := t.members()
+	leftovers := record.Leftovers{}
 	for _, p := range members {
 		if command, err := kernel.Comm(kernel.HostFS(), p.PID()); err == nil {
 			leftovers[command]++

@@ -285,7 +285,8 @@ func newNestedV2(own string) *nestedKills {
 // count counts again. limited is the number of new kills in groups whose limit, or one between them and the task's,
 // was ever hit; attribute has to be called next.
 func (n *nestedKills) count() (limited int64) {
-	now, budget := map[string]int64{}, mostNested
+	now := map[string]int64{}
+	budget := mostNested
 	n.walk(n.own, false, &budget, func(dir string, above bool) (hit bool) {
 		data, err := kernel.ReadFile(filepath.Join(dir, n.file))
 		hit = above || n.hit(dir) // after the kills

@@ -128,7 +128,8 @@ func Open(o Options) *Reader {
 func (r *Reader) Before() *procstats.Sample {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	began, baseline := kernel.Now().Mono, &procstats.Sample{}
+	began := kernel.Now().Mono
+	baseline := &procstats.Sample{}
 	r.totals.CollectBefore(baseline)
 	r.cost.add(kernel.Now().Mono - began)
 	return baseline
@@ -358,7 +359,8 @@ func (r *Reader) TakeCost() time.Duration {
 // read reads the totals, and the processes if they are due, if the task has come to rest, or if its end would not be
 // seen. packets says that there were some since the last sample: the kernel receives them for a task that sleeps.
 func (r *Reader) read(now time.Duration, latest *procstats.Sample, packets bool) *procstats.Sample {
-	atRest, due := r.quiet != nil && !r.moved && !packets, r.sets.due(now)
+	atRest := r.quiet != nil && !r.moved && !packets
+	due := r.sets.due(now)
 	r.carried = false
 	if !due && !atRest && (r.sets.interval == 0 || seesEnd(latest)) {
 		into := source.Sibling(bare(latest))

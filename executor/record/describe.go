@@ -344,7 +344,8 @@ func (o *OOM) text() string {
 	if o.Kills == nil || *o.Kills == 0 {
 		return ""
 	}
-	text, v := KillsText(*o.Kills)+o.Scope.words().at, o.Victim
+	text := KillsText(*o.Kills) + o.Scope.words().at
+	v := o.Victim
 	if v == nil {
 		return text
 	}

@@ -402,7 +402,9 @@ func (a *Agent) StopJob(id string, purge bool, expected *uint64) error {
 	r.current.Stopped, r.current.Current, r.current.Unplaced, r.unplaced = true, !purge, nil, nil
 	persisted := r.current
 	a.mu.Unlock()
-	e := snapshot.Event{Topic: snapshot.TopicJob, Type: "JobDeregistered", Key: id, Namespace: persisted.Spec.Namespace}
+	e := snapshot.Event{
+		Topic: snapshot.TopicJob, Type: "JobDeregistered", Key: id, Namespace: persisted.Spec.Namespace,
+	}
 	persisted.ModifyIndex = a.host.Feed.Publish(e)
 	a.host.Persist(state.ChangeJob(&persisted))
 	failpoint.At("agent.stop.persisted")

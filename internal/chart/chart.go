@@ -162,7 +162,8 @@ type layout struct {
 }
 
 func (c *Chart) layout() *layout {
-	l, highest := &layout{Chart: c}, 0.0
+	l := &layout{Chart: c}
+	highest := 0.0
 	for _, s := range c.Series {
 		e := extentOf(s.Values)
 		l.extents = append(l.extents, e)

@@ -94,7 +94,8 @@ func RunColumns() []NamedColumn {
 // PointOf returns the point of one sample of a run. before is the sample before it, or the reading before the start of
 // the task; without one, the point has no rates and no duration.
 func PointOf(before, s *procstats.Sample) *Point {
-	headlines, from := procstats.Headlines(s, procstats.History{}), s.Mono
+	headlines := procstats.Headlines(s, procstats.History{})
+	from := s.Mono
 	if before != nil {
 		from = before.Mono
 	}

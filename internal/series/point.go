@@ -249,7 +249,8 @@ func putRows(b []byte, rows []procstats.ProcessRow) {
 
 // rowsOf are the processes in the end of a slot; not nil.
 func rowsOf(b []byte) []procstats.ProcessRow {
-	rows, ids := []procstats.ProcessRow{}, rowIDs()
+	rows := []procstats.ProcessRow{}
+	ids := rowIDs()
 	for ; len(b) >= rowSize; b = b[rowSize:] {
 		pid := binary.LittleEndian.Uint32(b)
 		if pid == 0 {

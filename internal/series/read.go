@@ -397,7 +397,8 @@ func (r *Ring) flush() error {
 
 // expand calls f with a slot for each reading that a slot stands for, within the times of a query.
 func (r *Ring) expand(slot []byte, q Query, f func(slot []byte)) {
-	n, one := repeatsOf(slot, r.slots), slot
+	n := repeatsOf(slot, r.slots)
+	one := slot
 	if n > 1 {
 		one = append([]byte(nil), slot...)
 	}

@@ -105,7 +105,9 @@ func FromTaskStatus(s *driver.TaskStatus) *drivers.InspectTaskResponse {
 	// moment.
 	task.Result = cmp.Or(task.Result, new(drivers.ExitResult))
 	task.StartedAt, task.CompletedAt = timestamppb.New(s.StartedAt), timestamppb.New(s.CompletedAt)
-	return &drivers.InspectTaskResponse{Task: task, Driver: &drivers.TaskDriverStatus{Attributes: texts(s.Attributes)}}
+	return &drivers.InspectTaskResponse{
+		Task: task, Driver: &drivers.TaskDriverStatus{Attributes: texts(s.Attributes)},
+	}
 }
 
 // FromEvent returns the message of an event.

@@ -64,7 +64,9 @@ func OpenOne(fs kernel.FS) (*Reader, error) { return open(fs, true) }
 func Open(fs kernel.FS) (*Reader, error) { return open(fs, false) }
 
 func open(fs kernel.FS, one bool) (*Reader, error) {
-	r := &Reader{host: fs, page: int64(os.Getpagesize()), peaks: procstats.Exact, watches: make(map[uint64]*Watch)}
+	r := &Reader{
+		host: fs, page: int64(os.Getpagesize()), peaks: procstats.Exact, watches: make(map[uint64]*Watch),
+	}
 	if kernel.RSSLag(fs) > mostRSSLag {
 		r.peaks = procstats.Sampled
 	}

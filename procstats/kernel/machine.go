@@ -119,7 +119,8 @@ func (u *Unwritten) Lag() int64 { return u.lag }
 // if it is not known.
 func countersLag(root FS, total int64) int64 {
 	const counters, most, unit = 2, 125, 128 << 20
-	cpus, threshold := CPUs(root), most
+	cpus := CPUs(root)
+	threshold := most
 	if total > 0 {
 		threshold = min(most, 2*bits.Len(uint(cpus))*(1+bits.Len64(uint64(total/unit))))
 	}

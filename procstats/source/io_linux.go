@@ -159,7 +159,8 @@ func (o *ioSource) putTask(s *procstats.Sample, sum ioCounters) {
 // what the machine has yet to write. Every earlier value holds too. What a process has deleted of which nothing is
 // known was perhaps never written, so that nothing is added once there was one.
 func (o *ioSource) advanceStored(sum ioCounters) {
-	left, unknown := sum[ioWritten]-sum[ioCancelled], o.missed > 0 || o.members.lost
+	left := sum[ioWritten] - sum[ioCancelled]
+	unknown := o.missed > 0 || o.members.lost
 	if unknown || left-o.unwritten.Lag() <= o.stored || !slices.Contains(o.task, procstats.TreeIOStored) {
 		return
 	}

@@ -88,7 +88,8 @@ func (m *membership) addRows(s *procstats.Sample) {
 	if len(s.Processes) > 0 {
 		return
 	}
-	limit, shown := cmp.Or(max(m.target.MaxRows, 0), defaultMaxRows), m.procs
+	limit := cmp.Or(max(m.target.MaxRows, 0), defaultMaxRows)
+	shown := m.procs
 	if len(shown) > limit {
 		m.order = append(m.order[:0], m.procs...)
 		slices.SortFunc(m.order, func(a, b *process) int {

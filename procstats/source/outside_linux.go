@@ -294,7 +294,8 @@ func (m *membership) accountsOf(controller string) (a accounts) {
 
 // countLeft counts a process once for each account that it has left.
 func (m *membership) countLeft(p *process) {
-	o, left := &m.outside, p.outside&^p.left
+	o := &m.outside
+	left := p.outside &^ p.left
 	if p.left == 0 && left != 0 && len(o.first) < maxOutsiders {
 		o.first = append(o.first, p.ProcessID)
 	}

@@ -138,7 +138,8 @@ func (m *membership) refreshSmaps() {
 
 // readSmaps goes once over all processes, beginning where the budget ended the last time.
 func (m *membership) readSmaps(began procstats.Stamp) {
-	q, r := &m.smaps, smapsSums{stamp: began}
+	q := &m.smaps
+	r := smapsSums{stamp: began}
 	q.read = q.read[:0]
 	for _, p := range m.procs {
 		p.smaps = smapsReading{at: began.Mono}

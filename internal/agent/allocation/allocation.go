@@ -161,7 +161,9 @@ func (t *Task) LastEnd() record.LastEnd {
 		case e.Time.Before(end.At), e.Type == hook.EventStarted, e.Type == hook.EventTerminated:
 			return end
 		case e.Type == hook.EventDriverFailure, e.Type == hook.EventHookFailed:
-			return record.LastEnd{Outcome: record.Outcome(record.StartFailed), Cause: e.Details[DetailCause], At: e.Time}
+			return record.LastEnd{
+				Outcome: record.Outcome(record.StartFailed), Cause: e.Details[DetailCause], At: e.Time,
+			}
 		}
 	}
 	return end

@@ -115,7 +115,9 @@ func DecodeStruct(where string, body *hclsyntax.Body, into any) error {
 }
 
 func (d *decoder) structure(where string, body *hclsyntax.Body, v reflect.Value) {
-	f := fields{attributes: make(map[string]func(*hclsyntax.Attribute)), blocks: make(map[string]func(*hclsyntax.Block))}
+	f := fields{
+		attributes: make(map[string]func(*hclsyntax.Attribute)), blocks: make(map[string]func(*hclsyntax.Block)),
+	}
 	for i := range v.NumField() {
 		name, kind, _ := strings.Cut(v.Type().Field(i).Tag.Get("hcl"), ",")
 		switch field := v.Field(i); kind {

@@ -407,7 +407,9 @@ func explain(err error) error {
 }
 
 func (d *decoder) template(b *hclsyntax.Block, t *Task) {
-	x := &Template{Permissions: "0644", LeftDelim: "{{", RightDelim: "}}", ChangeMode: "restart", Range: b.TypeRange}
+	x := &Template{
+		Permissions: "0644", LeftDelim: "{{", RightDelim: "}}", ChangeMode: "restart", Range: b.TypeRange,
+	}
 	d.body("template", b.Body, fields{
 		attributes: map[string]func(*hclsyntax.Attribute){
 			"data": d.lenientStr(&x.Data), "destination": d.lenientStr(&x.Destination),
@@ -415,7 +417,9 @@ func (d *decoder) template(b *hclsyntax.Block, t *Task) {
 			"change_mode": d.word(&x.ChangeMode, "noop", "restart", "signal"), "change_signal": d.str(&x.ChangeSignal),
 			"env": d.flag(&x.Env), "error_on_missing_key": d.flag(&x.ErrMissingKey),
 		},
-		elsewhere: []string{"change_script", "gid", "once", "source", "splay", "uid", "vault_grace", "wait"},
+		elsewhere: []string{
+			"change_script", "gid", "once", "source", "splay", "uid", "vault_grace", "wait",
+		},
 	})
 	d.need(b.Body.Attributes["data"] != nil || d.diags.HasErrors(), b.TypeRange, "template", "data")
 	d.need(x.Destination != "" || d.diags.HasErrors(), b.TypeRange, "template", "destination")

@@ -160,7 +160,9 @@ func recordedProcesses(p *record.Processes) *processTable {
 		ExitedCount: new(float64(p.Exited.Processes)),
 	}
 	for _, row := range p.Rows {
-		process := procstats.ProcessRow{ProcessID: procstats.ProcessID{PID: row.PID}, PPID: row.PPID, Command: row.Command}
+		process := procstats.ProcessRow{
+			ProcessID: procstats.ProcessID{PID: row.PID}, PPID: row.PPID, Command: row.Command,
+		}
 		for _, id := range []procstats.ID{
 			procstats.ProcessCPU, procstats.ProcessRSS, procstats.ProcessThreads, procstats.ProcessCmdline,
 		} {

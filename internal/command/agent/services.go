@@ -93,7 +93,8 @@ func closeListener(l net.Listener) {
 
 // openServices listens on the unix socket, where everything is served, and serves on TCP.
 func openServices(a *agent.Agent, c config.Config, e endpoint, log hclog.Logger) (*services, error) {
-	keys, room := &keyring{secrets: e.secrets}, streams.New(streams.DefaultLimits())
+	keys := &keyring{secrets: e.secrets}
+	room := streams.New(streams.DefaultLimits())
 	room.Connections = streams.NewConnections(mostConnections())
 	s := &services{
 		log: log.Named("http"), keys: keys, connections: room.Connections, socket: c.Socket(),

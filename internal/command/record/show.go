@@ -26,7 +26,8 @@ func newShow() *cobra.Command {
 	rundir.ForRuns(cmd, 1, rundir.Last(), func(cmd *cobra.Command, runs []record.Entry) error {
 		entry := runs[0]
 		rundir.Refresh(entry)
-		r, out := entry.Record, cmd.OutOrStdout()
+		r := entry.Record
+		out := cmd.OutOrStdout()
 		if format.String() == "json" {
 			return cli.PrintJSON(out, r)
 		}

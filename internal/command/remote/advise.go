@@ -167,7 +167,8 @@ func (o *adviseOptions) allocations(ctx context.Context, agent *client.Client) (
 }
 
 func (o *adviseOptions) print(cmd *cobra.Command, histories map[string][]*record.Record) error {
-	out, all := cmd.OutOrStdout(), map[string]record.Advice{}
+	out := cmd.OutOrStdout()
+	all := map[string]record.Advice{}
 	ofTasks, of := o.job != "" || o.alloc != "", record.AdviseRuns
 	if ofTasks {
 		of = record.AdviseTask

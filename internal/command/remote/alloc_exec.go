@@ -36,7 +36,8 @@ func newAllocExec() *cobra.Command {
 		command := commandOf(args)
 		return cli.Arguments("ID", "COMMAND")(cmd, slices.Concat(args[:min(len(args), 1)], command[:min(len(command), 1)]))
 	}
-	o, f := &execOptions{}, cmd.Flags()
+	o := &execOptions{}
+	f := cmd.Flags()
 	f.SetInterspersed(false) // flags after the id are the command's
 	f.StringVar(&o.task, "task", "", "`TASK` to run the command in; required if there are several")
 	f.BoolVarP(&o.stdin, "stdin", "i", true, "pass stdin to the command")

@@ -158,7 +158,9 @@ func (p *usagePage) processes(s *client.Sample) {
 }
 
 func processTable() *cli.Table {
-	return &cli.Table{Indent: "  ", Header: []string{"PID", "PARENT", "CPU", "RSS", "COMMAND"}, Right: []int{0, 1, 2, 3}}
+	return &cli.Table{
+		Indent: "  ", Header: []string{"PID", "PARENT", "CPU", "RSS", "COMMAND"}, Right: []int{0, 1, 2, 3},
+	}
 }
 
 func addProcess[V any](t *cli.Table, pid, parent int, measurements map[string]V, command string) {

@@ -299,7 +299,9 @@ func statusCell(p cli.Palette, status string) cli.Cell {
 }
 
 func statusPaint(p cli.Palette, status string) func(string) string {
-	return map[string]func(string) string{"running": p.Green, "pending": p.Yellow, "failed": p.Red, "lost": p.Red}[status]
+	return map[string]func(string) string{
+		"running": p.Green, "pending": p.Yellow, "failed": p.Red, "lost": p.Red,
+	}[status]
 }
 
 // tasksText returns the state of each task in a few words.

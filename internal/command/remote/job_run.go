@@ -127,7 +127,9 @@ func newWatch(c *call, id string) (*watch, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &watch{call: c, job: job.Value, printed: map[string]bool{}, past: map[string]bool{}, restarts: map[string]int{}}
+	w := &watch{
+		call: c, job: job.Value, printed: map[string]bool{}, past: map[string]bool{}, restarts: map[string]int{},
+	}
 	w.last, err = c.JobAllocations(c.ctx, id, client.Wait{})
 	return w, err
 }

@@ -79,7 +79,8 @@ type connection struct {
 
 // addConnectionFlags adds the flags.
 func addConnectionFlags(cmd *cobra.Command) *connection {
-	c, flags := &connection{}, cmd.Flags()
+	c := &connection{}
+	flags := cmd.Flags()
 	flags.StringVar(&c.addr, "addr", "", "`ADDRESS` of the agent")
 	flags.StringVar(&c.dataDir, "data-dir", datadir.Default, "data `DIR` of the agent")
 	flags.StringVar(&c.tokenFile, "token-file", "", "`FILE` with the token")

@@ -51,7 +51,8 @@ func newTop() *cobra.Command {
 			return cli.Usagef("--delay %s: must be between %s and %s", o.delay, shortestDelay, longestDelay)
 		}
 		m := &topModel{palette: c.palette, delay: o.delay, sort: o.sort.String(), filter: o.filter}
-		poll, in := &taskPoll{agent: c.Client}, c.cmd.InOrStdin()
+		poll := &taskPoll{agent: c.Client}
+		in := c.cmd.InOrStdin()
 		if o.iterations == 0 && !o.output.set() && cli.IsTerminal(in) && cli.CanDraw(c.out) {
 			return runTopScreen(c.ctx, m, poll, in, c.out)
 		}

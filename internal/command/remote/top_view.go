@@ -270,7 +270,8 @@ func (m *topModel) treeLines(width int) []string {
 	}
 	processes := row.sample.Processes
 	for _, line := range processTree(processes.Rows) {
-		p, state := line.Process, procstats.NoValue
+		p := line.Process
+		state := procstats.NoValue
 		if text, ok := p.Measurements[procstats.ProcessState.String()].(string); ok {
 			state = cli.Printable(text)
 		}

@@ -158,7 +158,8 @@ func Single(r *record.Record) []Group {
 // Label that have completed, by NameLabel. A run without a label is a series of its own.
 func All(entry record.Entry) ([]Group, error) {
 	name := cmp.Or(entry.Record.Labels[NameLabel], entry.Name)
-	alone, label := []Group{{Name: name, Runs: []record.Entry{entry}}}, entry.Record.Labels[Label]
+	alone := []Group{{Name: name, Runs: []record.Entry{entry}}}
+	label := entry.Record.Labels[Label]
 	if label == "" {
 		return alone, nil
 	}
