@@ -28,7 +28,11 @@ import (
 
 // Main is the executor process. It returns the exit code when its task and its caller are done with it.
 func Main(build string) int {
-	surviveSignals(os.Getenv(wire.KeepIgnored) != "")
+	var inherited []os.Signal
+	if os.Getenv(wire.KeepIgnored) != "" {
+		inherited = ignoredSignals()
+	}
+	surviveSignals(inherited)
 	keepDescriptors()
 	folder := os.Getenv(wire.SocketDir)
 	log := newLog(folder)
@@ -136,11 +140,11 @@ func ignoredSignals() []os.Signal {
 }
 
 // surviveSignals keeps the executor alive when its caller's terminal or pipe is gone, or interrupted. The signals are
-// caught and not ignored, because a task inherits what is ignored: only what it is to keep of our caller's.
-func surviveSignals(keepIgnored bool) {
-	inherited := ignoredSignals()
-	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE, unix.SIGHUP, unix.SIGINT) // never read
-	if keepIgnored && len(inherited) > 0 {
+// caught and not ignored, because a task inherits what is ignored.
+func surviveSignals(inherited []os.Signal) {
+	never := make(chan os.Signal, 1) // never read: what does not fit is dropped
+	signal.Notify(never, unix.SIGPIPE, unix.SIGHUP, unix.SIGINT)
+	if len(inherited) > 0 {
 		signal.Ignore(inherited...)
 	}
 }
