@@ -144,9 +144,11 @@ func (e *Executor) holdLeash(fd int, t *task) {
 		_ = leash.Close() // only ends the read below
 	})
 	e.work.Go(func() {
-		var err error
-		for buffer := make([]byte, 1); err == nil; {
-			_, err = leash.Read(buffer)
+		buffer := make([]byte, 1)
+		for {
+			if _, err := leash.Read(buffer); err != nil {
+				break
+			}
 		}
 		e.endWith(onEnd, t.killGrace(), func(t *task) {
 			t.stop(record.Stopped, "the process that started it is gone", 0, t.killGrace())
