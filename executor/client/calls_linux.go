@@ -40,8 +40,17 @@ func (c *Client) Wait(ctx context.Context) (*proto.Exit, *record.Record, error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	final, err := record.Decode(encoded)
+	final, err := DecodeFinal(encoded)
 	return exit, final, err
+}
+
+// DecodeFinal returns the record that WaitEncoded has returned.
+func DecodeFinal(encoded []byte) (*record.Record, error) {
+	final, err := record.Decode(encoded)
+	if err != nil {
+		return nil, fmt.Errorf("final record: %w", err)
+	}
+	return final, nil
 }
 
 // WaitEncoded is Wait with the record as JSON: to decode it takes longer than all that the executor does afterwards.

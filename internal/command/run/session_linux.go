@@ -355,7 +355,7 @@ func (s *session) follow(ctx context.Context, signals chan os.Signal) error {
 		return errors.Join(err, s.client.Close(), s.streams.close())
 	}
 	closed := s.streams.close() // gives the terminal its modes back, and ends the executor, which was on the leash
-	final, err := record.Decode(encoded)
+	final, err := client.DecodeFinal(encoded)
 	if err != nil {
 		return errors.Join(err, closed, s.awaitExecutor(ctx))
 	}
