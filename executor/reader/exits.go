@@ -228,9 +228,10 @@ var errEnded = errors.New("sampling has ended")
 
 // NewPrograms returns programs that are not loaded yet, for a process that reads many tasks.
 func NewPrograms(log hclog.Logger) *Programs {
-	p := NewProgramsOfOne(log, kernel.HostFS())
-	p.open, p.tryLater, p.linger = exits.Open, false, 2*time.Second
-	return p
+	host := kernel.HostFS()
+	return &Programs{
+		log: log, host: host, Sockets: network.NewPacketSockets(host), open: exits.Open, linger: 2 * time.Second,
+	}
 }
 
 // NewProgramsOfOne is NewPrograms for a process that reads one task, which may be over in no time.

@@ -303,12 +303,12 @@ func (a *Advice) unknownNeed(p *peaks) bool {
 	if len(p.known) > 0 {
 		highest, thanOthers = largest(p.known).total(), ", more than any run whose peak is known"
 	}
-	cold, known := "", a.subject.once+" in a cgroup"
+	cold, remedy := "", a.subject.once+" in a cgroup"
 	if p.warm > 0 {
 		cold = " and nothing of it in the page cache"
 	}
 	if p.cut > 0 {
-		known = "Let it run to its end, or for a day"
+		remedy = "Let it run to its end, or for a day"
 	}
 	switch {
 	case len(p.known) == 0 && p.fast && p.tight > 0 && p.proven == 0 && p.high > max(p.killedAt, p.shortAt, p.atLeast):
@@ -329,16 +329,16 @@ func (a *Advice) unknownNeed(p *peaks) bool {
 			nextLimit(p.shortAt))
 	case p.atLeast > highest && thanOthers == "":
 		a.because("The memory peak is only known to be at least %s: the data do not suffice. %s.",
-			procstats.Bytes.Text(p.atLeast), known)
+			procstats.Bytes.Text(p.atLeast), remedy)
 	case p.atLeast > highest:
 		a.because("%s needed at least %s%s: the need is higher, and not known. %s.",
-			runs(p.bounds+p.cut), procstats.Bytes.Text(p.atLeast), thanOthers, known)
+			runs(p.bounds+p.cut), procstats.Bytes.Text(p.atLeast), thanOthers, remedy)
 	case len(p.known) == 0 && p.warm > 0:
 		a.because("%s read up to %s that did not come from storage: whether these are files that others had loaded, and "+
 			"must stay in memory, is not known. %s when they are not in the page cache.", runs(p.warm),
 			procstats.Bytes.Text(p.found), a.subject.once)
 	case len(p.known) == 0 && p.cut > 0:
-		a.because("No run was seen to its end, or for a day: the data do not suffice. %s.", known)
+		a.because("No run was seen to its end, or for a day: the data do not suffice. %s.", remedy)
 	case len(p.known) == 0:
 		a.because("No run has a memory peak: the data do not suffice.")
 	default:
