@@ -31,7 +31,7 @@ const (
 	// keptFiles is how many files of a task's processes stay open.
 	keptFiles = 8
 	// openedFiles is how many descriptors a task takes at most, its connection to the executor and keptFiles included.
-	// Version 1 takes most: 20 of cgroups, 5 of the connection, and 2 of programs.
+	// Version 1 takes most: 19 of cgroups, 5 of the connection, and 2 of programs.
 	openedFiles = 34
 )
 
