@@ -26,6 +26,9 @@ type Command struct {
 	// parent: the kernel hands it on to what is executed.
 	PeakRSSBytes     int64     `json:"peak_rss_bytes"`
 	PeakRSSGuarantee Guarantee `json:"peak_rss_guarantee"`
+	// MappedBytes is what one process had mapped of files and shared memory at least: the part of its peak for which it
+	// had too few page faults to have touched it first. 0 if that is not known, as where huge pages are the rule.
+	MappedBytes int64 `json:"mapped_bytes,omitempty"`
 	// ReadBytes and WrittenBytes went from and to storage, as read_bytes and write_bytes of /proc/PID/io; null where the
 	// kernel does not count them.
 	ReadBytes    *int64 `json:"read_bytes"`
@@ -98,6 +101,7 @@ func (c *Command) Add(other *Command) {
 	if other.PeakRSSBytes > c.PeakRSSBytes {
 		c.PeakRSSBytes, c.PeakRSSGuarantee = other.PeakRSSBytes, other.PeakRSSGuarantee
 	}
+	c.MappedBytes = max(c.MappedBytes, other.MappedBytes)
 	c.MinorFaults += other.MinorFaults
 	c.MajorFaults += other.MajorFaults
 	c.Voluntary += other.Voluntary

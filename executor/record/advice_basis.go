@@ -52,6 +52,7 @@ type basisCommand struct {
 	Processes        int64               `json:"processes"`
 	PeakRSSBytes     int64               `json:"peak_rss_bytes"`
 	PeakRSSGuarantee procstats.Guarantee `json:"peak_rss_guarantee"`
+	MappedBytes      int64               `json:"mapped_bytes,omitempty"`
 }
 
 // AdviceBasis returns the part of a record that advice reads, and what a task waited for, as JSON. Advice from it is
@@ -114,11 +115,19 @@ func (r *Record) basisCommands() *basisCommands {
 	u := usageOf(r, 0)
 	largest, inherited := int64(u.largest), int64(u.inherited)
 	b := &basisCommands{LostRecords: c.LostRecords, Rows: []basisCommand{
-		{1, largest, procstats.LowerBound}, {1, inherited, procstats.UpperBound},
+		{1, largest, procstats.LowerBound, c.mappedBytes()}, {1, inherited, procstats.UpperBound, 0},
 	}}
 	if c.Reason != "" {
 		b.Reason = "not counted"
 	}
-	b.Others = &basisCommand{1, int64(u.resident) - largest - inherited, procstats.LowerBound}
+	b.Others = &basisCommand{1, int64(u.resident) - largest - inherited, procstats.LowerBound, 0}
 	return b
+}
+
+// mappedBytes is the most that one process of all commands had mapped at least.
+func (c *Commands) mappedBytes() (most int64) {
+	for row := range c.all() {
+		most = max(most, row.MappedBytes)
+	}
+	return most
 }

@@ -182,6 +182,12 @@ func starved(r *Record, seconds float64) *Record {
 	return r
 }
 
+// missed says that a process had mapped so much at least.
+func missed(r *Record, mib int64) *Record {
+	r.Commands.Rows[0].MappedBytes = mib * mebibyte
+	return r
+}
+
 // onlyCode says of what others had loaded that it is code.
 func onlyCode(r *Record) *Record {
 	r.Measurements[procstats.TreeUnchargedData.String()] = 0.0
@@ -392,6 +398,10 @@ func TestInsufficientData(t *testing.T) {
 		{"and seen between bursts", []*Record{seen(inherited(readingFiles(90, 90, 24, 1)), 6, 5120)}, false, true, "1 run needed between 11 MiB and 21 MiB"},
 		{"files read once by what may be small", []*Record{inherited(readingFiles(90, 90, 24, 1))}, false, true, "1 run needed between 11 MiB and 25 MiB of a peak of 100 MiB"},
 		{"files read fast, that others had loaded before", []*Record{readingFiles(1, 900, 20, 1), fast(readingFiles(90, 90, 20, 1), 0)}, false, true, "Run it once with a memory limit of 27 MiB and nothing of it in the page cache."},
+		{"code that no sample has met", []*Record{missed(readingFiles(0, 1, 20, 1), 40)}, true, true, "peak 100 MiB exact, and up to 40 MiB more that others had loaded in 1 run, no OOM kill: ask for 176 MiB."},
+		{"code that came from storage", []*Record{missed(readingFiles(40, 1, 20, 1), 40)}, true, true, "peak 100 MiB exact in 1 run, no OOM kill: ask for 120 MiB."},
+		{"files that were written, and mapped", []*Record{missed(inTurn(readingFiles(0, 1, 20, 1), 60, 38), 40)}, true, true, "peak 100 MiB exact in 1 run, no OOM kill"},
+		{"code of processes that are not all known", []*Record{missed(loaded(exact(), 0, 50), 40)}, true, true, "peak 100 MiB exact in 1 run, no OOM kill: ask for 126 MiB."},
 		{"files mapped, and read ahead", []*Record{readingFiles(90, 2, 60, 1)}, true, true, "peak 100 MiB exact, but for 1 MiB of page cache"},
 		{"files read around the page cache", []*Record{cached(readingFiles(90, 90, 20, 1), 3)}, false, true, "1 run needed between 21 MiB and 98 MiB of a peak of 100 MiB"},
 		{"files written at once", []*Record{quick(writing(readingFiles(0, 0, 20, 1), 80))}, false, false, "1 run needed between 21 MiB and 100 MiB of a peak of 100 MiB"},

@@ -64,8 +64,9 @@ type usage struct {
 	whole               bool
 	// uncharged is what the processes had mapped that others had loaded, unless that is what everything uses.
 	uncharged float64
-	// largest is the most that one process had resident for sure.
-	largest float64
+	// largest is the most that one process had resident for sure, mapped the most that one had mapped of what neither came
+	// from storage nor was written: 0 if not every process is known.
+	largest, mapped float64
 }
 
 func usageOf(r *Record, charged float64) (u usage) {
@@ -96,6 +97,9 @@ func usageOf(r *Record, charged float64) (u usage) {
 	u.whole = r.Commands.Reason == "" && r.Commands.LostRecords == 0
 	u.resident, u.inherited = r.residentAtOnce()
 	for row := range r.Commands.all() {
+		if u.whole {
+			u.mapped = max(u.mapped, float64(row.MappedBytes)-u.stored-wrote)
+		}
 		if row.PeakRSSGuarantee != procstats.UpperBound && row != r.Commands.Others {
 			u.largest = max(u.largest, float64(row.PeakRSSBytes))
 		}
@@ -201,15 +205,19 @@ func (u *usage) cache() (least, most float64) {
 }
 
 // needOf returns what a run needed that needed between least and high of what was charged to it. It is not less than
-// its largest process had, which may have mapped between two samples what others had loaded, and not more than all had
-// together, with what passed through the page cache.
+// its largest process had, nor than one had mapped that no sample has met, and not more than all had together, with
+// what passed through the page cache.
 func needOf(r *Record, u *usage, least, high float64) need {
 	others := r.amount(procstats.TreeUncharged)
 	code := max(0, others-r.amount(procstats.TreeUnchargedData))
 	if u.whole {
 		others = min(others, max(0, u.resident+u.passed+4*flow-u.charged))
 	}
-	if others = max(others, u.largest-u.charged); others < libraries {
+	others = max(others, u.largest-u.charged)
+	if u.mapped > others+libraries { // of that it is not known what it is: most that is mapped is code
+		others, code = u.mapped, max(0, u.mapped-r.amount(procstats.TreeUnchargedData))
+	}
+	if others < libraries {
 		others = 0
 	}
 	n := need{charged: u.charged, cache: u.charged - high, spare: high - least, others: others, code: min(code, others)}

@@ -17,7 +17,7 @@ import (
 
 // SchemaVersion is the version of info.json, usage.jsonl and samples.csv. Under one major version fields are only
 // added, which raises the minor one; a correction of a text or of the schema raises the last.
-const SchemaVersion = "1.5.0"
+const SchemaVersion = "1.6.0"
 
 // State is where a run is in its life.
 type State string

@@ -47,6 +47,10 @@ func TestMain(m *testing.M) {
 		if err := touch(os.Args[1]); err != nil {
 			os.Exit(1)
 		}
+	case "map": // a file, and read it
+		if err := readMapped(os.Args[1]); err != nil {
+			os.Exit(1)
+		}
 	case "wait": // until its standard input ends, with more memory than it can have inherited
 		memory := make([]byte, 64<<20)
 		for i := 0; i < len(memory); i += 4096 {
@@ -125,6 +129,29 @@ func touch(mib string) error {
 	}
 	<-time.After(20 * time.Millisecond)
 	return err
+}
+
+// readMapped reads a byte of each page of a file that it maps.
+func readMapped(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	file, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return err
+	}
+	for i := 0; i < len(file); i += 4096 {
+		if file[i] != 0 {
+			return errors.ErrUnsupported
+		}
+	}
+	return nil
 }
 
 // outliveLeader ends the first thread with 0, and the process with 3 when another has used CPU time after that.

@@ -45,6 +45,8 @@ type Reader struct {
 	hasDelay, hasIO bool
 	// peaks is what a largest resident set guarantees that is a process's own.
 	peaks procstats.Guarantee
+	// touched is the most memory of its own that one page fault gives a process; 0 if that is not known.
+	touched int64
 	// unseen is why sockets that tasks are handed are not seen.
 	unseen error
 
@@ -69,6 +71,9 @@ func open(fs kernel.FS, one bool) (*Reader, error) {
 	}
 	if kernel.RSSLag(fs) > mostRSSLag {
 		r.peaks = procstats.Sampled
+	}
+	if !kernel.GivesHugePages(fs) {
+		r.touched = r.page
 	}
 	if err := checkNamespace(fs); err != nil {
 		return nil, err
@@ -270,7 +275,7 @@ func (r *Reader) watch(cgroup uint64) (*Watch, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.next++
-	w := &Watch{reader: r, cgroup: cgroup, number: r.next, tally: newTally(r.peaks)}
+	w := &Watch{reader: r, cgroup: cgroup, number: r.next, tally: newTally(r.peaks, r.touched)}
 	w.since = uint64(kernel.SinceBoot()) //nolint:gosec // positive
 	if err := r.maps.watched.Update(cgroup, [watchedSize / 8]uint64{w.number}, ebpf.UpdateAny); err != nil {
 		return nil, err //nolint:wrapcheck // by the callers

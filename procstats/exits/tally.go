@@ -25,7 +25,8 @@ type sum struct {
 	use               use
 	processes, failed int64
 	peak, bound       int64
-	undelayed         bool // whether it is not known how long some waited
+	mapped            int64 // see procstats.Command.MappedBytes
+	undelayed         bool  // whether it is not known how long some waited
 	statuses          map[uint32]int64
 }
 
@@ -38,11 +39,14 @@ type tally struct {
 	lastEnd  time.Duration
 	// peaks is what the largest resident sets guarantee that are a process's own.
 	peaks procstats.Guarantee
+	// touched is the most memory of its own that one page fault gives a process; 0 if that is not known.
+	touched int64
 }
 
-func newTally(peaks procstats.Guarantee) *tally {
+func newTally(peaks procstats.Guarantee, touched int64) *tally {
 	return &tally{
-		peaks: peaks, commands: make(map[string]*sum), open: make(map[process]*thread), earlier: make(map[uint32]use),
+		peaks: peaks, touched: touched,
+		commands: make(map[string]*sum), open: make(map[process]*thread), earlier: make(map[uint32]use),
 	}
 }
 
@@ -99,7 +103,7 @@ func (t *tally) close(p thread) {
 	}
 	s.use.add(p.use)
 	if p.maxRSS > p.inherited {
-		s.peak = max(s.peak, p.maxRSS)
+		s.peak, s.mapped = max(s.peak, p.maxRSS), max(s.mapped, t.mapped(&p))
 	} else {
 		s.bound = max(s.bound, p.maxRSS)
 	}
@@ -110,6 +114,15 @@ func (t *tally) close(p thread) {
 	if _, known := s.statuses[p.status]; known || len(s.statuses) < mostStatuses {
 		s.statuses[p.status]++
 	}
+}
+
+// mapped returns what a process whose peak is its own had of other memory than that which it touched first. One that
+// executed nothing, and so inherited no peak, has that of its parent without a page fault.
+func (t *tally) mapped(p *thread) int64 {
+	if t.touched == 0 || p.inherited == 0 {
+		return 0
+	}
+	return max(0, p.maxRSS-(p.use.minorFaults+p.use.majorFaults)*t.touched)
 }
 
 // name returns under which name a command is counted.
@@ -148,7 +161,7 @@ func (t *tally) closeThose(which func(p *thread) bool) (closed int) {
 // list returns the sums, the command with the most CPU time first. A process counts once it has ended, also if its
 // other threads may report more.
 func (t *tally) list() []procstats.Command {
-	all := newTally(t.peaks)
+	all := newTally(t.peaks, t.touched)
 	maps.Copy(all.earlier, t.earlier)
 	for name, s := range t.commands {
 		c := *s
@@ -172,7 +185,7 @@ func (s *sum) command(name string, peaks procstats.Guarantee) procstats.Command 
 	c := procstats.Command{
 		Name: procstats.EscapeName(name), Processes: s.processes, Failed: s.failed,
 		CPUSeconds: s.use.cpu.Seconds(), RunDelaySeconds: new(s.use.delay.Seconds()),
-		PeakRSSBytes: max(s.peak, s.bound), PeakRSSGuarantee: peaks,
+		PeakRSSBytes: max(s.peak, s.bound), PeakRSSGuarantee: peaks, MappedBytes: s.mapped,
 		ReadBytes: new(s.use.read), WrittenBytes: new(s.use.written),
 		MinorFaults: s.use.minorFaults, MajorFaults: s.use.majorFaults,
 		Voluntary: s.use.voluntary, Involuntary: s.use.involuntary,

@@ -49,7 +49,7 @@ func TestTallyThreads(t *testing.T) {
 		}()}, 2, 1, 2 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
-			y := newTally(procstats.Exact)
+			y := newTally(procstats.Exact, 4096)
 			for i, thread := range test.threads {
 				thread.last = thread.ended && i == len(test.threads)-1
 				y.add(thread)
@@ -72,7 +72,7 @@ func TestTallyThreads(t *testing.T) {
 
 // What a process had used before it was watched does not count, also as long as it has threads that are not reported.
 func TestTallyEarlier(t *testing.T) {
-	y := newTally(procstats.Exact)
+	y := newTally(procstats.Exact, 4096)
 	y.earlier[7] = use{cpu: 2 * time.Millisecond, read: 100, written: 10}
 	first, second := threadOf(7, true, false), threadOf(7, false, true)
 	first.maxRSS = 4096
@@ -97,7 +97,7 @@ func TestTallyEarlier(t *testing.T) {
 
 // When nothing is left of a task, a process of which the last record was lost has ended too.
 func TestTallyFinish(t *testing.T) {
-	y := newTally(procstats.Exact)
+	y := newTally(procstats.Exact, 4096)
 	y.add(threadOf(7, false, false))
 	y.finish()
 	if list := y.list(); len(list) != 1 || list[0].Processes != 1 {
@@ -107,7 +107,7 @@ func TestTallyFinish(t *testing.T) {
 
 // However many names there are, memory is bounded and every process is counted.
 func TestTallyBounds(t *testing.T) {
-	y := newTally(procstats.Exact)
+	y := newTally(procstats.Exact, 4096)
 	const names = mostCommands + 500
 	for i := range uint32(names) {
 		y.add(one(i+1, fmt.Sprintf("name%d", i), 0))
@@ -139,7 +139,7 @@ func TestNoName(t *testing.T) {
 	if !ok {
 		t.Fatal("a record is not decoded")
 	}
-	y := newTally(procstats.Exact)
+	y := newTally(procstats.Exact, 4096)
 	y.add(unnamed)
 	y.finish()
 	if list := y.list(); len(list) != 1 || list[0].Name == "" || list[0].Processes != 1 {
@@ -162,7 +162,7 @@ func TestTallyPeak(t *testing.T) {
 		"own and a large inherited": {[][2]int64{{10 * mib, 2 * mib}, {24 * mib, 24 * mib}}, 24 * mib, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			y := newTally(procstats.Exact)
+			y := newTally(procstats.Exact, 4096)
 			for i, peak := range test.peaks {
 				p := one(uint32(i+1), "x", 0) //nolint:gosec // few
 				p.maxRSS, p.inherited = peak[0], peak[1]
@@ -170,6 +170,47 @@ func TestTallyPeak(t *testing.T) {
 			}
 			if c := y.list()[0]; c.PeakRSSBytes != test.want || (c.PeakRSSGuarantee == procstats.UpperBound) != test.bound {
 				t.Errorf("%d, %s; want %d, %v", c.PeakRSSBytes, c.PeakRSSGuarantee, test.want, test.bound)
+			}
+		})
+	}
+}
+
+// What a process had mapped is what its page faults cannot have brought: of all its threads, and only of one whose peak
+// is that of a program it executed.
+func TestTallyMapped(t *testing.T) {
+	const page = 4096
+	with := func(pages, inherited, faults int64, threads ...thread) []thread {
+		threads[0].maxRSS, threads[0].inherited = pages*page, inherited*page
+		threads[0].use.minorFaults, threads[0].use.majorFaults = faults-1, 1
+		return threads
+	}
+	other := threadOf(7, false, false)
+	other.use.minorFaults = 300
+	for name, test := range map[string]struct {
+		threads []thread
+		touched int64
+		want    int64
+	}{
+		"mapped":                       {with(1000, 1, 100, one(1, "x", 0)), page, 900},
+		"touched":                      {with(1000, 1, 1000, one(1, "x", 0)), page, 0},
+		"touched time and again":       {with(1000, 1, 5000, one(1, "x", 0)), page, 0},
+		"forked":                       {with(1000, 0, 100, one(1, "x", 0)), page, 0},
+		"peak of the parent":           {with(1000, 1000, 100, one(1, "x", 0)), page, 0},
+		"huge pages":                   {with(1000, 1, 100, one(1, "x", 0)), 0, 0},
+		"touched by two threads":       {with(1000, 1, 100, threadOf(7, true, true), other), page, 600},
+		"the most of several":          {append(with(1000, 1, 100, one(1, "x", 0)), with(700, 1, 100, one(2, "x", 0))...), page, 900},
+		"not less for another's touch": {append(with(1000, 1, 100, one(1, "x", 0)), with(700, 1, 9000, one(2, "x", 0))...), page, 900},
+	} {
+		t.Run(name, func(t *testing.T) {
+			y := newTally(procstats.Exact, test.touched)
+			for _, thread := range test.threads {
+				y.add(thread)
+			}
+			for range 2 {
+				if c := y.list()[0]; c.MappedBytes != test.want*page {
+					t.Errorf("%d pages, want %d", c.MappedBytes/page, test.want)
+				}
+				y.finish()
 			}
 		})
 	}

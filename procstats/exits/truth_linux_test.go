@@ -21,6 +21,7 @@ import (
 
 	"github.com/tachograph/tacho/internal/testkit"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // TestPeaksOfShort holds the largest resident set of commands that live for 20 ms against what each found in its own
@@ -44,6 +45,32 @@ func TestPeaksOfShort(t *testing.T) {
 		if off := math.Abs(float64(c.PeakRSSBytes - kib<<10)); off > 1<<20 || c.PeakRSSGuarantee != procstats.Exact {
 			t.Errorf("%d MiB: largest %d KiB (%s), in its page tables %d KiB", mib, c.PeakRSSBytes>>10, c.PeakRSSGuarantee, kib)
 		}
+	}
+}
+
+// TestMapped holds what short processes had mapped against what they did: read a file through a mapping, fill memory of
+// their own, or take over that of their parent.
+func TestMapped(t *testing.T) {
+	if kernel.GivesHugePages(kernel.HostFS()) {
+		t.Skip("a page fault gives several pages here: what is mapped is not known")
+	}
+	r, dir := openReader(t), t.TempDir()
+	const mib = 64
+	file := filepath.Join(dir, "file")
+	must(t, os.WriteFile(file, make([]byte, mib<<20), 0o600))
+	cmd := exec.Command(linkTo(t, "spawner"), linkTo(t, "mapper")+" map "+file, linkTo(t, "toucher")+" touch "+strconv.Itoa(mib))
+	cmd.Env = append(os.Environ(), "EXITS_HELPER=spawn", "EXITS_TRUTH="+dir)
+	rows, _, _ := watch(t, r, cmd)
+	mapped, program := rows["mapper"].MappedBytes>>20, rows["toucher"].MappedBytes>>20
+	const most = 24 // of the program
+	if mapped < mib || mapped > mib+most || program > most {
+		t.Errorf("%d MiB mapped of a file of %d, and %d of none", mapped, mib, program)
+	}
+
+	const large = `x=$(head -c 64000000 /dev/zero | tr '\0' x); (:) & wait`
+	rows, _, _ = watch(t, r, exec.Command("/bin/sh", "-c", large))
+	if c := rows["sh"]; c.PeakRSSBytes < 60_000_000 || c.MappedBytes > 4<<20 {
+		t.Errorf("%d bytes of %d mapped", c.MappedBytes, c.PeakRSSBytes)
 	}
 }
 

@@ -4,6 +4,7 @@
 package kernel
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -84,4 +85,21 @@ func (p *HugePools) Close() error {
 		errs = append(errs, p.pools[i].total.Close(), p.pools[i].free.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// GivesHugePages reports whether one page fault can give any process several pages of memory, unasked:
+// /sys/kernel/mm/transparent_hugepage/enabled, and since Linux 6.8 that of each size. It is true if that is not known.
+func GivesHugePages(fs FS) bool {
+	dir := filepath.Join(fs.Sys, "kernel/mm/transparent_hugepage")
+	sizes, _ := filepath.Glob(filepath.Join(dir, "hugepages-*/enabled")) // the pattern is well-formed
+	for _, path := range append(sizes, filepath.Join(dir, "enabled")) {
+		mode, err := os.ReadFile(path)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // CONFIG_TRANSPARENT_HUGEPAGE is off
+		}
+		if err != nil || bytes.Contains(mode, []byte("[always]")) {
+			return true
+		}
+	}
+	return false
 }

@@ -119,6 +119,26 @@ func TestHugePools(t *testing.T) {
 	}
 }
 
+func TestGivesHugePages(t *testing.T) {
+	const dir = "kernel/mm/transparent_hugepage/"
+	for name, test := range map[string]struct {
+		files map[string]string
+		gives bool
+	}{
+		"always":                {map[string]string{dir + "enabled": "[always] madvise never\n"}, true},
+		"asked for":             {map[string]string{dir + "enabled": "always [madvise] never\n"}, false},
+		"never":                 {map[string]string{dir + "enabled": "always madvise [never]\n"}, false},
+		"another kernel":        {map[string]string{"kernel/mm/x": ""}, false},
+		"small ones always":     {map[string]string{dir + "enabled": "always madvise [never]\n", dir + "hugepages-64kB/enabled": "[always] inherit madvise never\n"}, true},
+		"small ones as all are": {map[string]string{dir + "enabled": "always [madvise] never\n", dir + "hugepages-64kB/enabled": "always [inherit] madvise never\n"}, false},
+		"not readable":          {map[string]string{dir + "enabled/x": ""}, true},
+	} {
+		if gives := GivesHugePages(FS{Sys: writeTree(t, test.files)}); gives != test.gives {
+			t.Errorf("%s: %v", name, gives)
+		}
+	}
+}
+
 func TestHugePoolsOfOtherKernels(t *testing.T) {
 	root := FS{Sys: t.TempDir()}
 	if _, err := OpenHugePools(root); err == nil {
