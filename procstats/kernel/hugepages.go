@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 )
 
 // HugePools are the files of the machine's pools of huge pages, one pool for each size, kept open:
@@ -91,15 +93,24 @@ func (p *HugePools) Close() error {
 // /sys/kernel/mm/transparent_hugepage/enabled, and since Linux 6.8 that of each size. It is true if that is not known.
 func GivesHugePages(fs FS) bool {
 	dir := filepath.Join(fs.Sys, "kernel/mm/transparent_hugepage")
-	sizes, _ := filepath.Glob(filepath.Join(dir, "hugepages-*/enabled")) // the pattern is well-formed
-	for _, path := range append(sizes, filepath.Join(dir, "enabled")) {
-		mode, err := os.ReadFile(path)
-		if errors.Is(err, os.ErrNotExist) {
-			continue // CONFIG_TRANSPARENT_HUGEPAGE is off
-		}
-		if err != nil || bytes.Contains(mode, []byte("[always]")) {
-			return true
-		}
+	always, err := givesAlways(filepath.Join(dir, "enabled"))
+	if errors.Is(err, os.ErrNotExist) {
+		return false // CONFIG_TRANSPARENT_HUGEPAGE is off
 	}
-	return false
+	if err != nil || always {
+		return true
+	}
+	entries, err := os.ReadDir(dir)
+	return err != nil || slices.ContainsFunc(entries, func(size os.DirEntry) bool {
+		if !strings.HasPrefix(size.Name(), "hugepages-") {
+			return false
+		}
+		always, err := givesAlways(filepath.Join(dir, size.Name(), "enabled"))
+		return err != nil || always
+	})
+}
+
+func givesAlways(file string) (bool, error) {
+	mode, err := ReadFile(file)
+	return bytes.Contains(mode, []byte("[always]")), err
 }
