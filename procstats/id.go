@@ -185,6 +185,7 @@ const (
 	TreeUnchargedAround               ID = 472
 	ExitsPageCache                    ID = 473
 	ExitsKernelMemory                 ID = 474
+	TreeChargedMapped                 ID = 475
 )
 
 // String returns the name in the table, or unknown_N for a number that a newer build gave.

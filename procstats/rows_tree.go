@@ -135,6 +135,10 @@ var treeRows = [...]section{{TaskScope, SourceTree, []Measurement{{
 	Help: "What lies around the pages of tree_uncharged_peak_bytes in their files: a run that finds them not loaded " +
 		"reads it with them.",
 }, {
+	ID: TreeChargedMapped, Name: "tree_charged_mapped_peak_bytes", Unit: Bytes, Kind: Gauge, Guarantee: LowerBound,
+	File: "cgroup_memory_file_mapped_bytes; the most of all samples",
+	Help: "Pages of files and shared memory that the processes had mapped and that were charged to the task.",
+}, {
 	// When processes were read, and what the task had used by then.
 	ID: TreeCPUAtRows, Name: "tree_cpu_at_rows_seconds", Unit: Seconds, Kind: Gauge, Guarantee: Sampled,
 	File: "the task's total that is read together with its processes",

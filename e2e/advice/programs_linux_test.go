@@ -60,6 +60,7 @@ func programs() []program {
 		{class: "mmap", name: "short", steps: "map:@0:2", files: []int{40}},
 		{class: "mmap", name: "three runs", steps: "map:@0:40 sleep:200", files: []int{30}, runs: 3},
 		{class: "shared", name: "made by itself", steps: "shm:~0:60 sleep:400"},
+		{class: "shared", name: "made for another program", command: python("import mmap, subprocess, sys", "f=open(\"~0\",\"w+b\"); f.truncate(60<<20); m=mmap.mmap(f.fileno(),0)", "for i in range(0,60<<20,4096): m[i]=1", "subprocess.run([sys.executable,\"-c\",\"\"\"import mmap,time; m=mmap.mmap(open(\"~0\",\"r+b\").fileno(),0); sum(m[::4096]); time.sleep(.3)\"\"\"])")},
 		{class: "shared", name: "made outside", steps: "shm:~0:60 sleep:400", shm: map[string]int{"~0": 60}},
 		{class: "shared", name: "large, made outside", steps: "shm:~0:200 sleep:400", shm: map[string]int{"~0": 200}},
 		{class: "shared", name: "half made outside", steps: "shm:~0:60 shm:~1:60 sleep:400", shm: map[string]int{"~0": 60}},

@@ -89,7 +89,7 @@ func (r *Record) AdviceBasis() string {
 		procstats.CgroupMemorySwapPeak, procstats.CgroupMemorySwapCurrent, procstats.CgroupMemoryEventsHigh,
 		procstats.CgroupMemoryEventsMax, procstats.CgroupMemoryFailcnt, procstats.CgroupCPUThrottled,
 		procstats.TreeIORchar, procstats.TreeIOWchar, procstats.TreeUncharged, procstats.TreeUnchargedData,
-		procstats.TreeUnchargedAround, procstats.CgroupPidsPeak,
+		procstats.TreeUnchargedAround, procstats.TreeChargedMapped, procstats.CgroupPidsPeak,
 		procstats.PSICPUSome, procstats.PSICPUFull, procstats.PSIMemorySome, procstats.PSIIOSome,
 		procstats.CgroupCPUUsage, procstats.TreeCPU, procstats.RusageCPU, procstats.ExitsPageCache,
 		procstats.ExitsKernelMemory,

@@ -188,6 +188,12 @@ func missed(r *Record, mib int64) *Record {
 	return r
 }
 
+// owning says how much of what was mapped was charged to a run.
+func owning(r *Record, mib float64) *Record {
+	r.Measurements[procstats.TreeChargedMapped.String()] = mib * mebibyte
+	return r
+}
+
 // onlyCode says of what others had loaded that it is code.
 func onlyCode(r *Record) *Record {
 	r.Measurements[procstats.TreeUnchargedData.String()] = 0.0
@@ -401,6 +407,7 @@ func TestInsufficientData(t *testing.T) {
 		{"code that no sample has met", []*Record{missed(readingFiles(0, 1, 20, 1), 40)}, true, true, "peak 100 MiB exact, and up to 40 MiB more that others had loaded in 1 run, no OOM kill: ask for 176 MiB."},
 		{"code that came from storage", []*Record{missed(readingFiles(40, 1, 20, 1), 40)}, true, true, "peak 100 MiB exact in 1 run, no OOM kill: ask for 120 MiB."},
 		{"files that were written, and mapped", []*Record{missed(inTurn(readingFiles(0, 1, 20, 1), 60, 38), 40)}, true, true, "peak 100 MiB exact in 1 run, no OOM kill"},
+		{"shared memory of its own, in another program", []*Record{owning(missed(readingFiles(0, 1, 20, 1), 90), 60)}, true, true, "and up to 30 MiB more that others had loaded"},
 		{"code of processes that are not all known", []*Record{missed(loaded(exact(), 0, 50), 40)}, true, true, "peak 100 MiB exact in 1 run, no OOM kill: ask for 126 MiB."},
 		{"files mapped, and read ahead", []*Record{readingFiles(90, 2, 60, 1)}, true, true, "peak 100 MiB exact, but for 1 MiB of page cache"},
 		{"files read around the page cache", []*Record{cached(readingFiles(90, 90, 20, 1), 3)}, false, true, "1 run needed between 21 MiB and 98 MiB of a peak of 100 MiB"},

@@ -64,8 +64,8 @@ type usage struct {
 	whole               bool
 	// uncharged is what the processes had mapped that others had loaded, unless that is what everything uses.
 	uncharged float64
-	// largest is the most that one process had resident for sure, mapped the most that one had mapped of what neither came
-	// from storage nor was written: 0 if not every process is known.
+	// largest is the most that one process had resident for sure, mapped the most that one had mapped beyond what
+	// came from storage or was written, and what was seen to be charged: 0 if not every process is known.
 	largest, mapped float64
 }
 
@@ -98,7 +98,7 @@ func usageOf(r *Record, charged float64) (u usage) {
 	u.resident, u.inherited = r.residentAtOnce()
 	for row := range r.Commands.all() {
 		if u.whole {
-			u.mapped = max(u.mapped, float64(row.MappedBytes)-u.stored-wrote)
+			u.mapped = max(u.mapped, float64(row.MappedBytes)-max(u.stored+wrote, r.amount(procstats.TreeChargedMapped)))
 		}
 		if row.PeakRSSGuarantee != procstats.UpperBound && row != r.Commands.Others {
 			u.largest = max(u.largest, float64(row.PeakRSSBytes))

@@ -90,7 +90,8 @@ func openTree(t Target, sel procstats.Selection, m *membership) *treeSource {
 		case procstats.TreeThreads, procstats.ProcessChildrenCPU, procstats.ProcessState, procstats.ProcessThreads,
 			procstats.ProcessMinflt, procstats.ProcessMajflt:
 			tree.stat = true
-		case procstats.TreeUncharged, procstats.TreeUnchargedData, procstats.TreeUnchargedAround:
+		case procstats.TreeUncharged, procstats.TreeUnchargedData, procstats.TreeUnchargedAround,
+			procstats.TreeChargedMapped:
 			tree.uncharged.asked = true
 		case procstats.ProcessRunDelay:
 			tree.delay = true
@@ -292,7 +293,8 @@ func (t *treeSource) putTask(s *procstats.Sample, sums treeSums) {
 			s.SetNumber(id, float64(t.leastMemory()))
 		case id == procstats.TreeSwap:
 			s.Task.Put(t.members.swap())
-		case id >= procstats.TreeUncharged && id <= procstats.TreeUnchargedAround: // see putUncharged
+		case id >= procstats.TreeUncharged && id <= procstats.TreeUnchargedAround,
+			id == procstats.TreeChargedMapped: // see putUncharged
 		case unreadable > 0:
 			s.SetAbsent(id, reason)
 		case id == procstats.TreeCPUUnattributed || id == procstats.TreeCPUAtRows: // see closeSum
@@ -403,6 +405,8 @@ func (t *treeSource) continueFrom(earlier *procstats.Sample, alive func(procstat
 	data, _ := earlier.Task.Number(procstats.TreeUnchargedData)
 	t.uncharged.known, t.uncharged.most, t.uncharged.data = known, int64(most), int64(data)
 	around, _ := earlier.Task.Number(procstats.TreeUnchargedAround)
+	charged, _ := earlier.Task.Number(procstats.TreeChargedMapped)
+	t.uncharged.mostCharged = int64(charged)
 	t.uncharged.around, t.uncharged.searched = int64(most+around), int64(most)
 	t.members.countExited(earlier, alive)
 	t.members.outside.continueFrom(earlier)

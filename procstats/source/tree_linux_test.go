@@ -348,7 +348,7 @@ func TestTreeWithoutProcesses(t *testing.T) {
 		tree := treeOf(t, test.target)
 		var s procstats.Sample
 		collect(&s, tree)
-		if len(s.Task) != 24 || len(s.Processes) != 0 {
+		if len(s.Task) != 25 || len(s.Processes) != 0 {
 			t.Errorf("%s: %d readings and %d rows", test.name, len(s.Task), len(s.Processes))
 		}
 		r, _ := s.Task.Get(procstats.TreeProcesses)

@@ -39,7 +39,8 @@ func TestTreeOfLivingProcesses(t *testing.T) {
 	}
 	for _, r := range s.Task {
 		aboutCgroup := r.ID() >= procstats.TreeOutside && r.ID() <= procstats.TreeLeftPressure || r.ID() == procstats.TreeJoined ||
-			r.ID() >= procstats.TreeUncharged && r.ID() <= procstats.TreeUnchargedAround
+			r.ID() >= procstats.TreeUncharged && r.ID() <= procstats.TreeUnchargedAround ||
+			r.ID() == procstats.TreeChargedMapped
 		if r.Present() == aboutCgroup {
 			t.Errorf("%s is absent: %s", r.ID().String(), r.Reason())
 		}

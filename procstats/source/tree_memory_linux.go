@@ -86,8 +86,9 @@ func (r *smapsReading) counted(memory kernel.ProcStatm, page int64) int64 {
 type unchargedMemory struct {
 	asked, known bool
 	most, data   int64
-	// charged is that in the last collection, looked what all processes mapped when it was last seen how much is the same.
-	charged, looked int64
+	// charged is that in the last collection, mostCharged the most of all, looked what all processes mapped when it was
+	// last seen how much is the same.
+	charged, mostCharged, looked int64
 	// around is what was mapped and lay around that in the files, when searched was the most.
 	around, searched int64
 }
@@ -175,15 +176,24 @@ func (t *treeSource) putUncharged(s *procstats.Sample) {
 			all, data = t.mapped()
 		}
 		u.most, u.data = max(u.most, all-u.charged), max(u.data, data-u.charged)
+		u.mostCharged = max(u.mostCharged, u.charged)
 		t.searchAround()
 	}
-	for i, value := range [...]int64{u.most, u.data, max(0, u.around-u.most)} {
-		switch id := procstats.TreeUncharged + procstats.ID(i); {
-		case !slices.Contains(t.task, id):
+	for _, m := range [...]struct {
+		id    procstats.ID
+		value int64
+	}{
+		{procstats.TreeUncharged, u.most},
+		{procstats.TreeUnchargedData, u.data},
+		{procstats.TreeUnchargedAround, max(0, u.around-u.most)},
+		{procstats.TreeChargedMapped, u.mostCharged},
+	} {
+		switch {
+		case !slices.Contains(t.task, m.id):
 		case !u.known:
-			s.SetAbsent(id, "no cgroup_memory_file_mapped_bytes to compare with")
+			s.SetAbsent(m.id, "no cgroup_memory_file_mapped_bytes to compare with")
 		default:
-			s.SetNumber(id, float64(value))
+			s.SetNumber(m.id, float64(m.value))
 		}
 	}
 }

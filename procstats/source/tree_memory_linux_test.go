@@ -216,6 +216,7 @@ func TestUncharged(t *testing.T) {
 		tree.closeSum(&s)
 		for id, want := range map[procstats.ID]float64{
 			procstats.TreeUncharged: step.all, procstats.TreeUnchargedData: step.data, procstats.TreeUnchargedAround: step.around,
+			procstats.TreeChargedMapped: 20,
 		} {
 			if got := mustNumber(t, &s, id); got != want*mib {
 				t.Errorf("%s: %s is %v MiB, want %v", step.name, id, got/mib, want)
