@@ -126,16 +126,25 @@ func TestReadingBeforeLimit(t *testing.T) {
 func TestLazilyFreedBelowLimit(t *testing.T) {
 	const freed, most = 32 * mib, 16 * mib
 	parent := rig.NeedMemory(t)
-	r := run(t, parent, []string{"--memory", limitFlag}, roleLazy, text(freed), "0", "400ms")
-	last, charged := r.Diagnosis.LastReading, r.Headline[procstats.HeadlineMemoryCharged.String()].Value
-	files, _ := r.Measurements[procstats.CgroupMemoryInactiveFile.String()].(float64)
-	if last == nil || last.MemoryBytes == nil || charged == nil || *charged < freed || *last.MemoryBytes > *charged-files {
-		t.Fatalf("last reading %+v, charged %v, of them %v files", last, charged, files)
+	// One that was read while the task ended, and its memory was given back, says nothing.
+	var memory, charged, files float64
+	var r *record.Record
+	for try := 0; try < 5 && charged < freed; try++ {
+		r = run(t, parent, []string{"--memory", limitFlag}, roleLazy, text(freed), "0", "400ms")
+		last, all := r.Diagnosis.LastReading, r.Headline[procstats.HeadlineMemoryCharged.String()].Value
+		if last == nil || last.MemoryBytes == nil || all == nil {
+			t.Fatalf("last reading %+v, charged %v", last, all)
+		}
+		memory, charged = *last.MemoryBytes, *all
+		files, _ = r.Measurements[procstats.CgroupMemoryInactiveFile.String()].(float64)
+	}
+	if charged < freed || memory > charged-files {
+		t.Fatalf("last reading %v, charged %v, of them %v files", memory, charged, files)
 	}
 	if files < most {
 		t.Logf("the kernel does not count what is freed to the files yet: %v bytes", files)
-	} else if *last.MemoryBytes > most {
-		t.Errorf("last reading %v: want less than %d bytes of more than %d", *last.MemoryBytes, most, freed)
+	} else if memory > most {
+		t.Errorf("last reading %v: want less than %d bytes of more than %d", memory, most, freed)
 	}
 	r = run(t, parent, []string{"--memory", limitFlag}, roleLazy, text(freed), text(freed), "50ms")
 	hold(t, r, end{Verdict: record.Completed})
