@@ -53,6 +53,7 @@ type basisCommand struct {
 	PeakRSSBytes     int64               `json:"peak_rss_bytes"`
 	PeakRSSGuarantee procstats.Guarantee `json:"peak_rss_guarantee"`
 	MappedBytes      int64               `json:"mapped_bytes,omitempty"`
+	MinorFaults      int64               `json:"minor_faults,omitempty"`
 }
 
 // AdviceBasis returns the part of a record that advice reads, and what a task waited for, as JSON. Advice from it is
@@ -115,19 +116,19 @@ func (r *Record) basisCommands() *basisCommands {
 	u := usageOf(r, 0)
 	largest, inherited := int64(u.largest), int64(u.inherited)
 	b := &basisCommands{LostRecords: c.LostRecords, Rows: []basisCommand{
-		{1, largest, procstats.LowerBound, c.mappedBytes()}, {1, inherited, procstats.UpperBound, 0},
+		{Processes: 1, PeakRSSBytes: largest, PeakRSSGuarantee: procstats.LowerBound},
+		{Processes: 1, PeakRSSBytes: inherited, PeakRSSGuarantee: procstats.UpperBound},
 	}}
+	for row := range c.all() {
+		if first := &b.Rows[0]; row.MappedBytes > first.MappedBytes {
+			first.MappedBytes, first.MinorFaults = row.MappedBytes, row.MinorFaults/max(1, row.Processes)
+		}
+	}
 	if c.Reason != "" {
 		b.Reason = "not counted"
 	}
-	b.Others = &basisCommand{1, int64(u.resident) - largest - inherited, procstats.LowerBound, 0}
-	return b
-}
-
-// mappedBytes is the most that one process of all commands had mapped at least.
-func (c *Commands) mappedBytes() (most int64) {
-	for row := range c.all() {
-		most = max(most, row.MappedBytes)
+	b.Others = &basisCommand{
+		Processes: 1, PeakRSSBytes: int64(u.resident) - largest - inherited, PeakRSSGuarantee: procstats.LowerBound,
 	}
-	return most
+	return b
 }

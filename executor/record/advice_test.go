@@ -184,7 +184,13 @@ func starved(r *Record, seconds float64) *Record {
 
 // missed says that a process had mapped so much at least.
 func missed(r *Record, mib int64) *Record {
-	r.Commands.Rows[0].MappedBytes = mib * mebibyte
+	r.Commands.Rows[0].MappedBytes, r.Commands.Rows[0].MinorFaults = mib*mebibyte, mib*mebibyte>>14
+	return r
+}
+
+// readThrough says that what a process had mapped was read from one end to the other.
+func readThrough(r *Record) *Record {
+	r.Commands.Rows[0].MinorFaults /= 4
 	return r
 }
 
@@ -405,6 +411,8 @@ func TestInsufficientData(t *testing.T) {
 		{"files read once by what may be small", []*Record{inherited(readingFiles(90, 90, 24, 1))}, false, true, "1 run needed between 11 MiB and 25 MiB of a peak of 100 MiB"},
 		{"files read fast, that others had loaded before", []*Record{readingFiles(1, 900, 20, 1), fast(readingFiles(90, 90, 20, 1), 0)}, false, true, "Run it once with a memory limit of 27 MiB and nothing of it in the page cache."},
 		{"code that no sample has met", []*Record{missed(readingFiles(0, 1, 20, 1), 40)}, true, true, "peak 100 MiB exact, and up to 40 MiB more that others had loaded in 1 run, no OOM kill: ask for 176 MiB."},
+		{"a file that no sample has met", []*Record{readThrough(missed(readingFiles(0, 1, 20, 1), 40))}, true, true, "peak 100 MiB exact, and up to 40 MiB more that others had loaded in 1 run, no OOM kill: ask for 168 MiB."},
+		{"code of the largest process", []*Record{missed(readingFiles(0, 1, 120, 1), 40)}, true, true, "and up to 40 MiB more that others had loaded in 1 run, no OOM kill: ask for 176 MiB."},
 		{"code that came from storage", []*Record{missed(readingFiles(40, 1, 20, 1), 40)}, true, true, "peak 100 MiB exact in 1 run, no OOM kill: ask for 120 MiB."},
 		{"files that were written, and mapped", []*Record{missed(inTurn(readingFiles(0, 1, 20, 1), 60, 38), 40)}, true, true, "peak 100 MiB exact in 1 run, no OOM kill"},
 		{"shared memory of its own, in another program", []*Record{owning(missed(readingFiles(0, 1, 20, 1), 90), 60)}, true, true, "and up to 30 MiB more that others had loaded"},

@@ -36,6 +36,8 @@ const (
 	fastReads, fastWrites = 512 * mebibyte, 64 * mebibyte
 	// passing is the margin of pages of files: they come and go.
 	passing = 1.1
+	// inSequence is what is mapped for each page fault, in bytes, of files that are read from one end to the other.
+	inSequence = 8 * 4096
 	// mostMargin is how many times the highest need the advice is at most.
 	mostMargin = 1.33
 )
@@ -65,8 +67,9 @@ type usage struct {
 	// uncharged is what the processes had mapped that others had loaded, unless that is what everything uses.
 	uncharged float64
 	// largest is the most that one process had resident for sure, mapped the most that one had mapped beyond what
-	// came from storage or was written, and what was seen to be charged: 0 if not every process is known.
-	largest, mapped float64
+	// came from storage or was written, and what was seen to be charged: 0 if not every process is known. sparse is what
+	// of that was touched here and there, as code is: the kernel maps up to 16 pages that are loaded at a fault.
+	largest, mapped, sparse float64
 }
 
 func usageOf(r *Record, charged float64) (u usage) {
@@ -97,8 +100,12 @@ func usageOf(r *Record, charged float64) (u usage) {
 	u.whole = r.Commands.Reason == "" && r.Commands.LostRecords == 0
 	u.resident, u.inherited = r.residentAtOnce()
 	for row := range r.Commands.all() {
-		if u.whole {
-			u.mapped = max(u.mapped, float64(row.MappedBytes)-max(u.stored+wrote, r.amount(procstats.TreeChargedMapped)))
+		own := max(u.stored+wrote, r.amount(procstats.TreeChargedMapped))
+		if mapped := float64(row.MappedBytes) - own; u.whole && mapped > u.mapped {
+			u.mapped, u.sparse = mapped, mapped
+			if row.MappedBytes*row.Processes > inSequence*row.MinorFaults {
+				u.sparse = 0
+			}
 		}
 		if row.PeakRSSGuarantee != procstats.UpperBound && row != r.Commands.Others {
 			u.largest = max(u.largest, float64(row.PeakRSSBytes))
@@ -214,8 +221,8 @@ func needOf(r *Record, u *usage, least, high float64) need {
 		others = min(others, max(0, u.resident+u.passed+4*flow-u.charged))
 	}
 	others = max(others, u.largest-u.charged)
-	if u.mapped > others+libraries { // of that it is not known what it is: most that is mapped is code
-		others, code = u.mapped, max(0, u.mapped-r.amount(procstats.TreeUnchargedData))
+	if u.mapped > r.amount(procstats.TreeUncharged)+flow {
+		others, code = max(others, u.mapped), max(code, u.sparse-r.amount(procstats.TreeUnchargedData))
 	}
 	if others < libraries {
 		others = 0

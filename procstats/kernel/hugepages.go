@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -93,24 +92,28 @@ func (p *HugePools) Close() error {
 // /sys/kernel/mm/transparent_hugepage/enabled, and since Linux 6.8 that of each size. It is true if that is not known.
 func GivesHugePages(fs FS) bool {
 	dir := filepath.Join(fs.Sys, "kernel/mm/transparent_hugepage")
-	always, err := givesAlways(filepath.Join(dir, "enabled"))
+	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return false // CONFIG_TRANSPARENT_HUGEPAGE is off
 	}
-	if err != nil || always {
+	if err != nil {
 		return true
 	}
-	entries, err := os.ReadDir(dir)
-	return err != nil || slices.ContainsFunc(entries, func(size os.DirEntry) bool {
-		if !strings.HasPrefix(size.Name(), "hugepages-") {
-			return false
+	for _, entry := range entries {
+		file := filepath.Join(dir, entry.Name())
+		switch {
+		case strings.HasPrefix(entry.Name(), "hugepages-"):
+			file = filepath.Join(file, "enabled")
+		case entry.Name() != "enabled":
+			continue
 		}
-		always, err := givesAlways(filepath.Join(dir, size.Name(), "enabled"))
-		return err != nil || always
-	})
-}
-
-func givesAlways(file string) (bool, error) {
-	mode, err := ReadFile(file)
-	return bytes.Contains(mode, []byte("[always]")), err
+		mode, err := ReadFile(file)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // some sizes are for shared memory only
+		}
+		if err != nil || bytes.Contains(mode, []byte("[always]")) {
+			return true
+		}
+	}
+	return false
 }

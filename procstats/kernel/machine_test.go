@@ -125,13 +125,14 @@ func TestGivesHugePages(t *testing.T) {
 		files map[string]string
 		gives bool
 	}{
-		"always":                {map[string]string{dir + "enabled": "[always] madvise never\n"}, true},
-		"asked for":             {map[string]string{dir + "enabled": "always [madvise] never\n"}, false},
-		"never":                 {map[string]string{dir + "enabled": "always madvise [never]\n"}, false},
-		"another kernel":        {map[string]string{"kernel/mm/x": ""}, false},
-		"small ones always":     {map[string]string{dir + "enabled": "always madvise [never]\n", dir + "hugepages-64kB/enabled": "[always] inherit madvise never\n"}, true},
-		"small ones as all are": {map[string]string{dir + "enabled": "always [madvise] never\n", dir + "hugepages-64kB/enabled": "always [inherit] madvise never\n"}, false},
-		"not readable":          {map[string]string{dir + "enabled/x": ""}, true},
+		"always":                             {map[string]string{dir + "enabled": "[always] madvise never\n"}, true},
+		"asked for":                          {map[string]string{dir + "enabled": "always [madvise] never\n"}, false},
+		"never":                              {map[string]string{dir + "enabled": "always madvise [never]\n"}, false},
+		"another kernel":                     {map[string]string{"kernel/mm/x": ""}, false},
+		"small ones always":                  {map[string]string{dir + "enabled": "always madvise [never]\n", dir + "hugepages-64kB/enabled": "[always] inherit madvise never\n"}, true},
+		"small ones as all are":              {map[string]string{dir + "enabled": "always [madvise] never\n", dir + "hugepages-64kB/enabled": "always [inherit] madvise never\n"}, false},
+		"one size is for shared memory only": {map[string]string{dir + "enabled": "always [madvise] never\n", dir + "hugepages-8kB/shmem_enabled": "[always]\n"}, false},
+		"not readable":                       {map[string]string{dir + "enabled/x": ""}, true},
 	} {
 		if gives := GivesHugePages(FS{Sys: writeTree(t, test.files)}); gives != test.gives {
 			t.Errorf("%s: %v", name, gives)
