@@ -27,7 +27,7 @@ type Command struct {
 	PeakRSSBytes     int64     `json:"peak_rss_bytes"`
 	PeakRSSGuarantee Guarantee `json:"peak_rss_guarantee"`
 	// MappedBytes is what one process had mapped of files and shared memory at least: the part of its peak for which it
-	// had too few page faults to have touched it first. 0 if that is not known, as where huge pages are the rule.
+	// had too few page faults to have touched it first. 0 is true of all, and said where huge pages are the rule.
 	MappedBytes int64 `json:"mapped_bytes,omitempty"`
 	// ReadBytes and WrittenBytes went from and to storage, as read_bytes and write_bytes of /proc/PID/io; null where the
 	// kernel does not count them.

@@ -119,11 +119,7 @@ func (r *Record) basisCommands() *basisCommands {
 		{Processes: 1, PeakRSSBytes: largest, PeakRSSGuarantee: procstats.LowerBound},
 		{Processes: 1, PeakRSSBytes: inherited, PeakRSSGuarantee: procstats.UpperBound},
 	}}
-	for row := range c.all() {
-		if first := &b.Rows[0]; row.MappedBytes > first.MappedBytes {
-			first.MappedBytes, first.MinorFaults = row.MappedBytes, row.MinorFaults/max(1, row.Processes)
-		}
-	}
+	b.Rows[0].MappedBytes, b.Rows[0].MinorFaults = c.mostMapped()
 	if c.Reason != "" {
 		b.Reason = "not counted"
 	}

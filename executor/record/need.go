@@ -36,8 +36,9 @@ const (
 	fastReads, fastWrites = 512 * mebibyte, 64 * mebibyte
 	// passing is the margin of pages of files: they come and go.
 	passing = 1.1
-	// inSequence is what is mapped for each page fault, in bytes, of files that are read from one end to the other.
-	inSequence = 8 * 4096
+	// inSequence is what is mapped for each page fault, in bytes, of files that are read from one end to the other: half
+	// of what the kernel maps around one, fault_around_bytes of mm/memory.c.
+	inSequence = 32 << 10
 	// mostMargin is how many times the highest need the advice is at most.
 	mostMargin = 1.33
 )
@@ -68,7 +69,7 @@ type usage struct {
 	uncharged float64
 	// largest is the most that one process had resident for sure, mapped the most that one had mapped beyond what
 	// came from storage or was written, and what was seen to be charged: 0 if not every process is known. sparse is what
-	// of that was touched here and there, as code is: the kernel maps up to 16 pages that are loaded at a fault.
+	// of that was touched here and there, as code is.
 	largest, mapped, sparse float64
 }
 
@@ -100,18 +101,27 @@ func usageOf(r *Record, charged float64) (u usage) {
 	u.whole = r.Commands.Reason == "" && r.Commands.LostRecords == 0
 	u.resident, u.inherited = r.residentAtOnce()
 	for row := range r.Commands.all() {
-		own := max(u.stored+wrote, r.amount(procstats.TreeChargedMapped))
-		if mapped := float64(row.MappedBytes) - own; u.whole && mapped > u.mapped {
-			u.mapped, u.sparse = mapped, mapped
-			if row.MappedBytes*row.Processes > inSequence*row.MinorFaults {
-				u.sparse = 0
-			}
-		}
 		if row.PeakRSSGuarantee != procstats.UpperBound && row != r.Commands.Others {
 			u.largest = max(u.largest, float64(row.PeakRSSBytes))
 		}
 	}
+	if mapped, faults := r.Commands.mostMapped(); u.whole {
+		u.mapped = max(0, float64(mapped)-max(u.stored+wrote, r.amount(procstats.TreeChargedMapped)))
+		if mapped <= inSequence*faults {
+			u.sparse = u.mapped
+		}
+	}
 	return u
+}
+
+// mostMapped returns the most that one process had mapped at least, and the page faults of one with its command.
+func (c *Commands) mostMapped() (bytes, faults int64) {
+	for row := range c.all() {
+		if row.MappedBytes > bytes {
+			bytes, faults = row.MappedBytes, row.MinorFaults/max(1, row.Processes)
+		}
+	}
+	return bytes, faults
 }
 
 // basisRows is how many rows a basis has, which are added up already.
