@@ -83,6 +83,13 @@ func seen(r *Record, residentMiB float64, faults int64) *Record {
 	return r
 }
 
+// early says that the only process of a run was seen before it had most of what it used, with so many page faults in
+// the end.
+func early(r *Record, residentMiB float64, faults int64) *Record {
+	r.Commands = &Commands{Rows: []procstats.Command{{Processes: 1, PeakRSSBytes: 24 * mebibyte}}}
+	return seen(inherited(r), residentMiB, faults)
+}
+
 // met says that a run met a limit.
 func met(r *Record) *Record {
 	r.Headline[procstats.HeadlineMemoryPeak.String()] = HeadlineValue{Value: new(50.0 * mebibyte), Guarantee: procstats.Exact}

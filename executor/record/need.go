@@ -25,8 +25,9 @@ func compareNeeds(a, b need) int { return cmp.Compare(a.total(), b.total()) }
 func largest(needs []need) need { return slices.MaxFunc(needs, compareNeeds) }
 
 const (
-	// libraries are those that everything uses: they are in memory anyway.
-	libraries = 4 * mebibyte
+	// libraries are those that everything uses: they are in memory anyway. Where they are not, the margin has room for
+	// them, unless they are more than a notable part of what was charged; or what is advised at least has.
+	libraries, notable = 4 * mebibyte, 0.25
 	// flow is room for pages that are used once, beside what is read ahead.
 	flow = mebibyte
 	// usualReadAhead is that of disks of which it is not known.
@@ -150,7 +151,8 @@ func (r *Record) residentAtOnce() (resident, inherited float64) {
 }
 
 // residentOf returns between what bounds the processes of a row had resident together. One whose peak may be that of
-// the executor had what was seen of it, and between two samples not more memory than it had page faults.
+// the executor had what was seen of it, and between two samples not more than it had page faults, beside what others
+// had loaded: of that a page fault maps many pages.
 func (r *Record) residentOf(row *procstats.Command) (least, most float64) {
 	const page = 4096
 	most = float64(row.Processes * row.PeakRSSBytes)
@@ -162,7 +164,8 @@ func (r *Record) residentOf(row *procstats.Command) (least, most float64) {
 	}
 	for _, p := range r.Processes.Rows {
 		if seen, ok := p.Measurements[procstats.ProcessRSS.String()].(float64); ok && p.Command == row.Name {
-			return min(seen, most), min(max(seen, float64(row.MinorFaults*page)), most)
+			faulted := float64(row.MinorFaults*page) + r.amount(procstats.TreeUncharged)
+			return min(seen, most), min(max(seen, faulted), most)
 		}
 	}
 	return 0, most
@@ -234,7 +237,7 @@ func needOf(r *Record, u *usage, least, high float64) need {
 	if u.mapped > r.amount(procstats.TreeUncharged)+flow {
 		others, code = max(others, u.mapped), max(code, u.sparse-r.amount(procstats.TreeUnchargedData))
 	}
-	if others < libraries {
+	if others < min(libraries, max(notable*u.charged, leastAdvised*mebibyte-u.charged)) {
 		others = 0
 	}
 	n := need{charged: u.charged, cache: u.charged - high, spare: high - least, others: others, code: min(code, others)}
