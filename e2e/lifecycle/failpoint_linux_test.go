@@ -67,7 +67,7 @@ func tryRuns(t *testing.T, binary rig.Chaotic, f rig.Failpoint) {
 	defer func() { cancel(); resuming.Wait() }()
 	for life := 0; life < lives && c.chaotic.Reached(f) == 0; life++ {
 		c.forget()
-		for _, scenario := range []func(){c.attached, c.detached, c.lost, c.orphaned, c.pruned} {
+		for _, scenario := range []func(){c.attached, c.detached, c.refused, c.lost, c.orphaned, c.pruned} {
 			if err := c.chaotic.Arm(f); c.chaotic.Reached(f) == 0 && err != nil {
 				t.Fatal(err)
 			}
@@ -193,6 +193,18 @@ func (c *chaos) detached() {
 		c.t.Errorf("attach: %d %s", code, stderr)
 	}
 	testkit.Equal(c.t, c.count("detached.starts"), 1, "starts")
+}
+
+// refused starts what is no program: its executor has no task, and is asked to end.
+func (c *chaos) refused() {
+	c.t.Helper()
+	testkit.Must(c.t, os.WriteFile(c.Path("refused"), nil, 0o755))
+	code, stderr := start(c.t, c.Command(c.t.Context(), c.chaotic.Binary,
+		slices.Concat([]string{"run", "--output-dir", c.Out, "--quiet"}, c.flags, []string{"--", c.Path("refused")})...)).wait(c.t, 4*deadline)
+	c.t.Logf("run of no program: %d %s", code, stderr)
+	if (code != 126 && code != 125 || stderr == "") && c.Action != "kill" {
+		c.t.Errorf("exit code %d of no program: %s", code, stderr)
+	}
 }
 
 // processesOf lists the processes of a witness.
