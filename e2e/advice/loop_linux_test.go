@@ -395,7 +395,7 @@ func (b *bench) follow(t *testing.T) (row string, none bool) {
 	}
 	below := int64(float64(memory) / mostAbove)
 	enough := fmt.Sprintf("> %d", below)
-	if memory > leastMiB && b.within(t, often/3, "--memory", fmt.Sprintf("%dM", below)) == "" {
+	if memory > leastMiB && b.within(t, often, "--memory", fmt.Sprintf("%dM", below)) == "" { // as the advice is held
 		least := b.enough(t, below)
 		if enough = strconv.FormatInt(least, 10); float64(memory) > max(leastMiB, mostAbove*float64(least)) {
 			t.Errorf("advised %d MiB, enough are %d\n%s", memory, least, strings.Join(a.Why, "\n"))
