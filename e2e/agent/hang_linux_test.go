@@ -41,7 +41,7 @@ func (h *host) freeze() (task int) {
 	if len(executors) != 1 || len(others) != 1 {
 		h.t.Fatalf("executors %v, tasks %v", executors, others)
 	}
-	testkit.Must(h.t, syscall.Kill(executors[0], syscall.SIGSTOP))
+	rig.Stop(h.t, executors[0])
 	return others[0]
 }
 

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/internal/testkit"
 )
 
@@ -34,7 +35,7 @@ func TestStopped(t *testing.T) {
 	plugin, agent := a.pluginProcess(), a.process.Process.Pid
 	for _, pids := range [][]int{{executor}, {plugin}, {agent}, {agent, plugin, executor}} {
 		for _, pid := range pids {
-			testkit.Must(t, syscall.Kill(pid, syscall.SIGSTOP))
+			rig.Stop(t, pid)
 		}
 		<-time.After(8 * time.Second)
 		for _, pid := range pids {
@@ -51,7 +52,7 @@ func TestPluginHangs(t *testing.T) {
 	a := start(t, false)
 	al, before := a.counting()
 	plugin := a.pluginProcess()
-	testkit.Must(t, syscall.Kill(plugin, syscall.SIGSTOP))
+	rig.Stop(t, plugin)
 	t.Cleanup(func() { _ = syscall.Kill(plugin, syscall.SIGKILL) }) // it has ended if all is well
 	a.kill()
 	a.run()

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"text/tabwriter"
 	"time"
@@ -168,9 +169,22 @@ func (c Chaotic) Reached(f Failpoint) int {
 	return len(hit)
 }
 
-// Stopped reports whether a process is stopped.
+// Stop stops a process, and waits until each of its threads is: one that runs on may still answer.
+func Stop(t testing.TB, pid int) {
+	t.Helper()
+	testkit.Must(t, syscall.Kill(pid, syscall.SIGSTOP))
+	Eventually(t, 10*time.Second, fmt.Sprintf("process %d is stopped", pid), func() bool { return Stopped(pid) })
+}
+
+// Stopped reports whether a process is stopped, with all its threads.
 func Stopped(pid int) bool {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // none of a process that is gone
-	_, state, found := strings.Cut(string(text[min(len(text), max(0, strings.LastIndexByte(string(text), ')'))):]), ") ")
-	return found && state[0] == 'T'
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid)) // the pattern is valid
+	for _, thread := range threads {
+		text, _ := os.ReadFile(thread) // none of a thread that is gone
+		_, state, found := strings.Cut(string(text[min(len(text), max(0, strings.LastIndexByte(string(text), ')'))):]), ") ")
+		if found && state[0] != 'T' {
+			return false
+		}
+	}
+	return len(threads) > 0
 }
