@@ -318,6 +318,9 @@ func tryRun() error {
 		return errors.Join(err, c.Abandon())
 	}
 	exit, _, err := c.Wait(ctx)
+	if err == nil {
+		err = c.AwaitExit(ctx) // before the first process of a PID namespace ends, and it with that, its folder left
+	}
 	if err == nil && exit.GetCode() != 0 {
 		err = fmt.Errorf("%s version: %s", self, exit.GetSummary())
 	}
