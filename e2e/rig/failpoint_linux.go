@@ -180,9 +180,9 @@ func Stop(t testing.TB, pid int) {
 func Stopped(pid int) bool {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid)) // the pattern is valid
 	for _, thread := range threads {
-		text, _ := os.ReadFile(thread) // none of a thread that is gone
+		text, _ := os.ReadFile(thread) // none of a thread that is gone, which none of a stopped process is
 		_, state, found := strings.Cut(string(text[min(len(text), max(0, strings.LastIndexByte(string(text), ')'))):]), ") ")
-		if found && state[0] != 'T' {
+		if !found || state[0] != 'T' {
 			return false
 		}
 	}
